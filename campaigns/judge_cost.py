@@ -33,7 +33,7 @@ from speclaunch.app.verbs.lint import lint
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks.engine_check.engine_judge import command_of, environment_of
 from speclaunch.checks.engine_check.installed_judges import AddedJudge, all_judges, kept
-from speclaunch.engine.facts.project_settings import Ask
+from speclaunch.engine.facts.project_settings import EngineCheckMode
 from tests.support.conformance import data
 from tools.verdicts.models import write
 
@@ -102,7 +102,7 @@ def bare(one: AddedJudge, lines: Sequence[Sequence[str]], folder: Path) -> float
     return float(sum(json.loads(done.stdout.splitlines()[-1])))
 
 
-def linted(paths: list[str], version: str, mode: Ask) -> float:
+def linted(paths: list[str], version: str, mode: EngineCheckMode) -> float:
     """Seconds of `lint` on files, a judge's loading included."""
     began = time.perf_counter()
     options = LintOptions(
@@ -147,7 +147,7 @@ def main() -> int:
             alone = bare(one, rest, folder)
             with_it, without = (
                 linted(paths, one.release, mode) - linted(paths[:few], one.release, mode)
-                for mode in (Ask.ALWAYS, Ask.NEVER)
+                for mode in (EngineCheckMode.ALWAYS, EngineCheckMode.NEVER)
             )
             ratios.append(with_it / alone)
             print(

@@ -45,7 +45,7 @@ from speclaunch.checks.engine_check.engine_judge import (  # noqa: E402
 )
 from speclaunch.checks.engine_check.worker_process import JsonWorker, WorkerError  # noqa: E402
 from speclaunch.engine.releases.catalogue import held_versions, load, name_of  # noqa: E402
-from speclaunch.engine.releases.command import spell  # noqa: E402
+from speclaunch.engine.releases.command import render_args  # noqa: E402
 from tests.support.conformance import data  # noqa: E402
 from tests.support.conformance.report import main as print_report  # noqa: E402
 from tools.verdicts.configurations import generate  # noqa: E402
@@ -113,7 +113,7 @@ def words_for(record: dict[str, Any], version: str) -> list[str] | None:
     Arguments that the version does not know get their newest spelling, which its parser refuses:
     one in six of those configurations is enough of that.
     """
-    spelling = spell(record.get("args", {}), {}, load(version))
+    spelling = render_args(record.get("args", {}), {}, load(version))
     tokens = [token for argument in spelling.arguments for token in argument.tokens]
     if spelling.problems:
         if int(record["id"][-7:], 16) % 6:

@@ -11,7 +11,7 @@ NAMES = {
     "errors": """
         COMMAND_LINE ExitCode from_here InputError LaunchError Place Problem SpeclaunchError
     """,
-    "escaping": "CommandGuard obeys_commands one_line_name printable without_colors",
+    "escaping": "CommandGuard obeys_commands single_line printable without_colors",
     "files": """
         locked make_private replace_file replacing try_lock write_json write_temporary
     """,

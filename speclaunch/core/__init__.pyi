@@ -14,8 +14,8 @@ from speclaunch.core.errors import SpeclaunchError as SpeclaunchError
 from speclaunch.core.errors import from_here as from_here
 from speclaunch.core.escaping import CommandGuard as CommandGuard
 from speclaunch.core.escaping import obeys_commands as obeys_commands
-from speclaunch.core.escaping import one_line_name as one_line_name
 from speclaunch.core.escaping import printable as printable
+from speclaunch.core.escaping import single_line as single_line
 from speclaunch.core.escaping import without_colors as without_colors
 from speclaunch.core.files import locked as locked
 from speclaunch.core.files import make_private as make_private

@@ -78,7 +78,7 @@ def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
     directory."""
     found = dict(os.environ if env is None else env)
     if "PYTHONPATH" in found:
-        entries = [one for one in found["PYTHONPATH"].split(os.pathsep) if os.path.isabs(one)]
+        entries = [entry for entry in found["PYTHONPATH"].split(os.pathsep) if os.path.isabs(entry)]
         found["PYTHONPATH"] = os.pathsep.join(entries)
         if not entries:
             del found["PYTHONPATH"]
@@ -88,7 +88,9 @@ def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
 def find_program(name: str | Path) -> str | None:
     """Return the path of a program, using only absolute entries of PATH; None if not found."""
     folders = (os.environ.get("PATH") or os.defpath).split(os.pathsep)
-    return shutil.which(name, path=os.pathsep.join(one for one in folders if os.path.isabs(one)))
+    return shutil.which(
+        name, path=os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
+    )
 
 
 def start(

@@ -56,9 +56,9 @@ class Place(Struct, frozen=True):
     def __str__(self) -> str:
         if self.path == COMMAND_LINE:
             return f"{COMMAND_LINE}: {self.text}"
-        from speclaunch.core.escaping import one_line_name  # noqa: PLC0415  --version does not need it
+        from speclaunch.core.escaping import single_line  # noqa: PLC0415  --version does not need it
 
-        return f"{one_line_name(self.path)}:{self.line}:{self.column}"
+        return f"{single_line(self.path)}:{self.line}:{self.column}"
 
     @property
     def position(self) -> tuple[str, int, int]:

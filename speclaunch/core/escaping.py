@@ -33,12 +33,12 @@ def printable(text: str) -> str:
     return _compiled(_STEERING).sub(_escaped, text)
 
 
-def one_line_name(name: str) -> str:
+def single_line(name: str) -> str:
     """Return a name on one line, its control characters escaped."""
     return printable(name).translate(_ENDS)
 
 
-_ENDS = {ord(one): f"\\u{ord(one):04x}" for one in "\t\n\r"}
+_ENDS = {ord(character): f"\\u{ord(character):04x}" for character in "\t\n\r"}
 
 
 def without_colors(line: str) -> str:

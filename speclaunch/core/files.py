@@ -20,8 +20,8 @@ def make_private(folder: Path) -> None:
     while not folder.exists():
         missing.append(folder)
         folder = folder.parent
-    for one in reversed(missing):
-        one.mkdir(0o700, exist_ok=True)
+    for directory in reversed(missing):
+        directory.mkdir(0o700, exist_ok=True)
 
 
 def write_temporary(path: Path, data: bytes, mode: int) -> Path:

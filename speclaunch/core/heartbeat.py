@@ -23,54 +23,54 @@ _UNITS = {"bytes": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
 
 
 class Heartbeat:
-    """Calls `say` with `text(seconds since the beginning)` after `every` seconds of silence.
+    """Calls `report` with `text(seconds since the beginning)` after `every` seconds of silence.
 
-    An empty text is not reported. A `say` that fails (a closed pipe) is not called again, because
+    An empty text is not reported. A `report` that fails (a closed pipe) is not called again:
     progress output must not end the operation.
     """
 
     def __init__(
         self,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         text: Callable[[float], str],
         *,
         every: float = EVERY_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._say, self._text, self._every, self._clock = say, text, every, clock
-        self._began = self._spoke = clock()
-        self._dumb = False
+        self._report, self._text, self._every, self._clock = report, text, every, clock
+        self._began = self._last_output = clock()
+        self._is_broken = False
 
-    def spoke(self) -> None:
+    def note_output(self) -> None:
         """Restart the silence after other output."""
-        self._spoke = self._clock()
+        self._last_output = self._clock()
 
     def beat(self) -> bool:
         """Report progress if it is due; True if it was reported. May be called at any rate."""
         now = self._clock()
-        if self._dumb or now - self._spoke < self._every:
+        if self._is_broken or now - self._last_output < self._every:
             return False
-        self._spoke = now
+        self._last_output = now
         text = self._text(now - self._began)
         if not text:
             return False
         try:
-            self._say(text)
+            self._report(text)
         except (OSError, ValueError):
-            self._dumb = True
+            self._is_broken = True
             return False
         return True
 
 
 @contextlib.contextmanager
 def beating(
-    say: Callable[[str], None], text: Callable[[float], str], *, every: float = EVERY_SECONDS
+    report: Callable[[str], None], text: Callable[[float], str], *, every: float = EVERY_SECONDS
 ) -> Iterator[Heartbeat]:
     """Report progress in a thread during the block; the thread ends with the block.
 
     `text` is called in that thread.
     """
-    heartbeat = Heartbeat(say, text, every=every)
+    heartbeat = Heartbeat(report, text, every=every)
     over = threading.Event()
 
     def run() -> None:

@@ -65,12 +65,12 @@ def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
     top = Path(os.path.realpath(home or speclaunch_home()))
     place = Path(os.path.realpath(folder))
     is_private = False
-    for one in (*reversed(place.parents), place):
+    for directory in (*reversed(place.parents), place):
         try:
-            seen = one.stat()
+            seen = directory.stat()
         except OSError:  # it does not exist, or cannot be used anyway
             return None
-        found = _distrust_of(one, seen, is_own=one == top or top in one.parents)
+        found = _distrust_of(directory, seen, is_own=directory == top or top in directory.parents)
         if found is not None and not (is_private and found.is_of_permissions):
             return found
         is_private = is_private or (seen.st_uid == os.geteuid() and not seen.st_mode & _ENTERED)

@@ -273,4 +273,6 @@ def _verified() -> ssl.SSLContext:
 def _reason(error: Exception) -> str:
     """Return a network error as one line of text."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return "".join(one if one.isprintable() else " " for one in str(text)[:_SHOWN])
+    return "".join(
+        character if character.isprintable() else " " for character in str(text)[:_SHOWN]
+    )

@@ -29,6 +29,6 @@ class _Lazy:
 
     def __getattr__(self, name: str) -> Any:
         compiled = re.compile(self.pattern, self._flags)
-        for one in _METHODS:
-            setattr(self, one, getattr(compiled, one))
+        for method in _METHODS:
+            setattr(self, method, getattr(compiled, method))
         return getattr(compiled, name)

@@ -13,7 +13,7 @@ from speclaunch.core.patterns import lazy
 HIDDEN = "***"
 """Replaces a secret."""
 
-_NO_STAND_IN = (
+_NO_PLACEHOLDER = (
     r"(?!(?i:[<\[{($*]|%[({]|\.\.|x{3}|change[-_ ]?me|your[-_ ]|example|placeholder|redacted|dummy"
     r"|(?:passw(?:or)?d|pass|secret|token|key|api[-_]?key|empty|none|null)(?![\w-])))"
 )
@@ -23,16 +23,16 @@ _QUOTE = r"\\?[\"']"
 _PEM = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 
 VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("://",), rf"(://[^\s/@:\"'<>\\]*:){_NO_STAND_IN}[^\s/\"'<>\\]{{1,512}}(?=@)"),
+    (("://",), rf"(://[^\s/@:\"'<>\\]*:){_NO_PLACEHOLDER}[^\s/\"'<>\\]{{1,512}}(?=@)"),
     (("://",), r"(://)(?=[^\s/@:]{0,200}\d)[\w.~%+-]{16,512}(?=@)"),
     (
         ("uthorization", "UTHORIZATION"),
         rf"(?i:(authorization{_QUOTE}?\s{{0,4}}[:=]\s{{0,4}}(?:{_QUOTE})?(?:bearer|basic|token"
-        rf"|digest|apikey)\s+)){_NO_STAND_IN}[^\s\"'\\,;]{{3,}}",
+        rf"|digest|apikey)\s+)){_NO_PLACEHOLDER}[^\s\"'\\,;]{{3,}}",
     ),
     (
         ("earer", "EARER"),
-        rf"(?i:(\bbearer\s+)){_NO_STAND_IN}"
+        rf"(?i:(\bbearer\s+)){_NO_PLACEHOLDER}"
         r"(?:(?=[\w.~+/-]{0,200}\d)[\w.~+/-]{6,}|[\w.~+/-]{16,})=*",
     ),
     (
@@ -40,20 +40,20 @@ VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
         r"(?i:(\bbasic\s+))(?:[A-Za-z0-9+/]{8,}={1,2}"
         r"|(?=\w{0,200}\d)(?=\w{0,200}[a-z])(?=\w{0,200}[A-Z])[A-Za-z0-9+/]{12,})(?!\w)",
     ),
-    (("hf_",), rf"(){_START}hf_{_NO_STAND_IN}(?=\w{{0,80}}[\dA-Z]|\w{{30}})[A-Za-z0-9]{{16,}}"),
+    (("hf_",), rf"(){_START}hf_{_NO_PLACEHOLDER}(?=\w{{0,80}}[\dA-Z]|\w{{30}})[A-Za-z0-9]{{16,}}"),
     (
         (
             *("ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "sk-", "glpat-", "npm_"),
             *("dckr_pat_", "nvapi-", "gsk_", "sk_live_", "rk_live_"),
         ),
         rf"(){_START}(?:gh[oprsu]_|github_pat_|sk-|glpat-|npm_(?!\w*_)|dckr_pat_|nvapi-|gsk_"
-        rf"|[rs]k_live_){_NO_STAND_IN}(?=[\w-]{{0,80}}[\dA-Z]|[\w-]{{30}})[\w-]{{14,}}",
+        rf"|[rs]k_live_){_NO_PLACEHOLDER}(?=[\w-]{{0,80}}[\dA-Z]|[\w-]{{30}})[\w-]{{14,}}",
     ),
     (
         ("pypi-",),
         rf"(){_START}pypi-(?=[\w-]{{0,200}}\d)(?=[\w-]{{0,200}}[A-Z])[\w-]{{14,}}",
     ),
-    (("xox", "xapp-"), rf"(){_START}(?:xox[abeoprs]|xapp)-{_NO_STAND_IN}[\w-]{{8,}}"),
+    (("xox", "xapp-"), rf"(){_START}(?:xox[abeoprs]|xapp)-{_NO_PLACEHOLDER}[\w-]{{8,}}"),
     (("AKIA", "ASIA"), rf"(){_START}A(?:KIA|SIA)[A-Z0-9]{{16}}(?![A-Z0-9])"),
     (("AIza",), rf"(){_START}AIza[\w-]{{30,}}"),
     (("ya29.",), rf"(){_START}ya29\.[\w-]{{16,}}"),
@@ -68,28 +68,28 @@ VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("hooks.slack.com/", "/api/webhooks/", "webhook.office.com/"),
         r"((?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks"
-        rf"|webhook\.office\.com/\w+)/){_NO_STAND_IN}[\w/@-]{{6,}}",
+        rf"|webhook\.office\.com/\w+)/){_NO_PLACEHOLDER}[\w/@-]{{6,}}",
     ),
     (
         ("=",),
         r"([?&;](?i:[\w.-]{0,40}(?:token|secret|password|passwd|signature)"
         r"|(?:[\w.-]{0,40}[-_.])?(?:api)?key|sig|x-amz-credential)=)"
-        rf"{_NO_STAND_IN}[^\s&\"'#<>;\\]{{3,}}",
+        rf"{_NO_PLACEHOLDER}[^\s&\"'#<>;\\]{{3,}}",
     ),
     (
         ("AccountKey", "SharedAccess"),
-        rf"(\b(?:AccountKey|SharedAccessKey|SharedAccessSignature)=){_NO_STAND_IN}[^;\s\"'\\]+",
+        rf"(\b(?:AccountKey|SharedAccessKey|SharedAccessSignature)=){_NO_PLACEHOLDER}[^;\s\"'\\]+",
     ),
     (
         (";",),
-        rf"(;\s?(?i:password|pwd)\s?=\s?)(?![/~.]){_NO_STAND_IN}[^;&\s\"'\\]+",
+        rf"(;\s?(?i:password|pwd)\s?=\s?)(?![/~.]){_NO_PLACEHOLDER}[^;&\s\"'\\]+",
     ),
     (
         (":",),
         rf"({_QUOTE}(?i:(?:[\w.-]{{0,40}}[_-])?(?:(?:api|access|auth|bearer|hf|hub|private|secret"
         r"|refresh|client|session|github|gitlab)[_-]?(?:token|key|secret)|secret_access_key|passwd"
         rf"|password|webhook|cookie)){_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE})"
-        rf"(?![/~.]){_NO_STAND_IN}[^\"'\\]{{2,}}",
+        rf"(?![/~.]){_NO_PLACEHOLDER}[^\"'\\]{{2,}}",
     ),
 )
 """Substrings, one of which a text must have, and a pattern. Group 1 is no secret, the rest is.
@@ -148,7 +148,7 @@ def is_secret_flag(flag: str) -> bool:
 def holds_secret(value: object) -> bool:
     """True if a value is or contains a secret, whatever its name: in a text, or below a key."""
     if isinstance(value, Mapping):
-        return any(_is_secret_item(key, one) or holds_secret(one) for key, one in value.items())
+        return any(_is_secret_item(key, item) or holds_secret(item) for key, item in value.items())
     if isinstance(value, list | tuple):
         return any(map(holds_secret, value))
     if not isinstance(value, str):
@@ -255,11 +255,11 @@ class Redactor:
         """Searched values, the longest first."""
 
     @classmethod
-    def of_command(cls, words: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Redactor:
+    def of_command(cls, args: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Redactor:
         """Return a redactor of the secrets in a command line and its environment."""
         found = [value for name, value in env if is_secret_flag(name)]
         before = ""
-        for word in words:
+        for word in args:
             flag, equals, value = word.partition("=")
             if equals and flag.startswith("--") and is_secret_flag(flag):
                 found.append(value)
@@ -278,9 +278,9 @@ class Redactor:
         """Return a JSON value, with `***` for every secret in its texts."""
         if isinstance(value, Mapping):
             return {
-                key: HIDDEN if _is_secret_item(key, one) else self.value(one)
-                for key, one in value.items()
+                key: HIDDEN if _is_secret_item(key, item) else self.value(item)
+                for key, item in value.items()
             }
         if isinstance(value, list | tuple):
-            return [self.value(one) for one in value]
+            return [self.value(item) for item in value]
         return self.text(value) if isinstance(value, str) and not isinstance(value, Enum) else value

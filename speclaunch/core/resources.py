@@ -48,7 +48,9 @@ def rule_pages_dir() -> Path:
 def docs_url() -> str | None:
     """Return the address of the published documentation, ending with a slash; None without one."""
     base = os.environ.get(DOCS_URL_VARIABLE) or DOCS_URL
-    if not base.startswith(("https://", "http://")) or any(one.isspace() for one in base):
+    if not base.startswith(("https://", "http://")) or any(
+        character.isspace() for character in base
+    ):
         return None
     return base if base.endswith("/") else f"{base}/"
 

@@ -12,7 +12,7 @@ NAMES = {
         cpu_engine_home CpuEngine installation_key is_installed read_manifest REQUIREMENTS
         SGLANG_VERSION SHIM site_packages TORCH
     """,
-    "facts.engines": "at_hand declared listed named names overrides_pin",
+    "facts.engines": "installed_catalogue declared listed named names overrides_pin",
     "facts.facts": "checkpoint_fact Facts",
     "facts.find_checkpoint": """
         expanded find_checkpoint gather hub_cache hub_home checkpoint_sources NOWHERE_ELSE Sources
@@ -28,11 +28,11 @@ NAMES = {
     "facts.missing_paths": "missing_paths MissingPath",
     "facts.packages": "Packages read_packages",
     "facts.project_settings": """
-        Ask assumption Assumptions Override ProjectSettings read_settings Said SettingsFrom
-        shown_path
+        assumption Assumptions EngineCheckMode Override PlacedText ProjectSettings read_settings
+        SettingsFrom shown_path
     """,
     "facts.read_checkpoint": "from_config",
-    "facts.record_checkpoint": "keep recorded",
+    "facts.record_checkpoint": "recorded store_facts",
     "facts.repository_facts": """
         facts_file home_of_facts is_outside stored_names models_folders project_root upward
     """,
@@ -60,7 +60,7 @@ NAMES = {
         Bounds BudgetOf Choice key Margins margins memory_at_start PlanWith Predictor shares
         tightest with_fraction
     """,
-    "plan.fit.price": "cost say say_all WHY",
+    "plan.fit.price": "cost format_setting format_settings WHY",
     "plan.fit.search": "best candidate_of FitCandidate levels OBJECTIVE Search",
     "plan.fit.suggestion": "Alternative alternatives binding cheapest needs suggest_fit Suggestion",
     "plan.memory.budget": "budget memory_verdict",
@@ -105,9 +105,9 @@ NAMES = {
     """,
     "plan.topics.quantization": "Absence absence method_of NAME",
     "plan.topics.spec_v2": "FIRST_BY_DEFAULT FIRST_ONLY VARIABLE",
-    "plan.topics.target": "architecture_of halved is_one_of target_of",
+    "plan.topics.target": "architecture_of halved has_architecture target_of",
     "releases": "catalogue forks",
-    "releases.about": "About about takes",
+    "releases.about": "About about value_kind",
     "releases.added_catalogues": "every_name remove_added",
     "releases.argument": "Argument ArgumentKind EngineVariable is_negation name_of",
     "releases.argv": "args_of ArgvProblem parse_argv ParsedArgument ParsedArguments",
@@ -118,8 +118,8 @@ NAMES = {
     """,
     "releases.check_values": "check_values",
     "releases.command": """
-        is_secret_argument is_secret_key is_secret_text is_written_secret MODULE RenderedArgs
-        spell SpelledArgument
+        is_secret_argument is_secret_key is_secret_text is_written_secret MODULE render_args
+        RenderedArgs RenderedArgument
     """,
     "releases.entrypoint": """
         CONFIG config_is_switch config_mapping config_refuses CONFIG_SINCE CONFIG_SUFFIXES
@@ -132,7 +132,7 @@ NAMES = {
     "releases.known_forks": "fork_with fork_with_algorithm KnownFork",
     "releases.nearest": "distance nearest suggest",
     "releases.renames": "BORROWED conversion dead_variable forwarded_variable other_names REMOVALS",
-    "releases.shell": "argument_words exports shell_command",
+    "releases.shell": "argument_text exports shell_command",
     "releases.versions": """
         ascending is_of_its_line is_version precedes ResolvedVersion UnknownVersion within
     """,

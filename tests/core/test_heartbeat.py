@@ -27,7 +27,7 @@ def test_it_speaks_only_after_silence() -> None:
     assert heartbeat.beat()
     assert not heartbeat.beat(), "twice at the same moment"
     clock.now += 10
-    heartbeat.spoke()
+    heartbeat.note_output()
     clock.now += 10
     assert not heartbeat.beat(), "something else was said 10 s ago"
     clock.now += 5

@@ -18,7 +18,7 @@ import pytest
 from speclaunch.engine.facts.cpu_engine import CpuEngine
 from speclaunch.engine.releases.argv import args_of, parse_argv
 from speclaunch.engine.releases.catalogue import Argument, ArgumentKind, Catalogue, load
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -171,7 +171,7 @@ def difference(words: list[str], real: dict[str, Any], catalogue: Catalogue) -> 
     }
     if wrong:
         return f"(ours, the engine's): {wrong}"
-    spelling = spell(args_of(ours), {}, catalogue)
+    spelling = render_args(args_of(ours), {}, catalogue)
     again = [word for argument in spelling.arguments for word in argument.tokens]
     back = parse_argv(again, catalogue)
     if spelling.problems or back.error or plain(back.values) != plain(ours.values):

@@ -12,7 +12,7 @@ from speclaunch.deployments.recipe.find_recipe import recipe_names
 from speclaunch.deployments.recipe.load import load
 from speclaunch.engine.facts.cpu_engine import CpuEngine
 from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 from speclaunch.serving.launch.free_port import free_port
 
 from .conftest import serving, speclaunch
@@ -116,7 +116,7 @@ def test_the_real_parser_takes_every_recipe_and_reads_what_was_meant(
 ) -> None:
     commands: dict[str, list[str]] = {}
     for name in recipe_names():
-        spelling = spell(load(name).deployment.args, {}, load_catalogue("0.5.23"))
+        spelling = render_args(load(name).deployment.args, {}, load_catalogue("0.5.23"))
         assert not spelling.problems, (name, spelling.problems)
         commands[name] = [token for argument in spelling.arguments for token in argument.tokens]
     commands["a wrong one"] = ["--model-path", "x", "--cuda-graph-max-bs", "8"]

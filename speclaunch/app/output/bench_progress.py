@@ -143,7 +143,7 @@ class LineProgress:
 
     def _print(self, text: str) -> None:
         if self._heart is not None:
-            self._heart.spoke()
+            self._heart.note_output()
         self._printer.print(text, markup=False)
 
 

@@ -22,7 +22,9 @@ def show_drafts(console: Console, found: DraftListing, *, refused: bool = False)
     Ways that no release accepts are shown with `refused`, or if there are no others.
     """
     target = found.target
-    architecture = ", ".join(target.told("architectures") or ()) or "architecture not known"
+    architecture = (
+        ", ".join(target.field_or_none("architectures") or ()) or "architecture not known"
+    )
     shown = [one for one in found.ways if refused or one.newest] or found.ways
     ways = "1 way" if len(shown) == 1 else f"{len(shown)} ways"
     console.print(Text(f"{target.name} ({architecture})", "bold"))
@@ -98,7 +100,7 @@ def drafts_document(found: DraftListing) -> str:
     document = {
         "version": VERSION,
         "target": found.target.name,
-        "architectures": list(found.target.told("architectures") or ()),
+        "architectures": list(found.target.field_or_none("architectures") or ()),
         "facts": str(found.target.origin),
         "releases": list(found.versions),
         "hardware": None if hardware is None else hardware.name,

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from speclaunch.app.output.console import err, out
-from speclaunch.engine import say_all, shell_command
+from speclaunch.engine import format_settings, shell_command
 from speclaunch.serving import LastGood, Rung, Session, document
 
 Forecast = tuple[Sequence[Rung], str]
@@ -72,7 +72,7 @@ def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
     prepared, predicted = session.prepared, session.predicted_rung()
     if predicted is not None:
         prepared = prepared.changed(predicted.changes)
-        note = f"starts with {say_all(predicted.changes)}: as written {predicted.why}"
+        note = f"starts with {format_settings(predicted.changes)}: as written {predicted.why}"
         rendered = replace(prepared.rendered_args, notes=(*prepared.rendered_args.notes, note))
         prepared = replace(prepared, rendered_args=rendered)
     if as_json:

@@ -87,7 +87,7 @@ class PlainObserver:
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print text literally, without markup."""
-        self._heartbeat.spoke()
+        self._heartbeat.note_output()
         self._console.print(text, style=style, markup=False)
 
     def spawned(self, pid: int | None, log: Path) -> None:

@@ -74,7 +74,7 @@ def _stated(engine: str | None) -> str | None:
     if engine is None:
         return None
     found = named(engine)
-    return found.held if is_of_its_line(found) else found.asked
+    return found.held if is_of_its_line(found) else found.requested
 
 
 def _require_sound(
@@ -87,7 +87,7 @@ def _require_sound(
     before = check_source(linted, options)
     after = check_text(path, filled_in(text), options)
     check = against(before, after)
-    with reads.instead({os.path.realpath(path): text.encode()}):
+    with reads.overlay({os.path.realpath(path): text.encode()}):
         show_findings(err(), check.inherited_warnings)
         require_sound(check, what or path, force=force)
 

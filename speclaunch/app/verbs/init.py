@@ -109,7 +109,7 @@ def _require_sound(
     shown = str(path) if path is not None else f"{file_stem(wanted.target.name)}.yaml"
     options = configured(shown, (wanted.version,), wanted.hardware, models)
     options = replace(options, lookup=replace(wanted.lookup, project=options.lookup.project))
-    with reads.instead({os.path.realpath(shown): made.text.encode()}):
+    with reads.overlay({os.path.realpath(shown): made.text.encode()}):
         check = against(None, check_text(shown, made.text, options))
         require_sound(check, shown if path is not None else "the recipe", force=force)
 

@@ -17,7 +17,7 @@ from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.checks import ask_mode, querier_for
 from speclaunch.core import ExitCode, InputError, Problem
 from speclaunch.deployments import load, prepare, require_host, select_role, split_recipe
-from speclaunch.engine import Ask
+from speclaunch.engine import EngineCheckMode
 from speclaunch.serving import (
     PlannerResult,
     PreflightResult,
@@ -138,7 +138,7 @@ def _asker(options: LaunchOptions) -> EngineQuerier | None:
     if not asks(options.select, options.ignore):
         return None
     mode = ask_mode(options.ask)
-    if options.dry_run and mode is Ask.AUTO:
+    if options.dry_run and mode is EngineCheckMode.AUTO:
         return None
     return querier_for(mode, starts=True)
 

@@ -40,7 +40,7 @@ from speclaunch.core import (
     redact,
     speclaunch_home,
 )
-from speclaunch.engine import Ask, SettingsFrom
+from speclaunch.engine import EngineCheckMode, SettingsFrom
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.start_options import LintOptions
@@ -244,7 +244,7 @@ def _warn_of_distrust() -> None:
 def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]:
     """Return what runs the engine check, and its identity, on which results depend."""
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
-    if mode is Ask.AUTO and not has_judges():
+    if mode is EngineCheckMode.AUTO and not has_judges():
         return None, ()
     from speclaunch.checks import identity, querier_for
 

@@ -80,7 +80,7 @@ def _require_sound(
     texts = {os.path.realpath(one.path): one.text.encode() for one in migration.also}
     if shown != STDIN_SHOWN:
         texts[os.path.realpath(shown)] = migration.text.encode()
-    with reads.instead(texts):
+    with reads.overlay(texts):
         new = check_text(shown, migration.text, options)
         require_sound(against(old, new), shown, force=force)
 

@@ -56,7 +56,7 @@ def pull(options: PullOptions) -> ExitCode:
     """Fetch the facts of checkpoints into files. Raises InputError."""
     from speclaunch.app.output.problems import show_problems
     from speclaunch.core import UnreadableFileError
-    from speclaunch.engine import HubRefusedError, keep
+    from speclaunch.engine import HubRefusedError, store_facts
     from speclaunch.measure import pulled, wanted
 
     hide_secrets("models pull", options.words)
@@ -69,7 +69,7 @@ def pull(options: PullOptions) -> ExitCode:
     )
     for one in asked:
         try:
-            path, new = keep(one.folder, pulled(one, _today()))
+            path, new = store_facts(one.folder, pulled(one, _today()))
         except HubRefusedError as error:
             problems.append(Problem(f"{one.name}: {error}", help=error.help))
         except UnreadableFileError as error:

@@ -26,10 +26,10 @@ from speclaunch.app.verbs.options import (
     option,
     repeated,
 )
-from speclaunch.engine import Ask
+from speclaunch.engine import EngineCheckMode
 
 ASK = option(
-    Ask,
+    EngineCheckMode,
     "--ask",
     help="Ask the engine itself, without starting it: `auto` where that release is available, "
     "`always`, `never`.",

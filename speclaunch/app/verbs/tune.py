@@ -302,7 +302,7 @@ def _written(question: TuningTask, change: Tuned | None) -> Path | None:
     how = replace(how, lookup=question.side.lookup)
     before = check_text(str(change.path), change.before, how, question.options.config_dir)
     after = check_text(str(target), text, how, question.options.config_dir)
-    with reads.instead({os.path.realpath(target): text.encode()}):
+    with reads.overlay({os.path.realpath(target): text.encode()}):
         require_sound(against(before, after), str(target), force=question.options.force)
     write_atomically(target, text)
     return target

@@ -437,7 +437,7 @@ class CommandWords(EditablePlaces):
         found = effective(invocation, catalogue)
         texts = [word.text for word in found.words]
         opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
-        self._items = parse_argv(texts, catalogue, opaque=opaque, whole=False).parsed
+        self._items = parse_argv(texts, catalogue, opaque=opaque, with_values=False).parsed
         self._invocation, self._words, self._catalogue = invocation, found.words, catalogue
         self._is_slime = invocation.kind is InvocationKind.SLIME
         self._text = SourceLines(text)

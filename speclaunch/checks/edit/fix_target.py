@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from speclaunch.checks.edit.edits import Edit, Ways, combinations
 from speclaunch.checks.rules.finding import Fix
-from speclaunch.engine import Catalogue, canonical, parse_argv, spell
+from speclaunch.engine import Catalogue, canonical, parse_argv, render_args
 
 
 class NotFixableError(Exception):
@@ -59,13 +59,13 @@ def _argument(name: str, value: Any, catalogue: Catalogue) -> TargetArgument:
     key = canonical(name)
     if value is None:
         return TargetArgument(key, name, None, ())
-    spelled = spell({name: value}, {}, catalogue)
+    spelled = render_args({name: value}, {}, catalogue)
     if spelled.problems:
         raise NotFixableError(spelled.problems[0].message)
     if not spelled.arguments:  # a switch that is off
         return TargetArgument(key, name, value, ())
     words = spelled.arguments[0].tokens
-    parsed = parse_argv(words, catalogue, whole=False)
+    parsed = parse_argv(words, catalogue, with_values=False)
     refused = [problem for problem in parsed.problems if problem.index is not None]
     if refused or len(parsed.parsed) != 1:
         reason = refused[0].message if refused else f"`{' '.join(words)}` is not understood"

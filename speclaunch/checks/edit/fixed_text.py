@@ -356,7 +356,7 @@ def _check(
     if expected == [word.text for word in old.words]:
         return False
     one, other = (from_invocation(found, "fixed", catalogue) for found in (old, new))
-    if canonical(name_of(spelling.right)) in one.given:
+    if canonical(name_of(spelling.right)) in one.values:
         raise NotFixableError(f"{spelling.right} is given, too")
     problems = Counter(problem.message for problem in other.problems)
     more = problems - Counter(problem.message for problem in one.problems)

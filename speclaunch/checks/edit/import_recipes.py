@@ -35,7 +35,7 @@ from speclaunch.deployments import (
     recipe_name,
     to_deployment,
 )
-from speclaunch.engine import Catalogue, RenderedArgs, canonical, parse_argv, spell
+from speclaunch.engine import Catalogue, RenderedArgs, canonical, parse_argv, render_args
 from speclaunch.engine import load as load_catalogue
 
 _IN_SHELL = re.compile(
@@ -72,7 +72,7 @@ def _differences(
     except InputError as error:
         yield f"it cannot be composed: {error.problems[0].message}"
         return
-    spelling = spell(deployment.args, {}, catalogue)
+    spelling = render_args(deployment.args, {}, catalogue)
     if spelling.problems:
         yield spelling.problems[0].message
         return
@@ -85,7 +85,7 @@ def _differences(
         yield f"SGLang {catalogue.version} refuses it"
         return
     slime = invocation.kind is InvocationKind.SLIME
-    explicit = from_invocation(invocation, imported.name, catalogue).given if slime else {}
+    explicit = from_invocation(invocation, imported.name, catalogue).values if slime else {}
     values = dict(requested.values) | {
         name: _plain(explicit[name].value, set_names) for name in _SLIMES if name in explicit
     }
@@ -130,7 +130,7 @@ def _command_meaning(
     }
     if found.config is not None and not found.config.evaluated:
         opaque.add(1)
-    parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
+    parsed = parse_argv(words, catalogue, opaque=opaque, with_values=False)
     indices: list[int] = []
     for item in parsed.parsed:
         if item.name == "config" and "=" in words[item.index]:

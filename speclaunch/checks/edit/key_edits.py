@@ -45,7 +45,7 @@ class ConfigKeys(EditablePlaces):
             raise NotFixableError("a --config file sets no environment variables")
         self._found = found = Yaml(Document(text, invocation.place.path), SourceLines(text).end)
         read = effective(invocation, catalogue)
-        parsed = parse_argv([word.text for word in read.words], catalogue, whole=False)
+        parsed = parse_argv([word.text for word in read.words], catalogue, with_values=False)
         places = {canonical(item.dest): read.words[item.index].place for item in parsed.parsed}
         self._mappings = mappings = [
             node
@@ -275,7 +275,7 @@ class CallKeywords(EditablePlaces):
         self._call = _call(self._text, invocation.place)
         texts = [word.text for word in invocation.words]
         opaque = {at for at, word in enumerate(invocation.words) if not word.evaluated}
-        parsed = parse_argv(texts, catalogue, opaque=opaque, whole=False)
+        parsed = parse_argv(texts, catalogue, opaque=opaque, with_values=False)
         self._places = {
             canonical(one.dest): invocation.words[one.index].place for one in parsed.parsed
         }

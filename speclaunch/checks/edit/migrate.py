@@ -276,7 +276,7 @@ def _job(
     opaque = frozenset(i for i, word in enumerate(invocation.words) if not word.evaluated)
 
     def parse(catalogue: Catalogue) -> ParsedArguments:
-        return parse_argv(words, catalogue, opaque=opaque, whole=False)
+        return parse_argv(words, catalogue, opaque=opaque, with_values=False)
 
     start = origin(parse, to, source, _image(invocation))
     target = load_catalogue(to)

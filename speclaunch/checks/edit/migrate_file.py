@@ -81,7 +81,7 @@ class _File(Struct):
 
     def parse(self, catalogue: Catalogue) -> ParsedArguments:
         words = [word.text for word in self.words(catalogue.version)]
-        parsed = parse_argv(words, catalogue, whole=False)
+        parsed = parse_argv(words, catalogue, with_values=False)
         refused_ = [ArgvProblem(0, one.message, one.help) for one in self.refused(catalogue)]
         return replace(parsed, problems=(*parsed.problems, *refused_))
 
@@ -265,7 +265,7 @@ def _refusals(
         key = (_KEY.search(one.message) or [""])[0]
         at = old.get(place.get(key, key), Place(file.path))
         found.append(Problem(f"SGLang {to} refuses this: {one.message}", at, one.help))
-    for problem in parse_argv(words, target, whole=False).problems:
+    for problem in parse_argv(words, target, with_values=False).problems:
         if problem.index is None:
             continue
         flag = words[problem.index]

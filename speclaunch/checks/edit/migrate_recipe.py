@@ -35,7 +35,7 @@ from speclaunch.engine import (
     is_secret_argument,
     other_names,
     precedes,
-    spell,
+    render_args,
 )
 from speclaunch.engine import load as load_catalogue
 
@@ -321,7 +321,7 @@ def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
         base = {**inherited, **shared} if role is not None else inherited
         unchanged = {name: value for name, value in base.items() if canonical(name) not in same}
         known = {n: v for n, v in {**unchanged, **args}.items() if not _open(v)}
-        spelling = spell(known, {}, work.target)
+        spelling = render_args(known, {}, work.target)
         back = {new: old for (whose, old), (new, _) in work.becomes.items() if whose == role}
         at = ("args",) if role is None else ("roles", role, "args")
         found += [

@@ -84,7 +84,7 @@ def check_text(
 
     `versions`: instead, one release for each of its commands.
     """
-    with reads.instead({} if path == STDIN_SHOWN else {os.path.realpath(path): text.encode()}):
+    with reads.overlay({} if path == STDIN_SHOWN else {os.path.realpath(path): text.encode()}):
         read = None if path == STDIN_SHOWN else read_buffer(path, text.encode(), config_dirs)
         source = read or read_commands(path, text)
         if not versions or len(versions) != len(source.invocations):

@@ -47,9 +47,9 @@ def verdict(
     argument: Argument, token: str, source: Catalogue, target: Catalogue
 ) -> MigrationVerdict:
     """Return the fate in `target` of `argument`, which `source` reads from the flag `token`."""
-    flag = source.spelling(token)
+    flag = source.full_flag(token)
     negated = isinstance(flag, str) and is_negation(argument, flag)
-    there = target.spelling(token)
+    there = target.full_flag(token)
     found = target.resolve_flag(token)
     if (
         isinstance(found, Argument)
@@ -191,7 +191,7 @@ def plan(
     have is read as theirs: the command may mix two versions. Unless `whole`, other words may follow
     elsewhere and take precedence."""
     found = PlannedMigration()
-    parsed = parse_argv(words, source, opaque=opaque, whole=False)
+    parsed = parse_argv(words, source, opaque=opaque, with_values=False)
     items = [(item, source) for item in parsed.parsed]
     for problem in parsed.problems:
         if problem.index is None:
@@ -273,7 +273,7 @@ def _from_another(
             (at for at in range(index + 1, len(words)) if words[at].startswith("--")), len(words)
         )
         inside = [at - index for at in opaque if index <= at < end]
-        parsed = parse_argv(words[index:end], catalogue, opaque=inside, whole=False)
+        parsed = parse_argv(words[index:end], catalogue, opaque=inside, with_values=False)
         if len(parsed.parsed) != 1 or any(p.index is not None for p in parsed.problems):
             return None
         (item,) = parsed.parsed
@@ -301,7 +301,7 @@ def _meant_before(token: str) -> str | None:
     if not token.startswith("--") or token.partition("=")[0] == "--":
         return None
     for version in reversed(held_versions()):
-        found = load_catalogue(version).spelling(token)
+        found = load_catalogue(version).full_flag(token)
         if isinstance(found, str):
             written = token.partition("=")[0]
             known = f"SGLang {version} reads {written} as {found}"
@@ -320,7 +320,7 @@ def _account(
     """Record the target's meaning of the new words, and differences that were not announced."""
     texts = [text for text, _ in found.words]
     hidden = {at for at, (_, old) in enumerate(found.words) if old in opaque}
-    parsed = parse_argv(texts, target, opaque=hidden, whole=False)
+    parsed = parse_argv(texts, target, opaque=hidden, with_values=False)
     for problem in parsed.problems:
         if problem.index is not None:
             message = f"SGLang {target.version} refuses this: {problem.message}"

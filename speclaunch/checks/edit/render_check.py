@@ -213,7 +213,7 @@ def _command_differences(
         if is_unknown and argument.name in got.given:
             free.add(argument.name)
     slime = invocation.kind is InvocationKind.SLIME
-    explicit = from_invocation(invocation, role.name, catalogue).given if slime else {}
+    explicit = from_invocation(invocation, role.name, catalogue).values if slime else {}
     if slime:
         own = defaults(catalogue)
         free |= {n for n in SET_BY_SLIME if _value(got, n) == own.get(n, MISSING)}
@@ -371,12 +371,12 @@ def _what(finding: Finding, request: Request) -> tuple[str, str]:
 
 
 def _name(finding: Finding, request: Request) -> str | None:
-    there: tuple[RequestedValue, ...] = (*request.given.values(), *request.env.values())
+    there: tuple[RequestedValue, ...] = (*request.values.values(), *request.env.values())
     return next((one.name for one in there if one.place == finding.place), None)
 
 
 def _place_in_recipe(finding: Finding, request: Request, own: Request) -> Place:
     """Return the recipe's place of the value at the finding's place."""
     name = _name(finding, request)
-    mine = {**own.given, **own.env}
+    mine = {**own.values, **own.env}
     return mine[name].place if name in mine else own.place

@@ -148,7 +148,7 @@ def meaning_of(
     A missing model is accepted: a script may get it from elsewhere. `more` are arguments that
     were parsed separately.
     """
-    parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
+    parsed = parse_argv(words, catalogue, opaque=opaque, with_values=False)
     if any(problem.index is not None for problem in parsed.problems):
         return None
     values = defaults(catalogue)
@@ -317,7 +317,7 @@ def _fixed(
     one, other = (from_invocation(found, "fixed", catalogue) for found in (old, new))
     arguments = fix.arguments if fix is not None else {}
     before, after = (
-        {name: (found.value, found.known) for name, found in sorted(side.given.items())}
+        {name: (found.value, found.known) for name, found in sorted(side.values.items())}
         for side in (one, other)
     )
     expected: dict[str, Any] = {}
@@ -520,7 +520,7 @@ def secrets_of(invocations: Iterable[Invocation], version: str) -> list[str]:
             if (is_secret_variable(name) or holds_secret(word.text)) and word.evaluated
         ]
         words = [word.text for word in invocation.words]
-        for item in parse_argv(words, load_catalogue(version), whole=False).parsed:
+        for item in parse_argv(words, load_catalogue(version), with_values=False).parsed:
             if is_secret_argument(canonical(item.dest)) and isinstance(item.stored, str):
                 found.append(item.stored)
         follows = pairwise(words)

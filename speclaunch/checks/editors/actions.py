@@ -89,7 +89,7 @@ def fix_all(
     """Return all safe fixes of a document, as `lint --fix` applies them; None if there are none."""
     if checked.source is None or checked.options is None:
         return None
-    with reads.instead(buffers):
+    with reads.overlay(buffers):
         done = fix_file(checked.source, checked.options, checked.config_dirs)
     if not done.is_changed:
         return None
@@ -124,7 +124,7 @@ def _fix(
 ) -> tuple[list[TextEdit], bool]:
     if checked.source is None:
         return [], False
-    with reads.instead(buffers):
+    with reads.overlay(buffers):
         try:
             found = edits_of(checked.source, one.finding, checked.config_dirs, one.engines)
         except NotFixableError:

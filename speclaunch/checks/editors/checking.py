@@ -161,7 +161,7 @@ def check_document(
         what = f"not checked: {len(data)} bytes, more than {MAX_BYTES >> 20} MiB"
         return _refused(path, "", InputError(Problem(what)))
     reads.forget()  # read groups and checkpoints again, from the editor or the disk
-    with reads.instead(buffers):
+    with reads.overlay(buffers):
         try:
             configuration = settings.configuration()
             if LeftOut(configuration.above).is_excluded(path):

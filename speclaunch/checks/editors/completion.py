@@ -40,7 +40,7 @@ from speclaunch.engine import (
     argument_values,
     load,
     name_of,
-    takes,
+    value_kind,
 )
 
 _ARGUMENTS = (("args",), ("recovery", "minimal"))
@@ -114,7 +114,7 @@ def _every_argument(version: str) -> tuple[tuple[str, str, str, str], ...]:
     catalogue = load(version)
     known = ((name, catalogue.by_name(name)) for name in argument_names(catalogue))
     return tuple(
-        (name, one.flag, takes(one), argument(name, catalogue)) for name, one in known if one
+        (name, one.flag, value_kind(one), argument(name, catalogue)) for name, one in known if one
     )
 
 

@@ -186,7 +186,7 @@ def argument(name: str, catalogue: Catalogue) -> str:
     found = about(name_of(name), catalogue)
     if found is None:
         return ""
-    return "\n\n".join((f"**{found.asked}** (SGLang {catalogue.version})", *found.lines))
+    return "\n\n".join((f"**{found.requested}** (SGLang {catalogue.version})", *found.lines))
 
 
 def variable(found: EngineVariable | None, catalogue: Catalogue) -> str:

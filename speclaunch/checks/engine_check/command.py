@@ -128,7 +128,7 @@ def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
     """Return the words, with secrets and irrelevant values replaced, and their removable parts."""
     words = [token.text for token in request.argv]
     opaque = {index for index, token in enumerate(request.argv) if not token.known}
-    parsed = parse_argv(words, request.catalogue, opaque=opaque, whole=False)
+    parsed = parse_argv(words, request.catalogue, opaque=opaque, with_values=False)
     units: list[Unit] = []
     taken: set[int] = set()
     for item in parsed.parsed:
@@ -179,7 +179,7 @@ def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
         ("model_path", plan.facts.target),
         ("speculative_draft_model_path", plan.facts.draft),
     ):
-        model = plan.request.given.get(argument)
+        model = plan.request.values.get(argument)
         if model is None and argument != "model_path":
             continue
         if model is None or not model.known or not isinstance(model.value, str):
@@ -199,7 +199,7 @@ def _is_here(name: str, checkpoint: Checkpoint) -> bool:
 
 def _complete_config(checkpoint: Checkpoint) -> str:
     """Return the text of a complete config.json. Raises NotAskedError if parts are unknown."""
-    raw, name = checkpoint.told("raw"), checkpoint.name
+    raw, name = checkpoint.field_or_none("raw"), checkpoint.name
     if isinstance(raw, PartialConfig) or checkpoint.unread:
         raise NotAskedError(f"the config.json of {name} is known in part only")
     if checkpoint.quantization_config and "quantization_config" not in raw:

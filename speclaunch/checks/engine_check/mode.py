@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speclaunch.core import distrust, judges_home, speclaunch_home
-from speclaunch.engine import Ask, SettingsFrom
+from speclaunch.engine import EngineCheckMode, SettingsFrom
 
-__all__ = ["Ask", "ask_mode", "has_judges"]
+__all__ = ["EngineCheckMode", "ask_mode", "has_judges"]
 
 if TYPE_CHECKING:
     from speclaunch.checks.engine_check.query_plans import EngineQuerier
 
 
-def ask_mode(given: Ask | None, project: SettingsFrom | None = None) -> Ask:
+def ask_mode(given: EngineCheckMode | None, project: SettingsFrom | None = None) -> EngineCheckMode:
     """Return the mode of `--ask`, else that of the project file for this directory.
 
     Raises InputError for an invalid file.
@@ -22,7 +22,7 @@ def ask_mode(given: Ask | None, project: SettingsFrom | None = None) -> Ask:
     if given is not None:
         return given
     configured = (project or SettingsFrom()).of(Path.cwd()).ask
-    return Ask.AUTO if configured is None else Ask(configured.text)
+    return EngineCheckMode.AUTO if configured is None else EngineCheckMode(configured.text)
 
 
 def has_judges() -> bool:
@@ -39,15 +39,17 @@ def has_judges() -> bool:
     return not any(map(distrust, folders))
 
 
-def querier_for(mode: Ask, *, keeps: bool = True, starts: bool = False) -> EngineQuerier | None:
+def querier_for(
+    mode: EngineCheckMode, *, keeps: bool = True, starts: bool = False
+) -> EngineQuerier | None:
     """Return an `EngineQuerier`, or None if the mode queries no engine.
 
     `auto` queries added judges only, because loading an installed engine takes seconds for each
     changed file. `starts`: the engine is about to start, so it may be queried too. `keeps`: store
     answers and reuse stored ones.
     """
-    only_added = mode is Ask.AUTO and not starts
-    if mode is Ask.NEVER or (only_added and not has_judges()):
+    only_added = mode is EngineCheckMode.AUTO and not starts
+    if mode is EngineCheckMode.NEVER or (only_added and not has_judges()):
         return None
     from speclaunch.checks.engine_check.installed_judges import find_added_judge, find_judge  # noqa: PLC0415
     from speclaunch.checks.engine_check.query_plans import EngineQuerier, opened  # noqa: PLC0415  only for queries

@@ -25,7 +25,7 @@ from speclaunch.core import (
     digest,
     speclaunch_home,
 )
-from speclaunch.engine import MARK, Ask, Plan
+from speclaunch.engine import MARK, EngineCheckMode, Plan
 
 if TYPE_CHECKING:
     from speclaunch.checks.engine_check.engine_judge import EngineJudge
@@ -66,7 +66,7 @@ class EngineQuerier(Struct):
     """Queries judges in the mode of `--ask`. `find` returns the judge of a release or
     interpreter."""
 
-    mode: Ask
+    mode: EngineCheckMode
     verdicts: Verdicts | None
     find: FindJudge
     _loaded: set[str] = set()
@@ -77,7 +77,7 @@ class EngineQuerier(Struct):
 
         Raises NoJudgeError if the mode requires a judge.
         """
-        if self.mode is Ask.NEVER:
+        if self.mode is EngineCheckMode.NEVER:
             return None
         key = version, python
         if key not in self._found:
@@ -87,7 +87,7 @@ class EngineQuerier(Struct):
                 (one for one in found if one is not None and _is_of(one, version)), None
             )
         judge = self._found[key]
-        if judge is None and self.mode is Ask.ALWAYS:
+        if judge is None and self.mode is EngineCheckMode.ALWAYS:
             raise NoJudgeError(
                 Problem(
                     f"--ask always: no judge for SGLang {version} is available",

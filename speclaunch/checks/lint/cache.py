@@ -157,8 +157,8 @@ def _find() -> str | None:
     """Return the version of the installed engine, or its own catalogue if it is not a release."""
     from speclaunch.engine import (  # noqa: PLC0415
         NoEngineError,
-        at_hand,
         find_runtime,
+        installed_catalogue,
     )
 
     def meanwhile() -> None:
@@ -167,7 +167,7 @@ def _find() -> str | None:
             import_module(name)
 
     try:
-        return at_hand(find_runtime(None, meanwhile=meanwhile))
+        return installed_catalogue(find_runtime(None, meanwhile=meanwhile))
     except NoEngineError as error:  # the newest release is assumed
         for why in error.failed:
             sys.stderr.write(f"note: engine unknown: {why}\n")

@@ -84,7 +84,7 @@ def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
 
 
 def read_buffer(path: str, data: bytes, config_dirs: Sequence[Path] = ()) -> LintedFile | None:
-    """Return an editor's buffer with its deployments; None if it has none. See `reads.instead`."""
+    """Return an editor's buffer with its deployments; None if it has none. See `reads.overlay`."""
     source = _read(path, data, config_dirs, Path(path))
     return source if _has_something(source) else None
 

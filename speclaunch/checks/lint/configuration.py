@@ -19,8 +19,8 @@ from speclaunch.checks.lint.paths import STDIN
 from speclaunch.core import InputError, Place, Problem
 from speclaunch.engine import (
     Override,
+    PlacedText,
     ProjectSettings,
-    Said,
     SettingsFrom,
     is_outside,
     read_settings,
@@ -156,7 +156,7 @@ class Configuration:
         yield from _refused((*excluded, *paths), _require_pattern)
 
 
-def _baseline(said: Said | None) -> Path | None:
+def _baseline(said: PlacedText | None) -> Path | None:
     """Return the baseline that a project file names. Raises InputError if it is outside the
     project."""
     if said is None:
@@ -216,7 +216,7 @@ def _patterns(folder: Path, texts: tuple[str, ...]) -> Patterns:
     return Patterns(str(folder), texts)
 
 
-def _refused(values: Iterable[Said], check: Callable[[str], object]) -> Iterator[Problem]:
+def _refused(values: Iterable[PlacedText], check: Callable[[str], object]) -> Iterator[Problem]:
     for one in values:
         try:
             check(one.text)

@@ -130,12 +130,12 @@ def _finding(
 
 
 def _model(request: Request) -> Place:
-    found = request.given.get("model_path")
+    found = request.values.get("model_path")
     return request.place if found is None else found.place
 
 
 def _written(name: str, written: str, request: Request) -> str:
-    found = request.given.get(name)
+    found = request.values.get(name)
     return written if found is None else found.written
 
 

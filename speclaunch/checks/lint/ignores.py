@@ -164,7 +164,7 @@ def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:
     return found
 
 
-@reads.remembered(1024)
+@reads.cached(1024)
 def _with_comments(path: str) -> str:
     """Return the text of a file that may contain ignore comments; empty if it cannot."""
     try:

@@ -26,7 +26,7 @@ from speclaunch.core import (
 )
 from speclaunch.deployments import SourceFile, from_recipe, read_source
 from speclaunch.engine import load as load_catalogue
-from speclaunch.engine import resolve, spell
+from speclaunch.engine import render_args, resolve
 
 if TYPE_CHECKING:  # Hydra is slow to import
     from speclaunch.checks.rules.interface import Rule
@@ -43,7 +43,7 @@ def findings_across(
     plans, catalogue = [], load_catalogue(version)
     for role in recipe.parts:
         deployment = role.deployment
-        spelling = spell(deployment.args, deployment.engine.env, catalogue)
+        spelling = render_args(deployment.args, deployment.engine.env, catalogue)
         request = from_recipe(role, spelling, catalogue)
         facts = lookup.on(deployment.hardware.name).facts(request)
         plans.append(resolve(request, facts))

@@ -35,7 +35,7 @@ from speclaunch.engine import (
     is_of_its_line,
     named,
     overrides_pin,
-    spell,
+    render_args,
 )
 from speclaunch.engine import load as load_catalogue
 
@@ -156,7 +156,7 @@ def _check_part(part: FilePart, options: Options) -> None:
                 opinion = options.asker.opinion(examined.plan, blamed=examined.judgement.blamed)
             if opinion is not None:
                 if not opinion.is_lasting:
-                    reads.unrepeatable()
+                    reads.mark_uncacheable()
                 is_named = not part.engine.others
                 more = engine_findings(
                     opinion, examined.plan, examined.judgement.findings, is_named=is_named
@@ -188,7 +188,7 @@ def _request(source: LintedFile, number: int, catalogue: Catalogue) -> tuple[Req
     if source.recipe is not None:
         recipe = source.recipe.roles[number]
         deployment = recipe.deployment
-        spelling = spell(deployment.args, deployment.engine.env, catalogue)
+        spelling = render_args(deployment.args, deployment.engine.env, catalogue)
         return from_recipe(recipe, spelling, catalogue), deployment.hardware.name
     invocation = source.invocations[number]
     name = invocation.name or recipe_name(source.path)

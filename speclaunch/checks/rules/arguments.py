@@ -233,7 +233,7 @@ def invalid_value(plan: Plan) -> Iterator[Verdict]:
 def missing_model(plan: Plan) -> Iterator[Verdict]:
     """Report a missing model, or an empty model path, which the parser accepts."""
     yield from _verdicts(plan, ArgumentRefusal.MISSING)
-    model = plan.request.given.get("model_path")
+    model = plan.request.values.get("model_path")
     if model is not None and model.value == "":
         yield Verdict(
             "--model-path is empty",
@@ -247,7 +247,7 @@ def missing_model(plan: Plan) -> Iterator[Verdict]:
 def renamed_argument(plan: Plan) -> Iterator[Verdict]:
     """Report an argument that has another name in this engine version."""
     catalogue = plan.catalogue
-    for setting in plan.request.given.values():
+    for setting in plan.request.values.values():
         name = name_of(setting.written)
         argument = catalogue.by_name(name)
         if argument is not None and not argument.deprecated:
@@ -291,7 +291,7 @@ def _is_current(plan: Plan, name: str) -> bool:
 @rule("SPL006")
 def argument_without_effect(plan: Plan) -> Iterator[Verdict]:
     """Report an argument that the engine accepts but never reads."""
-    for setting in plan.request.given.values():
+    for setting in plan.request.values.values():
         argument = plan.catalogue.by_name(name_of(setting.written))
         if argument is None:
             continue
@@ -357,7 +357,7 @@ def unknown_variable(plan: Plan) -> Iterator[Verdict]:
 def repeated_argument(plan: Plan) -> Iterator[Verdict]:
     """Report an argument that is set twice to different values."""
     for earlier in plan.request.overridden:
-        last = plan.request.given[earlier.name]
+        last = plan.request.values[earlier.name]
         if earlier.value == last.value:
             continue
         yield Verdict(
@@ -371,7 +371,7 @@ def repeated_argument(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL010")
 def abbreviated_argument(plan: Plan) -> Iterator[Verdict]:
     """Report an abbreviated flag that a later release refuses."""
-    for option in plan.request.given.values():
+    for option in plan.request.values.values():
         argument = plan.catalogue.resolve_flag(option.written)
         if not isinstance(argument, Argument) or option.written in argument.flags:
             continue
@@ -397,7 +397,7 @@ _NAME = "json_model_override_args"
 @rule("SPL011")
 def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
     """Report a `json_model_override_args` that is not a JSON object."""
-    value = plan.given(_NAME)
+    value = plan.user_value(_NAME)
     if value is None:
         return
     try:

@@ -98,7 +98,7 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
     known = [name for since, name in _PAGED_TREE_BACKENDS if plan.in_versions(f">={since}")]
     name = "attention_backend"
     early = plan.in_versions("<0.5.4")
-    backend = plan.given(name) if early else attention_backend(plan)
+    backend = plan.user_value(name) if early else attention_backend(plan)
     if backend is None and not early:
         raise UnknownValueError("the attention backend is not known")
     if backend not in known:
@@ -143,7 +143,7 @@ def trtllm_mha_tree(plan: Plan) -> Iterator[Verdict]:
     topk = number(plan, "speculative_eagle_topk") or 1
     if topk <= 1:
         return
-    written = plan.given("attention_backend") == _NAME and plan.in_versions("<0.5.15")
+    written = plan.user_value("attention_backend") == _NAME and plan.in_versions("<0.5.15")
     if written or runs_on(plan, _NAME):  # up to 0.5.14 the argument counts even if no phase uses it
         yield Verdict(
             f"{_NAME} supports speculative_eagle_topk 1, not {topk}",
@@ -207,7 +207,7 @@ def backend_without_speculation(plan: Plan) -> Iterator[Verdict]:
                 why=f"the engine stops: {row.said}",
                 fix=Fix(
                     "use another backend, or let the engine choose",
-                    set={name: None for name in BACKENDS if plan.is_given(name)},
+                    set={name: None for name in BACKENDS if plan.is_set(name)},
                 ),
             )
 
@@ -215,11 +215,11 @@ def backend_without_speculation(plan: Plan) -> Iterator[Verdict]:
 def _is_used(plan: Plan, row: _Backend) -> bool:
     """True if the backend is used. 0.5.3 chooses nsa for DeepSeek V3.2."""
     if row.of_both:  # never a default
-        both = all(plan.given(name) == row.name for name in PHASES)
-        return both or plan.given(BOTH) == row.name
+        both = all(plan.user_value(name) == row.name for name in PHASES)
+        return both or plan.user_value(BOTH) == row.name
     target = plan.facts.target
     sparse = target is not None and target.architecture == _SPARSE
-    if row.name == "nsa" and sparse and not plan.is_given("attention_backend"):
+    if row.name == "nsa" and sparse and not plan.is_set("attention_backend"):
         return True
     return runs_on(plan, row.name)
 
@@ -339,10 +339,10 @@ def _is_told(plan: Plan, backend: str) -> bool:
 @rule("SPL313")
 def deterministic_backend(plan: Plan) -> Iterator[Verdict]:
     """Report deterministic inference on a backend that is not deterministic."""
-    if not deterministic.is_asked(plan):
+    if not deterministic.is_requested(plan):
         return
     early = plan.in_versions("<0.5.4")
-    backend = plan.given("attention_backend")
+    backend = plan.user_value("attention_backend")
     if backend is None and runs_on_cpu(plan):
         backend = "intel_amx"  # chosen for a CPU before this check
     elif not early:

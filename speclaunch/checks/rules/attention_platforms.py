@@ -23,7 +23,7 @@ from speclaunch.engine import (
     UnknownValueError,
     Vendor,
     draft_checkpoint,
-    is_one_of,
+    has_architecture,
 )
 
 
@@ -51,7 +51,7 @@ _MIXED = ("trtllm_mha", "hpc_ops")
 @rule("SPL315")
 def mla_backend(plan: Plan) -> Iterator[Verdict]:
     """Report a latent-attention backend for a model without latent attention, or vice versa."""
-    for backend in _different(tuple(plan.given(name) for name in BACKENDS)):
+    for backend in _different(tuple(plan.user_value(name) for name in BACKENDS)):
         if _unfit(backend, plan.facts.target):
             yield _verdict_of_mla_backend(backend, "target", Fix("use another backend"))
     if plan.algorithm not in EAGLE_HANDLER:
@@ -139,7 +139,9 @@ _BACKENDS = (
 @rule("SPL319")
 def backend_hardware(plan: Plan) -> Iterator[Verdict]:
     """Report an attention backend that does not run on the GPU."""
-    explicit = {name: _effective(plan, name) for name in _ARGUMENTS if plan.given(name) is not None}
+    explicit = {
+        name: _effective(plan, name) for name in _ARGUMENTS if plan.user_value(name) is not None
+    }
     seen: set[str] = set()
     for row in _BACKENDS:
         if row.name in seen or not plan.in_versions(row.versions):
@@ -161,7 +163,7 @@ def _effective(plan: Plan, name: str) -> str | None:
     try:
         return attention_backend(plan, name)
     except UnknownValueError:  # a backend that the engine chooses always runs
-        return str(plan.given(name))
+        return str(plan.user_value(name))
 
 
 def _where(given: Mapping[str, str | None], row: _Backend) -> str | None:
@@ -193,7 +195,7 @@ def backend_phase(plan: Plan) -> Iterator[Verdict]:
     """Report a backend for a phase that it does not serve."""
     if plan.in_versions(">=0.5.4,<0.5.8"):
         for name in ("attention_backend", "decode_attention_backend"):
-            if plan.given(name) == "fa4":
+            if plan.user_value(name) == "fa4":
                 yield Verdict(
                     f"fa4 supports only prefill in SGLang {plan.request.version}: {name} cannot "
                     "be fa4",
@@ -205,7 +207,7 @@ def backend_phase(plan: Plan) -> Iterator[Verdict]:
                         set={name: None, "prefill_attention_backend": "fa4"},
                     ),
                 )
-    if plan.given("prefill_attention_backend") == "cutedsl_mla":
+    if plan.user_value("prefill_attention_backend") == "cutedsl_mla":
         yield Verdict(
             "cutedsl_mla supports only decode: prefill_attention_backend cannot be cutedsl_mla",
             at=("prefill_attention_backend",),
@@ -277,7 +279,7 @@ def model_backend(plan: Plan) -> Iterator[Verdict]:
     elif (rows is _LLAMA4 and plan.in_versions("<0.5.6")) or (
         rows is _EXAONE and plan.in_versions("<0.5.15")
     ):
-        used = (plan.given("attention_backend"),)
+        used = (plan.user_value("attention_backend"),)
     else:
         used = (attention_backend(plan),)
     for backend in dict.fromkeys(used):
@@ -328,7 +330,7 @@ def hybrid_gdn_backend(plan: Plan) -> Iterator[Verdict]:
     targets = (
         _HYBRID_GDN_BACKEND_EARLY if plan.in_versions("<0.5.9") else _HYBRID_GDN_BACKEND_TARGETS
     )
-    if not is_one_of(plan, targets):
+    if not has_architecture(plan, targets):
         return
     gpu = generation(plan)
     rows = (row for row in _ALLOWED if gpu in row[1] and plan.in_versions(row[0]))
@@ -384,7 +386,7 @@ _REFUSED_BACKEND_REFUSED = (
 @rule("SPL325")
 def refused_backend(plan: Plan) -> Iterator[Verdict]:
     """Report an attention backend that the target's model class refuses."""
-    requested = plan.given(_REFUSED_BACKEND_NAME)
+    requested = plan.user_value(_REFUSED_BACKEND_NAME)
     target = plan.facts.target
     for architecture, versions, backend, message in _REFUSED_BACKEND_REFUSED:
         if target is None or requested != backend or target.architecture != architecture:

@@ -37,12 +37,12 @@ def _changed(kind: ChangeKind, plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 _sentence(plan, change),
                 at=(change.name, "speculative_algorithm"),
-                why=change.why + ("" if change.said else _QUIETLY),
+                why=change.why + ("" if change.logged else _QUIETLY),
             )
 
 
 def _sentence(plan: Plan, change: Change) -> str:
-    name = plan.spelling(change.name)
+    name = plan.written_name(change.name)
     if change.before is None:
         return f"{name} will be {_shown(change.after)}"
     return f"{name} will be {_shown(change.after)}, not {_shown(change.before)}"

@@ -223,7 +223,7 @@ def known_ports(plan: Plan) -> set[int]:
         names.append(_OF_PREFILL)
     found = {value for name in names if isinstance(value := value_or(plan, name), int)}
     try:
-        address = str(plan.given("dist_init_addr")).rpartition(":")[2]
+        address = str(plan.user_value("dist_init_addr")).rpartition(":")[2]
     except UnknownValueError:
         return found
     return found | ({int(address)} if address.isdecimal() else set())

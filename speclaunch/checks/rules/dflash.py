@@ -125,7 +125,7 @@ def dflash_dp_attention(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"DFLASH does not support DP attention ({ranks} ranks) before 0.5.23",
             at=_DP,
-            why=f"the engine refuses: {DFLASH.said}",
+            why=f"the engine refuses: {DFLASH.message}",
             fix=Fix(
                 "disable DP attention, or use EAGLE or EAGLE3, which support it",
                 set={"enable_dp_attention": None, "attn_dp_size": None},
@@ -135,7 +135,7 @@ def dflash_dp_attention(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"DFLASH with DP attention ({ranks} ranks) needs enable_dp_lm_head",
             at=_DP,
-            why=f"the engine refuses: {DFLASH_HEAD.said}",
+            why=f"the engine refuses: {DFLASH_HEAD.message}",
             fix=Fix("set enable_dp_lm_head", set={HEAD: True}, safe=True),
         )
     if DFLASH_CONTEXT.holds(plan):
@@ -143,7 +143,7 @@ def dflash_dp_attention(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"DFLASH with DP attention does not support context parallelism (attn_cp_size {parts})",
             at=(CONTEXT, *_DP),
-            why=f"the engine refuses: {DFLASH_CONTEXT.said}",
+            why=f"the engine refuses: {DFLASH_CONTEXT.message}",
             fix=Fix("remove attn_cp_size", set={CONTEXT: None}),
         )
 
@@ -155,7 +155,7 @@ _TOKENS = "speculative_num_draft_tokens"
 @rule("SPL605")
 def dflash_block_size(plan: Plan) -> Iterator[Verdict]:
     """Report a DFLASH block size that is not positive, or differs between its two names."""
-    block, tokens = plan.given(_BLOCK), plan.given(_TOKENS)
+    block, tokens = plan.user_value(_BLOCK), plan.user_value(_TOKENS)
     for name, value in ((_BLOCK, block), (_TOKENS, tokens)):
         if value is not None and int(value) <= 0:
             yield Verdict(
@@ -180,13 +180,13 @@ _WINDOW = "speculative_draft_window_size"
 @rule("SPL606")
 def dflash_draft_window(plan: Plan) -> Iterator[Verdict]:
     """Report a DFLASH draft window that is smaller than a block."""
-    window = plan.given(_WINDOW)
+    window = plan.user_value(_WINDOW)
     if window is None or int(window) <= 0:  # reported by SPL116
         return
     tokens = block_tokens(plan)
     if int(window) < tokens:
         yield Verdict(
-            f"{plan.spelling(_WINDOW)} {window} is less than a block of {tokens} draft tokens",
+            f"{plan.written_name(_WINDOW)} {window} is less than a block of {tokens} draft tokens",
             at=(_WINDOW, "speculative_num_draft_tokens", "speculative_dflash_block_size"),
             why="the engine refuses: --speculative-draft-window-size must be >= "
             f"--speculative-num-draft-tokens (block_size). window_size={window}, "
@@ -220,7 +220,7 @@ _NAME = "speculative_draft_attention_backend"
 @rule("SPL608")
 def dflash_draft_backend(plan: Plan) -> Iterator[Verdict]:
     """Report a draft attention backend that the engine replaces because DFLASH lacks it."""
-    backend = plan.given(_NAME)
+    backend = plan.user_value(_NAME)
     if backend is None or drafts.dflash_drafts_on(plan, backend):
         return
     supported = drafts.dflash_backends(plan)
@@ -402,7 +402,7 @@ def _unmet(plan: Plan) -> Iterator[tuple[str, str, dict[str, object]]]:
     pool = int(plan.value(_POOL))
     if pool < 0:
         yield f"a {_POOL} from 0, not {pool}", _POOL, {_POOL: None}
-    dtype = plan.given("dtype")
+    dtype = plan.user_value("dtype")
     if dtype in (None, "auto") and target is not None and target.dtype != "float32":
         dtype = target.dtype  # the result for float32 depends on the model
     if dtype in ("half", "float16", "float", "float32"):

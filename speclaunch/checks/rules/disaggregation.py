@@ -115,7 +115,7 @@ def pd_multiplexing(plan: Plan) -> Iterator[Verdict]:
             "is only supported with pipeline parallelism disabled (pp_size=1).",
         ),
         (
-            plan.given("chunked_prefill_size") != -1,
+            plan.user_value("chunked_prefill_size") != -1,
             "chunked_prefill_size",
             -1,
             "is not compatible with chunked prefill.",
@@ -207,7 +207,7 @@ def _prefill(plan: Plan) -> Iterator[Verdict]:
 
 def _decode(plan: Plan) -> Iterator[Verdict]:
     for name in _OTHER_SIDE:
-        if plan.given(name) is not None:
+        if plan.user_value(name) is not None:
             flag = name.replace("_", "-")
             yield Verdict(
                 f"{name} is for the prefill server",

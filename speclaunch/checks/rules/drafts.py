@@ -42,7 +42,7 @@ _AMPERE = 80
 @rule("SPL401")
 def draft_dtype(plan: Plan) -> Iterator[Verdict]:
     """Report a target and draft that would be loaded in different data types."""
-    both = pair(plan) if plan.given("dtype") in (None, "auto") else None
+    both = pair(plan) if plan.user_value("dtype") in (None, "auto") else None
     if both is None or dtype_of_both(Working.of(plan)) is not None:
         return
     hardware = plan.facts.hardware
@@ -346,8 +346,8 @@ _DRAFT = "speculative_draft_model_quantization"
 @rule("SPL414")
 def draft_quantization(plan: Plan) -> Iterator[Verdict]:
     """Report an unquantized draft that inherits the target's quantization."""
-    method = plan.given("quantization")
-    if plan.is_given(_DRAFT):
+    method = plan.user_value("quantization")
+    if plan.is_set(_DRAFT):
         return
     name = str(method).lower()
     by_modelopt = name in _MODELOPT and plan.in_versions(_MODELOPT[name])

@@ -37,7 +37,7 @@ def dspark_dp_attention(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"DSPARK with DP attention ({counted(ranks, 'rank')}) needs enable_dp_lm_head",
             at=_DP,
-            why=f"the engine refuses: {DSPARK_HEAD.said}",
+            why=f"the engine refuses: {DSPARK_HEAD.message}",
             fix=Fix("set enable_dp_lm_head", set={HEAD: True}, safe=True),
         )
     if DSPARK_CONTEXT.holds(plan):
@@ -45,7 +45,7 @@ def dspark_dp_attention(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"DSPARK with DP attention does not support context parallelism (attn_cp_size {parts})",
             at=(CONTEXT, *_DP),
-            why=f"the engine refuses: {DSPARK_CONTEXT.said.format(parts)}",
+            why=f"the engine refuses: {DSPARK_CONTEXT.message.format(parts)}",
             fix=Fix("remove attn_cp_size", set={CONTEXT: None}),
         )
     if plan.in_versions("<0.5.18") or plan.device != "npu":
@@ -74,7 +74,7 @@ def _experts(plan: Plan, backend: str) -> Iterator[Verdict]:
             "prefill is coordinated",
             fix=Fix("remove it: static is the default", env={_RAGGED_MODE: None}),
         )
-    drafts = plan.given("speculative_moe_a2a_backend")
+    drafts = plan.user_value("speculative_moe_a2a_backend")
     if drafts not in (None, backend):
         yield Verdict(
             f"speculative_moe_a2a_backend {drafts} differs from the target's {backend}",
@@ -115,7 +115,7 @@ def dspark_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL624")
 def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
     """Report DSPARK without a draft: a separate checkpoint, or part of the target's."""
-    if plan.given("speculative_draft_model_path") is not None:
+    if plan.user_value("speculative_draft_model_path") is not None:
         return
     target = plan.facts.target
     if target is None or not target.config:
@@ -147,7 +147,7 @@ _TOKENS = "speculative_num_draft_tokens"
 @rule("SPL625")
 def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
     """Report DSPARK draft tokens other than the block size + 1."""
-    block, tokens = plan.given(_BLOCK), plan.given(_TOKENS)
+    block, tokens = plan.user_value(_BLOCK), plan.user_value(_TOKENS)
     if block is not None and int(block) <= 0:
         yield Verdict(
             f"{_BLOCK} {block} is not positive",
@@ -181,7 +181,7 @@ def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
 
 def _block(plan: Plan) -> int | None:
     """Return the block size set by the user, else the draft's; None if neither exists."""
-    explicit = plan.given(_BLOCK)
+    explicit = plan.user_value(_BLOCK)
     if explicit is not None:
         return int(explicit)
     draft = drafts.draft_of(plan)
@@ -198,8 +198,8 @@ def dspark_ragged_options(plan: Plan) -> Iterator[Verdict]:
     """Report an option of DSPARK's ragged verification without that mode."""
     mode = plan.env(_RAGGED_MODE) or "static"
     idle = {
-        _ALIGN: bool(plan.given(_ALIGN)) and mode != "compact",
-        _TABLE: bool(plan.given(_TABLE)) and mode == "static",
+        _ALIGN: bool(plan.user_value(_ALIGN)) and mode != "compact",
+        _TABLE: bool(plan.user_value(_TABLE)) and mode == "static",
     }
     for name in (name for name, is_idle in idle.items() if is_idle):
         yield Verdict(
@@ -261,13 +261,13 @@ _THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_thresh
 @rule("SPL642")
 def uno_features(plan: Plan) -> Iterator[Verdict]:
     """Report features that UNO does not support."""
-    names = [name for name in _ALWAYS if plan.given(name)]
-    if int(plan.given("speculative_eagle_topk") or 1) > 1:
-        names += [name for name in _TREE if plan.given(name)]
-        names += [name for name in _THRESHOLDS if plan.given(name) not in (None, 1.0)]
+    names = [name for name in _ALWAYS if plan.user_value(name)]
+    if int(plan.user_value("speculative_eagle_topk") or 1) > 1:
+        names += [name for name in _TREE if plan.user_value(name)]
+        names += [name for name in _THRESHOLDS if plan.user_value(name) not in (None, 1.0)]
     for name in names:
         yield Verdict(
-            f"UNO does not work with {plan.spelling(name)}",
+            f"UNO does not work with {plan.written_name(name)}",
             at=(name,),
             why="the engine refuses the two together while it reads its arguments",
             fix=Fix("remove it", set={name: None}),
@@ -300,7 +300,7 @@ _MOST_SLOTS = 2048
 @rule("SPL644")
 def uno_width(plan: Plan) -> Iterator[Verdict]:
     """Report a UNO draft width or tree that the engine refuses."""
-    given = {name: plan.given(name) for name in (_TOKENS, _TOPK, _STEPS)}
+    given = {name: plan.user_value(name) for name in (_TOKENS, _TOPK, _STEPS)}
     tokens, steps = int(given[_TOKENS] or 0), given[_STEPS]
     topk = 1 if given[_TOPK] is None else int(given[_TOPK])
     message = _line(tokens, topk)

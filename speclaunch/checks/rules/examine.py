@@ -53,12 +53,12 @@ class Lookup(Struct, frozen=True):
 
     def facts(self, request: Request) -> Facts:
         """Return the facts of a request, as far as they are known."""
-        algorithm = _text(request.given.get("speculative_algorithm"))
+        algorithm = _text(request.values.get("speculative_algorithm"))
         found = gather(
-            _text(request.given.get("model_path")),
-            _text(request.given.get("speculative_draft_model_path")),
-            target_revision=_text(request.given.get("revision")),
-            draft_revision=_text(request.given.get("speculative_draft_model_revision")),
+            _text(request.values.get("model_path")),
+            _text(request.values.get("speculative_draft_model_path")),
+            target_revision=_text(request.values.get("revision")),
+            draft_revision=_text(request.values.get("speculative_draft_model_revision")),
             tokenizers=(algorithm or "").upper() == "STANDALONE",
             sources=self._sources(request),
             hardware=self.hardware,
@@ -108,7 +108,7 @@ def _unread(version: str) -> Iterator[UnknownFact]:
     """
     known = architectures(version)
     if not known.exact:
-        what = f"what SGLang {known.asked} does with model architectures"
+        what = f"what SGLang {known.requested} does with model architectures"
         yield UnknownFact(what, f"that of {known.version} is taken", "update speclaunch")
 
 
@@ -182,7 +182,7 @@ def examine_together(
 def is_compared(plan: Plan) -> bool:
     """True if a rule that compares deployments may need a plan; rare."""
     request = plan.request
-    if request.server_context is None and not request.given.keys() & _OF_SEVERAL:
+    if request.server_context is None and not request.values.keys() & _OF_SEVERAL:
         return False
     for rule in _comparing():
         if not rule.holds_in(plan.request.version):

@@ -537,7 +537,7 @@ def _is_latent(plan: Plan) -> bool:
     target = plan.facts.target
     found = None if target is None else architectures(plan.request.version).uses_mla(target)
     if found is None:
-        raise UnknownValueError("the architecture of the target is not known")
+        raise UnknownValueError("the architecture of the target is unknown")
     return found
 
 

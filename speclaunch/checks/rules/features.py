@@ -93,12 +93,12 @@ def streaming_session(plan: Plan) -> Iterator[Verdict]:
 def number_out_of_range(plan: Plan) -> Iterator[Verdict]:
     """Report a number that the engine refuses."""
     for row in (*NUMBERS, *MORE_NUMBERS):
-        value = plan.given(row.name)
+        value = plan.user_value(row.name)
         if value is None or row.allowed(value):
             continue
         if plan.in_versions(row.versions) and row.on(plan):
             yield Verdict(
-                f"{plan.spelling(row.name)} must be {row.wanted}, not {value}",
+                f"{plan.written_name(row.name)} must be {row.wanted}, not {value}",
                 at=(row.name,),
                 why=f"the engine stops: {row.said}",
                 fix=Fix("remove it: the default works", set={row.name: None}),
@@ -109,7 +109,7 @@ def number_out_of_range(plan: Plan) -> Iterator[Verdict]:
 def exclusive_arguments(plan: Plan) -> Iterator[Verdict]:
     """Report two arguments that exclude each other."""
     for row in PAIRS:
-        if not plan.is_given(row.name) or not is_on(plan, row.name) or not is_on(plan, row.other):
+        if not plan.is_set(row.name) or not is_on(plan, row.name) or not is_on(plan, row.other):
             continue
         if plan.in_versions(row.versions):
             yield Verdict(
@@ -124,7 +124,7 @@ def exclusive_arguments(plan: Plan) -> Iterator[Verdict]:
 def missing_companion(plan: Plan) -> Iterator[Verdict]:
     """Report an argument without another that it requires."""
     for row in (*NEEDS, *MORE_NEEDS):
-        if row.value not in (None, plan.given(row.name)) or not is_on(plan, row.name):
+        if row.value not in (None, plan.user_value(row.name)) or not is_on(plan, row.name):
             continue
         if not plan.in_versions(row.versions):
             continue
@@ -156,8 +156,8 @@ def _moves_pages(plan: Plan) -> bool:
 
 
 def _drafts_with_deepep_v2(plan: Plan) -> bool:
-    inherited = plan.given("speculative_moe_a2a_backend") is None
-    return inherited and plan.given("moe_a2a_backend") == "deepep_v2"
+    inherited = plan.user_value("speculative_moe_a2a_backend") is None
+    return inherited and plan.user_value("moe_a2a_backend") == "deepep_v2"
 
 
 def _is_not_muse_spark(plan: Plan) -> bool:
@@ -302,7 +302,7 @@ _FEATURES = (
     _Feature(
         "speculative_moe_a2a_backend",
         "DeepEP v2 MoE is not validated as a speculative draft backend.",
-        on=lambda plan: plan.given("speculative_moe_a2a_backend") == "deepep_v2",
+        on=lambda plan: plan.user_value("speculative_moe_a2a_backend") == "deepep_v2",
     ),
     _Feature(
         "moe_a2a_backend",
@@ -321,7 +321,7 @@ def feature_without_speculation(plan: Plan) -> Iterator[Verdict]:
         return
     refused: set[str] = set()
     for row in _FEATURES:
-        if not plan.is_given(row.name):
+        if not plan.is_set(row.name):
             continue
         if plan.algorithm in row.allowed or not plan.in_versions(row.versions):
             continue
@@ -376,7 +376,7 @@ def chunked_prefill_pages(plan: Plan) -> Iterator[Verdict]:
 
 def _page(plan: Plan) -> int:
     return (
-        int(plan.given("page_size") or 1)
+        int(plan.user_value("page_size") or 1)
         if plan.in_versions(_BEFORE_RESOLUTION)
         else page_size(plan)
     )
@@ -385,7 +385,7 @@ def _page(plan: Plan) -> int:
 def _chunk(plan: Plan, page: int) -> int:
     """Return the tokens of a chunk on a rank; 0 if the default fits the pages of any GPU."""
     ranks = 1 if plan.in_versions(_BEFORE_RESOLUTION) else attention_ranks(plan)
-    explicit = plan.given("chunked_prefill_size")
+    explicit = plan.user_value("chunked_prefill_size")
     if explicit is not None:
         return int(explicit) // ranks
     if (_SMALLEST_DEFAULT // ranks) % page == 0:
@@ -420,7 +420,7 @@ _STORES = ("s3://", "gs://", "az://")
 @rule("SPL262")
 def served_model_name(plan: Plan) -> Iterator[Verdict]:
     """Report a served model name with a colon."""
-    name = str(plan.given("served_model_name") or plan.given("model_path") or "")
+    name = str(plan.user_value("served_model_name") or plan.user_value("model_path") or "")
     stored = name.lower().startswith(_STORES) and plan.in_versions(">=0.5.10")
     if ":" in name and not stored:
         yield Verdict(
@@ -453,7 +453,7 @@ def hisparse(plan: Plan) -> Iterator[Verdict]:
             "--enable-hisparse is only supported for DSA (DeepSeek Sparse Attention) models",
             Fix("remove it", set={_NAME: None}),
         )
-    if not plan.given("disable_radix_cache"):
+    if not plan.user_value("disable_radix_cache"):
         yield _verdict(
             f"{_NAME} needs disable_radix_cache",
             "Hierarchical sparse attention currently requires --disable-radix-cache.",
@@ -461,13 +461,13 @@ def hisparse(plan: Plan) -> Iterator[Verdict]:
         )
     if plan.algorithm is None or plan.in_versions("<0.5.22"):
         return
-    if (plan.given("speculative_eagle_topk") or 1) > 1:
+    if (plan.user_value("speculative_eagle_topk") or 1) > 1:
         yield _verdict(
             f"{_NAME} works only with speculative_eagle_topk 1",
             "The minimal HiSparse spec integration supports linear speculation only",
             Fix("set it to 1", set={"speculative_eagle_topk": 1}),
         )
-    if plan.given("speculative_adaptive"):
+    if plan.user_value("speculative_adaptive"):
         yield _verdict(
             f"{_NAME} does not work with speculative_adaptive",
             "HiSparse speculative decoding uses statically sized swap state",
@@ -489,7 +489,7 @@ def _verdict(message: str, said: str, fix: Fix) -> Verdict:
 @rule("SPL266")
 def device_number(plan: Plan) -> Iterator[Verdict]:
     """Report a device with a number."""
-    kind, _, number = str(plan.given("device")).partition(":")
+    kind, _, number = str(plan.user_value("device")).partition(":")
     if not number:
         return
     stops = plan.in_versions("<0.5.10")

@@ -106,7 +106,7 @@ def _without(given: Facts, gone: Checkpoint) -> Facts:
 def _as_stated(given: Facts, one: Checkpoint) -> Facts:
     """Return the facts with only those keys of a checkpoint that a document states."""
     stated = one.origin.stated if one.origin is not None else ()
-    raw = one.told("raw")
+    raw = one.field_or_none("raw")
     known = {key: raw[key] for key in stated if key in raw}
     config = PartialConfig(one.name, known, set(raw) - set(known))
     return _replaced(given, one, from_config(one.name, config, None, origin=one.origin))

@@ -73,7 +73,7 @@ _MOE_RUNNER_CUTLASS = ("fp8", "mxfp8")
 @rule("SPL267")
 def moe_runner(plan: Plan) -> Iterator[Verdict]:
     """Report a MoE runner that does not support the quantization or the number of expert groups."""
-    runner, method = plan.given(_RUNNER), plan.given(_METHOD)
+    runner, method = plan.user_value(_RUNNER), plan.user_value(_METHOD)
     for row in _MOE_RUNNER_RUNNERS:
         if runner != row.name or not plan.in_versions(row.versions):
             continue
@@ -119,8 +119,8 @@ _METHODS = ("EAGLE3", "DFLASH", "DSPARK")
 @rule("SPL269")
 def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
     """Report auxiliary hidden states without what they require."""
-    layers = plan.given(_LAYERS)
-    if not plan.given(_AUX_HIDDEN_STATES_NAME):
+    layers = plan.user_value(_LAYERS)
+    if not plan.user_value(_AUX_HIDDEN_STATES_NAME):
         if layers is not None:
             yield _verdict_of_aux_hidden_states(
                 f"{_LAYERS} needs {_AUX_HIDDEN_STATES_NAME}",
@@ -129,7 +129,7 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
                 Fix(f"remove it, or set {_AUX_HIDDEN_STATES_NAME}", set={_LAYERS: None}),
             )
         return
-    chosen = plan.given(_ALGORITHM)
+    chosen = plan.user_value(_ALGORITHM)
     method = str(chosen).upper()
     if method not in _METHODS:
         yield _verdict_of_aux_hidden_states(
@@ -147,7 +147,7 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
             _AUX_HIDDEN_STATES_NAME,
             Fix(f"name the layers in {_LAYERS}"),
         )
-    if plan.given(_DRAFT) is not None:
+    if plan.user_value(_DRAFT) is not None:
         yield _verdict_of_aux_hidden_states(
             f"{_AUX_HIDDEN_STATES_NAME} captures without a draft: {_DRAFT} is in the way",
             "--enable-return-aux-hidden-states captures without a draft; drop "
@@ -185,7 +185,7 @@ def quantization_platform(plan: Plan) -> Iterator[Verdict]:
     At most one verdict for a missing method. A checkpoint that is already quantized may replace the
     method, or refuse it (SPL427).
     """
-    explicit = plan.given(NAME)
+    explicit = plan.user_value(NAME)
     if explicit is None and plan.facts.target is None:
         return
     if explicit == _ONLINE:
@@ -227,7 +227,7 @@ def _online(plan: Plan) -> Iterator[Verdict]:
 
 def _verdict_of_quantization_platform(plan: Plan, used: str, message: str, said: str) -> Verdict:
     why = f"the engine refuses: {said}"
-    if used == plan.given(NAME):
+    if used == plan.user_value(NAME):
         fix = Fix("leave it out, or choose another one", set={NAME: None})
         return Verdict(message, at=(NAME,), why=why, fix=fix)
     return Verdict(
@@ -318,7 +318,7 @@ server_args.py:6966 and 7006)."""
 @rule("SPL271")
 def all_to_all(plan: Plan) -> Iterator[Verdict]:
     """Report an all-to-all backend of experts without what it requires."""
-    backend, runner = str(plan.given(_ALL_TO_ALL_NAME)), plan.given(_RUNNER)
+    backend, runner = str(plan.user_value(_ALL_TO_ALL_NAME)), plan.user_value(_RUNNER)
     rows = (
         row
         for row in _ALL_TO_ALL_RUNNERS

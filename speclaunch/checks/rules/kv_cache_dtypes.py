@@ -48,9 +48,9 @@ def backend_kv_dtype(plan: Plan) -> Iterator[Verdict]:
 
 def _is_used(plan: Plan, backend: str) -> bool:
     """True if it decodes, or is set for both phases. Only trtllm_mla can be a default."""
-    if backend == plan.given("decode_attention_backend"):
+    if backend == plan.user_value("decode_attention_backend"):
         return True
-    if backend == plan.given("attention_backend"):
+    if backend == plan.user_value("attention_backend"):
         return backend == attention_backend(plan)  # not if both phases set another backend
     return backend == "trtllm_mla" and runs_on(plan, backend, (1,))
 
@@ -70,7 +70,7 @@ _KV_DTYPE_HARDWARE_TYPES = (
 @rule("SPL321")
 def kv_dtype_hardware(plan: Plan) -> Iterator[Verdict]:
     """Report a KV cache dtype that the GPU cannot compute with."""
-    requested = plan.given(_DTYPE)
+    requested = plan.user_value(_DTYPE)
     for name, versions, generations, message in _KV_DTYPE_HARDWARE_TYPES:
         if requested != name or not plan.in_versions(versions):
             continue
@@ -98,7 +98,7 @@ _FAMILY = (
 @rule("SPL326")
 def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
     """Report a KV cache dtype that DeepSeek's sparse attention does not read."""
-    dtype = plan.given(_DTYPE)
+    dtype = plan.user_value(_DTYPE)
     if dtype is None or dtype in _SPARSE_KV_DTYPE_TYPES or plan.device != "cuda":
         return
     name = architecture_of(plan)
@@ -128,7 +128,7 @@ is no choice from 0.5.20 on."""
 @rule("SPL327")
 def fp4_kv_backend(plan: Plan) -> Iterator[Verdict]:
     """Report an FP4 KV cache on an attention backend that does not read it."""
-    requested = plan.given("kv_cache_dtype")
+    requested = plan.user_value("kv_cache_dtype")
     if requested not in _FP4_KV_BACKEND_TYPES and not (
         requested == _OLD_TYPE and plan.in_versions(">=0.5.7,<0.5.16")
     ):
@@ -164,11 +164,11 @@ _CACHES = ("enable_hierarchical_cache", "enable_lmcache")
 @rule("SPL328")
 def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
     """Report an NVFP4 KV cache in trtllm_mha's layout with features that do not support it."""
-    if plan.given(_DTYPE) != "nvfp4" or generation(plan) != _BLACKWELL:
+    if plan.user_value(_DTYPE) != "nvfp4" or generation(plan) != _BLACKWELL:
         return
-    if _BACKEND not in {plan.given(one) or plan.given(BOTH) for one in PHASES}:
+    if _BACKEND not in {plan.user_value(one) or plan.user_value(BOTH) for one in PHASES}:
         return
-    algorithm = str(plan.given(_ALGORITHM)).upper()
+    algorithm = str(plan.user_value(_ALGORITHM)).upper()
     if algorithm in _NATIVE_FP4_CACHE_REFUSED:
         yield _verdict_of_native_fp4_cache(
             f"does not work with {algorithm}", (_ALGORITHM,), "use EAGLE/NEXTN or NGRAM"
@@ -178,7 +178,7 @@ def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
         yield _verdict_of_native_fp4_cache(
             f"needs {_BREADTH} 1 with NGRAM", (_BREADTH, _ALGORITHM), message
         )
-    draft = plan.given(_DRAFT)
+    draft = plan.user_value(_DRAFT)
     if draft not in (None, _BACKEND) and algorithm not in ("NONE", "NGRAM"):
         message = "speculative decoding requires --speculative-draft-attention-backend=trtllm_mha"
         yield _verdict_of_native_fp4_cache(

@@ -90,10 +90,10 @@ def takes_extra_buffer(plan: Plan) -> bool:
 
     The user sets it, or the engine chooses it (0.5.14 and later). Raises UnknownValueError.
     """
-    if plan.given("disable_radix_cache"):
+    if plan.user_value("disable_radix_cache"):
         return False
     if not plan.in_versions(CHOSEN):
-        return str(plan.given(STRATEGY)).startswith("extra_buffer")
+        return str(plan.user_value(STRATEGY)).startswith("extra_buffer")
     taken = str(plan.value(STRATEGY)).startswith("extra_buffer")
     return taken and not plan.value("disable_radix_cache")
 
@@ -108,7 +108,7 @@ def mamba_cache(plan: Plan) -> Iterator[Verdict]:
     """Report a hybrid model (Mamba, gated delta net) whose cache strategy does not fit."""
     if not is_hybrid(plan) or _cache_is_off(plan):
         return
-    requested = plan.given(STRATEGY)
+    requested = plan.user_value(STRATEGY)
     if plan.in_versions(CHOSEN):
         if requested == "no_buffer":
             yield from _explicit_no_buffer(plan)
@@ -122,7 +122,7 @@ def _cache_is_off(plan: Plan) -> bool:
     Decode servers have none from 0.5.11 on; 0.5.10 disables it only after its check.
     """
     decode = plan.value("disaggregation_mode") == "decode"
-    return bool(plan.given("disable_radix_cache")) or (decode and plan.in_versions(">=0.5.11"))
+    return bool(plan.user_value("disable_radix_cache")) or (decode and plan.in_versions(">=0.5.11"))
 
 
 def _switched_off(plan: Plan) -> bool:
@@ -155,18 +155,18 @@ def _refused(plan: Plan) -> Verdict:
 
 
 def _explicit_no_buffer(plan: Plan) -> Iterator[Verdict]:
-    if not plan.given("disable_overlap_schedule"):  # pipeline stages disable it later
+    if not plan.user_value("disable_overlap_schedule"):  # pipeline stages disable it later
         yield Verdict(
-            f"{plan.spelling(STRATEGY)} no_buffer needs disable_overlap_schedule",
+            f"{plan.written_name(STRATEGY)} no_buffer needs disable_overlap_schedule",
             at=(STRATEGY,),
             why="the engine stops: AssertionError: no_buffer do not support overlap schedule. Try "
             "to set disable_overlap_schedule=True.",
             fix=Fix("remove the strategy: the engine chooses one that fits", set={STRATEGY: None}),
         )
-    page = plan.given("page_size")
+    page = plan.user_value("page_size")
     if page is not None and page != 1:
         yield Verdict(
-            f"{plan.spelling(STRATEGY)} no_buffer needs page_size 1, not {page}",
+            f"{plan.written_name(STRATEGY)} no_buffer needs page_size 1, not {page}",
             at=("page_size", STRATEGY),
             why="the engine stops: AssertionError: no_buffer only supports page_size=1.",
             fix=Fix("remove page_size", set={"page_size": None}),
@@ -183,7 +183,7 @@ def mamba_track_interval(plan: Plan) -> Iterator[Verdict]:
     if plan.in_versions(UNCHECKED) or not keeps_extra_buffer(plan):
         return
     interval = int(plan.value(_NAME))
-    tokens = plan.given("speculative_num_draft_tokens")
+    tokens = plan.user_value("speculative_num_draft_tokens")
     if tokens is not None and interval < tokens:
         yield Verdict(
             f"{_NAME} {interval} is below speculative_num_draft_tokens {tokens}",
@@ -192,7 +192,7 @@ def mamba_track_interval(plan: Plan) -> Iterator[Verdict]:
             "equal to speculative_num_draft_tokens",
             fix=Fix("remove the interval: the default is 256", set={_NAME: None}, safe=True),
         )
-    page = plan.given("page_size")
+    page = plan.user_value("page_size")
     if page is None and interval % _LARGEST_CHOSEN_PAGE and plan.in_versions(">=0.5.14"):
         page = number(plan, "page_size")  # a B200 selects pages of 64 tokens
     if page is not None and interval % page:
@@ -218,8 +218,8 @@ def mamba_extra_buffer(plan: Plan) -> Iterator[Verdict]:
     target = plan.facts.target
     if target is None or not target.architectures:
         return
-    requested = str(plan.given(STRATEGY)).startswith("extra_buffer")
-    if requested and plan.given("disable_radix_cache"):
+    requested = str(plan.user_value(STRATEGY)).startswith("extra_buffer")
+    if requested and plan.user_value("disable_radix_cache"):
         if plan.in_versions("<0.5.14") and is_hybrid(plan):
             yield from _without_cache(plan, target.architecture)
         return

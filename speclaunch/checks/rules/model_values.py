@@ -69,7 +69,7 @@ def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
     """
     known = architectures(plan.request.version)
     names = checkpoint.architectures
-    is_held = known.asked == known.version  # a later release, or a fork, may have it
+    is_held = known.requested == known.version  # a later release, or a fork, may have it
     if not names or not is_held or not known.registered.isdisjoint(names):
         return False
     from speclaunch.engine import in_transformers  # noqa: PLC0415  (rarely)
@@ -107,7 +107,7 @@ def pair(plan: Plan) -> tuple[Checkpoint, Checkpoint] | None:
     if draft is None:
         return None
     if plan.facts.target is None:
-        raise UnknownValueError("the target checkpoint is not known")
+        raise UnknownValueError("the target checkpoint is unknown")
     return plan.facts.target, draft
 
 
@@ -163,7 +163,7 @@ def known_drafts(plan: Plan) -> str:
     Drafts for the plan's algorithm, or if there are none, for another. Empty if the index knows
     none. Excludes drafts in another layout, or of a doubtful pair.
     """
-    setting = plan.request.given.get(PATH)
+    setting = plan.request.values.get(PATH)
     here = setting.value if setting is not None else None
     algorithm = str(plan.algorithm)
     algorithms = _MADE_AS.get(algorithm, (algorithm,))

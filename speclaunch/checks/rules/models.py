@@ -39,7 +39,7 @@ _NAME = "speculative_eagle_topk"
 def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
     """Report DeepSeek-V4 with speculation other than EAGLE at topk 1 or DSPARK."""
     target = plan.facts.target
-    written = plan.given("speculative_algorithm")
+    written = plan.user_value("speculative_algorithm")
     if target is None or target.architecture not in _ARCHITECTURES or written is None:
         return
     allowed = ("EAGLE", "DSPARK") if plan.in_versions(">=0.5.16") else ("EAGLE",)
@@ -51,9 +51,9 @@ def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
             "compares the name as it was written",
             fix=Fix("set it to EAGLE", set={"speculative_algorithm": "EAGLE", _NAME: 1}),
         )
-    elif written == "EAGLE" and plan.given(_NAME) != 1:
+    elif written == "EAGLE" and plan.user_value(_NAME) != 1:
         yield Verdict(
-            f"{target.architecture} needs an explicit {_NAME} of 1, not {plan.given(_NAME)}",
+            f"{target.architecture} needs an explicit {_NAME} of 1, not {plan.user_value(_NAME)}",
             at=(_NAME, "speculative_algorithm"),
             why="the engine stops: AssertionError: Only EAGLE speculative algorithm with topk == "
             "1 is supported; the check runs before the engine chooses a topk",
@@ -61,7 +61,7 @@ def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
                 "set topk to 1, with 3 steps and 4 draft tokens",
                 set={
                     _NAME: 1,
-                    "speculative_num_steps": plan.given("speculative_num_steps") or 3,
+                    "speculative_num_steps": plan.user_value("speculative_num_steps") or 3,
                     "speculative_num_draft_tokens": None,
                 },
                 safe=True,
@@ -204,7 +204,7 @@ def _last_captured(plan: Plan, architecture: str | None, layers: int, named: Seq
     strict, behind = layers - 2, layers - 1
     if architecture is None:
         if strict < max(named) <= layers:
-            raise UnknownValueError("the architecture of the target is not known")
+            raise UnknownValueError("the architecture of the target is unknown")
         return strict
     if architecture in _GPT_OSS and plan.in_versions(">=0.5.17") and max(named) == layers:
         return layers
@@ -248,7 +248,7 @@ def eagle3_small_target(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL418")
 def context_beyond_model(plan: Plan) -> Iterator[Verdict]:
     """Report a context length beyond the target's own."""
-    requested, own = plan.given("context_length"), context_of(plan.facts.target, plan)
+    requested, own = plan.user_value("context_length"), context_of(plan.facts.target, plan)
     if requested is None or own is None or int(requested) <= own:
         return
     goes_on = context_overwritten(plan)
@@ -284,7 +284,7 @@ _LAYERED = {
 @rule("SPL419")
 def multi_layer_target(plan: Plan) -> Iterator[Verdict]:
     """Report multi-layer EAGLE on a model without such layers."""
-    if not plan.given(_SWITCH) or plan.env(PLUGINS):
+    if not plan.user_value(_SWITCH) or plan.env(PLUGINS):
         return
     model = plan.facts.target if own_path(plan) is None else plan.facts.draft
     name = model.architecture if model is not None else None
@@ -344,7 +344,7 @@ def multi_layer_tree(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL427")
 def quantization_mismatch(plan: Plan) -> Iterator[Verdict]:
     """Report a `quantization` other than the checkpoint's."""
-    if plan.given(NAME) is None:
+    if plan.user_value(NAME) is None:
         return
     found = method_of(plan)
     if not found.contradicted:

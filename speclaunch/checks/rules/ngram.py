@@ -30,7 +30,7 @@ def ngram_device(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL502")
 def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
     """Report an NGRAM tree on pages of several tokens without flashinfer."""
-    if plan.given("device") == "cpu" and plan.in_versions("<0.5.16"):
+    if plan.user_value("device") == "cpu" and plan.in_versions("<0.5.16"):
         return  # reported by SPL501: the engine checks the device first
     breadth = number(plan, "speculative_ngram_max_bfs_breadth")
     page = number(plan, "page_size")
@@ -50,7 +50,7 @@ def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
 
 def _backend(plan: Plan) -> str:
     """Return the backend that the engine checks, or a description if it cannot be flashinfer."""
-    if plan.given("attention_backend") is not None:
+    if plan.user_value("attention_backend") is not None:
         return str(plan.value("attention_backend"))
     if plan.in_versions("<0.5.4"):  # the engine checks before it chooses a backend
         return "an omitted attention_backend"
@@ -70,7 +70,7 @@ _MOST = "speculative_ngram_external_corpus_max_tokens"
 @rule("SPL503")
 def ngram_external_corpus(plan: Plan) -> Iterator[Verdict]:
     """Report an external corpus without a valid share of the draft."""
-    if plan.given(_PATH) is None:
+    if plan.user_value(_PATH) is None:
         return
     budget, most = number(plan, _BUDGET) or 0, number(plan, _MOST) or 0
     tokens = int(plan.value("speculative_num_draft_tokens"))
@@ -117,7 +117,7 @@ _BRANCH = "speculative_ngram_branch_length"
 def ngram_limits(plan: Plan) -> Iterator[Verdict]:
     """Report a limit that the NGRAM trie's code refuses."""
     for holds, message, names in _conditions(plan):
-        explicit = [name for name in names if plan.is_given(name)]
+        explicit = [name for name in names if plan.is_set(name)]
         if not holds:
             yield Verdict(
                 message,
@@ -162,7 +162,7 @@ def _within(value: int | None, limit: int | None) -> bool:
 @rule("SPL505")
 def ngram_draft_model(plan: Plan) -> Iterator[Verdict]:
     """Report a draft model with NGRAM, which loads none."""
-    path = plan.given("speculative_draft_model_path")
+    path = plan.user_value("speculative_draft_model_path")
     if path is not None:
         yield Verdict(
             f"NGRAM does not use the draft model {path}",

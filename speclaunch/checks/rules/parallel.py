@@ -44,7 +44,7 @@ def _without_dp_attention(plan: Plan, algorithm: str, refusal: KnownRefusal) -> 
         yield Verdict(
             f"{algorithm} speculation does not support DP attention ({ranks} ranks)",
             at=("enable_dp_attention", "attn_dp_size", "speculative_algorithm"),
-            why=f"the engine refuses: {refusal.said}",
+            why=f"the engine refuses: {refusal.message}",
             fix=Fix(
                 "remove enable_dp_attention, or use EAGLE or EAGLE3, which support it",
                 set={"enable_dp_attention": None, "attn_dp_size": None},
@@ -208,7 +208,7 @@ def _nodes(plan: Plan) -> Iterator[Verdict]:
             f"{plan.value('dp_size')} replicas (dp_size) do not run on {nodes} nodes without DP "
             "attention",
             at=("dp_size", "nnodes"),
-            why=f"the engine stops: AssertionError: {NODES.said}",
+            why=f"the engine stops: AssertionError: {NODES.message}",
             fix=Fix("start one server per node behind a router, or use DP attention"),
         )
 
@@ -233,22 +233,23 @@ def dp_attention_sizes(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"enable_dp_attention needs a dp_size above 1 in SGLang {plan.request.version}",
             at=_AT,
-            why=f"the engine stops: AssertionError: {NO_RANKS.said}",
+            why=f"the engine stops: AssertionError: {NO_RANKS.message}",
             fix=Fix("remove enable_dp_attention", set={parallel.SWITCH: None}, safe=True),
         )
     if REPLICAS_TOO.applies(plan):
         yield Verdict(
-            f"dp_size {plan.given(REPLICAS)} on top of attn_dp_size {plan.given(ATTENTION_RANKS)}: "
+            f"dp_size {plan.user_value(REPLICAS)} on top of attn_dp_size "
+            f"{plan.user_value(ATTENTION_RANKS)}: "
             "replicas of a server with DP attention are not supported",
             at=(REPLICAS, ATTENTION_RANKS),
-            why=f"the engine refuses: {REPLICAS_TOO.said}",
+            why=f"the engine refuses: {REPLICAS_TOO.message}",
             fix=Fix("remove dp_size", set={REPLICAS: None}),
         )
     if HEAD_ALONE.applies(plan):
         yield Verdict(
             "enable_dp_lm_head needs DP attention",
             at=(HEAD,),
-            why=f"the engine stops: AssertionError: {HEAD_ALONE.said}",
+            why=f"the engine stops: AssertionError: {HEAD_ALONE.message}",
             fix=Fix("remove it", set={HEAD: None}, safe=True),
         )
 
@@ -256,7 +257,7 @@ def dp_attention_sizes(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL258")
 def requests_per_rank(plan: Plan) -> Iterator[Verdict]:
     """Report fewer requests than ranks of DP attention."""
-    limit = plan.given("max_running_requests")
+    limit = plan.user_value("max_running_requests")
     ranks = attention_ranks(plan)
     if limit is not None and limit < ranks:
         yield Verdict(

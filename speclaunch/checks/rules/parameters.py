@@ -71,8 +71,8 @@ _OTHERS = ("speculative_eagle_topk", "speculative_num_draft_tokens")
 @rule("SPL102")
 def partial_parameters(plan: Plan) -> Iterator[Verdict]:
     """Report top-k or draft tokens without `speculative_num_steps`."""
-    explicit = [name for name in _OTHERS if plan.given(name) is not None]
-    if not explicit or plan.given("speculative_num_steps") is not None:
+    explicit = [name for name in _OTHERS if plan.user_value(name) is not None]
+    if not explicit or plan.user_value("speculative_num_steps") is not None:
         return
     if adaptive.fills_parameters(plan) or drafts.sets_parameters(plan):
         return
@@ -86,7 +86,10 @@ def partial_parameters(plan: Plan) -> Iterator[Verdict]:
 
 
 def _fix(plan: Plan) -> Fix:
-    tokens, topk = plan.given("speculative_num_draft_tokens"), plan.given("speculative_eagle_topk")
+    tokens, topk = (
+        plan.user_value("speculative_num_draft_tokens"),
+        plan.user_value("speculative_eagle_topk"),
+    )
     steps = int(tokens) - 1 if tokens is not None and topk in (None, 1) else 0
     if steps < 1:  # same either way: only the advice differs
         return Fix("set speculative_num_steps as well, or let the engine choose all three")
@@ -99,8 +102,8 @@ def _fix(plan: Plan) -> Fix:
 @rule("SPL103")
 def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
     """Report `speculative_num_steps` without `speculative_eagle_topk`."""
-    steps = plan.given("speculative_num_steps")
-    if steps is None or plan.given("speculative_eagle_topk") is not None:
+    steps = plan.user_value("speculative_num_steps")
+    if steps is None or plan.user_value("speculative_eagle_topk") is not None:
         return
     if adaptive.fills_parameters(plan) or drafts.sets_parameters(plan):
         return
@@ -145,7 +148,7 @@ def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL105")
 def adjusted_draft_tokens(plan: Plan) -> Iterator[Verdict]:
     """Report draft tokens other than steps + 1 with topk 1, which the engine adjusts."""
-    tokens = plan.given("speculative_num_draft_tokens")
+    tokens = plan.user_value("speculative_num_draft_tokens")
     if tokens is None or number(plan, "speculative_eagle_topk") != 1:
         return
     steps = number(plan, "speculative_num_steps")
@@ -229,7 +232,7 @@ def accept_threshold(plan: Plan) -> Iterator[Verdict]:
     if plan.algorithm is None:
         return
     for name in ("speculative_accept_threshold_single", "speculative_accept_threshold_acc"):
-        value = plan.given(name)
+        value = plan.user_value(name)
         if value is not None and not 0 <= float(value) <= 1:
             yield Verdict(
                 f"{name} {value} is not between 0 and 1",
@@ -247,11 +250,11 @@ _CAPTURE = "enable_return_aux_hidden_states"
 @rule("SPL120")
 def without_algorithm(plan: Plan) -> Iterator[Verdict]:
     """Report speculation arguments without `speculative_algorithm`."""
-    if plan.given("speculative_algorithm") is not None or plan.given(_CAPTURE):
+    if plan.user_value("speculative_algorithm") is not None or plan.user_value(_CAPTURE):
         return
     idle = [
         setting
-        for name, setting in plan.request.given.items()
+        for name, setting in plan.request.values.items()
         if name.startswith("speculative_") and setting.value is not False
     ]
     if idle:
@@ -276,8 +279,8 @@ _NEEDED = (
 @rule("SPL121")
 def decoupled_speculation(plan: Plan) -> Iterator[Verdict]:
     """Report decoupled speculation without its endpoints or a rank."""
-    role = plan.given(_ROLE)
-    missing = [name for name in _NEEDED if plan.given(name) is None]
+    role = plan.user_value(_ROLE)
+    missing = [name for name in _NEEDED if plan.user_value(name) is None]
     if role not in (None, "null") and missing:
         yield Verdict(
             f"{_ROLE} {role} without {', '.join(missing)}",
@@ -317,12 +320,12 @@ _ADAPTIVE_TOKENS = 8
 @rule("SPL124")
 def replay_tree(plan: Plan) -> Iterator[Verdict]:
     """Report cached replay of linear attention with a tree, or (0.5.16) a wrong cache length."""
-    if not plan.given(_REPLAY_TREE_NAME):
+    if not plan.user_value(_REPLAY_TREE_NAME):
         return
-    topk = plan.given(_TOPK)
+    topk = plan.user_value(_TOPK)
     if topk not in (None, 1):
         yield Verdict(
-            f"{plan.spelling(_REPLAY_TREE_NAME)} does not work with {_TOPK} {topk}",
+            f"{plan.written_name(_REPLAY_TREE_NAME)} does not work with {_TOPK} {topk}",
             at=(_REPLAY_TREE_NAME, _TOPK),
             why="the engine refuses: it requires a linear draft chain (--speculative-eagle-topk "
             "in {None, 1})",
@@ -345,7 +348,7 @@ def _ring(plan: Plan) -> Iterator[Verdict]:
     if length.bit_count() != 1:  # the engine checks that first
         why = f"be a power of two, and {length} is not"
     yield Verdict(
-        f"{plan.spelling(_REPLAY_TREE_NAME)} needs {_RING} {needed}, not {length}",
+        f"{plan.written_name(_REPLAY_TREE_NAME)} needs {_RING} {needed}, not {length}",
         at=(_RING, _REPLAY_TREE_NAME),
         why=f"the engine refuses: --linear-replayssm-cache-len must {why}",
         fix=Fix(f"set {_RING} to {needed}", set={_RING: needed}),
@@ -359,6 +362,6 @@ def _most_tokens(plan: Plan) -> int:
         return 0
     if not plan.value("speculative_adaptive"):
         return int(tokens)
-    if plan.given("speculative_adaptive_config") is not None:
+    if plan.user_value("speculative_adaptive_config") is not None:
         raise UnknownValueError("the file of speculative_adaptive_config is not read")
     return _ADAPTIVE_TOKENS

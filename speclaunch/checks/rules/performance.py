@@ -25,7 +25,7 @@ def decodes_without_graphs(plan: Plan) -> bool:
     try:
         off = plan.value(graphs.SWITCH)
     except UnknownValueError:  # a few backends have no graphs, and the backend is unknown
-        off = plan.given(graphs.SWITCH)
+        off = plan.user_value(graphs.SWITCH)
     return bool(off) or graphs.decode_alone_is_off(plan) or on_cpu(plan)
 
 
@@ -55,7 +55,7 @@ def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
     try:
         sizes = plan.value(graphs.SIZES)
     except UnknownValueError:
-        sizes = plan.given(graphs.SIZES)
+        sizes = plan.user_value(graphs.SIZES)
     if not isinstance(sizes, list | tuple):
         return None
     return tuple(sorted(int(size) for size in sizes))
@@ -66,14 +66,14 @@ def largest_capture(plan: Plan) -> int | None:
     sizes = capture_sizes(plan)
     if sizes:
         return sizes[-1]
-    explicit = plan.given(graphs.MOST)
+    explicit = plan.user_value(graphs.MOST)
     return int(explicit) if explicit is not None else number(plan, graphs.MOST)
 
 
 def sizing_arguments(plan: Plan) -> tuple[str, ...]:
     """Return the arguments with which the user set the sizes to capture."""
     names = (graphs.SIZES, graphs.MOST)
-    return tuple(name for name in names if plan.is_given(name))
+    return tuple(name for name in names if plan.is_set(name))
 
 
 _MAXIMUM = "cuda_graph_max_bs_decode"
@@ -90,8 +90,8 @@ def graph_coverage(plan: Plan) -> Iterator[Verdict]:
     largest, running = largest_capture(plan), running_requests(plan)
     if largest is None or largest >= running:
         return
-    explicit = plan.is_given("max_running_requests")
-    listed = plan.is_given("cuda_graph_bs_decode")
+    explicit = plan.is_set("max_running_requests")
+    listed = plan.is_set("cuda_graph_bs_decode")
     yield Verdict(
         f"CUDA graphs cover {largest} requests, up to {running} run at a time",
         at=(*sizing, "max_running_requests"),
@@ -118,7 +118,7 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
     largest, running = largest_capture(plan), running_requests(plan)
     if largest is None or largest <= running:
         return
-    explicit, ranks = plan.is_given(_RUNNING), attention_ranks(plan)
+    explicit, ranks = plan.is_set(_RUNNING), attention_ranks(plan)
     yield Verdict(
         f"graphs are requested for up to {largest} requests, at most {running} run",
         at=sizing,
@@ -181,7 +181,7 @@ _SWITCH = "disable_cuda_graph_padding"
 @rule("SPL704")
 def padding_switch(plan: Plan) -> Iterator[Verdict]:
     """Report disabled graph padding, which adds no graphs when speculating."""
-    if not plan.value(_SWITCH) or plan.is_given("cuda_graph_bs_decode"):
+    if not plan.value(_SWITCH) or plan.is_set("cuda_graph_bs_decode"):
         return
     yield Verdict(
         "disable_cuda_graph_padding captures no further sizes when speculating",
@@ -198,8 +198,8 @@ _SWITCHES = (graphs.SWITCH, DECODE_SWITCH)
 @rule("SPL705")
 def no_graphs(plan: Plan) -> Iterator[Verdict]:
     """Report speculation without CUDA graphs."""
-    found = [name for name in _SWITCHES if plan.given(name)]
-    if plan.given(DECODE_BACKEND) == "disabled":
+    found = [name for name in _SWITCHES if plan.user_value(name)]
+    if plan.user_value(DECODE_BACKEND) == "disabled":
         found.append(DECODE_BACKEND)
     if not found or on_cpu(plan):
         return
@@ -269,7 +269,7 @@ _LEAST_PERCENT = 2
 @rule("SPL710")
 def memory_fraction(plan: Plan) -> Iterator[Verdict]:
     """Report a mem_fraction_static that is not a fraction."""
-    value = plan.given(_FRACTION)
+    value = plan.user_value(_FRACTION)
     if value is None or 0 < float(value) < 1:
         return
     number = float(value)
@@ -324,11 +324,11 @@ def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
         )
     if choices.likely is None:  # a borderline value is no remedy: SPL712 would warn of it
         return Fix(
-            f"{_FRACTION}={choices.said}; `speclaunch plan --fit` searches for settings that are "
-            "likely to work, otherwise use more GPUs (tp_size) or a quantised model"
+            f"{_FRACTION}={choices.summary}; `speclaunch plan --fit` searches for settings that "
+            "are likely to work, otherwise use more GPUs (tp_size) or a quantised model"
         )
     return Fix(
-        f"{_FRACTION}={choices.said}",
+        f"{_FRACTION}={choices.summary}",
         set={_FRACTION: choices.likely.fraction},
     )
 
@@ -361,6 +361,6 @@ def _fix_of_tight_memory(plan: Plan) -> Fix:
             "are, otherwise use more GPUs (tp_size) or a quantized model"
         )
     return Fix(
-        f"{_FRACTION}={choices.said}",
+        f"{_FRACTION}={choices.summary}",
         set={_FRACTION: choices.likely.fraction},
     )

@@ -353,7 +353,7 @@ def container_port(plan: Plan) -> Iterator[Verdict]:
         why="what is published or looked up by that port reaches no listener",
         fix=Fix(f"name port {http_port(plan)}, or set port to {named[0]}"),
         place=pod.ports[0].place,
-        others=() if plan.is_given("port") else (plan.request.place,),
+        others=() if plan.is_set("port") else (plan.request.place,),
     )
 
 
@@ -411,7 +411,7 @@ def unmounted_model(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 def _path(plan: Plan, name: str) -> str | None:
     try:
-        found = plan.given(name)
+        found = plan.user_value(name)
     except UnknownValueError:
         return None
     return found if isinstance(found, str) and found.startswith("/") else None

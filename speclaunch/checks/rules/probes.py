@@ -287,7 +287,7 @@ def loopback_address(plan: Plan) -> Iterator[Verdict]:
     from_outside = tuple(_visitors(plan))
     if not from_outside:
         return
-    subject = "host is" if plan.is_given("host") else "host is left out, and"
+    subject = "host is" if plan.is_set("host") else "host is left out, and"
     yield Verdict(
         f"the server listens on {plan.value('host')}, where nothing outside of its container "
         "reaches it",
@@ -321,7 +321,7 @@ def probe_port(plan: Plan) -> Iterator[Verdict]:
             continue
         if asked in known_ports(plan):  # a TCP probe may intend it
             continue
-        note = "" if plan.is_given("port") else ", the default"
+        note = "" if plan.is_set("port") else ", the default"
         yield Verdict(
             f"{said(probe)} asks port {asked} and the server listens on {http_port(plan)}{note}",
             why="connection refused: the probe fails however well the server does",

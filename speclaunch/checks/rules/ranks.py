@@ -234,7 +234,7 @@ def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
             apart.setdefault((*home[:2], mode(first)), []).extend(some)
     for some in apart.values():
         parts = [plan.request.server_context.part for plan in some if plan.request.server_context]
-        addresses = [plan.request.given.get(ADDRESS) for plan in some]
+        addresses = [plan.request.values.get(ADDRESS) for plan in some]
         meet = {str(one.value) if one is not None else None for one in addresses}
         if parts.count("leader") == 1 or (len(meet) == 1 and None not in meet):
             yield some
@@ -303,7 +303,7 @@ def server_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _differs(first: Plan, other: Plan, name: str) -> bool:
-    one, two = first.request.given.get(name), other.request.given.get(name)
+    one, two = first.request.values.get(name), other.request.values.get(name)
     if one is not None and two is not None:
         return one.known and two.known and bool(one.value != two.value)
     if name == ADDRESS:
@@ -335,7 +335,7 @@ def _ranks(commands: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
         if count < 2:
             continue
         first, second = [plan for plan, one in zip(commands, ranks, strict=True) if one == rank][:2]
-        if not second.request.given.keys() & {RANK} and not first.request.given.keys() & {RANK}:
+        if not second.request.values.keys() & {RANK} and not first.request.values.keys() & {RANK}:
             continue  # one command for all hosts; the platform sets the rank
         yield (
             second,
@@ -365,7 +365,7 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
         )
     if plan.request.origin is RequestOrigin.RECIPE:
         yield from _fixed(plan)
-    elif not plan.is_given(ADDRESS):
+    elif not plan.is_set(ADDRESS):
         yield Verdict(
             f"{nodes} hosts, and no dist_init_addr",
             at=(NODES,),
@@ -386,7 +386,7 @@ def _rank(plan: Plan) -> int | None:
 def _fixed(plan: Plan) -> Iterator[Verdict]:
     """Report values in a recipe that differ from host to host."""
     name = RANK
-    if plan.is_given(name) and plan.place(name).path != COMMAND_LINE:
+    if plan.is_set(name) and plan.place(name).path != COMMAND_LINE:
         yield Verdict(
             f"the recipe is for {number(plan, NODES)} hosts, and fixes {name}",
             at=(name,),

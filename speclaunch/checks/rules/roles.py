@@ -141,7 +141,7 @@ def differing_arguments(one: Plan, other: Plan, names: Sequence[str]) -> tuple[s
     """Return those of `names` that two servers set differently, or only one sets."""
 
     def said(plan: Plan, name: str) -> Any:
-        setting = plan.request.given.get(name)
+        setting = plan.request.values.get(name)
         return None if setting is None else setting.value
 
     return tuple(name for name in names if said(one, name) != said(other, name))
@@ -150,7 +150,7 @@ def differing_arguments(one: Plan, other: Plan, names: Sequence[str]) -> tuple[s
 def place_of(plan: Plan, names: Sequence[str]) -> Place:
     """Return the place of the first of `names` that the user set, else the server's."""
     request = plan.request
-    written = (name for name in names if name in request.given)
+    written = (name for name in names if name in request.values)
     name = next(written, None)
     return request.place if name is None else plan.place(name)
 
@@ -211,9 +211,9 @@ def _pages(plan: Plan) -> tuple[object, bool]:
     try:
         return plan.value("page_size"), True
     except UnknownValueError:
-        if plan.given("page_size") is None:
+        if plan.user_value("page_size") is None:
             raise
-        return plan.given("page_size"), False
+        return plan.user_value("page_size"), False
 
 
 @rule_across("SPL821", compares=is_side)

@@ -65,7 +65,7 @@ def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
     """Return a verdict as a finding, at the place of the first name that the user set."""
     request = plan.request
     written = [
-        n for n in verdict.at if n in request.given or n in request.env or n in request.extras
+        n for n in verdict.at if n in request.values or n in request.env or n in request.extras
     ]
     places = [plan.place(name) for name in written]
     place = verdict.place or (places[0] if places else request.place)
@@ -88,7 +88,7 @@ def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
 
 def _set_value(name: str, request: Request) -> str:
     """Return the user's value as text; empty if the user set none."""
-    for values in (request.given, request.env, request.extras):
+    for values in (request.values, request.env, request.extras):
         if name in values:
             return str(values[name].value)
     return ""
@@ -114,7 +114,7 @@ def _spelled(text: str, request: Request) -> str:
 
 def secrets_of(request: Request) -> list[str]:
     """Return the secret values of a deployment."""
-    arguments = (*request.given.values(), *request.overridden)
+    arguments = (*request.values.values(), *request.overridden)
     secret = [one for one in arguments if is_secret_argument(one.name) or holds_secret(one.value)]
     env = request.env.values()
     secret += [one for one in env if is_secret_variable(one.name) or holds_secret(one.value)]

@@ -17,7 +17,7 @@ def written_secrets(plan: Plan) -> tuple[RequestedValue, ...]:
     An argument with the value of such a variable reads it from there: only the variable is
     reported, at the place of the text.
     """
-    requested, env = plan.request.given.values(), plan.request.env.values()
+    requested, env = plan.request.values.values(), plan.request.env.values()
     variables = [one for one in env if _is_secret(one, named=is_secret_variable(one.name))]
     in_variables = {_literal(one) for one in variables}
     arguments = [one for one in requested if _is_secret(one, named=is_secret_argument(one.name))]

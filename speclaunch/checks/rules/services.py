@@ -64,7 +64,7 @@ def _verdict_of_service_port(plan: Plan, service: Service, target: Setting) -> V
         why="connection refused for every request through the Service",
         fix=Fix(f"set targetPort to {port}"),
         place=target.place,
-        others=() if plan.is_given("port") else (plan.request.place,),
+        others=() if plan.is_set("port") else (plan.request.place,),
         severity=None if sure else Severity.WARNING,
     )
 
@@ -311,7 +311,7 @@ def own_rank_address(plan: Plan) -> Iterator[Verdict]:
     """Report hosts of one server that meet at each host's own address."""
     if not gives_ranks(plan) or hosts(plan) < 2 or _is_one_machine(plan):
         return
-    address = plan.given(_NAME)  # SPL831 requires it
+    address = plan.user_value(_NAME)  # SPL831 requires it
     if _host(str(address)) in _OWN_RANK_ADDRESS_OWN:
         yield Verdict(
             f"{hosts(plan)} hosts meet at {_host(str(address))}, which is each host's own",

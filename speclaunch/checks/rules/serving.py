@@ -17,14 +17,14 @@ _OPEN = ("0.0.0.0", "::")  # noqa: S104
 @rule("SPL801")
 def open_address(plan: Plan) -> Iterator[Verdict]:
     """Report a server that listens on every address without a key."""
-    if plan.given("host") not in _OPEN or plan.is_given("api_key"):
+    if plan.user_value("host") not in _OPEN or plan.is_set("api_key"):
         return
     if plan.request.origin is RequestOrigin.SLIME:  # only its own router reaches its engines
         return
     if _has_a_network(plan):
         return
     yield Verdict(
-        f"the server listens on {plan.given('host')} and requires no api_key",
+        f"the server listens on {plan.user_value('host')} and requires no api_key",
         at=("host",),
         why=(
             "anyone who reaches the machine can use every endpoint, including those that change "
@@ -80,7 +80,7 @@ _HIGHEST = 65535
 def impossible_port(plan: Plan) -> Iterator[Verdict]:
     """Report a port outside of 1 to 65535."""
     for name in _PORTS:
-        value = plan.given(name)
+        value = plan.user_value(name)
         if value is None or 0 < int(value) <= _HIGHEST:
             continue
         if name == _BOOTSTRAP and not _bootstraps(plan):
@@ -108,9 +108,9 @@ _HUB = lazy(r"[\w-][\w.-]*/[\w.-]+")
 @rule("SPL804")
 def remote_code(plan: Plan) -> Iterator[Verdict]:
     """Report remote code from the hub without a fixed revision."""
-    if not plan.given("trust_remote_code") or plan.is_given("revision"):
+    if not plan.user_value("trust_remote_code") or plan.is_set("revision"):
         return
-    model, target = plan.given("model_path"), plan.facts.target
+    model, target = plan.user_value("model_path"), plan.facts.target
     if target is None or not target.config.get("auto_map") or not _HUB.fullmatch(str(model)):
         return
     yield Verdict(
@@ -163,7 +163,7 @@ def _conflict(prefill: Plan, decode: Plan) -> Conflict | None:
         ("draft", "speculative_draft_model_path"),
         ("topk", "speculative_eagle_topk"),
     ):
-        one, other = decode.given(name), prefill.given(name)
+        one, other = decode.user_value(name), prefill.user_value(name)
         if one != other:
             return _difference(subject, one, other, decode, name)
     return None
@@ -196,8 +196,8 @@ def slime_data_parallel(plan: Plan) -> Iterator[Verdict]:
     """Report slime with data parallelism but without DP attention, which it refuses."""
     if plan.request.origin is not RequestOrigin.SLIME:
         return
-    ranks = plan.given("dp_size")
-    if ranks is None or int(ranks) <= 1 or plan.given("enable_dp_attention"):
+    ranks = plan.user_value("dp_size")
+    if ranks is None or int(ranks) <= 1 or plan.user_value("enable_dp_attention"):
         return
     yield Verdict(
         f"slime accepts --sglang-dp-size {ranks} only with --sglang-enable-dp-attention",
@@ -211,8 +211,8 @@ def slime_data_parallel(plan: Plan) -> Iterator[Verdict]:
 def port_clash(plan: Plan) -> Iterator[Verdict]:
     """Report two listeners of one server on the same port."""
     http = plan.value("port")
-    others = {name: plan.given(name) for name in ("nccl_port", "grpc_port")}
-    address = str(plan.given("dist_init_addr")).rpartition(":")[2]
+    others = {name: plan.user_value(name) for name in ("nccl_port", "grpc_port")}
+    address = str(plan.user_value("dist_init_addr")).rpartition(":")[2]
     others["dist_init_addr"] = int(address) if address.isdecimal() else None
     for name, port in others.items():
         if port is None or port != http:

@@ -19,7 +19,7 @@ _UNCHECKED = (
 @rule("SPL201")
 def spec_v2_topk(plan: Plan) -> Iterator[Verdict]:
     """Report SpecV2 with a tree, up to 0.5.12; it verifies only chains."""
-    topk = plan.given("speculative_eagle_topk")
+    topk = plan.user_value("speculative_eagle_topk")
     if topk is None or topk <= 1 or not spec_v2.would_run(plan):
         return
     if plan.in_versions(spec_v2.BY_DEFAULT):
@@ -63,7 +63,7 @@ def _fallback(plan: Plan, topk: int) -> Verdict:
 @rule("SPL202")
 def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
     """Report SpecV2 with a tree that the engine chose but SpecV2 cannot verify, up to 0.5.12."""
-    if plan.is_given("speculative_eagle_topk"):
+    if plan.is_set("speculative_eagle_topk"):
         return
     if not spec_v2.would_run(plan):
         return

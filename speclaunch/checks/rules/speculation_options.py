@@ -20,7 +20,9 @@ from speclaunch.engine import (
 @rule("SPL108")
 def adaptive_dropped(plan: Plan) -> Iterator[Verdict]:
     """Report `speculative_adaptive` if the engine drops it because of another setting."""
-    if not plan.given("speculative_adaptive") or plan.algorithm is None:  # no algorithm: SPL120
+    if (
+        not plan.user_value("speculative_adaptive") or plan.algorithm is None
+    ):  # no algorithm: SPL120
         return
     reason = adaptive.refusal(plan)
     if reason is not None:
@@ -40,11 +42,11 @@ def adaptive_dropped(plan: Plan) -> Iterator[Verdict]:
 def adaptive_steps(plan: Plan) -> Iterator[Verdict]:
     """Report adaptive speculation that does not start with one of its candidate steps."""
     steps = number(plan, "speculative_num_steps")
-    if steps is None or not plan.given("speculative_adaptive"):
+    if steps is None or not plan.user_value("speculative_adaptive"):
         return
     if adaptive.refusal(plan) is not None:  # dropped before this check
         return
-    file = plan.given("speculative_adaptive_config")
+    file = plan.user_value("speculative_adaptive_config")
     if file is not None:
         raise UnknownValueError(f"the candidate steps are in {file}")
     candidates = list(adaptive.candidate_steps(plan))
@@ -97,7 +99,7 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
 
 def _is_on(plan: Plan) -> bool:
     by_block = blocks_need_rejection(plan)
-    return bool(plan.given(REJECTION)) or by_block
+    return bool(plan.user_value(REJECTION)) or by_block
 
 
 _Conflict = tuple[str, tuple[str, ...], str, dict[str, object]]
@@ -173,7 +175,7 @@ def block_verification(plan: Plan) -> Iterator[Verdict]:
 
     It requires EAGLE, EAGLE3, DFLASH or DSPARK, on CUDA or ROCm.
     """
-    if not plan.given(BLOCKS):
+    if not plan.user_value(BLOCKS):
         return
     if plan.algorithm not in ("EAGLE", "EAGLE3", "DFLASH", "DSPARK"):
         yield Verdict(
@@ -196,7 +198,7 @@ def block_verification(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL113")
 def token_map_ignored(plan: Plan) -> Iterator[Verdict]:
     """Report a token map with EAGLE3, which ignores it."""
-    if plan.given("speculative_token_map") is not None:
+    if plan.user_value("speculative_token_map") is not None:
         yield Verdict(
             "speculative_token_map is ignored with EAGLE3",
             at=("speculative_token_map",),
@@ -208,7 +210,7 @@ def token_map_ignored(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL114")
 def token_map_sharded(plan: Plan) -> Iterator[Verdict]:
     """Report a token map that reads rows of the output layer on another GPU."""
-    if plan.given("speculative_token_map") is None:
+    if plan.user_value("speculative_token_map") is None:
         return
     parts = int(plan.value("tp_size") or 1)
     if plan.value("enable_dp_lm_head"):  # then only the ranks of one attention group share it
@@ -232,14 +234,14 @@ _WINDOW = "speculative_draft_window_size"
 @rule("SPL115")
 def draft_window_ignored(plan: Plan) -> Iterator[Verdict]:
     """Report a draft window with an algorithm that ignores it."""
-    if plan.given(_WINDOW) is None or plan.algorithm is None:  # no algorithm: SPL120
+    if plan.user_value(_WINDOW) is None or plan.algorithm is None:  # no algorithm: SPL120
         return
     readers = ["DFLASH"]
     readers += ["EAGLE3"] if plan.in_versions(">=0.5.12") else []
     readers += ["EAGLE"] if plan.in_versions(">=0.5.21") else []
     if plan.algorithm not in readers:
         yield Verdict(
-            f"{plan.spelling(_WINDOW)} has no effect with {plan.algorithm}",
+            f"{plan.written_name(_WINDOW)} has no effect with {plan.algorithm}",
             at=(_WINDOW,),
             why=f"SGLang {plan.version} reads it for {', '.join(readers)}; the draft attends to "
             "the whole context",
@@ -253,11 +255,11 @@ _SINK = "speculative_draft_sink_size"
 @rule("SPL116")
 def draft_window_size(plan: Plan) -> Iterator[Verdict]:
     """Report a draft window or sink that is not a size, or a sink without a window."""
-    window, sink = plan.given(_WINDOW), plan.given(_SINK)
+    window, sink = plan.user_value(_WINDOW), plan.user_value(_SINK)
     looked_at = plan.in_versions(">=0.5.13") or plan.algorithm == "DFLASH"
     if looked_at and window is not None and int(window) <= 0:
         yield Verdict(
-            f"{plan.spelling(_WINDOW)} {window} is not positive",
+            f"{plan.written_name(_WINDOW)} {window} is not positive",
             at=(_WINDOW,),
             why=f"the engine refuses: it must be positive, got {window}.",
             fix=Fix("remove it: the draft then attends to everything", set={_WINDOW: None}),
@@ -285,7 +287,7 @@ _AWAY = Fix("remove the watermark", set={"enable_watermark": None, "watermark_co
 @rule("SPL117")
 def watermark(plan: Plan) -> Iterator[Verdict]:
     """Report watermarking with an algorithm other than NGRAM, EAGLE and EAGLE3."""
-    if not plan.given("enable_watermark") or plan.algorithm is None:
+    if not plan.user_value("enable_watermark") or plan.algorithm is None:
         return
     if plan.algorithm not in ("NGRAM", "EAGLE", "EAGLE3"):
         yield Verdict(
@@ -320,7 +322,7 @@ _SKIP_SWITCH = "speculative_skip_dp_mlp_sync"
 @rule("SPL118")
 def skip_mlp_sync(plan: Plan) -> Iterator[Verdict]:
     """Report `speculative_skip_dp_mlp_sync` with an algorithm other than EAGLE."""
-    if plan.given(_SKIP_SWITCH) and plan.algorithm != "EAGLE":
+    if plan.user_value(_SKIP_SWITCH) and plan.algorithm != "EAGLE":
         yield Verdict(
             f"{_SKIP_SWITCH} does not work with {plan.algorithm or 'no speculative algorithm'}",
             at=(_SKIP_SWITCH, "speculative_algorithm"),
@@ -336,8 +338,8 @@ _DRAFT_MOE_RUNNER_NAME = "speculative_moe_runner_backend"
 @rule("SPL119")
 def draft_moe_runner(plan: Plan) -> Iterator[Verdict]:
     """Report a MoE runner that the release refuses for the draft."""
-    requested = plan.given(_DRAFT_MOE_RUNNER_NAME)
-    drafts = plan.given("speculative_algorithm") is not None
+    requested = plan.user_value(_DRAFT_MOE_RUNNER_NAME)
+    drafts = plan.user_value("speculative_algorithm") is not None
     if str(requested).startswith("lora_") and drafts:
         yield Verdict(
             f"{requested} serves adapters, which a draft has not",

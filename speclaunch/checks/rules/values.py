@@ -29,10 +29,10 @@ def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
     try:
         found = plan.value(name)
     except UnknownValueError:
-        found = plan.given(name)
+        found = plan.user_value(name)
         if found is None and name not in PHASES and runs_on_cpu(plan):
             return "intel_amx"
-        inherited = plan.given(BOTH) is not None or runs_on_cpu(plan)
+        inherited = plan.user_value(BOTH) is not None or runs_on_cpu(plan)
         if (found is None and not inherited) or _may_change_it(plan):
             raise
     return None if found is None else str(found)
@@ -56,7 +56,7 @@ def _may_change_it(plan: Plan) -> bool:
     target = plan.facts.target
     if target is not None and target.architecture is not None:
         return target.architecture.startswith("DeepseekV4")
-    return "v4" in str(plan.given("model_path")).lower()
+    return "v4" in str(plan.user_value("model_path")).lower()
 
 
 def attention_backends(plan: Plan) -> tuple[str | None, str | None]:
@@ -96,7 +96,7 @@ def page_size(plan: Plan) -> int:
     try:
         found = plan.value("page_size")
     except UnknownValueError:
-        found = plan.given("page_size")
+        found = plan.user_value("page_size")
         if found is None:
             raise
     return 1 if found is None else int(found)

@@ -57,7 +57,7 @@ class Reads:
         self.repeatable = True
 
     def note(self, kind: str, name: str, state: str) -> None:
-        """Record one read. A change between two reads makes the result unrepeatable."""
+        """Record one read. A change between two reads makes the result mark_uncacheable."""
         before = self.seen.setdefault((kind, name), state)
         if before == state:
             return
@@ -81,28 +81,28 @@ _recorder: Reads | None = None
 @contextlib.contextmanager
 def recording(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
     """Record the reads of the block, also for an enclosing recording."""
-    around = _recorder
-    with aside(shipped if around is None else around.shipped) as own:
+    outer = _recorder
+    with aside(shipped if outer is None else outer.shipped) as own:
         try:
             yield own
         finally:
-            if around is not None:
-                around.add(own)
+            if outer is not None:
+                outer.add(own)
 
 
 @contextlib.contextmanager
 def aside(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
     """Record the reads of the block, separately from an enclosing recording."""
     global _recorder  # noqa: PLW0603
-    around, own = _recorder, Reads(shipped)
+    outer, own = _recorder, Reads(shipped)
     _recorder = own
     try:
         yield own
     finally:
-        _recorder = around
+        _recorder = outer
 
 
-def unrepeatable() -> None:
+def mark_uncacheable() -> None:
     """Mark the result as depending on something that cannot be checked again."""
     if _recorder is not None:
         _recorder.repeatable = False
@@ -113,7 +113,7 @@ _buffers: dict[str, bytes] = {}
 
 
 @contextlib.contextmanager
-def instead(buffers: Mapping[str, bytes]) -> Iterator[None]:
+def overlay(buffers: Mapping[str, bytes]) -> Iterator[None]:
     """Replace the contents of files during the block (by path without links).
 
     Results that depend on them cannot be checked again, and must not be recorded.
@@ -131,28 +131,28 @@ def buffer(path: AnyPath) -> bytes | None:
     """Return the replaced content of a file; None if the file itself counts."""
     if not _buffers:
         return None
-    unrepeatable()
+    mark_uncacheable()
     return _buffers.get(os.path.realpath(path))
 
 
 def forget() -> None:
     """Clear the caches of functions, so that a long-lived process notices changes."""
-    for one in _everything_remembered:
-        one.cache_clear()
+    for function in _all_cached:
+        function.cache_clear()
 
 
-class _Remembered(Generic[P, R]):
+class _CachedFunction(Generic[P, R]):
     """A function with cached results; each use counts its reads again."""
 
-    def __init__(self, function: Callable[P, R], most: int) -> None:
-        self._function, self._most = function, most
-        _everything_remembered.add(self)
-        self._kept: dict[tuple[Any, ...], tuple[R, Reads | None]] = {}
+    def __init__(self, function: Callable[P, R], maxsize: int) -> None:
+        self._function, self._maxsize = function, maxsize
+        _all_cached.add(self)
+        self._results: dict[tuple[Any, ...], tuple[R, Reads | None]] = {}
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         key = (args, *kwargs.items())
-        found = self._kept.get(key)
+        found = self._results.get(key)
         if found is not None and (_recorder is None or found[1] is not None):
             if _recorder is not None and found[1] is not None:
                 _recorder.add(found[1])
@@ -162,22 +162,22 @@ class _Remembered(Generic[P, R]):
         else:
             with recording() as looked:
                 value = self._function(*args, **kwargs)
-        if key not in self._kept and len(self._kept) >= self._most:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = (value, looked)
+        if key not in self._results and len(self._results) >= self._maxsize:
+            del self._results[next(iter(self._results))]
+        self._results[key] = (value, looked)
         return value
 
     def cache_clear(self) -> None:
         """Clear all results."""
-        self._kept.clear()
+        self._results.clear()
 
 
-_everything_remembered: weakref.WeakSet[_Remembered[Any, Any]] = weakref.WeakSet()
+_all_cached: weakref.WeakSet[_CachedFunction[Any, Any]] = weakref.WeakSet()
 
 
-def remembered(most: int) -> Callable[[Callable[P, R]], _Remembered[P, R]]:
+def cached(maxsize: int) -> Callable[[Callable[P, R]], _CachedFunction[P, R]]:
     """Cache the last results of a function like `lru_cache`, with the reads of each."""
-    return lambda function: _Remembered(function, most)
+    return lambda function: _CachedFunction(function, maxsize)
 
 
 def is_file(path: AnyPath) -> bool:
@@ -236,7 +236,7 @@ def resolve(path: Path) -> Path:
     try:
         found = path.resolve()
     except (OSError, RuntimeError):
-        unrepeatable()
+        mark_uncacheable()
         raise
     _note(REAL, path, str(found))
     return found
@@ -321,7 +321,7 @@ def failed(path: AnyPath, error: OSError) -> None:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         _note(KIND, path, ABSENT)
     else:
-        unrepeatable()
+        mark_uncacheable()
 
 
 def content(path: AnyPath, found: os.stat_result, data: bytes | None = None) -> None:

@@ -38,7 +38,7 @@ def read_start(path: Path, most: int) -> tuple[bytes, int]:
             reads.content(path, found, data if len(data) == found.st_size else None)
             return data, found.st_size
     except IrregularFileError:
-        reads.unrepeatable()
+        reads.mark_uncacheable()
         raise UnreadableFileError(f"{path.name} is not a regular file") from None
     except OSError as error:
         reads.failed(path, error)
@@ -89,8 +89,8 @@ def is_shallow(document: object, most: int) -> bool:
     for _ in range(most):
         level = [
             item
-            for one in level
-            for item in (one.values() if isinstance(one, dict) else one)
+            for container in level
+            for item in (container.values() if isinstance(container, dict) else container)
             if isinstance(item, dict | list)
         ]
         if not level:

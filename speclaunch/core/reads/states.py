@@ -74,9 +74,9 @@ def stamp_in(state: str) -> str:
     return state.rsplit(" ", 2)[0]
 
 
-def content(found: os.stat_result, told: str | None) -> str:
-    """Return the state of a file that was read; `told` is the digest if all of it was read."""
-    return f"{stamp(found)} {int(is_settled(found))} {told or NO_DIGEST}"
+def content(found: os.stat_result, file_digest: str | None) -> str:
+    """Return the state of a file that was read; `file_digest`: None if not all of it was read."""
+    return f"{stamp(found)} {int(is_settled(found))} {file_digest or NO_DIGEST}"
 
 
 def variable(name: str) -> str:

@@ -270,7 +270,7 @@ def _stamp(path: str) -> tuple[int, ...] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns
 
 
-@reads.remembered(_MOST_GROUNDS)
+@reads.cached(_MOST_GROUNDS)
 def _composed_ground(
     search: tuple[Path, ...],
     items: tuple[_Item, ...],

@@ -92,7 +92,7 @@ def hydra_compose(
 
     Raises InputError with all problems found.
     """
-    reads.unrepeatable()  # Hydra reads files itself
+    reads.mark_uncacheable()  # Hydra reads files itself
     register_resolvers()
     read_positions(path, shown)  # report syntax and size errors of the recipe itself, with a place
     loader = _loader(path.parent, config_dirs)

@@ -233,7 +233,7 @@ def resolve_values(raw: Any, provenance: RecipeProvenance, shown: str) -> dict[s
         raise InputError(Problem("a recipe is a YAML mapping", Place(shown)))
     if any("${" in text or text == _MISSING for text in _texts(raw)):
         if any(_COMPUTED.search(text) for text in _texts(raw)):
-            reads.unrepeatable()
+            reads.mark_uncacheable()
         try:
             raw = resolved(raw, _simply) if uses_environment(raw) else _simply(raw)
         except (_NotSimpleError, RecursionError):

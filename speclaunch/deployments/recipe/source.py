@@ -104,7 +104,7 @@ def read_source(path: Path, shown_as: str | None = None) -> SourceFile:
     return _read(path, shown_as or from_here(path), stamp)
 
 
-@reads.remembered(512)
+@reads.cached(512)
 def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
     text = _text(path, shown)
     root = _compose(text, shown)

@@ -95,9 +95,9 @@ def versioned(
 
 def _pin(stated: ResolvedVersion) -> str:
     """Return the release to write: the requested release, if another release stands in for it."""
-    if stated.exact or not is_version(stated.asked):
+    if stated.exact or not is_version(stated.requested):
         return stated.held
-    return stated.asked.strip().removeprefix("v")
+    return stated.requested.strip().removeprefix("v")
 
 
 def _read(invocation: Invocation, catalogue: Catalogue) -> VersionedCommand:

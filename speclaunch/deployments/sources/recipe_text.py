@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from speclaunch.core import conf_dir, lazy, one_line_name
+from speclaunch.core import conf_dir, lazy, single_line
 from speclaunch.deployments.sources.interface import Default, Word
 
 _PACKAGE = lazy(r"^#\s*@package\s+(\S+)", re.MULTILINE)
@@ -68,7 +68,7 @@ def recipe_text(
         if line.comment or not _same(inherited.get(n), line.value)
     }
     own_env = {n: line for n, line in env.items() if not _same(inherited_env.get(n), line.value)}
-    parts = [*(f"# {one_line_name(text)}".rstrip() for text in header), "defaults:"]
+    parts = [*(f"# {single_line(text)}".rstrip() for text in header), "defaults:"]
     parts += [f"  - {item}" for item in [*defaults, "_self_"]]
     parts += ["", f"description: {scalar(description)}"]
     if version or own_env:
@@ -141,7 +141,7 @@ def options_with(group: str, key: str, value: Any) -> Mapping[str, Any]:
 
 def _lines(lines: Mapping[str, RecipeLine], indent: str) -> Iterable[str]:
     for name, line in lines.items():
-        comment = f"  # {one_line_name(line.comment)}" if line.comment else ""
+        comment = f"  # {single_line(line.comment)}" if line.comment else ""
         yield f"{indent}{name}: {scalar(line.value)}{comment}"
 
 

@@ -61,9 +61,9 @@ def from_recipe(
     """
     found, unset = _command_words(recipe, rendered, catalogue)
     names = {
-        recipe.place("args", argument.given): argument.given for argument in rendered.arguments
+        recipe.place("args", argument.recipe_name): argument.recipe_name for argument in rendered.arguments
     }
-    literals = {argument.given: _literal(*argument.values) for argument in rendered.arguments}
+    literals = {argument.recipe_name: _literal(*argument.values) for argument in rendered.arguments}
 
     def place(index: int | None) -> Place:
         return recipe.place("args") if index is None else found.words[index].place
@@ -73,7 +73,7 @@ def from_recipe(
 
     words = [word.text for word in found.words]
     opaque = {index for index, word in enumerate(found.words) if not word.evaluated}
-    parsed = parse_argv(words, catalogue, opaque=opaque, whole=False)
+    parsed = parse_argv(words, catalogue, opaque=opaque, with_values=False)
     requested = {
         canonical(item.dest): RequestedValue(
             canonical(item.dest),
@@ -160,7 +160,7 @@ def _command_words(
     The file is opened as the launch opens it.
     """
     words = [
-        Word(token, recipe.place("args", argument.given))
+        Word(token, recipe.place("args", argument.recipe_name))
         for argument in rendered.arguments
         for token in argument.tokens
     ]
@@ -173,7 +173,7 @@ def _command_words(
         recipe.place("args"),
         config=config_file(path) if isinstance(path, str) else None,
     )
-    unset = {argument.given for argument in rendered.arguments if argument.unset}
+    unset = {argument.recipe_name for argument in rendered.arguments if argument.unset}
     return effective(invocation, catalogue), unset
 
 
@@ -193,7 +193,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
     def place(index: int | None) -> Place:
         return invocation.place if index is None else words[index].place
 
-    parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque, whole=False)
+    parsed = parse_argv([word.text for word in words], catalogue, opaque=opaque, with_values=False)
     requested: dict[str, RequestedValue] = {}
     overridden: list[RequestedValue] = []
     for item in parsed.parsed:
@@ -342,11 +342,11 @@ def meant_by(flag: str, catalogue: Catalogue) -> tuple[str, ...]:
 
 def is_exact(flag: str, catalogue: Catalogue) -> bool:
     """True if the parser knows the flag, so only its value can have been rejected."""
-    return isinstance(catalogue.spelling(flag), str)
+    return isinstance(catalogue.full_flag(flag), str)
 
 
 def _destinations(flag: str, catalogue: Catalogue) -> Iterator[str]:
-    flag_match = catalogue.spelling(flag)
+    flag_match = catalogue.full_flag(flag)
     if isinstance(flag_match, str):
         yield from _of(flag_match, catalogue)
     elif isinstance(flag_match, Ambiguous):

@@ -25,7 +25,7 @@ from speclaunch.deployments.targets.volumes import (
     volume_refusals,
 )
 from speclaunch.deployments.targets.words import FLAGS, PlatformArgs
-from speclaunch.engine import PATIENCE, USUAL_PATIENCE, argument_words, exports
+from speclaunch.engine import PATIENCE, USUAL_PATIENCE, argument_text, exports
 
 PATH = "/health_generate"
 """Generates in every release; `/health` generates only from 0.5.1 on."""
@@ -192,7 +192,7 @@ def task_script(deployment: Rendering, role: Role, platform_args: PlatformArgs) 
         return _launch(deployment, role, platform_args)
     words = [shlex.join(["exec", *role.program])]
     words += [
-        argument_words(argument)
+        argument_text(argument)
         for argument in role.rendered_args.arguments
         if argument.name not in platform_args
     ]

@@ -81,7 +81,7 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
                 help="use an absolute path: it is then mounted from each host",
             )
     texts = {
-        argument.given or argument.name: " ".join(argument.values)
+        argument.recipe_name or argument.name: " ".join(argument.values)
         for argument in role.rendered_args.arguments
     }
     for name, text in {**texts, **role.rendered_args.env}.items():

@@ -30,19 +30,19 @@ from speclaunch.engine import (
     RenderedArgs,
     Request,
     UnknownVersion,
-    at_hand,
     canonical,
     check_values,
     declared,
     find_runtime,
     forks,
     held_versions,
+    installed_catalogue,
     is_secret_text,
     named,
     nodes_of,
     overrides_pin,
+    render_args,
     resolve_version,
-    spell,
     trust,
     unset_in,
     value_of,
@@ -126,7 +126,7 @@ class Prepared(Struct, frozen=True):
             for other in [key for key in args if canonical(key) == canonical(name)]:
                 del args[other]
             args[name] = value
-        rendered = spell(args, deployment.engine.env, self.catalogue)
+        rendered = render_args(args, deployment.engine.env, self.catalogue)
         refused = [*rendered.problems, *check_values(rendered, self.catalogue)]
         if refused:
             message = "; ".join(problem.message for problem in refused)
@@ -183,7 +183,7 @@ def prepare(
     overridden = _require_served(recipe, version, engine_version)
     catalogue, notes = _catalogue(version, engine_version)
     notes = (*unidentified, *((overridden,) if overridden else ()), *notes)
-    rendered = spell(deployment.args, deployment.engine.env, catalogue)
+    rendered = render_args(deployment.args, deployment.engine.env, catalogue)
     refused = [*rendered.problems, *check_values(rendered, catalogue)]
     if refused:
         raise InputError(
@@ -215,7 +215,7 @@ def _normal(version: str) -> str:
         resolved = named(version)
     except UnknownVersion as error:
         raise InputError(_version_problem(str(error), version)) from error
-    return resolved.held if resolved.exact else resolved.asked.strip().removeprefix("v")
+    return resolved.held if resolved.exact else resolved.requested.strip().removeprefix("v")
 
 
 def _installed(
@@ -248,7 +248,7 @@ def _installed(
             help="install that version there, or set another interpreter: engine.python=…"
             + override,
         )
-    held = at_hand(runtime) or installed
+    held = installed_catalogue(runtime) or installed
     return str(runtime.interpreter), held if forks.MARK in held else installed, ()
 
 

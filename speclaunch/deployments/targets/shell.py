@@ -12,7 +12,7 @@ from speclaunch.core import Problem
 from speclaunch.deployments.sources.slime import prefixed
 from speclaunch.deployments.sources.slime_own import GPUS, OWN
 from speclaunch.deployments.targets.interface import Renderer, Rendering
-from speclaunch.engine import argument_words, exports, shell_command
+from speclaunch.engine import argument_text, exports, shell_command
 
 _OF_A_HOST = ("node_rank", "dist_init_addr")
 
@@ -77,7 +77,7 @@ class SlimeRenderer(Renderer):
         ]
         body = ["SGLANG_ARGS=(", f"   {GPUS} {gpus}"]
         body += [
-            f"   {argument_words(argument, prefixed(argument.flag))}"
+            f"   {argument_text(argument, prefixed(argument.flag))}"
             for argument in arguments
             if argument.name not in SET_BY_SLIME and argument.name != "tp_size"
         ]

@@ -16,7 +16,7 @@ import yaml
 from speclaunch.core import Problem, is_secret_variable, lazy
 from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
 from speclaunch.deployments.targets.slurm import option_problems
-from speclaunch.engine import FromEnvironment, SpelledArgument, is_secret_text
+from speclaunch.engine import FromEnvironment, RenderedArgument, is_secret_text
 
 _OWN = {
     "host": "all addresses",
@@ -204,7 +204,7 @@ def _config(role: Role) -> Mapping[str, Any]:
     }
 
 
-def _value(argument: SpelledArgument) -> Any:
+def _value(argument: RenderedArgument) -> Any:
     values = [_plain(str(value)) for value in argument.values]
     if not values:
         return True

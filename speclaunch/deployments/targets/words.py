@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from speclaunch.core import is_secret_variable
 from speclaunch.deployments.targets.interface import Rendering, Role
-from speclaunch.engine import FromEnvironment, SpelledArgument, is_secret_text, is_written_secret
+from speclaunch.engine import FromEnvironment, RenderedArgument, is_secret_text, is_written_secret
 
 _MOST = 40
 """Maximum characters, so that names with the platforms' suffixes still fit into 63."""
@@ -149,7 +149,7 @@ def argument_words(role: Role, platform_args: PlatformArgs, dialect: Dialect) ->
     return words
 
 
-def _tokens(argument: SpelledArgument, dialect: Dialect) -> list[str]:
+def _tokens(argument: RenderedArgument, dialect: Dialect) -> list[str]:
     values = [
         dialect.text(value, argument.name, secret=argument.secret) for value in argument.values
     ]

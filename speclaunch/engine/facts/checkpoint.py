@@ -61,11 +61,11 @@ class Origin(Struct, frozen=True):
             FactSource.HUB: "the hub",
         }.get(self.provenance, self.where)
         if self.assumed is not None:
-            text = f"assumed to be as {self.assumed}: {text}"
+            text = f"assumed to match {self.assumed}: {text}"
         return text if self.doubt is None else f"{text}; {self.doubt}"
 
 
-WHOLE = "config"
+COMPLETE_CONFIG = "config"
 """Unread key meaning that nothing of config.json was read."""
 
 
@@ -105,7 +105,7 @@ class UnreadKeyError(UnknownValueError):
     """Error: lookup of a config.json key that no source provides."""
 
     def __init__(self, name: str, key: str) -> None:
-        super().__init__(f"`{key}` of {name} is not known: no source for it has been read")
+        super().__init__(f"`{key}` of {name} is unknown: no source states it")
         self.key = key
 
 
@@ -228,7 +228,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
             return self.context_length
         return self.context_lengths[within(version, _TRANSFORMERS_5)]
 
-    def told(self, name: str) -> Any:
+    def field_or_none(self, name: str) -> Any:
         """Return a field, or None if it is `unread`; for display only."""
         return object.__getattribute__(self, name)
 

@@ -29,7 +29,13 @@ from speclaunch.core import (
     text,
     texts,
 )
-from speclaunch.engine.facts.checkpoint import WHOLE, Checkpoint, FactSource, Origin, PartialConfig
+from speclaunch.engine.facts.checkpoint import (
+    COMPLETE_CONFIG,
+    Checkpoint,
+    FactSource,
+    Origin,
+    PartialConfig,
+)
 from speclaunch.engine.facts.facts import checkpoint_fact
 from speclaunch.engine.facts.known_models import HUB_NAME
 from speclaunch.engine.facts.read_checkpoint import (
@@ -80,7 +86,7 @@ def _names(ranges: Mapping[str, Any], left: list[int]) -> dict[str, Any]:
         ]
         left[0] -= prod(map(len, numbers))
         if left[0] < 0:
-            raise ValueError(f"`{SHORT}` stands for more than {_MOST_NAMES} layers")
+            raise ValueError(f"`{SHORT}` expands to more than {_MOST_NAMES} layers")
         template = text.replace("%", "%%")
         template += "".join("%d" + after.replace("%", "%%") for after in parts[2::3])
         found |= {template % chosen: value for chosen in product(*numbers)}
@@ -134,7 +140,7 @@ class CheckpointFile(Struct, frozen=True):
     @property
     def is_read(self) -> bool:
         """True if any part of its config.json was read."""
-        return WHOLE not in self.unread
+        return COMPLETE_CONFIG not in self.unread
 
 
 def file_of(folder: Path, name: str) -> Path | None:
@@ -148,13 +154,13 @@ def read_file(path: Path, name: str) -> CheckpointFile:
     if record.get("format") != FORMAT:
         raise UnreadableFileError(f"{path.name} is not of format {FORMAT}: update speclaunch")
     if record.get("model") != name:
-        raise UnreadableFileError(f"{path.name} is of the model {record.get('model')!r:.120}")
+        raise UnreadableFileError(f"{path.name} describes the model {record.get('model')!r:.120}")
     source, day = text(record.get("source")), text(record.get("read"))
     if source is None or day is None or not _DAY.match(day):
-        raise UnreadableFileError(f"{path.name} does not say its `source` and when it was `read`")
+        raise UnreadableFileError(f"{path.name} needs `source` and a date in `read`")
     config, unread = record.get("config", {}), record.get("unread", [])
     if not isinstance(config, dict) or not isinstance(unread, list):
-        raise UnreadableFileError(f"{path.name}: `config` or `unread` is of another type")
+        raise UnreadableFileError(f"{path.name}: `config` or `unread` has the wrong type")
     try:
         config, quantization_file = (
             expanded(config),
@@ -194,8 +200,8 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
     if not found.is_read:
         return UnknownFact(
             checkpoint_fact(name),
-            f"the {origin.provenance} knows what it was made for, and not its config.json",
-            "give --models DIR, or --online",
+            f"the {origin.provenance} lists its target, but not its config.json",
+            "pass --models DIR or --online",
         )
     config: Mapping[str, Any] = found.config
     unread = set(found.unread) - _nested_keys(found.config)
@@ -231,7 +237,7 @@ def origin_of(
         known = f"revision {found.revision[:12]}" if found.revision else "no known revision"
         doubt = f"of {known}, not {revision}"
     elif found.kind == "training":
-        doubt = "by the config that it was trained with"
+        doubt = "from its training config"
     elif found.confidence == "low":
         doubt = "from a single weak source"
     where = found.source if provenance is FactSource.INDEX else str(path)
@@ -247,12 +253,12 @@ def origin_of(
     )
 
 
-def _tensors(kept: Mapping[str, Any]) -> TensorFacts | None:
-    if not kept:
+def _tensors(stored: Mapping[str, Any]) -> TensorFacts | None:
+    if not stored:
         return None
-    from speclaunch.engine.facts.tensors import kept_tensors  # noqa: PLC0415  few entries have any
+    from speclaunch.engine.facts.tensors import stored_tensors  # noqa: PLC0415  few entries have any
 
-    return kept_tensors(kept)
+    return stored_tensors(stored)
 
 
 def _nested_keys(config: Mapping[str, Any], depth: int = 3) -> set[str]:

@@ -49,7 +49,7 @@ def names(text: str) -> tuple[str, ...]:
     """Return the unique names in `--engine VERSION[,VERSION…]`. Raises InputError for none."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
-        raise InputError(Problem("--engine: no version was given"))
+        raise InputError(Problem("--engine names no version"))
     return found
 
 
@@ -88,7 +88,7 @@ def read_installed(runtime: Runtime, version: str | None = None) -> str:
     return add_fork(runtime.sglang_path, version=runtime.sglang or version)
 
 
-def at_hand(runtime: Runtime) -> str | None:
+def installed_catalogue(runtime: Runtime) -> str | None:
     """Return the catalogue of an installed engine: its release's, or a separate one for a fork.
 
     None if there is no engine, or if it cannot be read.

@@ -41,7 +41,7 @@ class Facts(Struct, frozen=True):
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """Known checkpoints, target and draft, without duplicates."""
         found = (self.target, self.draft)
-        return tuple({one.name: one for one in found if one is not None}.values())
+        return tuple({fact.name: fact for fact in found if fact is not None}.values())
 
     def why_unknown(self, checkpoint: str) -> UnknownFact | None:
         """Return the reason why a checkpoint is unknown; None if there is none."""

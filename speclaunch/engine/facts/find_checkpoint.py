@@ -50,7 +50,7 @@ class Sources(Struct, frozen=True):
 
     def assumed(self, name: str) -> str | None:
         """Return the checkpoint whose facts `name` uses; None if there is none."""
-        return next((other for one, other in self.assume if one == name), None)
+        return next((sibling for checkpoint, sibling in self.assume if checkpoint == name), None)
 
 
 NOWHERE_ELSE = Sources()
@@ -135,7 +135,7 @@ def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
 def expanded(path: str, home: Path | None = None) -> Path:
     """Return the path expanded like the hub's library does; without a home, `~` is unchanged."""
     if "$" in path:
-        reads.unrepeatable()  # depends on any variable
+        reads.mark_uncacheable()  # depends on any variable
     return (home or Path()) / os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
 
 
@@ -266,17 +266,19 @@ def checkpoint_sources(
 def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | UnknownFact:
     """Return the facts of `other` for `name`; weight storage only if the names agree on it."""
     if isinstance(found, UnknownFact):
-        why = f"it is assumed to be as {other}, of which nothing is known: {found.why}"
+        why = f"it is assumed to match {other}, which is unknown: {found.why}"
         return UnknownFact(checkpoint_fact(name), why, found.help)
     origin = None if found.origin is None else replace(found.origin, assumed=other, stated=())
-    known = {field: found.told(field) for field in _OF_TENSORS if field not in found.unread}
+    known = {
+        field: found.field_or_none(field) for field in _OF_TENSORS if field not in found.unread
+    }
     raw = found.raw
     if not same_quantization(name, other):
         before = raw.unread if isinstance(raw, PartialConfig) else frozenset()
         raw = PartialConfig(name, _without_storage(raw), _STORAGE | before)
         known |= {"weight_bytes": None, "weights_rounded": False}
-    elif found.told("quantization") is not None:
-        known |= {key: found.told(key) for key in ("quantization", "quantization_config")}
+    elif found.field_or_none("quantization") is not None:
+        known |= {key: found.field_or_none(key) for key in ("quantization", "quantization_config")}
     return from_config(name, raw, None, **known, origin=origin)
 
 
@@ -297,7 +299,7 @@ _OF_TENSORS = (
 
 
 def _provenance(directory: Path, sources: Sources, environment: Mapping[str, str]) -> FactSource:
-    in_model_dirs = any(directory.is_relative_to(one) for one in sources.directories)
+    in_model_dirs = any(directory.is_relative_to(source) for source in sources.directories)
     cached = directory.is_relative_to(hub_cache(environment))
     return FactSource.CACHE if cached and not in_model_dirs else FactSource.DIRECTORY
 
@@ -313,11 +315,11 @@ def _nowhere(name: str, sources: Sources, revision: str | None) -> str:
 
 def _remedy(name: str, sources: Sources) -> str:
     """Return the remedy for an unknown checkpoint; a similar listed name is only a suggestion."""
-    options = "give --models DIR" + ("" if sources.online else ", or --online")
+    options = "pass --models DIR" + ("" if sources.online else " or --online")
     sibling = seems_to_be(name) if sources.index is not None else None
     if sibling is None:
         return options
-    return f"it seems to be {sibling}: if so give --assume {name}={sibling}; else {options}"
+    return f"it seems to be {sibling}: if so, pass --assume {name}={sibling}; otherwise, {options}"
 
 
 def gather(
@@ -340,13 +342,13 @@ def gather(
         None if name is None else _found(name, sources, tokenizers, revision)
         for name, revision in ((target, target_revision), (draft, draft_revision))
     ]
-    known = [one if isinstance(one, Checkpoint) else None for one in found]
-    unknown = dict.fromkeys(one for one in found if isinstance(one, UnknownFact))
+    known = [result if isinstance(result, Checkpoint) else None for result in found]
+    unknown = dict.fromkeys(result for result in found if isinstance(result, UnknownFact))
     made = () if target is None or sources.index is None else candidates_for(target)
     return Facts(known[0], known[1], hardware, runtime, tuple(unknown), made)
 
 
-@reads.remembered(1024)
+@reads.cached(1024)
 def _found(
     name: str, sources: Sources, tokenizers: bool, revision: str | None
 ) -> Checkpoint | UnknownFact:

@@ -172,26 +172,28 @@ def _key(name: str) -> str:
     return "".join(_words(name))
 
 
-_BY_KEY = {_key(one.name): one for one in _KNOWN}
+_BY_KEY = {_key(machine.name): machine for machine in _KNOWN}
 _BY_KEY |= {_key(alias): _BY_KEY[_key(name)] for alias, name in _ALIASES.items()}
 
 
-def declare(said: str) -> Hardware:
+def declare(declaration: str) -> Hardware:
     """Return the hardware of a text such as `h100`, `h100-80gb:8`, `a100-40gb`, `mi300x`, `cpu`.
 
     The text is a name and a number of GPUs, on one machine or (`h100:256`) on all. Without a number
     only the kind is known (`Hardware.counted`). Upper case, dashes and the words of a vendor's own
     name do not matter. Raises InputError for an unknown name or an invalid number.
     """
-    name, colon, number = said.strip().lower().partition(":")
+    name, colon, number = declaration.strip().lower().partition(":")
     count = int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
     if colon and not 1 <= count <= _MAX_COUNT:
         raise _wrong(
-            said, f"{number[:40]!r} is not a number of GPUs (1 to {_MAX_COUNT})", "h100-80gb:8"
+            declaration,
+            f"{number[:40]!r} is not a number of GPUs (1 to {_MAX_COUNT})",
+            "h100-80gb:8",
         )
     found = _find(name)
     if found is None:
-        raise _wrong(said, f"unknown hardware {name[:80]!r}", _hint(name))
+        raise _wrong(declaration, f"unknown hardware {name[:80]!r}", _hint(name))
     return replace(found, count=count or 1, counted=bool(count))
 
 
@@ -220,16 +222,16 @@ def _hint(name: str) -> str:
         if found is not None:
             return f"did you mean {found.name}:{counted['n'] or counted['m']}?"
     near = nearest(_key(name)[:40], _BY_KEY, 3)
-    known = dict.fromkeys(_BY_KEY[one].name for one in near)
+    known = dict.fromkeys(_BY_KEY[key].name for key in near)
     if known:
         return f"did you mean {' or '.join(known)}?"
-    return "names are " + ", ".join(one.name for one in _KNOWN)
+    return "known names: " + ", ".join(machine.name for machine in _KNOWN)
 
 
 def hardware_names() -> tuple[str, ...]:
     """Return the known names, without their aliases."""
-    return tuple(one.name for one in _KNOWN)
+    return tuple(machine.name for machine in _KNOWN)
 
 
-def _wrong(said: str, message: str, hint: str) -> InputError:
-    return InputError(Problem(message, Place(COMMAND_LINE, text=f"hardware {said}"), hint))
+def _wrong(declaration: str, message: str, hint: str) -> InputError:
+    return InputError(Problem(message, Place(COMMAND_LINE, text=f"hardware {declaration}"), hint))

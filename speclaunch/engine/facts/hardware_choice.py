@@ -21,7 +21,7 @@ class ChosenHardware(Struct, frozen=True):
 
 
 def choose_hardware(
-    given: Hardware | None,
+    explicit: Hardware | None,
     named: str,
     machine: Machine | None,
     *,
@@ -30,12 +30,12 @@ def choose_hardware(
 ) -> ChosenHardware:
     """Return the hardware of a recipe with `hardware.name: named`.
 
-    `given` is that of `--hardware`. `machine` is called if the recipe leaves the choice to this
+    `explicit` is that of `--hardware`. `machine` is called if the recipe leaves the choice to this
     machine; None leaves it unknown. `cpu`: it runs on the CPU engine. `here_first`: this machine
     takes precedence over the recipe, to check if it starts here (`doctor`).
     """
-    if given is not None:
-        return ChosenHardware(given)
+    if explicit is not None:
+        return ChosenHardware(explicit)
     if cpu:
         if machine is None:
             return ChosenHardware(declare("cpu"))

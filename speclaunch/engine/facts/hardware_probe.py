@@ -129,7 +129,7 @@ def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
         if entry.startswith("MIG-"):
             raise _NotVisibleError("CUDA_VISIBLE_DEVICES names a slice of a GPU (MIG)")
         known = [
-            i for i, one in enumerate(ids) if entry.startswith("GPU-") if one.startswith(entry)
+            i for i, uuid in enumerate(ids) if entry.startswith("GPU-") if uuid.startswith(entry)
         ]
         if entry.isascii() and entry.isdigit() and len(entry) < 4 and int(entry) < count:
             known = [int(entry)]
@@ -141,8 +141,8 @@ def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
     return found or _none(setting)
 
 
-def _none(said: str) -> list[int]:
-    raise _NotVisibleError(f"CUDA_VISIBLE_DEVICES={said[:100]} leaves no GPU")
+def _none(setting: str) -> list[int]:
+    raise _NotVisibleError(f"CUDA_VISIBLE_DEVICES={setting[:100]} leaves no GPU")
 
 
 def _memory(library: Any, handle: Any) -> tuple[int, int | None]:

@@ -39,7 +39,7 @@ from speclaunch.engine.facts.safetensors_header import (
     header_bytes,
     parse,
 )
-from speclaunch.engine.facts.tensors import Headers, KeptTensors
+from speclaunch.engine.facts.tensors import Headers, StoredTensors
 from speclaunch.engine.facts.weights import (
     INDEX,
     SPECIAL_TOKENS_FILE,
@@ -54,14 +54,14 @@ _MOST_FILES = 256
 _FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
 
 
-def fetch_tensors(name: str, revision: str = MAIN) -> KeptTensors:
+def fetch_tensors(name: str, revision: str = MAIN) -> StoredTensors:
     """Return the tensors of a model on the hub, within two minutes. Raises HubRefusedError."""
     return in_time(
         lambda deadline: _all_tensors(HubClient(name, revision, deadline)), _TENSOR_SECONDS
     )
 
 
-def _all_tensors(hub: HubClient) -> KeptTensors:
+def _all_tensors(hub: HubClient) -> StoredTensors:
     sizes = hub.listing().sizes
     tensors: dict[str, TensorHeader] = {}
     broken = []
@@ -72,7 +72,7 @@ def _all_tensors(hub: HubClient) -> KeptTensors:
             broken.append(str(error))
         except UnreadableFileError as error:
             raise HubRefusedError(str(error)) from None
-    return KeptTensors(Headers(tensors, tuple(broken)))
+    return StoredTensors(Headers(tensors, tuple(broken)))
 
 
 def _files(hub: HubClient) -> list[str]:
@@ -83,7 +83,7 @@ def _files(hub: HubClient) -> list[str]:
         named = mapping(parse_object(index, INDEX).get("weight_map")).values()
     except UnreadableFileError as error:
         raise HubRefusedError(str(error)) from None
-    files = sorted({one for one in named if isinstance(one, str)})
+    files = sorted({file for file in named if isinstance(file, str)})
     if len(files) > _MOST_FILES:
         raise HubRefusedError(f"its index names {len(files)} files")
     for file in files:
@@ -92,25 +92,25 @@ def _files(hub: HubClient) -> list[str]:
     return files
 
 
-def fetch_header(hub: HubClient, file: str, whole: int | None) -> dict[str, TensorHeader]:
-    """Return the header of a weight file of `whole` bytes (None: the hub does not report it).
+def fetch_header(hub: HubClient, file: str, file_bytes: int | None) -> dict[str, TensorHeader]:
+    """Return the header of a weight file of `file_bytes` bytes (None: the hub does not report it).
 
     Raises HubRefusedError, UnreadableFileError, BrokenHeaderError.
     """
     start = hub.start(file, _FIRST_BYTES)
     if start is None:
         raise HubRefusedError(f"it has no {file} on the hub")
-    length = header_bytes(start[:8], whole if whole is not None else 1 << 50, file)
+    length = header_bytes(start[:8], file_bytes if file_bytes is not None else 1 << 50, file)
     if len(start) < 8 + length:
         start = hub.start(file, 8 + length) or b""
     if len(start) < 8 + length:
-        raise BrokenHeaderError(f"{file} ends before its header of {length} bytes does")
+        raise BrokenHeaderError(f"{file} is shorter than its header of {length} bytes")
     raw = parse(start[: 8 + length], file)
-    if whole is None:  # a mirror that does not report it
+    if file_bytes is None:  # a mirror that does not report it
         ends = (mapping(entry).get("data_offsets") for entry in raw.values())
-        last = (one[1] for one in ends if isinstance(one, list) and len(one) == 2)
-        whole = 8 + length + max((end for end in last if isinstance(end, int)), default=0)
-    return checked(raw, 8 + length, whole, file)
+        last = (offsets[1] for offsets in ends if isinstance(offsets, list) and len(offsets) == 2)
+        file_bytes = 8 + length + max((end for end in last if isinstance(end, int)), default=0)
+    return checked(raw, 8 + length, file_bytes, file)
 
 
 _MOST_SECONDS = 60.0
@@ -135,7 +135,7 @@ def fetch_checkpoint(
     HF_ENDPOINT, HF_TOKEN and its file, HF_HUB_OFFLINE and proxies work as in huggingface_hub.
     """
 
-    def ask(deadline: float) -> Checkpoint | UnknownFact:
+    def fetch(deadline: float) -> Checkpoint | UnknownFact:
         hub = HubClient(name, revision, deadline)
         with tempfile.TemporaryDirectory() as temporary:
             directory = Path(temporary)
@@ -149,7 +149,7 @@ def fetch_checkpoint(
         )  # the directory no longer exists
 
     try:
-        return in_time(ask, _MOST_SECONDS)
+        return in_time(fetch, _MOST_SECONDS)
     except HubRefusedError as error:
         return UnknownFact(checkpoint_fact(name), str(error), error.help)
 
@@ -161,7 +161,7 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
     requests), its tokenizer's vocabulary, its commit, its sizes, and whether it is gated.
     """
 
-    def ask(deadline: float) -> CheckpointFile:
+    def fetch(deadline: float) -> CheckpointFile:
         hub = HubClient(name, revision, deadline)
         with tempfile.TemporaryDirectory() as temporary:
             directory = Path(temporary)
@@ -190,7 +190,7 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
         )
 
     try:
-        return in_time(ask, _MOST_SECONDS_OF_PULL)
+        return in_time(fetch, _MOST_SECONDS_OF_PULL)
     except UnreadableFileError as error:
         raise HubRefusedError(str(error)) from None
 
@@ -211,7 +211,7 @@ def _fetch(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
     config = hub.file("config.json", MAX_CONFIG_BYTES)
     if config is None:
         raise HubRefusedError(
-            f"it has no config.json on the hub, or one of more than {MAX_CONFIG_BYTES} bytes"
+            f"its config.json on the hub is missing or larger than {MAX_CONFIG_BYTES} bytes"
         )
     (directory / "config.json").write_bytes(config)
     _fetch_into(hub, directory, files)

@@ -184,10 +184,12 @@ class HubClient:
             for answer in (*response.history, response):  # redirects have the commit, storage not
                 self._at(answer.headers.get("x-repo-commit"))
             if response.headers.get("content-encoding", "identity") != "identity":
-                raise HubRefusedError(f"{self.where} sends it compressed, which was not asked for")
+                raise HubRefusedError(
+                    f"{self.where} sends it compressed, although that was not requested"
+                )
             declared = response.headers.get("content-length", "")
             if declared and not (declared.isascii() and declared.isdigit()):
-                raise HubRefusedError(f"{self.where} sends it with a length that is not a number")
+                raise HubRefusedError(f"{self.where} sends it with an invalid length")
             length = int(declared[:20]) if declared else None
             if length is not None and length > most and not cut:
                 return None
@@ -230,7 +232,7 @@ class HubClient:
             raise
         except Exception as error:
             if type(error).__name__ == "HFValidationError":
-                raise HubRefusedError("its name is not one that the hub has") from None
+                raise HubRefusedError("its name is not a valid name on the hub") from None
             if not isinstance(error, _network_errors()):
                 raise
             raise HubRefusedError(
@@ -242,7 +244,9 @@ class HubClient:
         if not isinstance(commit, str) or not _COMMIT.match(commit):
             return
         if self.commit not in (None, commit):
-            raise HubRefusedError(f"{self.where} answers for {commit[:12]}, not {self.commit:.12}")
+            raise HubRefusedError(
+                f"{self.where} returned revision {commit[:12]}, not {self.commit:.12}"
+            )
         self.commit = commit
 
     def _refused(self, status: int, code: str) -> HubRefusedError:
@@ -251,10 +255,10 @@ class HubClient:
         if code == "GatedRepo":
             return HubRefusedError(
                 "it is gated on the hub",
-                ", and ".join(filter(None, ["accept its licence there", token])),
+                ", and ".join(filter(None, ["accept its license there", token])),
             )
         if code == _NO_REVISION:
-            return HubRefusedError("the hub does not have this revision of it")
+            return HubRefusedError("the hub does not have this revision")
         if code == _NO_REPOSITORY or status in (401, 403, 404):
             detail = "" if code else f" (HTTP {status})"
             return HubRefusedError(
@@ -262,7 +266,7 @@ class HubClient:
                 ", or ".join(filter(None, ["check its name", token])),
             )
         if status == 429:
-            detail = "the hub refuses more requests for now (HTTP 429)"
+            detail = "the hub limits the number of requests (HTTP 429)"
             return HubRefusedError(detail, "set HF_TOKEN")
         return HubRefusedError(f"the hub fails (HTTP {status})", "try again later")
 
@@ -272,11 +276,11 @@ def _late(seconds: float) -> HubRefusedError:
 
 
 def _sizes(siblings: object) -> Iterator[tuple[str, int]]:
-    for one in siblings if isinstance(siblings, list) else ():
-        if isinstance(one, dict) and isinstance(one.get("rfilename"), str):
-            found = size(one.get("size"), least=0, most=MOST_BYTES)
+    for sibling in siblings if isinstance(siblings, list) else ():
+        if isinstance(sibling, dict) and isinstance(sibling.get("rfilename"), str):
+            found = size(sibling.get("size"), least=0, most=MOST_BYTES)
             if found is not None:
-                yield one["rfilename"], found
+                yield sibling["rfilename"], found
 
 
 def _network_errors() -> tuple[type[BaseException], ...]:

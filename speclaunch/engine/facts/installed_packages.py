@@ -22,8 +22,8 @@ def installed(names: "tuple[str, ...]", path: "list[str]") -> "dict[str, str]":
 
     found = {}
     for name in names:
-        for one in importlib.metadata.Distribution.discover(name=name, path=path):
-            found[name] = one.version
+        for distribution in importlib.metadata.Distribution.discover(name=name, path=path):
+            found[name] = distribution.version
             break
     return found
 
@@ -52,11 +52,11 @@ def search_path() -> "list[str]":
         user = site.getusersitepackages()
         if os.path.isabs(user) and os.path.isdir(user) and user not in found:
             site.addsitedir(user)  # its .pth files, as in a normal start
-            added = [one for one in sys.path if one not in found]
-            places = [found.index(one) for one in site.getsitepackages() if one in found]
+            added = [entry for entry in sys.path if entry not in found]
+            places = [found.index(folder) for folder in site.getsitepackages() if folder in found]
             found[min(places, default=len(found)) : 0] = added
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return [one for one in entries if os.path.isabs(one) and one not in found] + found
+    return [entry for entry in entries if os.path.isabs(entry) and entry not in found] + found
 
 
 def place(name: str, path: "list[str]") -> "str | None":

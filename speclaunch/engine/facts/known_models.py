@@ -33,9 +33,9 @@ _QUANTISED = lazy(
 )
 
 
-def same_quantization(one: str, other: str) -> bool:
+def same_quantization(name: str, other: str) -> bool:
     """True if two names state the same weight storage (`-FP8`, `-AWQ`, …)."""
-    return _quantised_words(one) == _quantised_words(other)
+    return _quantised_words(name) == _quantised_words(other)
 
 
 def likely(name: str) -> tuple[str, str] | None:
@@ -46,14 +46,18 @@ def likely(name: str) -> tuple[str, str] | None:
     """
     listed = index_names()
     if HUB_NAME.match(name) and "/" in name:
-        same = [one for one in listed if one.lower() == name.lower()]
+        same = [candidate for candidate in listed if candidate.lower() == name.lower()]
         return (same[0], f"its name is {same[0]}") if len(same) == 1 else None
     if "/" not in name:
         return None
     path = _of_cache(name) or "/".join(name.rstrip("/").split("/")[-2:])
     last = path.rpartition("/")[2]
-    same = [path] if path in listed else [one for one in listed if one.endswith(f"/{last}")]
-    return (same[0], f"taken for {same[0]} by its path") if len(same) == 1 else None
+    same = (
+        [path]
+        if path in listed
+        else [candidate for candidate in listed if candidate.endswith(f"/{last}")]
+    )
+    return (same[0], f"identified as {same[0]} by its path") if len(same) == 1 else None
 
 
 def seems_to_be(name: str) -> str | None:
@@ -64,9 +68,16 @@ def seems_to_be(name: str) -> str | None:
     listed = index_names()
     base = _base(name)
     words = _quantised_words(name)
-    same = [one for one in listed if _base(one) == base and _quantised_words(one) <= words]
+    same = [
+        candidate
+        for candidate in listed
+        if _base(candidate) == base and _quantised_words(candidate) <= words
+    ]
     if same:  # the name with the fewest additions
-        return min(same, key=lambda one: (len(_quantised_words(one)), len(one), one))
+        return min(
+            same,
+            key=lambda candidate: (len(_quantised_words(candidate)), len(candidate), candidate),
+        )
     digits = re.findall(r"\d+", name)  # another size or date is a different model, not a typo
     return next(iter(nearest(name, [o for o in listed if re.findall(r"\d+", o) == digits])), None)
 
@@ -86,15 +97,15 @@ def near_names(name: str, count: int = 3) -> tuple[str, ...]:
     """
     names = tuple(index_names())
     short = name.rpartition("/")[2].casefold()
-    same = [one for one in names if one.rpartition("/")[2].casefold() == short]
+    same = [candidate for candidate in names if candidate.rpartition("/")[2].casefold() == short]
     seems = seems_to_be(name)
     found = (*same, *((seems,) if seems else ()), *nearest(name, names, count))
     return tuple(dict.fromkeys(found))[:count]
 
 
-def same_model(one: str, other: str) -> bool:
+def same_model(first: str, second: str) -> bool:
     """True if two names mean the same model, ignoring export, organization and a `meta-` prefix."""
-    names = {_base(name).removeprefix("meta-") for name in (one, other)}
+    names = {_base(name).removeprefix("meta-") for name in (first, second)}
     return len(names) == 1
 
 
@@ -170,7 +181,7 @@ def _listed(name: str) -> str:
 def candidates_for(target: str) -> tuple[ModelPair, ...]:
     """Return the drafts for a target, then the partners for STANDALONE."""
     found = drafts_for(target)
-    named = {one.draft for one in found}
+    named = {pair.draft for pair in found}
     smaller = (name for name in partners_of(target) if name not in named)
     return (*found, *(ModelPair(target, name, "STANDALONE", "medium") for name in smaller))
 
@@ -190,11 +201,11 @@ def _table() -> _Table:
 
 @lru_cache(maxsize=512)
 def _made_for(target: str) -> tuple[ModelPair, ...]:
-    return tuple(_pair(target, one) for one in _rows(_table().drafts.get(target)))
+    return tuple(_pair(target, row) for row in _rows(_table().drafts.get(target)))
 
 
 def _rows(found: object) -> list[dict[str, Any]]:
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
 
 
 def _read(path: Path) -> _Table:
@@ -208,24 +219,24 @@ def _read(path: Path) -> _Table:
     drafts = mapping(table.get("drafts"))
     targets: dict[str, list[str]] = {}
     for target, found in drafts.items():
-        for one in _rows(found):
-            targets.setdefault(text(one.get("draft")) or "", []).append(target)
+        for row in _rows(found):
+            targets.setdefault(text(row.get("draft")) or "", []).append(target)
     names = {name: tuple(found) for name, found in targets.items()}
     return _Table(drafts, names, mapping(table.get("partners")))
 
 
-def _pair(target: str, said: Mapping[str, Any]) -> ModelPair:
+def _pair(target: str, row: Mapping[str, Any]) -> ModelPair:
     return ModelPair(
         target,
-        text(said.get("draft")) or "",
-        text(said.get("algorithm")) or "",
-        text(said.get("confidence")),
-        text(said.get("since")),
-        text(said.get("form")),
-        text(said.get("of")),
-        said.get("read") is True,
-        texts(said.get("sources")),
-        text(said.get("mode")),
+        text(row.get("draft")) or "",
+        text(row.get("algorithm")) or "",
+        text(row.get("confidence")),
+        text(row.get("since")),
+        text(row.get("form")),
+        text(row.get("of")),
+        row.get("read") is True,
+        texts(row.get("sources")),
+        text(row.get("mode")),
     )
 
 

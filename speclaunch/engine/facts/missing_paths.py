@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from speclaunch.engine.releases.catalogue import Catalogue
-from speclaunch.engine.releases.command import RenderedArgs, SpelledArgument
+from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
 from speclaunch.engine.releases.environment import unset_in
 
 Algorithm = str | None
@@ -78,12 +78,12 @@ def is_local(value: str) -> bool:
 
 
 def local_paths(
-    spelling: RenderedArgs, catalogue: Catalogue
-) -> Iterator[tuple[SpelledArgument, str]]:
+    rendered: RenderedArgs, catalogue: Catalogue
+) -> Iterator[tuple[RenderedArgument, str]]:
     """Yield every path that the engine of this version reads, with its argument."""
-    value = spelling.value("speculative_algorithm")
+    value = rendered.value("speculative_algorithm")
     algorithm = value.upper() if value is not None else None
-    for argument in spelling.arguments:
+    for argument in rendered.arguments:
         known = catalogue.by_name(argument.name)
         read = _READ.get(argument.name)
         if read is None or known is None or not known.read or not read(algorithm):
@@ -119,7 +119,7 @@ class MissingPath(Struct, frozen=True):
 
     name: str
     """Argument, by the engine's field name."""
-    given: str
+    recipe_name: str
     """Argument name in the recipe."""
     path: str
     why: str
@@ -128,11 +128,11 @@ class MissingPath(Struct, frozen=True):
     @property
     def message(self) -> str:
         """Message for the user."""
-        return f"{self.given}: {self.path} {self.why}"
+        return f"{self.recipe_name}: {self.path} {self.why}"
 
 
 def missing_paths(
-    spelling: RenderedArgs, catalogue: Catalogue, *, made: Iterable[Path] = ()
+    rendered: RenderedArgs, catalogue: Catalogue, *, made: Iterable[Path] = ()
 ) -> tuple[MissingPath, ...]:
     """Return the missing paths, relative to the current directory, where the engine starts, too.
 
@@ -140,28 +140,38 @@ def missing_paths(
     """
     own = {str(directory) for directory in made}
     return tuple(
-        _missing(argument.name, argument.given or argument.name, path)
-        for argument, path in local_paths(spelling, catalogue)
+        _missing(argument.name, argument.recipe_name or argument.name, path)
+        for argument, path in local_paths(rendered, catalogue)
         if not os.path.exists(path) and str(Path(path).parent) not in own  # noqa: PTH110 - like the engine
     )
 
 
-def _missing(name: str, given: str, path: str) -> MissingPath:
+def _missing(name: str, recipe_name: str, path: str) -> MissingPath:
     if path.startswith("~"):
         meant = os.path.expanduser(path)  # noqa: PTH111 - Path's own raises where there is no home
         return MissingPath(
-            name, given, path, "does not exist: the engine does not expand ~", f"write {meant}"
+            name,
+            recipe_name,
+            path,
+            "does not exist: the engine does not expand ~",
+            f"write {meant}",
         )
     try:
         os.stat(path)  # noqa: PTH116
     except PermissionError:
         return MissingPath(
-            name, given, path, "cannot be read by this user", "the engine runs as this user"
+            name,
+            recipe_name,
+            path,
+            "cannot be read by this user",
+            "let this user read it: the engine runs as this user",
         )
     except (OSError, ValueError):
         pass
-    nearest = next((str(one) for one in Path(path).absolute().parents if one.exists()), "/")
+    nearest = next(
+        (str(parent) for parent in Path(path).absolute().parents if parent.exists()), "/"
+    )
     where = "" if nearest == "/" else f"; {nearest} exists"
     return MissingPath(
-        name, given, path, "does not exist on this machine", f"correct the path{where}"
+        name, recipe_name, path, "does not exist on this machine", f"correct the path{where}"
     )

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from speclaunch.core import LaunchError
-from speclaunch.engine.facts.runtime import SOURCE, InterpreterError, ask
+from speclaunch.engine.facts.runtime import SOURCE, InterpreterError, query_interpreter
 
 _SECONDS = 8
 
@@ -79,7 +79,7 @@ def read_packages(interpreter: Path) -> Packages:
     Raises LaunchError if it does not list them, OSError if it cannot be run.
     """
     try:
-        return ask(interpreter, _SCRIPT, _packages, _SECONDS)
+        return query_interpreter(interpreter, _SCRIPT, _packages, _SECONDS)
     except InterpreterError as error:
         raise LaunchError(f"{interpreter} did not list its packages: {error}") from error
 

@@ -73,7 +73,7 @@ class ProjectFile(Struct, frozen=True):
         return Place(self.shown, span.line, span.column, span.length)
 
 
-@reads.remembered(1024)
+@reads.cached(1024)
 def nearest_file(directory: Path) -> Path | None:
     """Return the settings file of a directory: its own, or the nearest above it in the repository.
 
@@ -117,8 +117,8 @@ def shown_path(path: Path) -> str:
     return full[len(here) + 1 :] if full.startswith(here.rstrip(os.sep) + os.sep) else full
 
 
-def _own_table(said: Mapping[str, Any]) -> Any:
-    tools = said.get(_TABLE[0])
+def _own_table(document: Mapping[str, Any]) -> Any:
+    tools = document.get(_TABLE[0])
     return tools.get(_TABLE[1]) if isinstance(tools, Mapping) else None
 
 
@@ -165,7 +165,7 @@ _MOST_FILES = 32
 """Maximum files in a chain of `extend`."""
 
 
-class Ask(StrEnum):
+class EngineCheckMode(StrEnum):
     """Values of `--ask` and of the key `ask`: when an engine is queried."""
 
     AUTO = "auto"
@@ -179,7 +179,7 @@ Assumptions = tuple[tuple[str, str], ...]
 """Pairs of a checkpoint and the checkpoint whose facts it uses."""
 
 
-class Said(Struct, frozen=True):
+class PlacedText(Struct, frozen=True):
     """A value of a file, and its place. Paths are absolute."""
 
     text: str
@@ -192,58 +192,56 @@ class Override(Struct, frozen=True):
     """
 
     folder: Path
-    paths: tuple[Said, ...] = ()
-    engine: tuple[Said, ...] | None = None
-    hardware: Said | None = None
-    select: tuple[Said, ...] | None = None
-    ignore: tuple[Said, ...] = ()
+    paths: tuple[PlacedText, ...] = ()
+    engine: tuple[PlacedText, ...] | None = None
+    hardware: PlacedText | None = None
+    select: tuple[PlacedText, ...] | None = None
+    ignore: tuple[PlacedText, ...] = ()
 
 
 class ExcludedPatterns(Struct, frozen=True):
     """Patterns of excluded files below `folder`."""
 
     folder: Path
-    patterns: tuple[Said, ...]
+    patterns: tuple[PlacedText, ...]
 
 
 class ProjectSettings(Struct, frozen=True):
     """Settings of one file and of those that it extends; `file` None: no file."""
 
     file: Path | None = None
-    engine: tuple[Said, ...] = ()
-    hardware: Said | None = None
-    models: tuple[Said, ...] = ()
+    engine: tuple[PlacedText, ...] = ()
+    hardware: PlacedText | None = None
+    models: tuple[PlacedText, ...] = ()
     assume: Assumptions = ()
-    config_dir: tuple[Said, ...] = ()
-    select: tuple[Said, ...] = ()
-    ignore: tuple[Said, ...] = ()
+    config_dir: tuple[PlacedText, ...] = ()
+    select: tuple[PlacedText, ...] = ()
+    ignore: tuple[PlacedText, ...] = ()
     exclude: ExcludedPatterns | None = None
     overrides: tuple[Override, ...] = ()
-    baseline: Said | None = None
-    ask: Said | None = None
+    baseline: PlacedText | None = None
+    ask: PlacedText | None = None
 
     @property
     def model_dirs(self) -> tuple[Path, ...]:
         """Directories of checkpoints."""
-        return tuple(Path(one.text) for one in self.models)
+        return tuple(Path(folder.text) for folder in self.models)
 
 
 class SettingsFrom(Struct, frozen=True):
-    """Choice of the settings file: `file`, else the nearest of a folder; none unless `wanted`."""
+    """Choice of the settings file: `file`, else the nearest of a folder; none unless `enabled`."""
 
     file: Path | None = None
-    wanted: bool = True
+    enabled: bool = True
 
     def file_for(self, folder: Path) -> Path | None:
         """Return the settings file for a folder. Raises InputError."""
-        if self.file is not None or not self.wanted:
-            return self.file if self.wanted else None
+        if self.file is not None or not self.enabled:
+            return self.file if self.enabled else None
         found = nearest_file(folder)
         if found is not None and is_outside(found.parent, found):
             help_ = f"name it on the command line: --config {shown_path(found)}"
-            raise InputError(
-                Problem(f"{shown_path(found)} is a link out of the project", help=help_)
-            )
+            raise InputError(Problem(f"{shown_path(found)} links outside the project", help=help_))
         return found
 
     def of(self, folder: Path) -> ProjectSettings:
@@ -263,14 +261,14 @@ def assumption(text: str) -> tuple[str, str]:
     if not equals or not name or HUB_NAME.match(other) is None:
         raise InputError(
             Problem(
-                f"--assume {text}: not of the form NAME=ORGANISATION/SIBLING",
+                f"--assume {text}: not of the form NAME=ORGANIZATION/SIBLING",
                 help="write --assume my-org/Llama-3.1-8B-FP8=meta-llama/Llama-3.1-8B-Instruct",
             )
         )
     return name, other
 
 
-@reads.remembered(256)
+@reads.cached(256)
 def read_settings(path: Path) -> tuple[ProjectSettings, tuple[Problem, ...]]:
     """Return the valid settings of a file and those that it extends, and all problems, in order.
 
@@ -301,23 +299,25 @@ def _chain(path: Path) -> list[ProjectFile]:
         found = _resolve_path(last.path, target)
         if is_outside(last.path.parent, found):
             help_ = f"name it on the command line: --config {found}"
-            raise InputError(Problem(f"`extend` leads out of the project: {target}", place, help_))
+            raise InputError(
+                Problem(f"`extend` points outside the project: {target}", place, help_)
+            )
         if not is_file(found):
             raise InputError(Problem(f"`extend`: no such file: {target}", place))
-        if any(_same(found, one.path) for one in chain) or len(chain) >= _MOST_FILES:
-            help_ = "let each file extend one that does not lead back to it"
-            raise InputError(Problem(f"`extend` goes in a circle: {target}", place, help_))
+        if any(_same(found, file.path) for file in chain) or len(chain) >= _MOST_FILES:
+            help_ = "remove an `extend` from the cycle"
+            raise InputError(Problem(f"`extend` is cyclic: {target}", place, help_))
         chain.append(read_project_file(found))
     return chain
 
 
-def _same(one: Path, other: Path) -> bool:
-    return reads.realpath(str(one)) == reads.realpath(str(other))
+def _same(path: Path, other: Path) -> bool:
+    return reads.realpath(str(path)) == reads.realpath(str(other))
 
 
-def _resolve_path(file: Path, said: str) -> Path:
+def _resolve_path(file: Path, written: str) -> Path:
     """Return a path from a file, resolved relative to the file."""
-    joined = file.parent / os.path.expanduser(said)  # noqa: PTH111  Path's own raises
+    joined = file.parent / os.path.expanduser(written)  # noqa: PTH111  Path's own raises
     return Path(os.path.normpath(joined))
 
 
@@ -342,7 +342,7 @@ class _Checked:
         keys = sorted(readers)
         for key in table:
             if key not in readers:
-                near = suggest(str(key), keys) or f"keys are {', '.join(keys)}"
+                near = suggest(str(key), keys) or f"known keys: {', '.join(keys)}"
                 self._refuse(f"unknown key `{key}`", self._file.key(*at, key), near)
 
     def _read(self, table: Mapping[str, Any], readers: _Readers, at: _At) -> dict[str, Any]:
@@ -352,12 +352,15 @@ class _Checked:
             if key in table
         }
 
-    def ask(self, at: _At) -> Said | None:
+    def ask(self, at: _At) -> PlacedText | None:
         """Read a value of `--ask`."""
         value = self.text(at)
-        if value is None or value.text in list(Ask):
+        if value is None or value.text in list(EngineCheckMode):
             return value
-        near = suggest(value.text, list(Ask)) or f"values are {', '.join(Ask)}"
+        near = (
+            suggest(value.text, list(EngineCheckMode))
+            or f"valid values: {', '.join(EngineCheckMode)}"
+        )
         self._refuse(f"`ask` cannot be {value.text!r:.80}", value.place, near)
         return None
 
@@ -370,7 +373,7 @@ class _Checked:
             return {}
         for name, other in table.items():
             if not isinstance(other, str) or HUB_NAME.match(other) is None:
-                why = f"`{name}` is assumed to be as {other!r:.80}, which is not ORGANISATION/NAME"
+                why = f"`{name}`: {other!r:.80} is not of the form ORGANIZATION/NAME"
                 help_ = 'write "org/name" = "org/sibling"'
                 self._refuse(why, self._file.place(*at, name), help_)
         return dict(table)
@@ -378,7 +381,7 @@ class _Checked:
     def overrides(self, at: _At) -> tuple[Override, ...]:
         """Read an array of tables."""
         tables = self._value(at)
-        if not isinstance(tables, list) or not all(isinstance(one, Mapping) for one in tables):
+        if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
             header = ".".join((*self._file.prefix, "overrides"))
             why = "`overrides` is not an array of tables"
             self._refuse(why, self._file.place(*at), f"write [[{header}]]")
@@ -389,50 +392,52 @@ class _Checked:
         self._known(table, _OVERRIDE_READERS, at)
         if not table.get("paths"):
             help_ = 'write paths = ["legacy/**"]'
-            self._refuse("`overrides` without `paths`", self._file.place(*at), help_)
+            self._refuse("`overrides` has no `paths`", self._file.place(*at), help_)
         return Override(self._file.path.parent, **self._read(table, _OVERRIDE_READERS, at))
 
-    def engine(self, at: _At) -> tuple[Said, ...]:
+    def engine(self, at: _At) -> tuple[PlacedText, ...]:
         """Read versions; paths of engines become absolute."""
         found = self.split(at)
         if not found:
             self._refuse("`engine` names no version", self._file.place(*at))
-        return tuple(self._absolute(one) if is_path(one.text) else one for one in found)
+        return tuple(self._absolute(engine) if is_path(engine.text) else engine for engine in found)
 
     def excluded(self, at: _At) -> ExcludedPatterns:
         """Read patterns relative to the file's directory."""
         return ExcludedPatterns(self._file.path.parent, self.texts(at))
 
-    def split(self, at: _At) -> tuple[Said, ...]:
+    def split(self, at: _At) -> tuple[PlacedText, ...]:
         """Read one text or several, split at commas."""
         return tuple(
-            Said(part.strip(), one.place)
-            for one in self.texts(at)
-            for part in one.text.split(",")
+            PlacedText(part.strip(), entry.place)
+            for entry in self.texts(at)
+            for part in entry.text.split(",")
             if part.strip()
         )
 
-    def text(self, at: _At) -> Said | None:
+    def text(self, at: _At) -> PlacedText | None:
         """Read a text that is not empty."""
         value, place = self._value(at), self._file.place(*at)
         if isinstance(value, str) and value:
-            return Said(value, place)
-        self._refuse(f"`{at[-1]}` is not a text: {value!r:.80}", place)
+            return PlacedText(value, place)
+        self._refuse(f"`{at[-1]}` is not a string: {value!r:.80}", place)
         return None
 
-    def texts(self, at: _At) -> tuple[Said, ...]:
+    def texts(self, at: _At) -> tuple[PlacedText, ...]:
         """Read a text, or a list of texts."""
         value = self._value(at)
         if not isinstance(value, list):
-            one = self.text(at)
-            return () if one is None else (one,)
-        found: list[Said] = []
+            single = self.text(at)
+            return () if single is None else (single,)
+        found: list[PlacedText] = []
         for number, part in enumerate(value):
             place = self._file.place(*at, number)
             if isinstance(part, str) and part:
-                found.append(Said(part, place))
+                found.append(PlacedText(part, place))
             else:
-                self._refuse(f"`{at[-1]}` holds something else than texts: {part!r:.80}", place)
+                self._refuse(
+                    f"`{at[-1]}` contains a value that is not a string: {part!r:.80}", place
+                )
         return tuple(found)
 
     def _value(self, at: _At) -> Any:
@@ -441,22 +446,22 @@ class _Checked:
             value = value[key]
         return value
 
-    def _absolute(self, said: Said) -> Said:
-        return Said(str(_resolve_path(self._file.path, said.text)), said.place)
+    def _absolute(self, setting: PlacedText) -> PlacedText:
+        return PlacedText(str(_resolve_path(self._file.path, setting.text)), setting.place)
 
-    def path(self, at: _At) -> Said | None:
+    def path(self, at: _At) -> PlacedText | None:
         """Read a path and make it absolute."""
         value = self.text(at)
         return None if value is None else self._absolute(value)
 
-    def paths(self, at: _At) -> tuple[Said, ...]:
+    def paths(self, at: _At) -> tuple[PlacedText, ...]:
         """Read directories: relative ones must exist, absolute ones may be on another machine."""
         values = self.texts(at)
         found = tuple(map(self._absolute, values))
-        for one, written in zip(found, values, strict=True):
+        for path, written in zip(found, values, strict=True):
             is_own = not written.text.startswith(("/", "~"))
-            if is_own and not is_directory(Path(one.text)):
-                self._refuse(f"`{at[-1]}`: no such directory: {written.text}", one.place)
+            if is_own and not is_directory(Path(path.text)):
+                self._refuse(f"`{at[-1]}`: no such directory: {written.text}", path.place)
         return found
 
     def _refuse(self, why: str, place: Place, help_: str | None = None) -> None:
@@ -493,12 +498,12 @@ KEYS = tuple(_READERS)
 __all__ = [
     "FILE",
     "KEYS",
-    "Ask",
     "Assumptions",
+    "EngineCheckMode",
     "ExcludedPatterns",
     "Override",
+    "PlacedText",
     "ProjectSettings",
-    "Said",
     "SettingsFrom",
     "assumption",
     "read_settings",

@@ -157,12 +157,12 @@ def quantization_config(*configs: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-def quantization_config_beside(directory: Path) -> Mapping[str, Any]:
+def modelopt_config(directory: Path) -> Mapping[str, Any]:
     """Return the object in ModelOpt's file; empty if there is none."""
     return quantization_config_in(_read_quantization_file(directory))
 
 
-def quantization_beside(directory: Path) -> str | None:
+def modelopt_quantization(directory: Path) -> str | None:
     """Return the method in ModelOpt's file."""
     return quantization_in(_read_quantization_file(directory))
 
@@ -246,8 +246,8 @@ def read_checkpoint(
         tensors=read_tensors(directory),
         tokenizer_size=vocabulary.tokens if vocabulary else None,
         tokenizer_digest=vocabulary.digest if vocabulary else None,
-        quantization=found.quantization or quantization_beside(directory),
-        quantization_config=found.quantization_config or quantization_config_beside(directory),
+        quantization=found.quantization or modelopt_quantization(directory),
+        quantization_config=found.quantization_config or modelopt_config(directory),
     )
 
 
@@ -443,10 +443,13 @@ def overridden(found: Checkpoint, changes: Mapping[str, Any]) -> Checkpoint:
             config[key] = {**mapping(old), **value}
         else:
             config[key] = value
-    known = {name: found.told(name) for name in _OF_FILES}
+    known = {name: found.field_or_none(name) for name in _OF_FILES}
     updated = merged(found.raw, config)
     changed = from_config(found.name, updated, found.path, in_file=found.raw, **known)
-    if changed.told("quantization") is None and found.told("quantization") is not None:
-        from_file = {name: found.told(name) for name in _OF_QUANTIZATION}
+    if (
+        changed.field_or_none("quantization") is None
+        and found.field_or_none("quantization") is not None
+    ):
+        from_file = {name: found.field_or_none(name) for name in _OF_QUANTIZATION}
         return from_config(found.name, updated, found.path, in_file=found.raw, **known, **from_file)
     return changed

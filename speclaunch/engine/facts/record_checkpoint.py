@@ -70,13 +70,13 @@ def _ranges_of(table: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return patterns with number ranges that stand for exactly the names of a table."""
-    alike: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
     for name, value in table.items():
         numbers = tuple(int(number) for number in _NUMBER.findall(name))
-        alike[_NUMBER.sub("{}", name), json.dumps(value, sort_keys=True)].append(numbers)
+        groups[_NUMBER.sub("{}", name), json.dumps(value, sort_keys=True)].append(numbers)
     return {
         template.format(*(_range(part) for part in parts)): json.loads(value)
-        for (template, value), every in alike.items()
+        for (template, value), every in groups.items()
         for parts in _blocks(every)
     }
 
@@ -146,7 +146,7 @@ def recorded(
     if tensors and weights.names is None:
         weights = replace(weights, names=frozenset(tensors))
     vocabulary = read_vocabulary(directory)
-    layers = from_config(name, PartialConfig(name, public, left)).told("num_hidden_layers")
+    layers = from_config(name, PartialConfig(name, public, left)).field_or_none("num_hidden_layers")
     return CheckpointFile(
         name,
         "disk",
@@ -197,14 +197,14 @@ def _without(value: Any, left: set[str], depth: int) -> Any:
 
 def _is_private(key: str, value: object) -> bool:
     items = value if isinstance(value, list) else [value]
-    texts = [one for one in items if isinstance(one, str)]
+    texts = [item for item in items if isinstance(item, str)]
     if _SECRET.search(key) and any(texts):
         return True
-    return any(_is_place(one) or _TOKEN.search(one) for one in texts)
+    return any(_is_place(item) or _TOKEN.search(item) for item in texts)
 
 
-def _is_place(told: str) -> bool:
-    return told.startswith(("/", "~", "\\", "./", "../")) or "://" in told or told[1:3] == ":\\"
+def _is_place(value: str) -> bool:
+    return value.startswith(("/", "~", "\\", "./", "../")) or "://" in value or value[1:3] == ":\\"
 
 
 def tensors_in(directory: Path) -> Mapping[str, TensorHeader]:
@@ -259,7 +259,7 @@ def text_of(found: CheckpointFile) -> str:
     return _text(_known(record), 0) + "\n"
 
 
-def keep(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
+def store_facts(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
     """Write the facts below a folder. Return the path, and whether the file has changed.
 
     A file that only differs in its date is unchanged. The new file is read back before it replaces
@@ -268,7 +268,7 @@ def keep(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
     """
     path = file_of(folder, found.model)
     if path is None:
-        raise UnreadableFileError(f"{found.model!r} is not a name of the form ORGANISATION/NAME")
+        raise UnreadableFileError(f"{found.model!r} is not a name of the form ORGANIZATION/NAME")
     refuse_a_way_out(folder, path)
     with contextlib.suppress(UnreadableFileError):
         before = read_file(path, found.model)
@@ -283,14 +283,12 @@ def keep(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
     refuse_a_way_out(folder, path)
     with replacing(path, data, 0o666) as temporary:
         if read_file(temporary, found.model) != found:
-            raise UnreadableFileError(
-                f"the facts of {found.model} do not read as they were written"
-            )
+            raise UnreadableFileError(f"the facts of {found.model} change when they are read back")
     return path, True
 
 
-def _known(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in said.items() if value not in (None, [], {})}
+def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in facts.items() if value not in (None, [], {})}
 
 
 def _text(value: Any, depth: int) -> str:

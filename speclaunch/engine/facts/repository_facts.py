@@ -81,7 +81,7 @@ def refuse_a_way_out(folder: Path, path: Path) -> None:
     except (OSError, RuntimeError, ValueError):  # RuntimeError: cyclic links
         inside = False
     if not inside:
-        raise UnreadableFileError(f"{path} is a link out of {FOLDER}: put the file itself there")
+        raise UnreadableFileError(f"{path} links outside {FOLDER}: replace the link with the file")
 
 
 def is_outside(folder: Path, path: Path) -> bool:
@@ -95,7 +95,7 @@ def is_outside(folder: Path, path: Path) -> bool:
         here = reads.resolve(Path())
     except (OSError, RuntimeError, ValueError):
         return True
-    repository = next((one for one in upward(folder) if reads.lexists(one / ".git")), None)
+    repository = next((parent for parent in upward(folder) if reads.lexists(parent / ".git")), None)
     root = repository or (here if own.is_relative_to(here) else own)
     return not real.is_relative_to(root)
 

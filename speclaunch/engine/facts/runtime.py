@@ -47,7 +47,7 @@ def note_environment(interpreter: Path, real: Path, folders: Sequence[str]) -> N
         for folder in folders:
             _note_packages(folder or os.curdir)
     except OSError:
-        reads.unrepeatable()
+        reads.mark_uncacheable()
 
 
 def _note_program(path: Path) -> None:
@@ -57,7 +57,7 @@ def _note_program(path: Path) -> None:
     if start.startswith(b"#!"):  # a script that selects an interpreter
         by_pyenv = _PYENV.search(start)
         if by_pyenv is None:
-            reads.unrepeatable()
+            reads.mark_uncacheable()
         else:
             _note_choice(Path(os.fsdecode(by_pyenv[1])))
     _note_file(path.parent.parent / "pyvenv.cfg")
@@ -131,7 +131,7 @@ def _note_packages(folder: str) -> None:
         if name.endswith(".pth"):
             _note_file(Path(folder) / name)
         elif name == "sglang.egg-info":  # its name has no version
-            reads.unrepeatable()
+            reads.mark_uncacheable()
 
 
 def _note_file(path: Path) -> None:
@@ -233,7 +233,7 @@ class RunningScript:
         try:
             return read(json.loads(out.strip().splitlines()[-1]))
         except (ValueError, IndexError, KeyError, TypeError) as error:
-            last = (stderr.strip().splitlines() or ["its output is not what was expected"])[-1]
+            last = (stderr.strip().splitlines() or ["unexpected output"])[-1]
             raise InterpreterError(last[:_SHOWN_CHARACTERS]) from error
 
     def __enter__(self) -> Self:
@@ -249,7 +249,9 @@ class RunningScript:
             pass
 
 
-def ask(interpreter: Path, script: str, read: Callable[[Any], T], seconds: float) -> T:
+def query_interpreter(
+    interpreter: Path, script: str, read: Callable[[Any], T], seconds: float
+) -> T:
     """Return an interpreter's answer to a script; see `RunningScript.answer`."""
     with RunningScript(interpreter, script) as running:
         return running.answer(read, seconds)
@@ -260,10 +262,10 @@ def _start_query(interpreter: Path) -> RunningScript:
     return RunningScript(pyenv_choice(interpreter) or interpreter, _PROBE)
 
 
-def probe(interpreter: Path, asked: RunningScript | None = None) -> Runtime:
+def probe(interpreter: Path, query: RunningScript | None = None) -> Runtime:
     """Read the package versions of an interpreter's environment from their metadata.
 
-    `asked`: a query that is already running. Raises LaunchError if it does not report them, OSError
+    `query`: a query that is already running. Raises LaunchError if it does not report them, OSError
     if it cannot be run.
     """
 
@@ -274,7 +276,7 @@ def probe(interpreter: Path, asked: RunningScript | None = None) -> Runtime:
         return Runtime(interpreter, found["python"], dict(found["packages"]), place)
 
     try:
-        with asked or _start_query(interpreter) as question:
+        with query or _start_query(interpreter) as question:
             return question.answer(read, _PROBE_SECONDS)
     except InterpreterError as error:
         raise LaunchError(
@@ -283,7 +285,7 @@ def probe(interpreter: Path, asked: RunningScript | None = None) -> Runtime:
         ) from error
 
 
-def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: None) -> Runtime:
+def find_runtime(requested: str | None, *, meanwhile: Callable[[], None] = lambda: None) -> Runtime:
     """Return the engine's interpreter: the named one, else the first that has sglang.
 
     The order: `engine.python`; the active virtual environment (VIRTUAL_ENV, CONDA_PREFIX); the
@@ -294,9 +296,9 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
     A named interpreter runs only if the user trusts it (`trusted_programs`), or if it is one of the
     others; otherwise the files of its environment are read.
     """
-    if wanted:
-        interpreter = _named(wanted)
-        if not (is_trusted(wanted) or is_trusted(str(interpreter))):
+    if requested:
+        interpreter = _named(requested)
+        if not (is_trusted(requested) or is_trusted(str(interpreter))):
             if interpreter not in _candidates():
                 return _unexecuted(interpreter)
         else:
@@ -323,7 +325,7 @@ def find_runtime(wanted: str | None, *, meanwhile: Callable[[], None] = lambda: 
             try:
                 runtime = _own() if interpreter == own else probe(interpreter, queries[interpreter])
             except (LaunchError, OSError) as error:
-                reads.unrepeatable()
+                reads.mark_uncacheable()
                 failed.append(_why(interpreter, error))
                 continue
             if runtime.sglang is not None:
@@ -346,10 +348,10 @@ def _unexecuted(interpreter: Path) -> Runtime:
     """Return the runtime of an interpreter that must not run, from the files of its environment."""
     from speclaunch.engine.facts.environment_files import read_environment  # noqa: PLC0415
 
-    reads.unrepeatable()  # with --trust-engine the answer may differ
+    reads.mark_uncacheable()  # with --trust-engine the answer may differ
     found = read_environment(interpreter, _PACKAGES)
     if found is None or "sglang" not in found.packages:
-        why = "no sglang in its environment" if found else "no environment that can be read"
+        why = "no sglang in its environment" if found else "no readable environment"
         raise LaunchError(
             f"engine unknown: {interpreter} was not executed, because a file names it ({why})",
             help="set the version: --engine VERSION, or engine.version in the recipe; "
@@ -416,16 +418,16 @@ def download_wheel(version: str, directory: Path) -> Path:
     return wheels[0]
 
 
-def _named(wanted: str) -> Path:
-    path = expand_user(wanted)
+def _named(requested: str) -> Path:
+    path = expand_user(requested)
     if path.is_dir():  # a virtual environment
         path = path / "bin" / "python"
-    if "/" in wanted:
+    if "/" in requested:
         path = path.absolute()  # do not search `./python` on PATH
     found = children.find_program(path)
     if found is None:
         raise LaunchError(
-            f"engine.python: {wanted} is not a program",
+            f"engine.python: {requested} is not a program",
             help="set it to the path of a Python interpreter, or to its virtual environment",
         )
     return Path(found).absolute()  # not resolved: a virtual environment's python is a link

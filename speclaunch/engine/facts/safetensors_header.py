@@ -106,7 +106,7 @@ def checked(
             raise BrokenHeaderError(f"{name}: its tensors {fault} at {_short(tensor)}")
         at = header.end
     if at != file_bytes:
-        raise BrokenHeaderError(f"{name} has {file_bytes} bytes, its header tells of {at}")
+        raise BrokenHeaderError(f"{name} has {file_bytes} bytes, but its header describes {at}")
     return found
 
 
@@ -134,11 +134,13 @@ def header_bytes(start: bytes, file_bytes: int, name: str) -> int:
         raise BrokenHeaderError(f"{name} is too short")
     (length,) = struct.unpack("<Q", start[:8])
     if length > MOST_HEADER_BYTES:
-        raise BrokenHeaderError(f"{name} has a header of {length} bytes, more than the format has")
+        raise BrokenHeaderError(
+            f"{name} has a header of {length} bytes, more than the format allows"
+        )
     if 8 + length > file_bytes:
-        raise BrokenHeaderError(f"{name} ends before its header of {length} bytes does")
+        raise BrokenHeaderError(f"{name} is shorter than its header of {length} bytes")
     if length > MOST_READ_BYTES:
-        raise UnreadableFileError(f"{name} has a header of {length} bytes: it is not read")
+        raise UnreadableFileError(f"{name} has a header of {length} bytes, too large to read")
     return int(length)
 
 
@@ -149,22 +151,22 @@ def _raw(file: Path) -> tuple[dict[str, Any], int, int]:
     return parse(data, file.name), 8 + length, file_bytes
 
 
-def _tensor(tensor: str, said: object, data_at: int, name: str) -> TensorHeader:
+def _tensor(tensor: str, entry: object, data_at: int, name: str) -> TensorHeader:
     where = f"{name}: {_short(tensor)}"
-    if not isinstance(said, dict):
-        raise BrokenHeaderError(f"{where} is not described by an object")
-    dtype, shape, offsets = (said.get(key) for key in ("dtype", "shape", "data_offsets"))
+    if not isinstance(entry, dict):
+        raise BrokenHeaderError(f"{where} is not an object")
+    dtype, shape, offsets = (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
     if not isinstance(dtype, str) or dtype not in BITS:
         raise BrokenHeaderError(f"{where} has the unknown type {_short(str(dtype))}")
     counts, places = _counts(shape, _MOST_DIMENSIONS), _counts(offsets, 2)
     if counts is None:
-        raise BrokenHeaderError(f"{where} has no proper shape")
+        raise BrokenHeaderError(f"{where} has an invalid shape")
     if places is None or len(places) != 2 or places[0] > places[1]:
-        raise BrokenHeaderError(f"{where} has no proper offsets")
+        raise BrokenHeaderError(f"{where} has invalid offsets")
     found = TensorHeader(dtype, counts, data_at + places[0], data_at + places[1])
     if found.elements * BITS[dtype] != (found.end - found.start) * 8:
         raise BrokenHeaderError(
-            f"{where} has {found.end - found.start} bytes, which its shape and type do not give"
+            f"{where} has {found.end - found.start} bytes, which does not match its shape and type"
         )
     return found
 
@@ -173,7 +175,7 @@ def _counts(value: Any, most: int) -> tuple[int, ...] | None:
     """Return a list of at most `most` counts of harmless size as a tuple; None otherwise."""
     if not isinstance(value, list) or len(value) > most:
         return None
-    right = all(type(one) is int and 0 <= one < MOST_BYTES for one in value)
+    right = all(type(number) is int and 0 <= number < MOST_BYTES for number in value)
     return tuple(value) if right else None
 
 

@@ -98,8 +98,8 @@ def row(file: Path, header: TensorHeader, number: int) -> Content | None:
     if bits % 8:
         return None
     start = header.start + number * (bits // 8)
-    one = TensorHeader(header.dtype, header.shape[1:], start, start + bits // 8)
-    return look(file, one, 1 << 20)
+    row_header = TensorHeader(header.dtype, header.shape[1:], start, start + bits // 8)
+    return look(file, row_header, 1 << 20)
 
 
 def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
@@ -158,7 +158,7 @@ _NOT_FINITE: Mapping[str, Callable[[bytes], bool]] = {
 
 _BUDGET = 32 << 20
 """Maximum bytes of numbers read per checkpoint."""
-_MOST_OF_ONE = 1 << 20
+_MOST_PER_TENSOR = 1 << 20
 _MOST_FILES = 1024
 _MOST_TENSORS = 400_000
 _MOST_LOOKS = 1 << 16
@@ -203,8 +203,8 @@ class TensorsOnDisk:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._files: dict[str, Path] = {}
-        self._read_once = reads.remembered(1)(self._read)
-        self._look_once = reads.remembered(_MOST_LOOKS)(self._look)
+        self._read_once = reads.cached(1)(self._read)
+        self._look_once = reads.cached(_MOST_LOOKS)(self._look)
 
     @property
     def headers(self) -> Headers:
@@ -214,7 +214,7 @@ class TensorsOnDisk:
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
         """Return the contents by name; of a large tensor only beginning, middle and end."""
         known = [name for name in names if name in self.headers.tensors]
-        most = min(_MOST_OF_ONE, _BUDGET // max(len(known), 1))
+        most = min(_MOST_PER_TENSOR, _BUDGET // max(len(known), 1))
         found = {}
         for name in known:
             content = self._look_once(name, most)
@@ -235,7 +235,7 @@ class TensorsOnDisk:
         header = self.headers.tensors.get(name)
         if header is None:
             return None
-        return fingerprint(self._files[name], header, _MOST_OF_ONE)
+        return fingerprint(self._files[name], header, _MOST_PER_TENSOR)
 
     def row(self, name: str, number: int) -> Content | None:
         """See TensorFacts."""
@@ -283,15 +283,15 @@ def must_be_inside(file: Path, directory: Path) -> None:
     repository = inside[0].parent.parent
     if inside[0].parent.name == "snapshots" and is_directory(repository / "blobs"):
         inside.append(repository / "blobs")
-    if not any(real.is_relative_to(one) for one in inside):
-        raise UnreadableFileError(f"{file.name} is a link out of its directory: it is not read")
+    if not any(real.is_relative_to(folder) for folder in inside):
+        raise UnreadableFileError(f"{file.name} links outside its directory: not read")
 
 
 _MOST_SHAPES = 256
 """Maximum shapes stored, enough for drafts; larger checkpoints store count and bytes only."""
 
 
-class KeptTensors(Struct, frozen=True):
+class StoredTensors(Struct, frozen=True):
     """Tensor data for rules, as far as it is known without the files."""
 
     headers: Headers
@@ -322,18 +322,20 @@ def described(tensors: Mapping[str, TensorHeader]) -> dict[str, Any]:
     if not tensors:
         return {}
     held: Counter[str] = Counter()
-    for one in tensors.values():
-        held[one.dtype] += one.end - one.start
+    for tensor in tensors.values():
+        held[tensor.dtype] += tensor.end - tensor.start
     facts: dict[str, Any] = {"count": len(tensors), "bytes": dict(sorted(held.items()))}
     if len(tensors) <= _MOST_SHAPES:
-        shapes = {name: [one.dtype, list(one.shape)] for name, one in sorted(tensors.items())}
+        shapes = {
+            name: [tensor.dtype, list(tensor.shape)] for name, tensor in sorted(tensors.items())
+        }
         facts["shapes"] = shapes
     return facts
 
 
-def kept_tensors(said: Mapping[str, Any]) -> KeptTensors | None:
+def stored_tensors(facts: Mapping[str, Any]) -> StoredTensors | None:
     """Return the tensors that a file describes; None if missing or invalid."""
-    shapes = said.get("shapes")
+    shapes = facts.get("shapes")
     if not isinstance(shapes, dict) or not 0 < len(shapes) <= _MOST_SHAPES:
         return None
     raw, at = {}, 0
@@ -350,6 +352,6 @@ def kept_tensors(said: Mapping[str, Any]) -> KeptTensors | None:
         raw[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + bits // 8]}
         at += bits // 8
     try:
-        return KeptTensors(Headers(checked(raw, 0, at, "tensors")))
+        return StoredTensors(Headers(checked(raw, 0, at, "tensors")))
     except UnreadableFileError:
         return None

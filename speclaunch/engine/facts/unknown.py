@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-UNKNOWN_HARDWARE = "the hardware is not known"
+UNKNOWN_HARDWARE = "the hardware is unknown"
 
 
 class UnknownValueError(LookupError):

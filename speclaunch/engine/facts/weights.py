@@ -132,7 +132,7 @@ def loaded_files(directory: Path) -> list[Path]:
         index = read_object(directory / INDEX, MAX_INDEX_BYTES)
     except UnreadableFileError:
         return files
-    named = {one for one in mapping(index.get("weight_map")).values() if isinstance(one, str)}
+    named = {file for file in mapping(index.get("weight_map")).values() if isinstance(file, str)}
     return [file for file in files if file.name in named]
 
 
@@ -200,8 +200,8 @@ def read_vocabulary(directory: Path) -> Vocabulary | None:
     if any(token not in ids for token in special):
         return None
     # escaped, sorted by token: a unique text for each mapping
-    spelled = json.dumps(ids, sort_keys=True)
-    digest = hashlib.sha256(spelled.encode("ascii")).hexdigest()[:32]
+    encoded = json.dumps(ids, sort_keys=True)
+    digest = hashlib.sha256(encoded.encode("ascii")).hexdigest()[:32]
     return Vocabulary(len(ids), digest)
 
 

@@ -53,7 +53,7 @@ class Architectures(Struct, frozen=True):
     has `kv_lora_rank`, for `switched` models unless it sets `use_mla: false`.
     """
 
-    asked: str
+    requested: str
     """Requested version."""
     version: str
     """Release that the data describe; `exact`: True if it is the requested version."""
@@ -114,7 +114,7 @@ def architectures(version: str) -> Architectures:
         return ((name, record[key]) for name, record in records.items() if key in record)
 
     return Architectures(
-        asked=version,
+        requested=version,
         version=held,
         exact=resolved.exact or version.partition("+")[0] == held,
         registered=having("model"),

@@ -38,8 +38,8 @@ class ChangeKind(StrEnum):
 class Change(Struct, frozen=True):
     """A change that the engine makes to a value.
 
-    `why` is the reason in one sentence, `source` the engine's file and line. `said` is False if the
-    engine does not log the change.
+    `why` is the reason in one sentence, `source` the engine's file and line. `logged` is False if
+    the engine does not log the change.
     """
 
     kind: ChangeKind
@@ -48,7 +48,7 @@ class Change(Struct, frozen=True):
     after: Any
     why: str
     source: str
-    said: bool = True
+    logged: bool = True
 
 
 class Reason(Struct, frozen=True):

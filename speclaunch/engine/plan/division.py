@@ -119,7 +119,7 @@ def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
 
 
 def _unread(checkpoint: Checkpoint) -> str:
-    return f"how {checkpoint.architecture or checkpoint.name} is divided among ranks is not known"
+    return f"the division of {checkpoint.architecture or checkpoint.name} among ranks is unknown"
 
 
 def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> Iterator[Undivided]:
@@ -139,11 +139,11 @@ def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> I
         # a model that does not know DP attention divides by all ranks
         elif grouped and not _shares(grouped, attention) and not _shares(grouped, tensor):
             what = f"{grouped} KV heads"
-            one = "total_num_kv_heads % tp_size"
+            remainder = "total_num_kv_heads % tp_size"
             if attention > grouped:
-                one = "tp_size % total_num_kv_heads"
+                remainder = "tp_size % total_num_kv_heads"
             yield Undivided(
-                whose, checkpoint.name, what, attention, of, f"assert {one} == 0", works
+                whose, checkpoint.name, what, attention, of, f"assert {remainder} == 0", works
             )
 
 
@@ -176,7 +176,7 @@ def _expert_groups(
     models add, make them divisible."""
     shared = config.optional("n_shared_experts", "num_shared_experts", least=0) or 0
     more = {0, ranks.redundant_experts, shared, shared + ranks.redundant_experts}
-    if all((routed + one) % ranks.experts for one in more):
+    if all((routed + extra) % ranks.experts for extra in more):
         assertion = "assert num_experts % moe_ep_size == 0"
         what = f"{routed} experts"
         of = "groups of expert parallelism"
@@ -217,7 +217,7 @@ def _pads_experts(plan: Plan) -> bool:
     if hardware is None or hardware.vendor is not Vendor.AMD or not plan.in_versions(_PADS):
         return False
     if plan.env("SGLANG_USE_AITER") is None:
-        raise UnknownValueError("whether SGLANG_USE_AITER is set is not known")
+        raise UnknownValueError("the value of SGLANG_USE_AITER is unknown")
     return plan.env_flag("SGLANG_USE_AITER")
 
 
@@ -254,9 +254,13 @@ def _expert_width(
     helps."""
     within = _within(plan, ranks)
     routed = ModelConfig.of(checkpoint).optional(*ROUTED_EXPERTS, least=0) or 0
-    more = (ranks.experts * one for one in range(2, within + 1) if not within % one)
+    more = (ranks.experts * factor for factor in range(2, within + 1) if not within % factor)
     groups = next(
-        (one for one in more if not routed % one and not width % (ranks.tensor // one * block)),
+        (
+            groups
+            for groups in more
+            if not routed % groups and not width % (ranks.tensor // groups * block)
+        ),
         None,
     )
     alone = routed and within * ranks.experts == ranks.tensor
@@ -291,7 +295,7 @@ def _width(
     ranks: int,
     alone: bool,
 ) -> Iterator[Undivided]:
-    works = tuple(one for one in range(ranks - 1, 0, -1) if not size % (one * block))
+    works = tuple(count for count in range(ranks - 1, 0, -1) if not size % (count * block))
     what = f"the width {size} of {of_what}"
     found = works if alone else ()
     if size % ranks:
@@ -309,7 +313,7 @@ def _vocabulary(checkpoint: Checkpoint, ranks: int) -> Iterator[Undivided]:
     size = ModelConfig.of(checkpoint).count("vocab_size")
     rows = padded(size)
     if rows % ranks:
-        works = tuple(one for one in range(ranks - 1, 0, -1) if not rows % one)
+        works = tuple(count for count in range(ranks - 1, 0, -1) if not rows % count)
         what = f"the vocabulary of {size} tokens, padded to {rows},"
         message = f"AssertionError: {rows} is not divisible by {ranks}"
         yield Undivided("target", checkpoint.name, what, ranks, "ranks", message, works)

@@ -37,7 +37,7 @@ class Concern(StrEnum):
 class ArgumentOutcome(StrEnum):
     """The outcome for an argument."""
 
-    GIVEN = "given"
+    ACCEPTED = "given"
     """The engine accepts the user's value unchanged."""
     DEFAULT = "default"
     """Not set: the parser's default."""
@@ -54,12 +54,12 @@ class EffectiveArgument(Struct, frozen=True):
 
     name: str
     """The engine's newest name of the argument."""
-    spelling: str
+    version_name: str
     """The name in the plan's version."""
     concern: Concern
     outcome: ArgumentOutcome
-    is_given: bool
-    given: Any
+    is_set: bool
+    user_value: Any
     effective: Any
     """Effective value; also None if unknown: see `outcome`."""
     why: str
@@ -137,7 +137,7 @@ def effective_arguments(plan: Plan) -> tuple[EffectiveArgument, ...]:
         for argument in plan.catalogue.arguments.values()
         if not argument.deprecated and argument.kind not in _NO_ARGUMENT
     }
-    names |= set(plan.request.given) | set(plan.resolved) | set(plan.undecided)
+    names |= set(plan.request.values) | set(plan.resolved) | set(plan.undecided)
     changes = {change.name: change for change in plan.changes}
     order = {concern: rank for rank, concern in enumerate(Concern)}
     rows = (_row(plan, name, changes) for name in names)
@@ -164,10 +164,10 @@ def concern_of(name: str) -> Concern:
 
 
 def _row(plan: Plan, name: str, changes: Mapping[str, Change]) -> EffectiveArgument:
-    is_given = name in plan.request.given
+    is_set = name in plan.request.values
     user_value, effective, unknown = None, None, ""
     try:
-        user_value = plan.given(name)
+        user_value = plan.user_value(name)
         effective = plan.value(name)
     except UnknownValueError as error:
         unknown = str(error)
@@ -180,13 +180,13 @@ def _row(plan: Plan, name: str, changes: Mapping[str, Change]) -> EffectiveArgum
         current_name(name, plan.catalogue) or name,
         concern_of(name),
         outcome,
-        is_given,
+        is_set,
         HIDDEN if hidden and user_value is not None else redactor.value(user_value),
         HIDDEN if hidden and effective is not None else redactor.value(effective),
         unknown or why,
         source,
-        silent=outcome is ArgumentOutcome.CHANGED and change is not None and not change.said,
-        place=_place(plan, name, hidden=hidden) if is_given else None,
+        silent=outcome is ArgumentOutcome.CHANGED and change is not None and not change.logged,
+        place=_place(plan, name, hidden=hidden) if is_set else None,
     )
 
 
@@ -197,11 +197,13 @@ def _place(plan: Plan, name: str, *, hidden: bool) -> Place:
     return found if found.text is None else replace(found, text=redact(found.text))
 
 
-def _outcome(plan: Plan, name: str, given: Any, effective: Any, unknown: str) -> ArgumentOutcome:
+def _outcome(
+    plan: Plan, name: str, user_value: Any, effective: Any, unknown: str
+) -> ArgumentOutcome:
     if unknown:
         return ArgumentOutcome.UNKNOWN
-    if name in plan.request.given:
-        return ArgumentOutcome.GIVEN if _same(given, effective) else ArgumentOutcome.CHANGED
+    if name in plan.request.values:
+        return ArgumentOutcome.ACCEPTED if _same(user_value, effective) else ArgumentOutcome.CHANGED
     if name in plan.resolved and not _same(effective, plan.default(name)):
         return ArgumentOutcome.FILLED
     return ArgumentOutcome.DEFAULT
@@ -209,26 +211,26 @@ def _outcome(plan: Plan, name: str, given: Any, effective: Any, unknown: str) ->
 
 def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None) -> tuple[str, str]:
     """Return the reason and its source: of the change if any, else of the resolved value."""
-    if change is not None and outcome is not ArgumentOutcome.GIVEN:
+    if change is not None and outcome is not ArgumentOutcome.ACCEPTED:
         return change.why, change.source
     if reason is not None and reason.why:
         return reason.why, reason.source
-    if outcome is ArgumentOutcome.GIVEN:
-        return "as given", ""
+    if outcome is ArgumentOutcome.ACCEPTED:
+        return "set by the user", ""
     if outcome is ArgumentOutcome.DEFAULT:
         return "default", ""
     return "computed by the engine", ""
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, other: Any) -> bool:
     """True if two values look the same to a reader: ignores list or tuple, and case."""
-    if isinstance(one, str) and isinstance(other, str):
-        return one.casefold() == other.casefold()
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return list(one) == list(other)
-    if isinstance(one, bool) != isinstance(other, bool):
+    if isinstance(value, str) and isinstance(other, str):
+        return value.casefold() == other.casefold()
+    if isinstance(value, list | tuple) and isinstance(other, list | tuple):
+        return list(value) == list(other)
+    if isinstance(value, bool) != isinstance(other, bool):
         return False
-    return bool(one == other)
+    return bool(value == other)
 
 
 class PlanDifference(Struct, frozen=True):
@@ -251,11 +253,11 @@ class PlanDifference(Struct, frozen=True):
         return not any(row.notable for row in rows)
 
     @property
-    def spelling_differs(self) -> bool:
+    def name_differs(self) -> bool:
         """True if the argument's name differs."""
         if self.before is None or self.after is None:
             return False
-        return self.before.spelling != self.after.spelling
+        return self.before.version_name != self.after.version_name
 
 
 class BudgetNumber(Struct, frozen=True):
@@ -279,7 +281,7 @@ class BudgetNumber(Struct, frozen=True):
 
 
 def compare(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
-    """Return arguments whose effective value or (if set) spelling differs.
+    """Return arguments whose effective value or (if set) name differs.
 
     An argument that only one version has counts only if it has an effect there.
     """
@@ -303,8 +305,8 @@ def _matters(pair: PlanDifference) -> bool:
     alone = pair.before if pair.after is None else pair.after if pair.before is None else None
     if alone is not None:
         return alone.outcome is not ArgumentOutcome.DEFAULT
-    is_set = any(row is not None and row.is_given for row in (pair.before, pair.after))
-    return pair.value_differs or (pair.spelling_differs and is_set)
+    is_set = any(row is not None and row.is_set for row in (pair.before, pair.after))
+    return pair.value_differs or (pair.name_differs and is_set)
 
 
 def _row_state(row: EffectiveArgument | None) -> tuple[object, ...]:
@@ -337,8 +339,8 @@ def _budget_numbers(before: MemoryBudget, after: MemoryBudget) -> Iterator[Budge
     yield BudgetNumber("mem_fraction_static", "fraction", *fraction)
     for end, word in enumerate(("lowest", "highest")):
         ends = (
-            None if one.working_fractions is None else one.working_fractions[end]
-            for one in (before, after)
+            None if budget.working_fractions is None else budget.working_fractions[end]
+            for budget in (before, after)
         )
         yield BudgetNumber(f"{word} fraction that works", "fraction", *ends)
     old, new = _shares(before), _shares(after)

@@ -53,7 +53,7 @@ def ranks_of(plan: Plan) -> Ranks:
     """Return the ranks of a plan, the same for target and draft. Raises UnknownValueError."""
     tensor = _count(plan, "tp_size")
     if _count(plan, "dcp_size") > 1:
-        raise UnknownValueError("sizes with decode context parallelism are not modelled")
+        raise UnknownValueError("sizes with decode context parallelism are not modeled")
     spread_over = attention_ranks(plan)
     attention = max(1, tensor // spread_over // _count(plan, "attn_cp_size"))
     dense = plan.value("moe_dense_tp_size")
@@ -120,7 +120,7 @@ def local_gpus(plan: Plan) -> tuple[int, ...]:
     if plan.value("use_ray"):
         raise UnknownValueError("Ray places the ranks")
     if plan.value("ep_join_mode") is not None:
-        raise UnknownValueError("ranks that join later are placed by themselves")
+        raise UnknownValueError("ranks that join later choose their own GPUs")
     tp, pp = _number(plan, "tp_size"), _number(plan, "pp_size")
     nodes, replicas = _number(plan, "nnodes"), parallel.replicas(plan)
     base, step = _number(plan, "base_gpu_id", 0), _number(plan, "gpu_id_step")
@@ -166,13 +166,13 @@ def _beyond(plan: Plan) -> Iterator[str]:
     except UnknownValueError:
         return
     if visible is not None and visible < there and needed > visible:
-        yield f"{_terms(plan)} needs {needed} GPUs, and CUDA_VISIBLE_DEVICES leaves {visible}"
+        yield f"{_terms(plan)} needs {needed} GPUs, but CUDA_VISIBLE_DEVICES leaves {visible}"
     elif hardware.is_of_all_machines and needed * machines > there:
         needed *= machines
-        yield f"{_terms(plan)} needs {needed} GPUs, and there are {there} {hardware.name}"
+        yield f"{_terms(plan)} needs {needed} GPUs, but there are {there} {hardware.name}"
     elif needed > there:
         have = "has 1" if there == 1 else f"has {there}"
-        yield f"{_terms(plan)} needs {needed} GPUs on one machine, and {hardware.name} {have}"
+        yield f"{_terms(plan)} needs {needed} GPUs on one machine, but {hardware.name} {have}"
 
 
 def visible_gpus(plan: Plan) -> int | None:
@@ -223,12 +223,12 @@ def gpu_ranks(plan: Plan) -> Ranks:
     """Return the ranks of a plan on GPUs; `Ranks()` for other devices, because a CPU pads what
     cannot be divided (`adjust_config_with_unaligned_cpu_tp`, 0.5.23 configs/update_config.py:226).
     Raises UnknownValueError."""
-    chosen = plan.given("device")
+    chosen = plan.user_value("device")
     hardware = plan.facts.hardware
     device = chosen if chosen is not None else hardware.device if hardware is not None else "cuda"
     if str(device).partition(":")[0] != "cuda":
         return Ranks()
     for name in _OTHER_ATTENTION:
         if plan.value(name) not in (None, False, 1):
-            raise UnknownValueError(f"how `{name}` divides attention is not modelled")
+            raise UnknownValueError(f"the division of attention by `{name}` is not modeled")
     return ranks_of(plan)

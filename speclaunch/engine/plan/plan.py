@@ -85,27 +85,27 @@ class Plan(Struct, frozen=True, dict=True):
         if name not in released_names() and self.catalogue.by_name(name) is None:
             raise NoSuchArgumentError(name)
 
-    def is_given(self, name: str) -> bool:
+    def is_set(self, name: str) -> bool:
         """True if the user set the argument, to any value.
 
         Raises UnknownValueError if an unrecognized flag may have been meant for it.
         """
         self._must_be_read(name)
-        return name in self.request.given
+        return name in self.request.values
 
     def _must_be_read(self, name: str) -> None:
         self.must_exist(name)
         if name in self.request.unread:
             raise UnknownValueError(self.request.unread[name])
 
-    def given(self, name: str) -> Any:
+    def user_value(self, name: str) -> Any:
         """Return the user's value; None if not set.
 
         Raises UnknownValueError if it is in a variable that cannot be evaluated, or in an
         unrecognized flag.
         """
         self._must_be_read(name)
-        found = self.request.given.get(name)
+        found = self.request.values.get(name)
         if found is None:
             return None
         if not found.known:
@@ -122,9 +122,9 @@ class Plan(Struct, frozen=True, dict=True):
             raise UnknownValueError(self.undecided[name])
         if name in self.resolved:
             return self.resolved[name]
-        values = self._asked
+        values = self._unresolved
         if name not in values:
-            values[name] = self.given(name) if self.is_given(name) else self.default(name)
+            values[name] = self.user_value(name) if self.is_set(name) else self.default(name)
         return values[name]
 
     def value_or_none(self, name: str) -> Any:
@@ -135,7 +135,7 @@ class Plan(Struct, frozen=True, dict=True):
             return None
 
     @cached_property
-    def _asked(self) -> dict[str, Any]:
+    def _unresolved(self) -> dict[str, Any]:
         """Cache of unresolved values (user's or default) by argument. Rules read the same few
         arguments some two hundred times."""
         return {}
@@ -154,10 +154,10 @@ class Plan(Struct, frozen=True, dict=True):
         self.must_exist(name)
         return any(self.catalogue.by_name(known) for known in (name, *other_names(name)))
 
-    def spelling(self, name: str) -> str:
+    def written_name(self, name: str) -> str:
         """Return the argument's name as the user wrote it, else as in this version."""
         self.must_exist(name)
-        found = self.request.given.get(name)
+        found = self.request.values.get(name)
         if found is not None:
             return found.written
         return current_name(name, self.catalogue) or name
@@ -204,16 +204,18 @@ class Plan(Struct, frozen=True, dict=True):
         The engine removes the number from 0.5.11 on (`resolve_device`); earlier releases serve on
         no numbered device. Raises UnknownValueError.
         """
-        given = self.value("device")
-        if given is not None:
-            return str(given).partition(":")[0]
+        requested = self.value("device")
+        if requested is not None:
+            return str(requested).partition(":")[0]
         if self.facts.hardware is None:
             raise UnknownValueError(UNKNOWN_HARDWARE)
         return self.facts.hardware.device
 
     def place(self, name: str) -> Place:
         """Return the place of an argument or variable, else that of the deployment."""
-        found: RequestedValue | None = self.request.given.get(name) or self.request.env.get(name)
+        found: RequestedValue | None = self.request.values.get(name) or self.request.env.get(name)
         found = found or self.request.extras.get(name)
-        found = found or next((one for one in self.request.ignored if one.name == name), None)
+        found = found or next(
+            (setting for setting in self.request.ignored if setting.name == name), None
+        )
         return found.place if found is not None else self.request.place

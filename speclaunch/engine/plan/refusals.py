@@ -38,9 +38,9 @@ def _in(item: Any, held: Any) -> bool:
     return bool(item in held)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, other: Any) -> bool:
     """Compare by `is`, used for None and truth values."""
-    return one is other
+    return value is other
 
 
 OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
@@ -52,7 +52,7 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         ">": operator.gt,
         ">=": operator.ge,
         "in": _in,
-        "meets": lambda one, other: any(item in other for item in one),
+        "meets": lambda values, other: any(item in other for item in values),
         "is": _same,
         "+": operator.add,
         "-": operator.sub,
@@ -142,7 +142,7 @@ def leaf(plan: Plan, node: Sequence[Any]) -> Any:
 
 
 def _argument(plan: Plan, name: str) -> Any:
-    value = plan.given(name) if plan.is_given(name) else plan.default(name)
+    value = plan.user_value(name) if plan.is_set(name) else plan.default(name)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -167,7 +167,7 @@ def _architectures(plan: Plan, draft: str = "") -> Any:
     if draft:
         if plan.facts.draft is not None:
             return list(plan.facts.draft.architectures) or UNKNOWN
-        named = str(plan.given("speculative_draft_model_path") or "").lower()
+        named = str(plan.user_value("speculative_draft_model_path") or "").lower()
         return UNKNOWN if "gemma" in named else []
     first = architecture_of(plan)
     target = plan.facts.target
@@ -185,12 +185,12 @@ def _config_key(plan: Plan, name: str, part: str = "") -> Any:
     return None if name in _ABSENT_IS_NONE and target.raw else UNKNOWN
 
 
-def _with_method(plan: Plan, said: Any) -> Any:
+def _with_method(plan: Plan, entry: Any) -> Any:
     """Return ModelOpt's entry as `ModelConfig` leaves it, with the method written into it."""
-    since = ">=0.5.9" if "quant_method" not in mapping(said) else ">=0.5.10"
-    if mapping(said).get("quant_method") not in (None, "modelopt") or not plan.in_versions(since):
-        return said
-    return {**mapping(said), "quant_method": method_of(plan).made}
+    since = ">=0.5.9" if "quant_method" not in mapping(entry) else ">=0.5.10"
+    if mapping(entry).get("quant_method") not in (None, "modelopt") or not plan.in_versions(since):
+        return entry
+    return {**mapping(entry), "quant_method": method_of(plan).made}
 
 
 def _worked_out(plan: Plan, name: str) -> Any:
@@ -412,7 +412,7 @@ class _Data(Struct, frozen=True):
         """Return the rows of a release that the set arguments can match, by file and line."""
         place = self.places[release]
         index = self.index[place][release]
-        numbers = {one for name in (_ANY, *written) for one in index.get(name, ())}
+        numbers = {number for name in (_ANY, *written) for number in index.get(name, ())}
         rows = [self.rows[number] for number in numbers]
         return sorted(((*row[:4], dict(row[5])[place]) for row in rows), key=lambda r: r[3:])
 
@@ -436,7 +436,7 @@ def _data() -> _Data:
 def refusals(plan: Plan) -> Iterator[EngineRefusal]:
     """Yield the refusals of the plan's release for set arguments, each once."""
     request = plan.request
-    written = {name for name in request.given if name != "model_path"} | set(request.env)
+    written = {name for name in request.values if name != "model_path"} | set(request.env)
     release = _data().release(request.version) if written else None
     if release is None:
         return
@@ -459,8 +459,8 @@ def _names(nodes: Sequence[Sequence[Any]], condition: int) -> list[str]:
     level = [condition]
     while level:
         below: list[int] = []
-        for one in level:
-            node = nodes[one]
+        for number in level:
+            node = nodes[number]
             if node[0] in ("f", "e"):
                 found.setdefault(node[1])
             elif node[0] not in _LEAVES:

@@ -66,7 +66,7 @@ class Request(Struct, frozen=True):
     origin: RequestOrigin
     catalogue: Catalogue
     place: Place
-    given: Mapping[str, RequestedValue] = field(default_factory=dict)
+    values: Mapping[str, RequestedValue] = field(default_factory=dict)
     env: Mapping[str, RequestedValue] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     remarks: tuple[Problem, ...] = ()

@@ -100,7 +100,7 @@ def resolve(request: Request, facts: Facts) -> Plan:
 def _as_overridden(request: Request, facts: Facts) -> Facts:
     """Return the facts with `json_model_override_args`, which applies to target and draft."""
     name = "json_model_override_args"
-    override = request.given.get(name)
+    override = request.values.get(name)
     if name in request.unread:
         return replace(facts, target=None, draft=None)
     if override is None:

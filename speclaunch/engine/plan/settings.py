@@ -50,10 +50,10 @@ class Settings(Protocol):
         """Return the effective value: resolved so far, else set by the user, else the parser's
         default."""
 
-    def given(self, name: str) -> Any:
+    def user_value(self, name: str) -> Any:
         """Return the user's value; None if not set."""
 
-    def is_given(self, name: str) -> bool:
+    def is_set(self, name: str) -> bool:
         """True if the user set the argument, to any value."""
 
     def env(self, name: str) -> str | None:

@@ -87,12 +87,12 @@ class StartTime(Struct, frozen=True):
     @property
     def seconds(self) -> int:
         """Sum of all parts."""
-        return sum(one.seconds for one in self.parts)
+        return sum(part.seconds for part in self.parts)
 
     @property
     def why(self) -> str:
         """One-line explanation: `weights 3450 s (690.0 GB at 200 MB/s), …`."""
-        return ", ".join(f"{one.part} {one.seconds} s ({one.why})" for one in self.parts)
+        return ", ".join(f"{part.part} {part.seconds} s ({part.why})" for part in self.parts)
 
 
 def start_time(plan: Plan) -> StartTime:
@@ -114,7 +114,7 @@ def _bytes(plan: Plan, *, draft: bool) -> int:
     checkpoint = plan.facts.draft if draft else plan.facts.target
     if checkpoint is None:
         name = plan.value("speculative_draft_model_path" if draft else "model_path")
-        raise UnknownValueError(f"the size of the weights of {name} is not known")
+        raise UnknownValueError(f"the size of the weights of {name} is unknown")
     size = checkpoint.weight_bytes
     return counted(checkpoint).bytes() if size is None else size
 
@@ -147,8 +147,9 @@ def _kernels(plan: Plan) -> PartTime:
 def _has_fp8_blocks(plan: Plan) -> bool:
     """True if DeepGEMM's kernels may be compiled for the weights: for blocks of FP8."""
     return any(
-        one.quantization == "fp8" and bool(one.quantization_config.get("weight_block_size"))
-        for one in plan.facts.checkpoints
+        checkpoint.quantization == "fp8"
+        and bool(checkpoint.quantization_config.get("weight_block_size"))
+        for checkpoint in plan.facts.checkpoints
     )
 
 
@@ -157,7 +158,7 @@ def _graphs(plan: Plan) -> Iterator[PartTime]:
     if count:
         yield PartTime(StartPart.GRAPHS, count * _GRAPH, why)
     if _may_be(lambda: prefill_is_captured(plan)):
-        yield PartTime(StartPart.GRAPHS, _PREFILL_GRAPHS, "those of prefill, compiled")
+        yield PartTime(StartPart.GRAPHS, _PREFILL_GRAPHS, "compiled prefill graphs")
 
 
 def _decode_graphs(plan: Plan) -> tuple[int, str]:
@@ -169,14 +170,14 @@ def _decode_graphs(plan: Plan) -> tuple[int, str]:
     except UnknownValueError:
         sizes, about = _MANY_SIZES, "at most "
     if _may_be(lambda: plan.algorithm is not None):
-        return 2 * sizes, f"{about}{2 * sizes} of decode, target and draft"
-    return sizes, f"{about}{sizes} of decode"
+        return 2 * sizes, f"{about}{2 * sizes} decode graphs for target and draft"
+    return sizes, f"{about}{sizes} decode graphs"
 
 
-def _may_be(ask: Callable[[], bool]) -> bool:
-    """True if `ask` returns True or its result is unknown."""
+def _may_be(condition: Callable[[], bool]) -> bool:
+    """True if `condition` returns True or its result is unknown."""
     try:
-        return ask()
+        return condition()
     except UnknownValueError:
         return True
 

@@ -21,13 +21,19 @@ def argument_names(catalogue: Catalogue, beginning: str = "") -> list[str]:
     Deprecated and ineffective names only if no other name has the prefix.
     """
     found = [name for name in catalogue.names if name.startswith(beginning)]
-    described = [(name, one) for name in found if (one := about(name, catalogue)) is not None]
+    described = [
+        (name, description) for name in found if (description := about(name, catalogue)) is not None
+    ]
     primary = [
         name
-        for name, one in described
-        if one.argument is not None and one.argument.name == name and not one.is_outdated
+        for name, description in described
+        if description.argument is not None
+        and description.argument.name == name
+        and not description.is_outdated
     ]
-    taken = [name for name, one in described if not one.is_refused and name != "help"]
+    taken = [
+        name for name, description in described if not description.is_refused and name != "help"
+    ]
     return [name for name in primary if name != "help"] or taken
 
 

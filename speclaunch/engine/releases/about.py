@@ -31,7 +31,7 @@ class About(Struct, frozen=True):
     `argument` is None if this release has none of its names. `name` is the preferred name.
     """
 
-    asked: str
+    requested: str
     name: str
     version: str
     argument: Argument | None
@@ -48,14 +48,14 @@ class About(Struct, frozen=True):
         if argument is None:
             return True
         useless = argument.kind is ArgumentKind.IGNORED or not argument.read
-        return self.asked != self.name or argument.deprecated or useless
+        return self.requested != self.name or argument.deprecated or useless
 
     @property
     def lines(self) -> tuple[str, ...]:
         """A few sentences, most important first."""
         found = [*_form(self.argument)] if self.argument is not None else []
         found += _in_this_version(self)
-        known = history(self.asked) or history(self.name)
+        known = history(self.requested) or history(self.name)
         if known is not None:
             found.append(_span(known.spans, current=known.current))
         return tuple(found)
@@ -77,7 +77,7 @@ def about(name: str, catalogue: Catalogue) -> About | None:
     return About(key, best, catalogue.version, found)
 
 
-def takes(argument: Argument) -> str:
+def value_kind(argument: Argument) -> str:
     """Return a short description of the values: `whole number`, `switch`, `list of numbers`."""
     if not argument.kind.takes_value:
         return "switch"
@@ -90,7 +90,7 @@ def takes(argument: Argument) -> str:
 def _form(argument: Argument) -> list[str]:
     default = argument.default
     default_text = "" if default is None else f"; default {_shown(default)}"
-    found = [f"`{argument.flag}`: {takes(argument)}{default_text}."]
+    found = [f"`{argument.flag}`: {value_kind(argument)}{default_text}."]
     if argument.choices:
         some = [str(choice) for choice in argument.choices[:_MOST_CHOICES]]
         more = " …" if len(argument.choices) > len(some) else ""
@@ -98,21 +98,21 @@ def _form(argument: Argument) -> list[str]:
     return found
 
 
-def _in_this_version(told: About) -> list[str]:
-    argument, version = told.argument, told.version
+def _in_this_version(description: About) -> list[str]:
+    argument, version = description.argument, description.version
     if argument is None or argument.kind is ArgumentKind.REFUSED:
-        successor = _successor(told.asked, argument)
+        successor = _successor(description.requested, argument)
         gone = f"SGLang {version} does not have it" if argument is None else "It is refused"
         return [f"{gone}{f': {successor}' if successor else ''}."]
     found = []
-    if told.name != told.asked:
-        found.append(f"It is called `{told.name}` in SGLang {version}.")
+    if description.name != description.requested:
+        found.append(f"SGLang {version} calls it `{description.name}`.")
     elif argument.deprecated:
         use = f"; use {argument.replacement}" if argument.replacement else ""
         found.append(f"It is deprecated in SGLang {version}{use}.")
     if argument.kind is ArgumentKind.IGNORED or not argument.read:
-        found.append(f"SGLang {version} accepts it, and nothing reads it.")
-    others = [name for name in other_names(told.asked) if name != told.name]
+        found.append(f"SGLang {version} accepts it, but ignores it.")
+    others = [name for name in other_names(description.requested) if name != description.name]
     if others:
         found.append(f"Other releases call it {' or '.join(f'`{name}`' for name in others)}.")
     return found

@@ -131,7 +131,7 @@ _SWITCHES = frozenset(
         ArgumentKind.REFUSED,
     }
 )
-#: The kinds as JSON spells them.
+#: The kinds in JSON.
 _KINDS = {kind.value: kind for kind in ArgumentKind}
 
 

@@ -78,15 +78,15 @@ def most_values(argument: Argument) -> int:
 
 
 def plain_value(
-    argument: Argument, flag: str, words: Sequence[str], version: str, *, checked: bool
+    argument: Argument, flag: str, args: Sequence[str], version: str, *, checked: bool
 ) -> Any:
-    """Return the value that the engine stores for `words`, a flag and its values.
+    """Return the value that the engine stores for `args`, a flag and its values.
 
     `flag` is the flag in full. Unchecked: any text is a value. Return NOT_PLAIN if only argparse
     can decide.
     """
-    _, equals, text = words[0].partition("=")
-    values = (text,) if equals else tuple(words[1:])
+    _, equals, text = args[0].partition("=")
+    values = (text,) if equals else tuple(args[1:])
     if not argument.kind.takes_value:
         return NOT_PLAIN if values else _switched(argument, flag)
     if not values and argument.kind is ArgumentKind.OPTIONAL_VALUE:
@@ -96,8 +96,8 @@ def plain_value(
     stored = _converted(argument, values, version) if checked else list(values)
     if stored is None:
         return NOT_PLAIN
-    one = argument.nargs in (None, "?") and argument.kind is not ArgumentKind.LIST
-    return stored[0] if one else stored  # appending starts from an empty list
+    is_single = argument.nargs in (None, "?") and argument.kind is not ArgumentKind.LIST
+    return stored[0] if is_single else stored  # appending starts from an empty list
 
 
 def _switched(argument: Argument, flag: str) -> Any:
@@ -131,7 +131,7 @@ def _converted(argument: Argument, values: Sequence[str], version: str) -> list[
         found = [convert(value) for value in values]
     except Exception:  # any kind: argparse has the message for it
         return None
-    if argument.choices is not None and any(one not in argument.choices for one in found):
+    if argument.choices is not None and any(value not in argument.choices for value in found):
         return None
     return found
 
@@ -157,8 +157,8 @@ def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str 
     default = argument.default
     number = isinstance(default, int | float) and not isinstance(default, bool)
     example = f", {default} for example" if number else ""
-    for words, advice in _ADVICE:
-        if words in message:
+    for mark, advice in _ADVICE:
+        if mark in message:
             return advice.format(flag=argument.flag, name=argument.name, example=example)
     return None
 
@@ -171,26 +171,29 @@ def _refused(name: str) -> str | None:
     return REMOVALS.get(name)
 
 
-def _choice(given: str, argument: Argument, catalogue: Catalogue) -> str:
-    near = nearest(given, [str(choice) for choice in argument.choices or ()], 1)
+def _choice(value: str, argument: Argument, catalogue: Catalogue) -> str:
+    near = nearest(value, [str(choice) for choice in argument.choices or ()], 1)
     if near:
         return f"did you mean {near[0]}?"
-    taken = _taken_by(given, argument)
+    taken = _taken_by(value, argument)
     if taken:
         several = f"{taken[0]} to {taken[-1]} accept"
         span = f"{taken[0]} accepts" if len(taken) == 1 else several
-        return f"SGLang {span} {given}; for {catalogue.version} choose one of those"
-    return f"set {argument.name} to one of those"
+        return f"SGLang {span} {value}; for {catalogue.version}, choose a listed value"
+    return f"set {argument.name} to a listed value"
 
 
-def _taken_by(given: str, argument: Argument) -> list[str]:
+def _taken_by(value: str, argument: Argument) -> list[str]:
     """Return the releases whose parser has this choice."""
     found = []
     for version in held_versions():
         catalogue = load_catalogue(version)
         names = (argument.name, *other_names(argument.name))
-        its = next((one for one in map(catalogue.by_name, names) if one is not None), None)
-        if its is not None and given in map(str, its.choices or ()):
+        its = next(
+            (candidate for candidate in map(catalogue.by_name, names) if candidate is not None),
+            None,
+        )
+        if its is not None and value in map(str, its.choices or ()):
             found.append(version)
     return found
 
@@ -247,20 +250,20 @@ class ParsedArguments(Struct, frozen=True):
 
 
 def parse_argv(
-    words: Sequence[str],
+    args: Sequence[str],
     catalogue: Catalogue,
     *,
     opaque: Container[int] = (),
-    whole: bool = True,
+    with_values: bool = True,
 ) -> ParsedArguments:
     """Parse the args after `sglang serve` or `python -m sglang.launch_server`.
 
     Args whose index is in `opaque` could not be evaluated (an unset shell variable). They are
-    passed on, and neither their type nor their choice is checked. Without `whole`, only problems
-    are found and `error` and `values` are omitted, in half the time.
+    passed on, and neither their type nor their choice is checked. Without
+    `with_values`, only problems are found, in half the time; `error` and `values` are omitted.
     """
-    unknown = {index for index in range(len(words)) if index in opaque}
-    chunks, stray = _chunks(words, catalogue, unknown)
+    unknown = {index for index in range(len(args)) if index in opaque}
+    chunks, stray = _chunks(args, catalogue, unknown)
     parsed: list[ParsedArgument] = []
     problems: list[ArgvProblem] = []
     for chunk in chunks:
@@ -269,16 +272,16 @@ def parse_argv(
             parsed.append(outcome)
         else:
             problems.append(outcome)
-    problems += [ArgvProblem(index, f"unrecognized arguments: {words[index]}") for index in stray]
+    problems += [ArgvProblem(index, f"unrecognized arguments: {args[index]}") for index in stray]
     missing = _missing(catalogue, parsed)
     if missing:
         problems.append(missing)
-    problems.sort(key=lambda problem: len(words) if problem.index is None else problem.index)
+    problems.sort(key=lambda problem: len(args) if problem.index is None else problem.index)
     values: Mapping[str, Any] = {}
     error = None
-    if whole:
+    if with_values:
         values, error = (
-            _pieced(parsed, problems, catalogue) if unknown else _parse_all(words, catalogue)
+            _pieced(parsed, problems, catalogue) if unknown else _parse_all(args, catalogue)
         )
     return ParsedArguments(
         catalogue.version, tuple(parsed), tuple(problems), error, values, _hints(parsed)
@@ -286,7 +289,7 @@ def parse_argv(
 
 
 def args_of(parsed: ParsedArguments) -> dict[str, Any]:
-    """Return the recipe's `args:` for which `spell()` renders the same command again.
+    """Return the recipe's `args:` for which `render_args()` renders the same command again.
 
     Keyed by argument name. The last repeated flag wins, as in the parser, and so does the later of
     two flags for one destination. Appended values become one list.
@@ -322,31 +325,31 @@ class _Chunk(Struct, frozen=True):
 
 
 def _chunks(
-    words: Sequence[str], catalogue: Catalogue, opaque: set[int]
+    args: Sequence[str], catalogue: Catalogue, opaque: set[int]
 ) -> tuple[list[_Chunk], list[int]]:
     """Split the args at the flags; args before the first flag and surplus args are stray.
 
     Everything from `--` on is stray, too: the engine has no positional arguments.
     """
     stop = next(
-        (index for index, word in enumerate(words) if word == "--" and index not in opaque),
-        len(words),
+        (index for index, word in enumerate(args) if word == "--" and index not in opaque),
+        len(args),
     )
-    starts = [index for index in range(stop) if _is_flag(words[index], catalogue, index in opaque)]
+    starts = [index for index in range(stop) if _is_flag(args[index], catalogue, index in opaque)]
     stray = list(range(starts[0] if starts else stop))
     chunks: list[_Chunk] = []
     for start, end in pairwise([*starts, stop]):
-        last = min(end, start + 1 + _most_values(words[start], catalogue))
+        last = min(end, start + 1 + _most_values(args[start], catalogue))
         stray += range(last, end)
         chunks.append(
             _Chunk(
                 start,
-                tuple(words[start:last]),
+                tuple(args[start:last]),
                 tuple(range(start + 1, last)),
                 any(index in opaque for index in range(start, last)),
             )
         )
-    return chunks, [*stray, *range(stop, len(words))]
+    return chunks, [*stray, *range(stop, len(args))]
 
 
 def _is_flag(word: str, catalogue: Catalogue, opaque: bool) -> bool:
@@ -368,7 +371,7 @@ def _most_values(word: str, catalogue: Catalogue) -> int:
     if isinstance(found, Argument):
         return most_values(found) if catalogue.by_flag(word) or "=" not in word else 0
     if isinstance(found, Ambiguous):
-        return max(most_values(_of_flag(one, catalogue)) for one in found.candidates)
+        return max(most_values(_of_flag(flag, catalogue)) for flag in found.candidates)
     return ANY_NUMBER  # unknown: everything up to the next flag
 
 
@@ -380,17 +383,17 @@ def _of_flag(flag: str, catalogue: Catalogue) -> Argument:
 
 def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvProblem:
     written = chunk.words[0]
-    spelling = catalogue.spelling(written)
+    flag = catalogue.full_flag(written)
     argument = catalogue.resolve_flag(written)
-    found = _stored(chunk, argument, spelling, catalogue)
+    found = _stored(chunk, argument, flag, catalogue)
     if isinstance(found, ArgvProblem):
         return found
-    if found.extra or not isinstance(argument, Argument) or not isinstance(spelling, str):
+    if found.extra or not isinstance(argument, Argument) or not isinstance(flag, str):
         message = f"unrecognized arguments: {found.extra or written}"
         return ArgvProblem(chunk.index, message, _hint(written, catalogue))
     return ParsedArgument(
         argument,
-        _value(argument, spelling, chunk, found.value),
+        _value(argument, flag, chunk, found.value),
         written.partition("=")[0],
         chunk.index,
         chunk.value_indices,
@@ -408,17 +411,17 @@ class _Stored(Struct, frozen=True):
 def _stored(
     chunk: _Chunk,
     argument: Argument | Ambiguous | UnknownFlag,
-    spelling: str | Ambiguous | UnknownFlag,
+    flag: str | Ambiguous | UnknownFlag,
     catalogue: Catalogue,
 ) -> _Stored | ArgvProblem:
     written, values = chunk.words[0], chunk.words[1:]
     if is_plain(written):
-        if isinstance(argument, Argument) and isinstance(spelling, str):
+        if isinstance(argument, Argument) and isinstance(flag, str):
             checked = not chunk.opaque
-            value = plain_value(argument, spelling, chunk.words, catalogue.version, checked=checked)
+            value = plain_value(argument, flag, chunk.words, catalogue.version, checked=checked)
             if value is not NOT_PLAIN:
                 return _Stored(value)
-        elif not any(one.startswith("-") for one in values):
+        elif not any(value.startswith("-") for value in values):
             if isinstance(argument, Ambiguous):
                 return ArgvProblem(chunk.index, _several(argument), _hint(written, catalogue))
             return _Stored(extra=written)
@@ -451,11 +454,11 @@ def _by_argparse(
     return _Stored(value)
 
 
-def _value(argument: Argument, spelling: str, chunk: _Chunk, stored: Any) -> Any:
+def _value(argument: Argument, flag: str, chunk: _Chunk, stored: Any) -> Any:
     """Return the recipe value: a native YAML value if lossless, else the text as written."""
     kind, texts = argument.kind, chunk.texts
     if not kind.takes_value:
-        return not is_negation(argument, spelling)
+        return not is_negation(argument, flag)
     if kind is ArgumentKind.OPTIONAL_VALUE and not texts:
         return True
     if kind is ArgumentKind.LIST and not _appends(argument):
@@ -519,11 +522,11 @@ def _missing(catalogue: Catalogue, parsed: Sequence[ParsedArgument]) -> ArgvProb
     return ArgvProblem(None, f"the following arguments are required: {names}")
 
 
-def _parse_all(words: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any], str | None]:
+def _parse_all(args: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, Any], str | None]:
     from speclaunch.engine.releases.parser import ArgumentsRefusedError, parser_of  # noqa: PLC0415
 
     try:
-        return vars(parser_of(catalogue).run(words)), None
+        return vars(parser_of(catalogue).run(args)), None
     except ArgumentsRefusedError as error:
         return {}, str(error)
 

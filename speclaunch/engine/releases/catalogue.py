@@ -131,7 +131,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         )
 
     @cached_property
-    def _spellings(self) -> Mapping[str, Argument]:
+    def _by_flag(self) -> Mapping[str, Argument]:
         """Every option string: primary flags, aliases, ``--no-x`` halves, ``--help``."""
         return {
             flag: argument
@@ -154,7 +154,7 @@ class Catalogue(Struct, frozen=True, dict=True):
     @cached_property
     def required(self) -> tuple[Argument, ...]:
         """Arguments that every command line needs."""
-        return tuple(one for one in self.arguments.values() if one.required)
+        return tuple(argument for argument in self.arguments.values() if argument.required)
 
     @cached_property
     def _near(self) -> dict[tuple[str, int], tuple[str, ...]]:
@@ -172,7 +172,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         return tuple(self._names)
 
     def by_name(self, name: str) -> Argument | None:
-        """Return the argument of a name, flag, alias or destination, exactly as spelled.
+        """Return the argument of a name, flag, alias or destination, exactly as written.
 
         ``tp_size``, ``tp-size``, ``--tp-size`` and ``tensor_parallel_size`` are the same argument.
         A shared destination resolves to the argument that is not deprecated.
@@ -180,27 +180,27 @@ class Catalogue(Struct, frozen=True, dict=True):
         return self._names.get(name) or self._names.get(name_of(name))
 
     def by_flag(self, flag: str) -> Argument | None:
-        """Return the argument of an option string, exactly as spelled."""
-        return self._spellings.get(flag)
+        """Return the argument of an option string, exactly as written."""
+        return self._by_flag.get(flag)
 
     def resolve_flag(self, token: str) -> Argument | Ambiguous | UnknownFlag:
         """Return the argument that the engine's parser matches to ``--token`` or ``--token=value``.
 
-        Like argparse: an exact spelling first, then a unique prefix.
+        Like argparse: an exact match first, then a unique prefix.
         """
-        found = self.spelling(token)
-        return self._spellings[found] if isinstance(found, str) else found
+        found = self.full_flag(token)
+        return self._by_flag[found] if isinstance(found, str) else found
 
-    def spelling(self, token: str) -> str | Ambiguous | UnknownFlag:
+    def full_flag(self, token: str) -> str | Ambiguous | UnknownFlag:
         """Return the full option string that argparse matches to ``token`` (maybe a ``--no-x``)."""
-        if token in self._spellings:
+        if token in self._by_flag:
             return token
         prefix = token.partition("=")[0]
-        if prefix in self._spellings:
+        if prefix in self._by_flag:
             return prefix
         if prefix.startswith("--") and len(prefix) > 2:
             if prefix not in self._longer:
-                self._longer[prefix] = tuple(f for f in self._spellings if f.startswith(prefix))
+                self._longer[prefix] = tuple(f for f in self._by_flag if f.startswith(prefix))
             found = self._longer[prefix]
             if len(found) == 1:
                 return found[0]
@@ -212,7 +212,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         """Return flags that ``name`` may be a typo of, likeliest first."""
         flag = "--" + name_of(name).replace("_", "-")
         if (flag, count) not in self._near:
-            self._near[flag, count] = nearest(flag, self._spellings, count)
+            self._near[flag, count] = nearest(flag, self._by_flag, count)
         return self._near[flag, count]
 
 
@@ -241,7 +241,7 @@ def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion
         return ResolvedVersion(text, add_fork(Path(text), directory), exact=True)
     held = held_versions(directory)
     if text not in held and (release := forks.of_judge(text)) is not None:
-        return replace(resolve_version(release, directory), asked=text)
+        return replace(resolve_version(release, directory), requested=text)
     return resolve(text, held)
 
 

@@ -7,19 +7,21 @@ from speclaunch.engine.releases.catalogue import Catalogue
 from speclaunch.engine.releases.command import ArgumentProblem, RenderedArgs
 
 
-def check_values(spelling: RenderedArgs, catalogue: Catalogue) -> tuple[ArgumentProblem, ...]:
+def check_values(rendered: RenderedArgs, catalogue: Catalogue) -> tuple[ArgumentProblem, ...]:
     """Return type and choice errors of every argument, as the engine words them, by name."""
-    words: list[str] = []
+    args: list[str] = []
     names: list[str] = []
-    for argument in spelling.arguments:
-        words += argument.tokens
-        names += [argument.given] * len(argument.tokens)
+    for argument in rendered.arguments:
+        args += argument.tokens
+        names += [argument.recipe_name] * len(argument.tokens)
     return tuple(
         ArgumentProblem(
             names[problem.index],
             f"SGLang {catalogue.version} refuses `{names[problem.index]}`: {problem.message}",
             problem.help,
         )
-        for problem in parse_argv(words, catalogue, opaque=spelling.unset, whole=False).problems
+        for problem in parse_argv(
+            args, catalogue, opaque=rendered.unset, with_values=False
+        ).problems
         if problem.index is not None  # the engine reports a missing model
     )

@@ -29,7 +29,7 @@ class ArgumentProblem(Struct, frozen=True):
     help: str | None = None
 
 
-class SpelledArgument(Struct, frozen=True):
+class RenderedArgument(Struct, frozen=True):
     """One server argument in this engine version's form: `--flag` and its values."""
 
     name: str
@@ -37,7 +37,7 @@ class SpelledArgument(Struct, frozen=True):
     flag: str
     values: tuple[str, ...]
     secret: bool = False
-    given: str = ""
+    recipe_name: str = ""
     """The name in the recipe."""
     unset: tuple[str, ...] = ()
     """Unset environment variables that its value needs: the value is unknown."""
@@ -56,7 +56,7 @@ class RenderedArgs(Struct, frozen=True):
     """All arguments of a deployment for one engine version, with notes on conversions."""
 
     version: str
-    arguments: tuple[SpelledArgument, ...]
+    arguments: tuple[RenderedArgument, ...]
     env: Mapping[str, str | None]
     notes: tuple[str, ...] = ()
     problems: tuple[ArgumentProblem, ...] = ()
@@ -67,10 +67,10 @@ class RenderedArgs(Struct, frozen=True):
         found: set[int] = set()
         at = 0
         for argument in self.arguments:
-            words = len(argument.tokens)
+            count = len(argument.tokens)
             if argument.unset and argument.values:  # the flag itself is known
-                found.update(range(at + min(1, words - 1), at + words))
-            at += words
+                found.update(range(at + min(1, count - 1), at + count))
+            at += count
         return frozenset(found)
 
     def value(self, *names: str) -> str | None:
@@ -81,16 +81,16 @@ class RenderedArgs(Struct, frozen=True):
         return None
 
 
-class _Speller(Struct):
+class _Renderer(Struct):
     catalogue: Catalogue
-    arguments: list[SpelledArgument] = []
+    arguments: list[RenderedArgument] = []
     notes: list[str] = []
     problems: list[ArgumentProblem] = []
-    given: dict[str, str] = {}
+    recipe_names: dict[str, str] = {}
     """Destination of each argument so far, mapped to its recipe name."""
 
 
-def spell(
+def render_args(
     args: Mapping[str, Any], env: Mapping[str, str | None], catalogue: Catalogue
 ) -> RenderedArgs:
     """Render `args` for the engine version of `catalogue`.
@@ -98,23 +98,23 @@ def spell(
     Renamed arguments get this version's name. Null means the engine's default and is omitted. An
     argument that cannot be rendered is a problem, never dropped silently.
     """
-    speller = _Speller(catalogue)
+    renderer = _Renderer(catalogue)
     for name, value in args.items():
         if value is not None:
-            _spell_one(speller, name, value)
+            _render_argument(renderer, name, value)
     live: dict[str, str | None] = {}
     for name, text in env.items():
         dead = dead_variable(name, catalogue.version)
         if dead is None:
             live[name] = text
         else:
-            speller.notes.append(f"{name} is left out: {dead.afterwards}")
+            renderer.notes.append(f"{name} is omitted: {dead.afterwards}")
     return RenderedArgs(
         catalogue.version,
-        tuple(speller.arguments),
+        tuple(renderer.arguments),
         live,
-        tuple(speller.notes),
-        tuple(speller.problems),
+        tuple(renderer.notes),
+        tuple(renderer.problems),
     )
 
 
@@ -147,31 +147,31 @@ def is_secret_text(text: object) -> bool:
     return holds_secret(text)
 
 
-def _spell_one(speller: _Speller, name: str, value: Any) -> None:
-    argument = _known(speller, name, value)
+def _render_argument(renderer: _Renderer, name: str, value: Any) -> None:
+    argument = _known(renderer, name, value)
     if argument is None:
-        speller.problems.append(_unknown(name, speller.catalogue))
+        renderer.problems.append(_unknown(name, renderer.catalogue))
         return
-    speller.notes += _remarks(name, argument, speller.catalogue.version)
-    before = speller.given.setdefault(argument.dest, name)
+    renderer.notes += _remarks(name, argument, renderer.catalogue.version)
+    before = renderer.recipe_names.setdefault(argument.dest, name)
     if before != name:
-        speller.problems.append(
+        renderer.problems.append(
             ArgumentProblem(name, f"`{name}` and `{before}` are the same argument", "keep one")
         )
         return
     try:
-        spelled = _words(argument, value)
+        tokens = _tokens(argument, value)
     except ValueError as error:
-        speller.problems.append(ArgumentProblem(name, f"{name}: {error}"))
+        renderer.problems.append(ArgumentProblem(name, f"{name}: {error}"))
         return
-    if spelled is not None:
-        flag, *values = spelled
+    if tokens is not None:
+        flag, *values = tokens
         secret = is_secret_argument(argument.dest) or any(map(is_written_secret, values))
         unset = unset_in(value)
         if unset and not values:
-            speller.notes.append(f"{name} depends on {', '.join(unset)}, not set here")
-        speller.arguments.append(
-            SpelledArgument(
+            renderer.notes.append(f"{name} depends on {', '.join(unset)}, which is not set here")
+        renderer.arguments.append(
+            RenderedArgument(
                 canonical(argument.dest),
                 flag,
                 tuple(values),
@@ -190,25 +190,27 @@ def _remarks(name: str, argument: Argument, version: str) -> list[str]:
         instead = f"; use {argument.replacement}" if argument.replacement else ""
         remarks.append(f"{name} is deprecated in SGLang {version}{instead}")
     if not argument.read or argument.kind is ArgumentKind.IGNORED:
-        remarks.append(f"{name} is accepted by SGLang {version}, but nothing reads it")
+        remarks.append(f"SGLang {version} accepts {name}, but ignores it")
     return remarks
 
 
-def _known(speller: _Speller, name: str, value: Any) -> Argument | None:
+def _known(renderer: _Renderer, name: str, value: Any) -> Argument | None:
     """Return the argument by this name, or by another of its names if that is current.
 
     A deprecated name may accept values that the current name rejects (0.5.17, server_args.py:8307:
     the alias of `--mamba-radix-cache-strategy` has no choices): then it remains.
     """
-    found = speller.catalogue.by_name(name)
+    found = renderer.catalogue.by_name(name)
     if found is not None and not found.deprecated:
         return found
     for other in other_names(name):
-        current = speller.catalogue.by_name(other)
+        current = renderer.catalogue.by_name(other)
         if current is not None and (found is None or not current.deprecated):
             if found is not None and _offers(found, value) and not _offers(current, value):
                 return found
-            speller.notes.append(f"{name} is called {other} in SGLang {speller.catalogue.version}")
+            renderer.notes.append(
+                f"{name} is called {other} in SGLang {renderer.catalogue.version}"
+            )
             return current
     return found
 
@@ -217,7 +219,7 @@ def _offers(argument: Argument, value: Any) -> bool:
     """True if every value is one of the choices, or if there are no choices."""
     values = value if isinstance(value, list) else [value]
     known = {str(choice) for choice in argument.choices or ()}
-    return not known or all(str(one) in known for one in values)
+    return not known or all(str(item) in known for item in values)
 
 
 def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
@@ -226,13 +228,15 @@ def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
     message = f"SGLang {version} has no server argument `{name}`"
     if past is not None:
         first, last = past
-        return ArgumentProblem(name, message, f"it exists from {first} to {last}{_instead(name)}")
+        return ArgumentProblem(
+            name, message, f"it exists from {first} to {last}{_replacement_hint(name)}"
+        )
     close = nearest(name_of(name), catalogue.names)
     hint = f"did you mean {' or '.join(f'`{c}`' for c in close)}?" if close else None
     return ArgumentProblem(name, message, hint)
 
 
-def _instead(name: str) -> str:
+def _replacement_hint(name: str) -> str:
     """Return the replacement of a removed argument."""
     became = conversion(name_of(name))
     if became is not None:
@@ -241,7 +245,7 @@ def _instead(name: str) -> str:
     return f"; {reason}" if reason else ""
 
 
-def _words(argument: Argument, value: Any) -> list[str] | None:
+def _tokens(argument: Argument, value: Any) -> list[str] | None:
     """Return the flag and its values; None if omitting the flag gives the same."""
     flag, kind = argument.flag, argument.kind
     if kind is ArgumentKind.REFUSED:
@@ -250,7 +254,7 @@ def _words(argument: Argument, value: Any) -> list[str] | None:
         if unset_in(value):
             return [flag]
         if not isinstance(value, bool):
-            raise ValueError(f"it is a switch: true or false, not {value!r}")
+            raise ValueError(f"it is a switch: set true or false, not {value!r}")
         if kind is ArgumentKind.BOOLEAN:
             return [flag if value else f"--no-{flag.removeprefix('--')}"]
         return [flag] if value else None

@@ -38,7 +38,7 @@ _PARSER_SINCE = "0.5.8"
 """
 _JSON_SINCE = "0.5.14"
 """server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes a mapping as Python `str`."""
-_SPELLINGS_SINCE = "0.5.23"
+_FLAGS_SINCE = "0.5.23"
 """server_args_config_parser.py:18 `_config_keys`: before, a key matches by its `dest` alone."""
 
 
@@ -61,7 +61,7 @@ class Dispatch(Struct, frozen=True):
     """True for a diffusion server, which has different arguments."""
 
 
-def dispatch(words: Sequence[str], catalogue: Catalogue, *, certain: bool = True) -> Dispatch:
+def dispatch(args: Sequence[str], catalogue: Catalogue, *, certain: bool = True) -> Dispatch:
     """Return how `sglang serve` of a version reads its args.
 
     Not `certain`: some args are unknown, and the model may be one of them.
@@ -74,35 +74,33 @@ def dispatch(words: Sequence[str], catalogue: Catalogue, *, certain: bool = True
     kind = "auto"
     if since(catalogue, _MODEL_TYPE_SINCE):
         index = 0
-        while index < len(words):
-            if words[index] == "--model-type":
+        while index < len(args):
+            if args[index] == "--model-type":
                 own |= {index, index + 1}
-                kind = words[index + 1] if index + 1 < len(words) else ""
+                kind = args[index + 1] if index + 1 < len(args) else ""
                 index += 1
-            elif words[index].startswith("--model-type="):
+            elif args[index].startswith("--model-type="):
                 own.add(index)
-                kind = words[index].partition("=")[2]
+                kind = args[index].partition("=")[2]
             index += 1
     if not kind or (kind not in _MODEL_TYPES and not since(catalogue, _BACKENDS_SINCE)):
         at = max(own)
-        refused.append((min(at, len(words) - 1), f"argument --model-type: invalid choice {kind!r}"))
-    rest = [index for index in range(len(words)) if index not in own]
-    model = rest[0] if rest and not words[rest[0]].startswith("-") else None
+        refused.append((min(at, len(args) - 1), f"argument --model-type: invalid choice {kind!r}"))
+    rest = [index for index in range(len(args)) if index not in own]
+    model = rest[0] if rest and not args[rest[0]].startswith("-") else None
     if not since(catalogue, _POSITIONAL_SINCE):
         model = None
     names = ["--model-path"]
     if since(catalogue, _MODEL_ALIAS_SINCE):
         names.append("--model")
     found = model is not None or any(
-        (words[index] in names and index != rest[-1])
-        or words[index].startswith(tuple(f"{name}=" for name in names))
+        (args[index] in names and index != rest[-1])
+        or args[index].startswith(tuple(f"{name}=" for name in names))
         for index in rest
     )
     if certain and not found:
         looks = " or ".join(names)
-        message = (
-            f"the following arguments are required: {looks}, in this spelling, on the command line"
-        )
+        message = f"the following arguments are required: {looks}, in full, on the command line"
         refused.append((None, message))
     return Dispatch(frozenset(own), model, tuple(refused), kind == "diffusion")
 
@@ -124,7 +122,7 @@ def config_refuses(key: str, catalogue: Catalogue) -> bool:
         return False
     meant = [a for a in _meant(key, catalogue) if a.kind is not ArgumentKind.HELP]
     supported = [_supported(argument, catalogue) for argument in meant]
-    every = any if since(catalogue, _SPELLINGS_SINCE) else all
+    every = any if since(catalogue, _FLAGS_SINCE) else all
     return bool(meant) and not every(supported)
 
 
@@ -136,12 +134,12 @@ def config_mapping(value: dict[Any, Any], catalogue: Catalogue) -> str:
 def _meant(key: str, catalogue: Catalogue) -> list[Argument]:
     """Return the arguments that the engine matches to a key of the file."""
     name = key.replace("-", "_")
-    by_spelling = since(catalogue, _SPELLINGS_SINCE)
+    by_flag = since(catalogue, _FLAGS_SINCE)
     return [
         argument
         for argument in catalogue.arguments.values()
         if name == argument.dest
-        or (by_spelling and name in {flag[2:].replace("-", "_") for flag in argument.flags})
+        or (by_flag and name in {flag[2:].replace("-", "_") for flag in argument.flags})
     ]
 
 
@@ -165,11 +163,11 @@ def _supported(argument: Argument, catalogue: Catalogue) -> bool:
     """True for a store action or store_true; from 0.5.23 for any single value, too."""
     kind = argument.kind
     if argument.deprecated and argument.replacement and argument.dest not in _PLAIN:
-        return kind is not ArgumentKind.FLAG and since(catalogue, _SPELLINGS_SINCE)
+        return kind is not ArgumentKind.FLAG and since(catalogue, _FLAGS_SINCE)
     if kind in (ArgumentKind.FLAG, ArgumentKind.OPTIONAL_VALUE):
         return True
     if kind is ArgumentKind.VALUE:
-        return argument.const is None or since(catalogue, _SPELLINGS_SINCE)
+        return argument.const is None or since(catalogue, _FLAGS_SINCE)
     if kind is ArgumentKind.LIST and argument.dest != "lora_paths":  # LoRAPathAction
-        return argument.nargs is not None or since(catalogue, _SPELLINGS_SINCE)
+        return argument.nargs is not None or since(catalogue, _FLAGS_SINCE)
     return False

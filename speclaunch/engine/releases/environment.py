@@ -89,8 +89,8 @@ def dumped(value: Any) -> str:
             found.append(item)
             return f"\ue000{len(found) - 1}\ue000"
         if isinstance(item, dict):
-            return {key: marked(one) for key, one in item.items()}
-        return [marked(one) for one in item] if isinstance(item, list) else item
+            return {key: marked(inner) for key, inner in item.items()}
+        return [marked(inner) for inner in item] if isinstance(item, list) else item
 
     text = json.dumps(marked(value), ensure_ascii=False) if from_environment(value) else ""
     if not found:

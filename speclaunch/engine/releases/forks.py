@@ -74,7 +74,7 @@ def read_fork(source: Path, directory: Path, base: Base, version: str | None = N
     release it is based on, if the package does not state it.  Variables, and whether an argument is
     read, come from that release.  Raises InputError.
     """
-    reads.unrepeatable()  # an engine's arguments depend on hundreds of files
+    reads.mark_uncacheable()  # an engine's arguments depend on hundreds of files
     source = _package(expand_user(source))
     mark = _signature(source, version)
     cached = sorted((directory / _FOLDER).glob(f"*{MARK}{mark}.json"))
@@ -132,7 +132,7 @@ def _catalogue(source: Path, base: Base, version: str | None) -> dict[str, Any]:
             flag: encode_argument(_as_read(argument_of(declared), arguments.get(flag)))
             for flag, declared in sorted(release.arguments.items())
         },
-        "variables": {name: encode_variable(one) for name, one in variables.items()},
+        "variables": {name: encode_variable(variable) for name, variable in variables.items()},
     }
 
 

@@ -50,9 +50,9 @@ FORKS = (
 
 def fork_with(name: str) -> KnownFork | None:
     """Return the fork that has an argument that no release has; None if unknown."""
-    return next((one for one in FORKS if name.startswith(one.begins)), None)
+    return next((fork for fork in FORKS if name.startswith(fork.begins)), None)
 
 
 def fork_with_algorithm(name: str) -> KnownFork | None:
     """Return the fork that adds a speculative algorithm; None if unknown."""
-    return next((one for one in FORKS if name in one.algorithms), None)
+    return next((fork for fork in FORKS if name in fork.algorithms), None)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-_LETTERS_PER_SLIP = 4
+_LETTERS_PER_TYPO = 4
 """Letters per allowed typo (letter added, missing, replaced, or two swapped); at least one typo."""
-_ALIKE = 0.6
+_LEAST_SIMILARITY = 0.6
 """Minimum ratio of equal letters, as difflib counts them."""
 
 
@@ -26,35 +26,38 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
     longer = [name for name in folded if name.startswith((f"{target}_", f"{target}-"))]
     if len(longer) == 1:
         return (folded[longer[0]],)
-    allowed = max(1, len(word.lstrip("-")) // _LETTERS_PER_SLIP)
+    allowed = max(1, len(word.lstrip("-")) // _LETTERS_PER_TYPO)
     found: list[tuple[int, float, str]] = []
     for name in folded:
-        slip = _slip(target, name) if abs(len(name) - len(target)) <= allowed else None
-        if slip is not None and slip[0] <= allowed:
-            found.append((-slip[0], slip[1], name))
+        typos = _typos(target, name) if abs(len(name) - len(target)) <= allowed else None
+        if typos is not None and typos[0] <= allowed:
+            found.append((-typos[0], typos[1], name))
     return tuple(folded[name] for *_, name in sorted(found, reverse=True)[:count])
 
 
 @lru_cache(maxsize=1 << 15)  # the versions share most of their names
-def _slip(wanted: str, name: str) -> tuple[int, float] | None:
+def _typos(word: str, name: str) -> tuple[int, float] | None:
     """Return the typos between two words and their similarity; None if they hardly match."""
     from difflib import SequenceMatcher  # noqa: PLC0415  only needed for a mistake
 
-    matcher = SequenceMatcher(None, name, wanted)
-    if matcher.quick_ratio() < _ALIKE or (alike := matcher.ratio()) < _ALIKE:
+    matcher = SequenceMatcher(None, name, word)
+    if (
+        matcher.quick_ratio() < _LEAST_SIMILARITY
+        or (similarity := matcher.ratio()) < _LEAST_SIMILARITY
+    ):
         return None
-    return distance(wanted, name), alike
+    return distance(word, name), similarity
 
 
-def distance(one: str, other: str) -> int:
+def distance(word: str, other: str) -> int:
     """Return the number of typos between two words (optimal string alignment)."""
     before: list[int] = []
     row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, start=1):
+    for i, letter in enumerate(word, start=1):
         last, before, row = before, row, [i]
         for j, its in enumerate(other, start=1):
             cost = min(row[j - 1] + 1, before[j] + 1, before[j - 1] + (letter != its))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == its:
+            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == its:
                 cost = min(cost, last[j - 2] + 1)
             row.append(cost)
     return row[-1]

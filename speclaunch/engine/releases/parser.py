@@ -43,32 +43,32 @@ class Parser(argparse.ArgumentParser):
         """Raise instead of exiting, as after `--help`."""
         raise ArgumentsRefusedError(message or str(status))
 
-    def run(self, words: Sequence[str], namespace: argparse.Namespace | None = None) -> Any:
+    def run(self, args: Sequence[str], namespace: argparse.Namespace | None = None) -> Any:
         """Run `parse_args`; raise ArgumentsRefusedError for everything that stops the engine.
 
         An engine action may fail with a traceback; the message is then its last line.
         """
-        return self._guarded(partial(self.parse_args, list(words), namespace))
+        return self._guarded(partial(self.parse_args, list(args), namespace))
 
-    def run_known(self, words: Sequence[str], namespace: argparse.Namespace) -> list[str]:
+    def run_known(self, args: Sequence[str], namespace: argparse.Namespace) -> list[str]:
         """Run `parse_known_args` and return the surplus args."""
         found: tuple[Any, list[str]] = self._guarded(
-            partial(self.parse_known_args, list(words), namespace)
+            partial(self.parse_known_args, list(args), namespace)
         )
         return found[1]
 
-    def run_piece(self, words: Sequence[str], namespace: argparse.Namespace) -> list[str]:
+    def run_piece(self, args: Sequence[str], namespace: argparse.Namespace) -> list[str]:
         """Like :meth:`run_known`, for one flag and its values, with a parser for a `piece`.
 
         At each call argparse visits all arguments, for defaults and required ones. A piece has
         neither, so the one argument is enough.
         """
-        option = self.option_of(words[0])
+        option = self.option_of(args[0])
         if not isinstance(option, argparse.Action):
-            return self.run_known(words, namespace)
+            return self.run_known(args, namespace)
         alone = copy.copy(self)
         alone._actions = [option]
-        return alone.run_known(words, namespace)
+        return alone.run_known(args, namespace)
 
     def _guarded(self, parse: Any) -> Any:
         try:

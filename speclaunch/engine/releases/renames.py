@@ -100,7 +100,7 @@ REMOVALS: Mapping[str, str] = MappingProxyType(
         "speculative_ngram_branch_length": (
             "0.5.10 stores suffixes in a trie: speculative_ngram_max_trie_depth limits them"
         ),
-        "speculative_skip_dp_mlp_sync": "0.5.23 has no such synchronisation left to skip",
+        "speculative_skip_dp_mlp_sync": "0.5.23 has no such synchronization to skip",
         "enable_beta_spec": (
             "SGLANG_ENABLE_SPEC_V2=True from 0.5.4.post1 on; the default from 0.5.11"
         ),
@@ -112,7 +112,7 @@ REMOVALS: Mapping[str, str] = MappingProxyType(
         "dsa_prefill_cp_mode": "set cp_strategy (zigzag, interleave) instead",
         "cuda_graph_tc_compiler": "0.5.22 removed the tc_piecewise graphs that it compiled",
         "enable_double_sparsity": "0.5.11 removed double sparsity",
-        "torchao_config": "0.5.18 removed torchao quantisation",
+        "torchao_config": "0.5.18 removed torchao quantization",
         "disable_overlap_cg_plan": "the overlap of 0.4.7 no longer needs a plan",
     }
 )
@@ -139,7 +139,7 @@ VARIABLES: tuple[LiveVariable, ...] = (
     LiveVariable(
         "SGLANG_NGRAM_FORCE_GREEDY_VERIFY",
         ">=0.5.5,<0.5.14",
-        "nothing reads it from 0.5.14",
+        "it is ignored from 0.5.14",
     ),
 )
 

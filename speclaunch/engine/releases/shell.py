@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from speclaunch.core import is_secret_variable
-from speclaunch.engine.releases.command import SpelledArgument, is_secret_text, is_written_secret
+from speclaunch.engine.releases.command import RenderedArgument, is_secret_text, is_written_secret
 from speclaunch.engine.releases.environment import FromEnvironment
 
 
 def shell_command(
     program: Sequence[str],
-    arguments: Sequence[SpelledArgument],
+    arguments: Sequence[RenderedArgument],
     env: Mapping[str, str | None],
     *,
     notes: Sequence[str] = (),
@@ -32,7 +32,7 @@ def shell_command(
         f"{name}={shell_value(name, value)}" for name, value in env.items() if value is not None
     )
     parts.append(shlex.join(program))
-    parts.extend(f"  {argument_words(argument)}" for argument in arguments)
+    parts.extend(f"  {argument_text(argument)}" for argument in arguments)
     return "\n".join([*lines, " \\\n".join(parts)]) + "\n"
 
 
@@ -49,12 +49,12 @@ def shell_value(name: str, value: str) -> str:
     return _word(value, name, secret=is_secret_variable(name) or is_written_secret(value))
 
 
-def argument_words(argument: SpelledArgument, flag: str | None = None) -> str:
+def argument_text(argument: RenderedArgument, flag: str | None = None) -> str:
     """Return a server argument, quoted; `flag` replaces its own flag."""
     flag = flag or argument.flag
     if argument.secret or any(map(_is_from_variable, argument.values)):
-        words = [_word(value, argument.name, secret=argument.secret) for value in argument.values]
-        return " ".join([flag, *words])
+        values = [_word(value, argument.name, secret=argument.secret) for value in argument.values]
+        return " ".join([flag, *values])
     first, *rest = argument.tokens
     return shlex.join([first.replace(argument.flag, flag, 1), *rest])
 

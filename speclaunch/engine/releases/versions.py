@@ -14,7 +14,7 @@ from speclaunch.core import InputError, Problem, lazy
 if TYPE_CHECKING:
     from packaging.version import Version
 
-_SPELLING = lazy(r"^\s*(?:sglang\s*==\s*)?v?(?P<version>\S+)\s*$", re.IGNORECASE)
+_VERSION = lazy(r"^\s*(?:sglang\s*==\s*)?v?(?P<version>\S+)\s*$", re.IGNORECASE)
 _NEWEST = ("latest", "newest")
 
 
@@ -23,9 +23,9 @@ class UnknownVersion(InputError):
 
 
 class ResolvedVersion(Struct, frozen=True):
-    """The known version used for ``asked``; ``note`` gives the reason if it differs."""
+    """The known version used for ``requested``; ``note`` gives the reason if it differs."""
 
-    asked: str
+    requested: str
     held: str
     exact: bool
     note: str | None = None
@@ -92,7 +92,7 @@ def _plain_key(version: str) -> _PlainKey | None:
 def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
     """Return operator and version of a clause; None if a plain comparison is not enough."""
     text = text.strip()
-    operator = next((one for one in _COMPARED if text.startswith(one)), None)
+    operator = next((operator for operator in _COMPARED if text.startswith(operator)), None)
     key = _bound(text[len(operator) :].strip()) if operator is not None else None
     if operator is None or key is None or (operator == ">" and key[1] < -1):
         return None
@@ -135,7 +135,7 @@ def precedes(version: str, other: str) -> bool:
 
 def is_of_its_line(found: ResolvedVersion) -> bool:
     """True if the version found is the requested release or a post-release of it."""
-    requested = found.asked.strip().removeprefix("v")
+    requested = found.requested.strip().removeprefix("v")
     plain, held = _plain_key(requested), _plain_key(found.held)
     return found.exact or (plain is not None and held is not None and plain[0] == held[0])
 
@@ -147,29 +147,29 @@ def resolve(text: str, held: Sequence[str]) -> ResolvedVersion:
     """
     if text in held:
         return ResolvedVersion(text, text, exact=True)
-    matched = _SPELLING.match(text)
-    spelled = matched["version"] if matched else text.strip()
-    if spelled.lower() in _NEWEST:
+    matched = _VERSION.match(text)
+    release = matched["version"] if matched else text.strip()
+    if release.lower() in _NEWEST:
         return ResolvedVersion(text, held[-1], exact=True)
-    if spelled in held:
-        return ResolvedVersion(text, spelled, exact=True)
-    requested = _parse_requested(text, spelled, held)
+    if release in held:
+        return ResolvedVersion(text, release, exact=True)
+    requested = _parse_requested(text, release, held)
     known = [(_parse(version), version) for version in held]
     for version, name in known:
         if version.public == requested.public:
             return _with_local_part(text, requested, name)
     line = [name for version, name in known if version.release == requested.release]
     if line:
-        note = f"SGLang {spelled} has no catalogue; {line[-1]} of the same line is used"
+        note = f"SGLang {release} has no catalogue; {line[-1]} of the same line is used"
         return ResolvedVersion(text, line[-1], exact=False, note=note)
     newest = known[-1]
     below = [name for version, name in known if version < requested]
     if requested > newest[0]:
-        note = f"SGLang {spelled} is newer than every known release; {newest[1]} is used"
+        note = f"SGLang {release} is newer than every known release; {newest[1]} is used"
     elif below:
-        note = f"SGLang {spelled} is not a known release; {below[-1]} is used"
+        note = f"SGLang {release} is not a known release; {below[-1]} is used"
     else:
-        note = f"SGLang {spelled} is older than every known release; {held[0]} is used"
+        note = f"SGLang {release} is older than every known release; {held[0]} is used"
     return ResolvedVersion(text, below[-1] if below else held[0], exact=False, note=note)
 
 
@@ -179,19 +179,19 @@ def _parse(version: str) -> Version:
     return Version(version)
 
 
-def _parse_requested(text: str, spelled: str, held: Sequence[str]) -> Version:
+def _parse_requested(text: str, release: str, held: Sequence[str]) -> Version:
     from packaging.version import InvalidVersion  # noqa: PLC0415
 
     try:
-        return _parse(spelled)
+        return _parse(release)
     except InvalidVersion:
         raise _unknown(f"{text!r} is not a version of SGLang", held) from None
 
 
-def _with_local_part(text: str, asked: Version, name: str) -> ResolvedVersion:
-    if asked.local is None:
+def _with_local_part(text: str, requested: Version, name: str) -> ResolvedVersion:
+    if requested.local is None:
         return ResolvedVersion(text, name, exact=True)
-    note = f"SGLang {asked} is a build of {name} with local changes, which are not known"
+    note = f"SGLang {requested} is a build of {name} with unknown local changes"
     return ResolvedVersion(text, name, exact=False, note=note)
 
 

@@ -133,7 +133,7 @@ def advice(
         name: value
         for name, value in found.changes.items()
         if deployment.args.get(name) != value
-        and not (value is None and name not in plan.request.given)
+        and not (value is None and name not in plan.request.values)
     }
     diff = tuple(recipe_lines(changes, deployment.args))
     overrides = tuple(recipe_diff(changes, deployment))

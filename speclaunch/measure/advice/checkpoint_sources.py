@@ -39,10 +39,10 @@ from speclaunch.engine import (
     fetch_facts,
     find_checkpoint,
     home_of_facts,
-    keep,
     read_file,
     recorded,
     revision_of,
+    store_facts,
     stored_names,
     suggest,
     value_of,
@@ -71,7 +71,7 @@ def sources_of(name: str, sources: Sources) -> CheckpointSources:
 
 def told(found: Checkpoint, fact: str) -> Any:
     """Return a fact; None if the source does not have it."""
-    value = found.told(fact)
+    value = found.field_or_none(fact)
     return None if value in ((), {}) else value
 
 
@@ -210,7 +210,7 @@ def _check(folder: Path, name: str, today: date, *, update: bool) -> ComparedFac
             return ComparedFacts(name, path, FactsState.CURRENT)
         if not update:
             return ComparedFacts(name, path, FactsState.STALE, differing)
-        keep(folder, there)
+        store_facts(folder, there)
         return ComparedFacts(name, path, FactsState.UPDATED, differing)
     except HubRefusedError as error:
         return ComparedFacts(name, path, FactsState.UNKNOWN, why=str(error), help=error.help)

@@ -43,7 +43,7 @@ class PlanComparison(Struct, frozen=True):
         return tuple(one for one in self.arguments if one.value_differs and self._says_nothing(one))
 
     def _says_nothing(self, one: PlanDifference) -> bool:
-        if any(row is not None and row.is_given for row in (one.before, one.after)):
+        if any(row is not None and row.is_set for row in (one.before, one.after)):
             return False
         if is_idle(self.before.plan, one.name) and is_idle(self.after.plan, one.name):
             return True

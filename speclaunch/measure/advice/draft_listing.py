@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from speclaunch.checks import Lookup, Severity, judge
 from speclaunch.core import InputError, Problem
 from speclaunch.engine import (
+    UNKNOWN_HARDWARE,
     Checkpoint,
     Fit,
     Hardware,
@@ -97,7 +98,7 @@ def find_target(name: str, lookup: Lookup) -> Checkpoint:
     made_for = targets_of(name)
     # a small complete model that drafts under STANDALONE is also a target
     if facts.target is not None and (
-        not made_for or _is_complete(facts.target.told("architectures"), facts.target)
+        not made_for or _is_complete(facts.target.field_or_none("architectures"), facts.target)
     ):
         return facts.target
     if made_for:
@@ -116,12 +117,10 @@ def find_target(name: str, lookup: Lookup) -> Checkpoint:
 
 def _is_complete(architectures: tuple[str, ...], target: Checkpoint) -> bool:
     """True if it is a complete model; a draft head has few layers."""
-    layers = target.told("num_hidden_layers") or 0
+    layers = target.field_or_none("num_hidden_layers") or 0
     return layers > _MOST_OF_A_DRAFT and bool(architectures)
 
 
-_NO_HARDWARE = "the hardware is not known"
-"""A plan's reason for an unknown device."""
 _MOST_OF_A_DRAFT = 8
 """Layers of the deepest published drafts (DFLASH); no complete model has so few."""
 
@@ -163,7 +162,7 @@ def _listed_way(way: Way, target: Checkpoint, versions: Sequence[str], lookup: L
         spans_of(taken, versions),
         "" if taken[0] == versions[-1] else refused,
         # without hardware, machine-dependent rules say nothing about the way
-        tuple(one.code for one in newest.unjudged if one.reason != _NO_HARDWARE),
+        tuple(one.code for one in newest.unjudged if one.reason != UNKNOWN_HARDWARE),
         tuple(_doubts(way, newest)),
         tuple(changes),
     )

@@ -23,12 +23,12 @@ from speclaunch.engine import (
     Checkpoint,
     Fit,
     UnknownValueError,
-    at_hand,
     budget,
     current_name,
     declare,
     find_runtime,
     held_versions,
+    installed_catalogue,
     named,
 )
 from speclaunch.engine import load as load_catalogue
@@ -228,7 +228,7 @@ def version_for(engine: str | None) -> str:
     if engine is not None:
         return named(engine).held
     try:
-        installed = at_hand(find_runtime(None))
+        installed = installed_catalogue(find_runtime(None))
     except LaunchError:
         installed = None
     return installed or held_versions()[-1]

@@ -201,9 +201,9 @@ def lacks_class(facts: Facts, version: str) -> str | None:
 
     An unknown architecture is also a reason.
     """
-    names = facts.target.told("architectures") if facts.target is not None else None
+    names = facts.target.field_or_none("architectures") if facts.target is not None else None
     if not names:
-        return "the architecture of the target is not known"
+        return "the architecture of the target is unknown"
     if names[0] in architectures(version).registered:
         return None
     return f"SGLang {version} has no class {names[0]}"
@@ -391,7 +391,7 @@ def _guessed(found: NoPlace, ranks: int, hardware: Hardware) -> PlacedArguments 
         return None
     facts = settled.plan.facts
     models = [one for one in (facts.target, facts.draft) if one is not None]
-    weights = [one.told("weight_bytes") for one in models]
+    weights = [one.field_or_none("weight_bytes") for one in models]
     memory = (hardware.memory_mib or 0) << 20
     if None in weights:
         fits = ranks == sizes(hardware)[-1]

@@ -116,7 +116,7 @@ def too_early(way: Way, version: str) -> str | None:
 def _own(target: Checkpoint) -> Iterator[Way]:
     """Yield the way of the target's own multi-token-prediction layers, if it has any."""
     try:
-        layers, released = target.mtp_layers, target.told("mtp_weights")
+        layers, released = target.mtp_layers, target.field_or_none("mtp_weights")
     except UnknownValueError:
         return
     if not layers:

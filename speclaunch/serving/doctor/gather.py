@@ -41,7 +41,7 @@ from speclaunch.engine import (
     probe,
     probe_hardware,
     read_packages,
-    spell,
+    render_args,
     unset_in,
     value_of,
 )
@@ -197,7 +197,7 @@ def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath,
     """Return the missing paths of a recipe, with the arguments of this version."""
     catalogue = load_catalogue(version)
     deployment = recipe.deployment
-    rendered = spell(deployment.args, deployment.engine.env, catalogue)
+    rendered = render_args(deployment.args, deployment.engine.env, catalogue)
     return missing_paths(rendered, catalogue, made=(cpu.models,))
 
 
@@ -309,7 +309,7 @@ def _hardware_text(hardware: Hardware | None) -> str | None:
 
 def _models(plan: Plan, hub: Hub, made: Path) -> tuple[LocalModel, ...]:
     """Return the checkpoints that the recipe names."""
-    facts, values = plan.facts, plan.request.given
+    facts, values = plan.facts, plan.request.values
     named: list[tuple[str, str, Checkpoint | UnknownFact | None]] = []
     for role, name, checkpoint in (
         ("target", "model_path", facts.target),

@@ -32,8 +32,8 @@ from speclaunch.engine import (
     gpus_needed,
     held_versions,
     memory_verdict,
+    render_args,
     resolve_version,
-    spell,
 )
 from speclaunch.engine import load as load_catalogue
 from speclaunch.serving.doctor.machine_facts import RecipeNeeds
@@ -104,7 +104,7 @@ def check_recipe(
     for version in versions:
         catalogue = load_catalogue(version)
         deployment = recipe.deployment
-        rendered = spell(deployment.args, deployment.engine.env, catalogue)
+        rendered = render_args(deployment.args, deployment.engine.env, catalogue)
         request = from_recipe(recipe, rendered, catalogue, inherited)
         examined.append(examine(request, lookup, rules))
     findings = [finding for result in examined for finding in result.judgement.findings]

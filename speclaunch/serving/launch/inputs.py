@@ -12,7 +12,7 @@ import yaml
 
 from speclaunch.core import LaunchError, expand_user, make_private, speclaunch_home
 from speclaunch.deployments import Prepared, Recipe
-from speclaunch.engine import SpelledArgument, config_refuses, is_installed
+from speclaunch.engine import RenderedArgument, config_refuses, is_installed
 from speclaunch.serving.cpu_engine.artifacts import ensure_model, has_model
 
 _NOTIFICATION = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
@@ -70,7 +70,7 @@ def secrets_file_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | N
     return directory / "secrets.yaml", yaml.safe_dump(secrets)
 
 
-def _may_be_in_file(argument: SpelledArgument, prepared: Prepared) -> bool:
+def _may_be_in_file(argument: RenderedArgument, prepared: Prepared) -> bool:
     """True if an argument is a secret that the engine reads from the file of `--config`."""
     key = argument.flag.removeprefix("--")
     single = len(argument.values) == 1

@@ -22,7 +22,7 @@ from speclaunch.checks import (
 )
 from speclaunch.core import Problem
 from speclaunch.deployments import Prepared, Recipe
-from speclaunch.engine import Ask, missing_paths, probe_hardware
+from speclaunch.engine import EngineCheckMode, missing_paths, probe_hardware
 from speclaunch.serving.launch.session import Session, predict_failure
 
 if TYPE_CHECKING:
@@ -133,10 +133,10 @@ def _engine_refusals(
     opinion = asker.known(query)
     if opinion is None:
         sizes = [
-            checkpoint.told("weight_bytes") or 0 for checkpoint in examined.plan.facts.checkpoints
+            checkpoint.field_or_none("weight_bytes") or 0 for checkpoint in examined.plan.facts.checkpoints
         ]
         seconds = _LEAST_START_S + sum(sizes) / _READ_BYTES_A_SECOND
-        if asker.mode is Ask.AUTO and asker.cost(query) > max(_CHEAP_S, seconds / 3):
+        if asker.mode is EngineCheckMode.AUTO and asker.cost(query) > max(_CHEAP_S, seconds / 3):
             return ()
         opinion = asker.opinion_on(query)
     return engine_findings(opinion, examined.plan, examined.judgement.findings).findings
@@ -146,7 +146,7 @@ def absent_paths(prepared: Prepared) -> list[Problem]:
     """Return the paths that the recipe names and that this machine lacks, with their places."""
     made = (prepared.cpu.models,) if prepared.cpu is not None else ()
     return [
-        Problem(path.message, prepared.recipe.place("args", path.given), path.help)
+        Problem(path.message, prepared.recipe.place("args", path.recipe_name), path.help)
         for path in missing_paths(prepared.rendered_args, prepared.catalogue, made=made)
     ]
 

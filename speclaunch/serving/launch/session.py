@@ -24,11 +24,11 @@ from speclaunch.engine import (
     Suggestion,
     UnknownValueError,
     Vendor,
+    format_settings,
     local_gpus,
     memory_verdict,
     nodes_of,
     resolve,
-    say_all,
     suggest_fit,
     value_of,
 )
@@ -85,7 +85,7 @@ class FailureForecast(Struct, frozen=True):
         rung = self.rung
         if rung is not None:
             fits = "fit" if self.suggestion.fit is Fit.FITS else "fit only in the best case"
-            return f"{say_all(rung.changes)} is predicted to {fits}"
+            return f"{format_settings(rung.changes)} is predicted to {fits}"
         fitting = next(
             (alternative for alternative in self.suggestion.alternatives if alternative.fits), None
         )
@@ -345,7 +345,7 @@ class Session(Struct):
 
 
 def _weight_bytes(checkpoint: Checkpoint | None) -> int | None:
-    return None if checkpoint is None else checkpoint.told("weight_bytes")
+    return None if checkpoint is None else checkpoint.field_or_none("weight_bytes")
 
 
 def restarts(settings: Restart, recovery: Recovery) -> bool:

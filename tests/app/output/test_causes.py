@@ -10,8 +10,8 @@ from speclaunch.checks.rules.finding import SkippedRule
 from speclaunch.engine.facts.facts import checkpoint_fact
 from speclaunch.engine.facts.unknown import UnknownFact
 
-NO_HARDWARE = "the hardware is not known"
-WHY, HELP = "it is nowhere", "give --models DIR"
+NO_HARDWARE = "the hardware is unknown"
+WHY, HELP = "it is nowhere", "pass --models DIR"
 
 
 def file(

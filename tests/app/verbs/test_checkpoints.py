@@ -63,7 +63,7 @@ def test_another_revision_makes_it_likely(empty: Path) -> None:
 def test_a_config_of_training_makes_it_likely(empty: Path) -> None:
     _, findings = lint(empty, TRAINED)
     assert findings["SPL407"]["severity"] == "warning"
-    assert "by the config that it was trained with" in findings["SPL407"]["why"]
+    assert "from its training config" in findings["SPL407"]["why"]
     assert "Qwen/Qwen3-8B:" not in findings["SPL407"]["why"]  # it rests on the draft alone
 
 
@@ -94,7 +94,7 @@ def test_a_sibling_is_taken_when_told(empty: Path) -> None:
     (fact,) = [one for one in file["unknown"] if one["what"] == "the checkpoint my/Qwen3-8B-AWQ"]
     assert "--assume my/Qwen3-8B-AWQ=Qwen/Qwen3-8B" in fact["fix"]
     file, findings = lint(empty, NGRAM, "--assume", "my/Qwen3-8B-AWQ=Qwen/Qwen3-8B")
-    assert "assumed to be as Qwen/Qwen3-8B" in findings["SPL507"]["why"]
+    assert "assumed to match Qwen/Qwen3-8B" in findings["SPL507"]["why"]
     (empty / "speclaunch.toml").write_text('[assume]\n"my/Qwen3-8B-AWQ" = "Qwen/Qwen3-8B"\n')
     assert lint(empty, NGRAM) == (file, findings)
 

@@ -122,7 +122,7 @@ def test_what_cannot_be_inspected(what: str, models: dict[str, Path], tmp_path: 
     else:
         assert done.returncode == 2
         said = {"nothing": "no config.json", "no weights": "has no safetensors file"}
-        assert said.get(what, "link out of its directory") in done.stderr
+        assert said.get(what, "links outside its directory") in done.stderr
 
 
 @pytest.mark.thorough

@@ -135,7 +135,7 @@ def test_one_that_fails_does_not_keep_the_others(
     assert done.returncode == 1
     assert kept(repo) == ["my-org/target.json"]
     assert "my-org/draft: it is gated on the hub" in done.stderr
-    assert "accept its licence there, and set HF_TOKEN" in done.stderr
+    assert "accept its license there, and set HF_TOKEN" in done.stderr
 
 
 def test_a_private_checkpoint_on_the_disk(repo: Path, speclaunch: Any, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_private_checkpoint_on_the_disk(repo: Path, speclaunch: Any, tmp_path:
     ("words", "code", "said"),
     [
         (["{local}"], 2, "is a directory: it needs a name"),
-        (["{local}", "--as", "../out"], 2, "not of the form ORGANISATION/NAME"),
+        (["{local}", "--as", "../out"], 2, "not of the form ORGANIZATION/NAME"),
         (["{local}", "x/y", "--as", "a/b"], 2, "--as names one directory"),
         (["{local}", "--as", "a/b", "--revision", "v1"], 2, "cannot be combined with --as"),
         (["nowhere", "--as", "a/b"], 2, "not a directory with a config.json"),
@@ -164,7 +164,7 @@ def test_a_private_checkpoint_on_the_disk(repo: Path, speclaunch: Any, tmp_path:
         (["recipes/mine.yaml", "--revision", "v1"], 2, "--revision takes a name"),
         (["org/a", "args.tp_size=2"], 2, "an override needs a recipe"),
         (["recipes/mine.yaml", "args.model_path=/data/x"], 1, "does not exist on this machine"),
-        (["org/a--b"], 1, "its name is not one that the hub has"),
+        (["org/a--b"], 1, "its name is not a valid name on the hub"),
         ([], 2, "Missing argument"),
     ],
 )
@@ -201,7 +201,7 @@ def test_nothing_is_written_outside_of_the_repository(
     (repo / ".speclaunch").symlink_to(outside)
     done = speclaunch("pull", "org/a")
     assert done.returncode == 1
-    assert "is a link out of .speclaunch/models" in done.stderr
+    assert "links outside .speclaunch/models" in done.stderr
     assert list(outside.iterdir()) == []
 
 

@@ -235,7 +235,7 @@ def test_ranks_without_a_gpu_are_not_called_a_lack_of_memory(tmp_path: Path) -> 
         (["args.port=3"], {}, "no recipe specified"),
         ([RECIPE], {"engine": "nonsense"}, "is not a version"),
         ([RECIPE], {"engine": "0.5.9,nonsense"}, "is not a version"),
-        ([RECIPE], {"engine": ","}, "no version was given"),
+        ([RECIPE], {"engine": ","}, "names no version"),
         ([RECIPE], {"engine": "0.4.5"}, "cannot be served by"),
         (["ngram_qwen7b"], {"engine": "0.4.10"}, "cannot be served by"),
         ([RECIPE, "ngram_qwen7b"], {"engine": "0.5.9,0.5.23"}, "several recipes and several"),

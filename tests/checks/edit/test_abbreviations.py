@@ -182,7 +182,7 @@ def test_lines_end_where_the_shell_ends_them(end: str) -> None:
     shown = "x.sh" if end == "\n" else "x.sh.example"
     migration = migrate_commands(text, read_text(text, shown), "0.5.23", None)
     assert not migration.problems
-    reason = "# removed --torchao-config: 0.5.18 removed torchao quantisation"
+    reason = "# removed --torchao-config: 0.5.18 removed torchao quantization"
     assert migration.text == (
         f"{above}{reason}{end}{SERVER} --attention-backend triton{end}echo \x0b{end}"
     )

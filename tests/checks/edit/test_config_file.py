@@ -35,7 +35,7 @@ def test_keys_are_renamed_converted_and_removed() -> None:
         "'cuda-graph-max-bs-decode': 8  # small\n"
         "cuda-graph-backend-prefill: disabled\n"
         "cuda-graph-bs-decode: [1, 2]\n"
-        "# removed torchao-config: 0.5.18 removed torchao quantisation\n"
+        "# removed torchao-config: 0.5.18 removed torchao quantization\n"
         "tp-size: 2\n"
     )
     again = migrate_config(migration.text, "c.yaml", "0.5.23")

@@ -158,7 +158,7 @@ Said = list[tuple[dict[str, Any], dict[str, str]]]
 
 
 def of_words(words: list[str]) -> dict[str, Any]:
-    parsed = parse_argv(words, load(VERSION), whole=False)
+    parsed = parse_argv(words, load(VERSION), with_values=False)
     assert not [one for one in parsed.problems if one.index is not None]
     return {canonical(item.dest): item.stored for item in parsed.parsed}
 

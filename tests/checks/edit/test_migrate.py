@@ -36,7 +36,7 @@ MIGRATED = """\
 ARGS=( --cuda-graph-bs-decode $(seq 1 4)   # graph
   --dsa-prefill-backend fa3 )
 # removed --speculative-ngram-branch-length: 0.5.10 stores suffixes in a trie: speculative_ngram_max_trie_depth limits them
-# removed --torchao-config: 0.5.18 removed torchao quantisation
+# removed --torchao-config: 0.5.18 removed torchao quantization
 SGLANG_ENABLE_SPEC_V2=True python3 -m sglang.launch_server \\
   --model $MODEL \\
   --speculative-algorithm EAGLE "${ARGS[@]}" \\
@@ -142,7 +142,7 @@ def test_a_manifest_stays_a_manifest() -> None:
     assert "- --cuda-graph-max-bs-decode\n" in migration.text
     assert "- --cuda-graph-backend-prefill=disabled\n" in migration.text
     assert "torchao" not in migration.text.replace("# removed --torchao-config", "").replace(
-        "torchao quantisation", ""
+        "torchao quantization", ""
     )
     (invocation,) = read_text(migration.text, "x.yaml", ".yaml").invocations
     words = [word.text for word in invocation.words]
@@ -181,7 +181,7 @@ def test_a_recipe_has_its_arguments_renamed(tmp_path: Path) -> None:
     assert migration.text == (
         "defaults: [base]\nargs:\n  model_path: x\n  cuda_graph_max_bs_decode: 8  # small\n"
         "  cuda_graph_backend_prefill: breakable\n"
-        "  # removed torchao_config: 0.5.18 removed torchao quantisation\n"
+        "  # removed torchao_config: 0.5.18 removed torchao quantization\n"
         "  # torchao_config: x\n"
     )
 

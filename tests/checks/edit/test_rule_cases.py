@@ -26,7 +26,7 @@ from speclaunch.deployments.sources.requests import from_invocation, from_recipe
 from speclaunch.engine.plan.request import Request
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 from tests.checks.edit import forms
 from tests.support.checks.rules.harness import CASES, Case, load_cases
 from tests.support.loops import each
@@ -70,7 +70,7 @@ class Form:
         catalogue = load(case.engine)
         if self.name.startswith("recipe"):
             recipe = validate(composed(text, self.name, folder / self.name, (folder,)))
-            spelling = spell(recipe.deployment.args, recipe.deployment.engine.env, catalogue)
+            spelling = render_args(recipe.deployment.args, recipe.deployment.engine.env, catalogue)
             return from_recipe(recipe, spelling, catalogue)
         (invocation,) = read_text(text, self.name).invocations
         return from_invocation(invocation, invocation.name or recipe_name(self.name), catalogue)
@@ -88,7 +88,7 @@ class Form:
 
 def written(case: Case) -> Iterator[Form]:
     catalogue = load(case.engine)
-    spelled = spell(case.args, case.env, catalogue)
+    spelled = render_args(case.args, case.env, catalogue)
     words = [word for one in spelled.arguments for word in one.tokens]
     if not spelled.problems:
         for name, form in forms.COMMANDS.items():
@@ -97,7 +97,7 @@ def written(case: Case) -> Iterator[Form]:
             args = {}
             for one in spelled.arguments:
                 flag = one.flag.removeprefix("--")
-                args[flag] = case.args[one.given]
+                args[flag] = case.args[one.recipe_name]
             yield Form("config.yaml", forms.config(args))
     yield Form("recipe.yaml", forms.recipe(case.args, case.env, case.engine))
     text, group = forms.recipe_of_groups(case.args, case.env, case.engine)

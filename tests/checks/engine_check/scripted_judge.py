@@ -12,7 +12,7 @@ from speclaunch.checks.rules.examine import Lookup
 from speclaunch.core.resources import models_dir
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.hardware import declare
-from speclaunch.engine.facts.project_settings import Ask
+from speclaunch.engine.facts.project_settings import EngineCheckMode
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load as load_catalogue
@@ -65,7 +65,7 @@ class ScriptedJudge:
 
 
 def asker(
-    judge: ScriptedJudge, folder: Path | None = None, mode: Ask = Ask.ALWAYS
+    judge: ScriptedJudge, folder: Path | None = None, mode: EngineCheckMode = EngineCheckMode.ALWAYS
 ) -> EngineQuerier:
     kept = None if folder is None else Verdicts(folder)
     return EngineQuerier(mode, kept, lambda version, python: judge if python is None else None)

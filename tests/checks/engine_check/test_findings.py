@@ -15,7 +15,7 @@ from speclaunch.checks.rules.examine import examine_plan
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.errors import ExitCode
-from speclaunch.engine.facts.project_settings import Ask
+from speclaunch.engine.facts.project_settings import EngineCheckMode
 from tests.checks.engine_check.scripted_judge import (
     MODEL,
     RELEASE,
@@ -111,12 +111,12 @@ def test_lint_tells_line_and_column(
 ) -> None:
     at_hand(monkeypatch, ScriptedJudge(PAIR))
     Path("a.sh").write_text(SCRIPT)
-    code, out = lint(capsys, "a.sh", ask=Ask.ALWAYS)
+    code, out = lint(capsys, "a.sh", ask=EngineCheckMode.ALWAYS)
     assert code is ExitCode.FAILED
     assert "error[SPL090]: SGLang 0.5.23 refuses this" in out
     assert "--> a.sh:4:3" in out
     Path("a.sh").write_text(SCRIPT.replace("# serves", "# speclaunch: ignore[SPL090] we know"))
-    assert "SPL090" not in lint(capsys, "a.sh", ask=Ask.ALWAYS)[1]
+    assert "SPL090" not in lint(capsys, "a.sh", ask=EngineCheckMode.ALWAYS)[1]
 
 
 def test_a_recipe_has_its_own_place(
@@ -127,7 +127,7 @@ def test_a_recipe_has_its_own_place(
         'name: r\nengine: {version: "0.5.23"}\nargs:\n'
         f"  model_path: {MODEL}\n  stream_interval: 4\n  schedule_conservativeness: 0.3\n"
     )
-    _, out = lint(capsys, "r.yaml", ask=Ask.ALWAYS, engine=None)
+    _, out = lint(capsys, "r.yaml", ask=EngineCheckMode.ALWAYS, engine=None)
     assert "--> r.yaml:5:" in out
     assert "change or remove stream_interval or schedule_conservativeness" in out
 
@@ -138,7 +138,7 @@ def test_where_no_version_is_named_it_is_a_warning(
     at_hand(monkeypatch, ScriptedJudge(PAIR))
     monkeypatch.setenv("PATH", "/nonexistent")
     Path("a.sh").write_text(SCRIPT)
-    code, out = lint(capsys, "a.sh", ask=Ask.ALWAYS, engine=None)
+    code, out = lint(capsys, "a.sh", ask=EngineCheckMode.ALWAYS, engine=None)
     assert code is ExitCode.CLEAN
     assert "warning[SPL090]" in out
 
@@ -158,7 +158,7 @@ def test_auto_asks_added_judges_alone(
     assert len(judge.asked) == asked, "a verdict is asked for once"
     assert "SPL090" in lint(capsys, "a.sh", no_cache=True)[1]
     assert len(judge.asked) > asked
-    for more in ({"ask": Ask.NEVER}, {"ignore": ("SPL090",)}, {"select": ("SPL3",)}):
+    for more in ({"ask": EngineCheckMode.NEVER}, {"ignore": ("SPL090",)}, {"select": ("SPL3",)}):
         asked = len(judge.asked)
         assert "SPL090" not in lint(capsys, "a.sh", **more)[1]
         assert len(judge.asked) == asked
@@ -169,7 +169,7 @@ def test_what_was_not_asked_is_told_with_its_reason(
 ) -> None:
     at_hand(monkeypatch, ScriptedJudge(PAIR))
     Path("a.sh").write_text(SCRIPT.replace(MODEL, "nobody/nothing"))
-    _, out = lint(capsys, "a.sh", ask=Ask.ALWAYS)
+    _, out = lint(capsys, "a.sh", ask=EngineCheckMode.ALWAYS)
     assert "1 rule skipped: the config.json of nobody/nothing is not available" in out
 
 

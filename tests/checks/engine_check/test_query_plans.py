@@ -10,7 +10,7 @@ import pytest
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
 from speclaunch.checks.engine_check.query_plans import EngineQuerier, NoJudgeError, Verdicts, opened
 from speclaunch.core.errors import ExitCode
-from speclaunch.engine.facts.project_settings import Ask
+from speclaunch.engine.facts.project_settings import EngineCheckMode
 from tests.checks.engine_check.scripted_judge import RELEASE, ScriptedJudge, asker, plan_of, refuses
 
 PLAN = ("--tp-size", "2", "--page-size", "16", "--disable-radix-cache")
@@ -178,10 +178,13 @@ def test_always_needs_a_judge_and_auto_does_not() -> None:
     def nobody(version: str | None, python: Path | None) -> None:
         return None
 
-    assert EngineQuerier(Ask.AUTO, None, nobody).opinion(plan_of()) is None
-    assert EngineQuerier(Ask.NEVER, None, lambda *_: ScriptedJudge()).opinion(plan_of()) is None
+    assert EngineQuerier(EngineCheckMode.AUTO, None, nobody).opinion(plan_of()) is None
+    assert (
+        EngineQuerier(EngineCheckMode.NEVER, None, lambda *_: ScriptedJudge()).opinion(plan_of())
+        is None
+    )
     with pytest.raises(NoJudgeError, match=r"no judge for SGLang 0\.5\.23") as caught:
-        EngineQuerier(Ask.ALWAYS, None, nobody).opinion(plan_of())
+        EngineQuerier(EngineCheckMode.ALWAYS, None, nobody).opinion(plan_of())
     assert caught.value.problems[0].help == "speclaunch engine judge add 0.5.23"
     assert caught.value.exit_code is ExitCode.USAGE
 
@@ -189,12 +192,14 @@ def test_always_needs_a_judge_and_auto_does_not() -> None:
 def test_only_that_release_is_asked() -> None:
     judge = ScriptedJudge()
     judge.release = "0.5.18"
-    assert EngineQuerier(Ask.AUTO, None, lambda *_: judge).opinion(plan_of()) is None
+    assert EngineQuerier(EngineCheckMode.AUTO, None, lambda *_: judge).opinion(plan_of()) is None
 
 
 def test_the_interpreter_that_is_launched_goes_first() -> None:
     own, other = ScriptedJudge(), ScriptedJudge(refuses(), digest="other")
-    found = EngineQuerier(Ask.AUTO, None, lambda _, python: other if python is None else own)
+    found = EngineQuerier(
+        EngineCheckMode.AUTO, None, lambda _, python: other if python is None else own
+    )
     opinion = found.opinion(plan_of(), ScriptedJudge.python)
     assert opinion is not None
     assert opinion.accepted

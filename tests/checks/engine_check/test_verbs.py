@@ -20,7 +20,7 @@ from speclaunch.core.errors import ExitCode, SpeclaunchError
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.hardware import declare
-from speclaunch.engine.facts.project_settings import Ask
+from speclaunch.engine.facts.project_settings import EngineCheckMode
 from speclaunch.serving.launch.preflight import preflight
 from tests.checks.engine_check.scripted_judge import (
     MODEL,
@@ -103,14 +103,16 @@ def test_doctor_tells_what_the_engine_refuses(monkeypatch: pytest.MonkeyPatch) -
     assert "SPL090" not in out
 
 
-def preflighted(recipe: Path, judge: ScriptedJudge, mode: Ask, folder: Path | None = None):  # type: ignore[no-untyped-def]
+def preflighted(
+    recipe: Path, judge: ScriptedJudge, mode: EngineCheckMode, folder: Path | None = None
+):  # type: ignore[no-untyped-def]
     prepared = prepare(load(str(recipe), [], []), dry_run=True)
     found = Lookup(hardware=declare("h200"))
     return preflight(prepared, found, all_rules(), (), asker(judge, folder, mode))
 
 
 def test_a_launch_is_refused_before_it_begins(recipe: Path) -> None:
-    result = preflighted(recipe, ScriptedJudge(STREAM), Ask.AUTO)
+    result = preflighted(recipe, ScriptedJudge(STREAM), EngineCheckMode.AUTO)
     assert [one.code for one in result.findings if one.severity is Severity.ERROR] == ["SPL090"]
     assert result.findings[0].place.line == 6
     with pytest.raises(PreflightError, match="1 finding of error severity"):
@@ -120,12 +122,14 @@ def test_a_launch_is_refused_before_it_begins(recipe: Path) -> None:
 def test_what_costs_too_much_is_not_asked_again(recipe: Path, tmp_path: Path) -> None:
     judge = ScriptedJudge(STREAM)
     Verdicts(tmp_path / "v").took(judge.digest, 1000)
-    assert not preflighted(recipe, judge, Ask.AUTO, tmp_path / "v").findings
+    assert not preflighted(recipe, judge, EngineCheckMode.AUTO, tmp_path / "v").findings
     assert judge.asked == []
-    assert preflighted(recipe, judge, Ask.ALWAYS, tmp_path / "v").findings
+    assert preflighted(recipe, judge, EngineCheckMode.ALWAYS, tmp_path / "v").findings
     Verdicts(tmp_path / "v").took(judge.digest, 1000)
     asked = len(judge.asked)
-    assert preflighted(recipe, judge, Ask.AUTO, tmp_path / "v").findings, "it is known, and free"
+    assert preflighted(recipe, judge, EngineCheckMode.AUTO, tmp_path / "v").findings, (
+        "it is known, and free"
+    )
     assert len(judge.asked) == asked
 
 
@@ -135,4 +139,4 @@ def test_a_dry_run_asks_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> 
     assert launch(LaunchOptions(overrides=("r.yaml",), dry_run=True)) is ExitCode.CLEAN
     assert judge.asked == []
     with pytest.raises(PreflightError):
-        launch(LaunchOptions(overrides=("r.yaml",), dry_run=True, ask=Ask.ALWAYS))
+        launch(LaunchOptions(overrides=("r.yaml",), dry_run=True, ask=EngineCheckMode.ALWAYS))

@@ -15,7 +15,7 @@ from speclaunch.checks.lint.configuration import Configuration, LintSettings
 from speclaunch.core.errors import InputError
 from speclaunch.engine.facts.project_settings import (
     KEYS,
-    Ask,
+    EngineCheckMode,
     SettingsFrom,
     nearest_file,
     read_settings,
@@ -60,7 +60,7 @@ def test_the_nearest_file_counts_and_speclaunch_toml_goes_first(folder: Path) ->
     assert of("a/x.sh").ignore == of("a/b/x.sh").ignore == ("SPL2", "SPL3")
     (folder / "a/speclaunch.toml").write_text('ignore = "spl4"')
     assert of("a/b/x.sh").ignore == ("SPL4",)
-    assert of("a/b/x.sh", wanted=False).ignore == ()
+    assert of("a/b/x.sh", enabled=False).ignore == ()
     assert of("a/b/x.sh", file=folder / "speclaunch.toml").ignore == ("SPL1",)
     (folder / "a/b/.git").mkdir()
     assert of("a/b/x.sh").ignore == ()
@@ -134,7 +134,7 @@ def test_a_circle_is_refused_with_its_place(folder: Path, other: str) -> None:
     (folder / "a/speclaunch.toml").write_text(f'hardware = "t4"\nextend = "{other}"')
     (folder / "speclaunch.toml").write_text('extend = "a/speclaunch.toml"')
     (said,) = refused()
-    assert "goes in a circle" in said and any(at in said for at in (":1:10", ":2:10"))
+    assert "is cyclic" in said and any(at in said for at in (":1:10", ":2:10"))
 
 
 def test_every_problem_has_its_place(folder: Path) -> None:
@@ -147,16 +147,16 @@ def test_every_problem_has_its_place(folder: Path) -> None:
     for at, part in (
         ("1:1", "unknown key `engin` did you mean `engine`?"),
         ("2:11", "'0.5.x' is not a version"),
-        ("2:20", "something else than texts: 3"),
+        ("2:20", "contains a value that is not a string: 3"),
         ("3:12", "unknown hardware 'h1000' did you mean"),
         ("4:10", "unknown rule code 'SLP1' did you mean `SPL1`?"),
         ("5:10", "no such directory: nowhere"),
-        ("6:10", "`extend` is not a text: 3"),
-        ("7:1", "`overrides` without `paths`"),
+        ("6:10", "`extend` is not a string: 3"),
+        ("7:1", "`overrides` has no `paths`"),
         ("8:19", "unknown rule code 'SPL999'"),
         ("9:1", "unknown key `path` did you mean `paths`?"),
         ("10:1", "unknown key `assum` did you mean `assume`?"),
-        ("12:9", "not ORGANISATION/NAME"),
+        ("12:9", "not of the form ORGANIZATION/NAME"),
     ):
         assert any(one.startswith(f"a/speclaunch.toml:{at}: ") and part in one for one in said), at
     assert len(said) == 12
@@ -173,9 +173,9 @@ def test_every_problem_has_its_place(folder: Path) -> None:
         ("engine = []", "1:10: speclaunch.toml: `engine` names no version"),
         ('extend = "gone.toml"', "1:10: `extend`: no such file: gone.toml"),
         ('ask = "allways"', "1:7: speclaunch.toml: `ask` cannot be 'allways' did you mean `al"),
-        ('ask = "yes"', "1:7: speclaunch.toml: `ask` cannot be 'yes' values are auto, always"),
-        ("ask = true", "1:7: speclaunch.toml: `ask` is not a text: True"),
-        ('hardware = ""', "1:12: speclaunch.toml: `hardware` is not a text"),
+        ('ask = "yes"', "1:7: speclaunch.toml: `ask` cannot be 'yes' valid values: auto, always"),
+        ("ask = true", "1:7: speclaunch.toml: `ask` is not a string: True"),
+        ('hardware = ""', "1:12: speclaunch.toml: `hardware` is not a string"),
     ],
 )
 def test_a_single_problem(folder: Path, text: str, part: str) -> None:
@@ -220,7 +220,7 @@ def toml(value: Any) -> str:
 @pytest.mark.thorough
 def test_whether_the_engine_is_asked(place: Place) -> None:
     place.write("x.sh", OLD)
-    for said in Ask:
+    for said in EngineCheckMode:
         place.write("speclaunch.toml", f'engine = "0.5.18"\nask = "{said}"\n')
         done = place.lint("x.sh")
         must = said == "always"

@@ -162,7 +162,7 @@ def test_what_somebody_forgets_is_found(
 def test_what_is_remembered_counts_again() -> None:
     looked_at: list[str] = []
 
-    @reads.remembered(2)
+    @reads.cached(2)
     def looking(name: str) -> bool:
         looked_at.append(name)
         return reads.is_file(name)

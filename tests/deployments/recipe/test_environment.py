@@ -17,7 +17,7 @@ from speclaunch.deployments.recipe.resolve_values import resolved as resolved_by
 from speclaunch.deployments.sources.requests import from_recipe
 from speclaunch.deployments.targets.prepare import Prepared, prepare
 from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.environment import FromEnvironment
 from speclaunch.engine.releases.shell import shell_command
 from speclaunch.serving.launch.inputs import secrets_file_of
@@ -64,11 +64,11 @@ def test_a_variable_that_is_not_set_is_an_unknown_value(tmp_path: Path) -> None:
     found = recipe(tmp_path, "  api_key: ${oc.env:PROD_KEY}\n  tp_size: ${oc.env:TP}\n")
     catalogue = load_catalogue("0.5.23")
     deployment = found.deployment
-    spelling = spell(deployment.args, deployment.engine.env, catalogue)
+    spelling = render_args(deployment.args, deployment.engine.env, catalogue)
     request = from_recipe(found, spelling, catalogue)
     assert not request.problems  # `--tp-size ${oc.env:TP}` is no integer, and nobody says it were
-    assert not request.given["api_key"].known and not request.given["tp_size"].known
-    assert request.given["model_path"].known
+    assert not request.values["api_key"].known and not request.values["tp_size"].known
+    assert request.values["model_path"].known
 
 
 def test_a_launch_needs_it(tmp_path: Path) -> None:

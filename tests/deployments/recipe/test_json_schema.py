@@ -25,7 +25,7 @@ from speclaunch.engine.plan.suggestions import suggested_values
 from speclaunch.engine.releases.about import about
 from speclaunch.engine.releases.catalogue import held_versions, history, load, released_names
 from speclaunch.engine.releases.check_values import check_values
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.renames import other_names
 from tests.deployments.recipe.test_compose import BAD_FILES
 from tests.support.program import COMMAND as PROGRAM
@@ -147,7 +147,7 @@ VALUES = [True, False, 0, 1, 8, -1, 0.5, "1", "x", "0.5", "32k", "1Ki", "", "aut
 
 def lint_takes(name: str, value: Any, version: str) -> bool:
     catalogue = load(version)
-    spelling = spell({name: value}, {}, catalogue)
+    spelling = render_args({name: value}, {}, catalogue)
     return not spelling.problems and not check_values(spelling, catalogue)
 
 
@@ -258,7 +258,7 @@ def test_groups_of_your_own_are_known_by_their_directory(tmp_path: Path) -> None
 
 def test_what_it_says_of_an_argument() -> None:
     known = recipe_schema(load("0.5.14"))["definitions"]["args"]["properties"]
-    assert "called `cuda_graph_max_bs_decode`" in known["cuda_graph_max_bs"]["deprecationMessage"]
+    assert "calls it `cuda_graph_max_bs_decode`" in known["cuda_graph_max_bs"]["deprecationMessage"]
     assert "whole number" in known["tp_size"]["description"] and known["tp_size"]["default"] == 1
     assert all(one.get("description") for one in known.values())
     assert all(history(name) for name in known)

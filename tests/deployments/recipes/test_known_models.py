@@ -14,7 +14,7 @@ from speclaunch.engine.plan.budget import Fit
 from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.releases.catalogue import held_versions
 from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 
 OURS = sorted(name for name in recipe_names() if not name.startswith("cpu_"))
 UNREAD = {"dflash_llama8b": {"SPL402"}}
@@ -30,7 +30,7 @@ def test_its_checkpoints_are_known_and_its_memory_is(
     engine = recipe.deployment.engine
     version = next(v for v in reversed(held_versions()) if engine.specifier.contains(v))
     catalogue = load_catalogue(version)
-    spelling = spell(recipe.deployment.args, engine.env, catalogue)
+    spelling = render_args(recipe.deployment.args, engine.env, catalogue)
     request = from_recipe(recipe, spelling, catalogue)
     found = examine(request, Lookup(hardware=declare("h200:8")), all_rules())
     assert not [fact for fact in found.plan.facts.unknown if "checkpoint" in fact.what]

@@ -22,7 +22,7 @@ from speclaunch.deployments.recipe.find_recipe import recipe_names
 from speclaunch.deployments.recipe.load import Recipe, load
 from speclaunch.engine.releases.catalogue import held_versions
 from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.renames import other_names
 from tests.support.lint_report import collect, lint
 
@@ -438,7 +438,7 @@ def test_every_engine_it_names_knows_its_arguments(name: str) -> None:
         for argument in deployment.args:
             names = (argument, *other_names(argument))
             assert any(catalogue.by_name(n) for n in names), f"{argument} in SGLang {version}"
-        assert not spell(deployment.args, deployment.engine.env, catalogue).problems, version
+        assert not render_args(deployment.args, deployment.engine.env, catalogue).problems, version
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -20,7 +20,7 @@ from speclaunch.deployments.sources.requests import from_invocation
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.releases.argv import parse_argv
 from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.shell import shell_command
 
 COMMANDS = [
@@ -41,7 +41,7 @@ def round_trip(words: list[str], version: str, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(imported.recipe("the command line"))
     deployment = load(str(path)).deployment
-    spelling = spell(deployment.args, deployment.engine.env, catalogue)
+    spelling = render_args(deployment.args, deployment.engine.env, catalogue)
     assert not spelling.problems
     again = [token for argument in spelling.arguments for token in argument.tokens]
     after = parse_argv(again, catalogue)
@@ -68,13 +68,13 @@ def test_every_recipe_survives_being_a_command(name: str, tmp_path: Path) -> Non
     deployment = load(name).deployment
     fitting = [v for v in held_versions() if deployment.engine.specifier.contains(Version(v))]
     for version in {fitting[0], fitting[-1]}:
-        spelling = spell(deployment.args, deployment.engine.env, load_catalogue(version))
+        spelling = render_args(deployment.args, deployment.engine.env, load_catalogue(version))
         round_trip([t for a in spelling.arguments for t in a.tokens], version, tmp_path)
 
 
 def test_our_groups_are_used_where_they_say_the_same() -> None:
     recipe = load("eagle2_llama2_7b")
-    spelling = spell(recipe.deployment.args, {}, load_catalogue("0.5.23"))
+    spelling = render_args(recipe.deployment.args, {}, load_catalogue("0.5.23"))
     words = [token for argument in spelling.arguments for token in argument.tokens]
     (invocation,) = read_words(["sglang", "serve", *words]).invocations
     text = to_deployment(invocation, "x", "0.5.23").recipe("x")
@@ -374,7 +374,7 @@ def test_what_slime_ignores_is_left_out_with_one_remark() -> None:
         assert f"--sglang-{flag} (" in remark
     require_same_command(invocation, found, found.recipe("run.sh"))
     linted = from_invocation(invocation, "x", load_catalogue("0.5.23"))
-    assert {name: one.value for name, one in linted.given.items()} == {
+    assert {name: one.value for name, one in linted.values.items()} == {
         name: line.value for name, line in found.args.items()
     }
 

@@ -65,7 +65,7 @@ def test_sglang_serve(line: str, version: str, words: list[str], refused: bool) 
 def test_the_model_of_sglang_serve_has_its_own_place() -> None:
     request = from_invocation(command("sglang serve Qwen/Qwen3-8B --tp 2"), "x", load("0.5.23"))
     assert not request.problems
-    model = request.given["model_path"]
+    model = request.values["model_path"]
     assert (model.value, model.place.column) == ("Qwen/Qwen3-8B", 14)
 
 
@@ -80,7 +80,7 @@ def test_what_may_be_any_number_of_words_is_no_argument(more: str) -> None:
     for line in (f"{server} --model m {more} --tp 2", f"{server} --model m --tp 2 {more}"):
         request = from_invocation(command(line), "x", load("0.5.23"))
         assert not request.problems
-        assert request.given["tp_size"].value == 2
+        assert request.values["tp_size"].value == 2
     assert not from_invocation(command(f"{server} {more}"), "x", load("0.5.23")).problems
 
 
@@ -106,9 +106,9 @@ def test_the_file_comes_first_and_the_command_wins(version: str, tmp_path: Path)
     ]  # fmt: skip
     request = from_invocation(found, "x", load(version))
     assert not request.problems and request.unseen is None
-    assert request.given["port"].value == 2
-    assert request.given["tp_size"].place.path.endswith("conf.yaml")
-    assert request.given["tp_size"].place.line == 2
+    assert request.values["port"].value == 2
+    assert request.values["tp_size"].place.path.endswith("conf.yaml")
+    assert request.values["tp_size"].place.line == 2
 
 
 def test_before_0_5_3_there_is_no_config(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_sglang_serve_looks_for_the_model_on_the_command_line_alone(tmp_path: Pa
         ]
     found = scripted(tmp_path, "sglang serve meta/y --config conf.yaml")
     request = from_invocation(found, "x", load("0.5.23"))
-    assert not request.problems and request.given["model_path"].value == "meta/y"
+    assert not request.problems and request.values["model_path"].value == "meta/y"
 
 
 def test_a_file_that_is_not_there_is_not_judged(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from speclaunch.deployments.targets.interface import Needs, Role
 from speclaunch.deployments.targets.launching import UNKNOWN_START, probes_of
-from speclaunch.engine.releases.command import RenderedArgs, SpelledArgument
+from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
 from speclaunch.engine.releases.images import official_image
 from tests.deployments.targets import deployments
 from tests.support import program
@@ -61,7 +61,7 @@ def test_the_official_image_of_a_release(
 
 
 def role(env: dict[str, str | None] | None = None, **said: str) -> Role:
-    arguments = tuple(SpelledArgument(name, f"--{name}", (value,)) for name, value in said.items())
+    arguments = tuple(RenderedArgument(name, f"--{name}", (value,)) for name, value in said.items())
     return Role("server", ("python3",), RenderedArgs("0.5.23", arguments, env or {}), env or {})
 
 

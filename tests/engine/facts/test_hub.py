@@ -109,19 +109,19 @@ def refusal(status: int, code: str = "") -> Answer:
             refusal(401, "GatedRepo"),
             "",
             "it is gated",
-            "accept its licence there, and set HF_TOKEN",
+            "accept its license there, and set HF_TOKEN",
         ),
-        (refusal(403, "GatedRepo"), "t", "it is gated", "accept its licence there"),
+        (refusal(403, "GatedRepo"), "t", "it is gated", "accept its license there"),
         (refusal(404, "RepoNotFound"), "t", "it is not on the hub, or private", "check its name"),
         (refusal(401), "", "or private (HTTP 401)", "check its name, or set HF_TOKEN"),
         (refusal(404, "RevisionNotFound"), "", "does not have this revision", None),
-        (refusal(404, "EntryNotFound"), "", "has no config.json", None),
+        (refusal(404, "EntryNotFound"), "", "config.json on the hub is missing", None),
         (refusal(429), "", "HTTP 429", "set HF_TOKEN"),
         (refusal(503), "", "the hub fails (HTTP 503)", "try again later"),
         (Answer(200, b"<html>log in</html>"), "", "not JSON", None),
         (Answer(200, b"[]"), "", "does not contain an object", None),
         (Answer(200, b"[" * 100_000), "", "not JSON", None),
-        (Answer(200, b"x" * (9 << 20)), "", "has no config.json on the hub, or one of more", None),
+        (Answer(200, b"x" * (9 << 20)), "", "config.json on the hub is missing or larger", None),
     ],
 )
 def test_why_there_is_nothing(
@@ -169,7 +169,7 @@ def test_an_odd_environment(
 def test_a_name_that_is_none(name: str, hub: HubServer) -> None:
     found = fetch_checkpoint(name)
     assert isinstance(found, UnknownFact)
-    assert found.why == "its name is not one that the hub has"
+    assert found.why == "its name is not a valid name on the hub"
     assert not hub.asked
 
 
@@ -321,8 +321,8 @@ def compressed(handler: Handler) -> Answer:
 HOSTILE = {
     "drips": (drip, "did not send it within"),
     "drips its header": (drip_header, "did not send it within"),
-    "pours without a length": (pour, "has no config.json on the hub, or one of more"),
-    "claims 10 GB": (claim("10000000000"), "has no config.json on the hub, or one of more"),
+    "pours without a length": (pour, "config.json on the hub is missing or larger"),
+    "claims 10 GB": (claim("10000000000"), "config.json on the hub is missing or larger"),
     "claims more than comes": (claim("100"), ""),
     "claims less than comes": (claim("1"), "not JSON|cannot be reached: RemoteProtocolError"),
     "claims no number": (claim("-5"), ""),
@@ -334,7 +334,7 @@ HOSTILE = {
     "is no hub": (lambda handler: handler.wfile.write(b"\0" * 1000) and None, "reached"),
     "is of another commit": (
         Answer(200, b"{}", {"x-repo-commit": "f" * 40}),
-        "answers for ffffffffffff, not 0123",
+        "returned revision ffffffffffff, not 0123",
     ),
 }
 
@@ -360,24 +360,24 @@ def test_a_hostile_hub(
 LYING = {
     "a header of 2^63 bytes": (
         {"model.safetensors": struct.pack("<Q", 1 << 63)},
-        "has a header of 9223372036854775808 bytes, more than the format has",
+        "has a header of 9223372036854775808 bytes, more than the format allows",
     ),
     "a header of 90 MB": (
         {"model.safetensors": struct.pack("<Q", 90 << 20)},
-        "has a header of 94371840 bytes: it is not read",
+        "has a header of 94371840 bytes, too large to read",
     ),
     "a header that does not come": (
         {"model.safetensors": struct.pack("<Q", 1000) + b"{"},
-        "ends before its header of 1000 bytes",
+        "shorter than its header of 1000 bytes",
     ),
     "another size": (
         {
             "model.safetensors": struct.pack("<Q", 2) + b"{}",
             "api": {"siblings": [{"rfilename": "model.safetensors", "size": 1 << 40}]},
         },
-        "model.safetensors has 1099511627776 bytes, its header tells of 10",
+        "model.safetensors has 1099511627776 bytes, but its header describes 10",
     ),
-    "another commit": ({"api": {"sha": "f" * 40}}, "answers for ffffffffffff"),
+    "another commit": ({"api": {"sha": "f" * 40}}, "returned revision ffffffffffff"),
     "a page that is none": ({"api": b"<html>"}, "not JSON"),
     "an index that is none": ({"model.safetensors.index.json": b"<html>"}, "not JSON"),
 }

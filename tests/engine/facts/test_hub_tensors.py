@@ -70,14 +70,14 @@ def test_a_size_that_is_not_the_headers(hub: HubServer) -> None:
         "model.safetensors": data,
         "api": sized(**{"model.safetensors": len(data) + 5}),
     }
-    assert "its header tells of" in fetch_tensors("org/name").headers.broken[0]
+    assert "its header describes" in fetch_tensors("org/name").headers.broken[0]
 
 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (struct.pack("<Q", 1 << 62), "more than the format has"),
-        (struct.pack("<Q", 5000) + b"{}", "ends before"),
+        (struct.pack("<Q", 1 << 62), "more than the format allows"),
+        (struct.pack("<Q", 5000) + b"{}", "shorter than its header"),
         (packed(None, 0, b"<html>"), "not JSON"),
         (b"", "too short"),
     ],
@@ -89,7 +89,7 @@ def test_a_broken_file(data: bytes, why: str, hub: HubServer) -> None:
 
 def test_a_long_header_is_not_fetched(hub: HubServer) -> None:
     hub.answers["model.safetensors"] = struct.pack("<Q", 90 << 20) + bytes(100)
-    with pytest.raises(HubRefusedError, match="it is not read"):
+    with pytest.raises(HubRefusedError, match="too large to read"):
         fetch_tensors("org/name")
 
 

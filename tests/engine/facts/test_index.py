@@ -102,8 +102,8 @@ def test_a_file_out_of_its_place_is_refused(tmp_path: Path) -> None:
     path.parent.mkdir()
     for text, why in (
         ('{"format": 2}', "format"),
-        ('{"format": 1, "model": "org/other"}', "of the model"),
-        ('{"format": 1, "model": "org/name", "source": "x"}', "when it was"),
+        ('{"format": 1, "model": "org/other"}', "describes the model"),
+        ('{"format": 1, "model": "org/name", "source": "x"}', "needs `source`"),
         ("[" * 100_000, "nested too deep"),
         (
             '{"format": 1, "model": "org/name", "source": "x", "read": "2026-01-01", "config": 3}',

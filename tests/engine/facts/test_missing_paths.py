@@ -9,14 +9,14 @@ import pytest
 
 from speclaunch.engine.facts.missing_paths import _READ, missing_paths
 from speclaunch.engine.releases.catalogue import held_versions, load
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 
 DRAFT = {"speculative_algorithm": "EAGLE3", "speculative_draft_model_path": "/nope/draft"}
 
 
 def missing(args: dict[str, Any], version: str = "0.5.23", **more: Any) -> list[str]:
     catalogue = load(version)
-    spelling = spell(args, {}, catalogue)
+    spelling = render_args(args, {}, catalogue)
     assert not spelling.problems
     return [one.message for one in missing_paths(spelling, catalogue, **more)]
 
@@ -92,7 +92,7 @@ def test_the_engine_does_not_expand_a_tilde(
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "model").mkdir()
     catalogue = load("0.5.23")
-    (one,) = missing_paths(spell({"model_path": "~/model"}, {}, catalogue), catalogue)
+    (one,) = missing_paths(render_args({"model_path": "~/model"}, {}, catalogue), catalogue)
     assert "does not expand ~" in one.message
     assert one.help == f"write {tmp_path}/model"
 

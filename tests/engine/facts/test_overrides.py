@@ -41,7 +41,7 @@ def test_what_the_files_tell_stays() -> None:
     told = {field: object() for field in fields}
     changed = overridden(from_config("m", {"hidden_size": 64}, **told), {"hidden_size": 32})
     assert changed.hidden_size == 32
-    assert {field: changed.told(field) for field in told} == told
+    assert {field: changed.field_or_none(field) for field in told} == told
 
 
 def test_parts_and_the_scaling_of_positions_are_merged() -> None:

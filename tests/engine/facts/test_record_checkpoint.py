@@ -18,10 +18,10 @@ from speclaunch.core.resources import models_dir
 from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource, Origin
 from speclaunch.engine.facts.checkpoint_file import CheckpointFile, checkpoint_of, read_file
 from speclaunch.engine.facts.read_checkpoint import read_checkpoint
-from speclaunch.engine.facts.record_checkpoint import keep, publishable, text_of
+from speclaunch.engine.facts.record_checkpoint import publishable, store_facts, text_of
 from speclaunch.engine.facts.record_checkpoint import recorded as facts_of
 from speclaunch.engine.facts.repository_facts import FOLDER
-from speclaunch.engine.facts.tensors import kept_tensors
+from speclaunch.engine.facts.tensors import stored_tensors
 from speclaunch.measure.advice.checkpoint_sources import FACTS, told
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 8, "num_hidden_layers": 2}
@@ -51,7 +51,7 @@ def tensor(kind: str, shape: list[int], start: int, end: int) -> dict[str, Any]:
 def same(folder: Path, kept: Path) -> None:
     """What the file says is what the directory says, fact by fact."""
     here = read_checkpoint("org/name", folder, tokenizer=True)
-    _, path = kept, keep(kept, recorded(folder))[0]
+    _, path = kept, store_facts(kept, recorded(folder))[0]
     there = checkpoint_of(read_file(path, "org/name"), "org/name", HERE)
     assert isinstance(here, Checkpoint) and isinstance(there, Checkpoint)
     for fact in FACTS:
@@ -135,7 +135,7 @@ def test_the_tensors_of_a_draft_are_known_without_its_files(tmp_path: Path) -> N
     folder = checkpoint(tmp_path / "a")
     header = {"d2t": tensor("I64", [4], 0, 32), "fc.weight": tensor("BF16", [2, 3], 32, 44)}
     weights(folder / "model.safetensors", header, 44)
-    path, _ = keep(tmp_path / "kept", recorded(folder))
+    path, _ = store_facts(tmp_path / "kept", recorded(folder))
     there = checkpoint_of(read_file(path, "org/name"), "org/name", HERE)
     here = read_checkpoint("org/name", folder)
     assert isinstance(here, Checkpoint) and isinstance(there, Checkpoint)
@@ -167,7 +167,7 @@ def test_the_tensors_of_a_draft_are_known_without_its_files(tmp_path: Path) -> N
     ],
 )
 def test_tensors_that_cannot_be_are_not_known(shapes: Any) -> None:
-    assert kept_tensors({"shapes": shapes}) is None
+    assert stored_tensors({"shapes": shapes}) is None
 
 
 @pytest.mark.parametrize(
@@ -221,31 +221,31 @@ def test_the_same_facts_are_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), "\ud800", "é\u202e\x1b[2J", 1 << 200])
 def test_odd_values_read_as_they_were_written(tmp_path: Path, odd: Any) -> None:
     found = recorded(checkpoint(tmp_path / "a", {"x": odd}))
-    path, new = keep(tmp_path / "kept", found)
+    path, new = store_facts(tmp_path / "kept", found)
     assert new and path.read_bytes().isascii()
-    assert keep(tmp_path / "kept", found) == (path, False)
+    assert store_facts(tmp_path / "kept", found) == (path, False)
 
 
 def test_another_day_alone_is_no_change(tmp_path: Path) -> None:
     found = recorded(checkpoint(tmp_path / "a"))
-    path, _ = keep(tmp_path, found)
+    path, _ = store_facts(tmp_path, found)
     before = path.read_bytes()
-    assert keep(tmp_path, replace(found, read="2030-01-01")) == (path, False)
+    assert store_facts(tmp_path, replace(found, read="2030-01-01")) == (path, False)
     assert path.read_bytes() == before
-    assert keep(tmp_path, replace(found, read="2030-01-01", gated=True)) == (path, True)
+    assert store_facts(tmp_path, replace(found, read="2030-01-01", gated=True)) == (path, True)
     assert b"2030" in path.read_bytes()
 
 
 def test_a_file_that_cannot_be_read_is_written_again(tmp_path: Path) -> None:
     found = recorded(checkpoint(tmp_path / "a"))
-    path, _ = keep(tmp_path, found)
+    path, _ = store_facts(tmp_path, found)
     path.write_text("{")
-    assert keep(tmp_path, found) == (path, True)
+    assert store_facts(tmp_path, found) == (path, True)
     assert read_file(path, "org/name") == found
 
 
 def test_others_may_read_it_and_no_draft_of_it_stays(tmp_path: Path) -> None:
-    path, _ = keep(tmp_path / "kept", recorded(checkpoint(tmp_path / "a")))
+    path, _ = store_facts(tmp_path / "kept", recorded(checkpoint(tmp_path / "a")))
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
@@ -255,8 +255,8 @@ def test_others_may_read_it_and_no_draft_of_it_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../out", "org/../../out", "/tmp/out", "org/.git", "a/b/c", ""])
 def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     found = replace(recorded(checkpoint(tmp_path / "a")), model=name)
-    with pytest.raises(UnreadableFileError, match="ORGANISATION/NAME"):
-        keep(tmp_path / "deep" / "kept", found)
+    with pytest.raises(UnreadableFileError, match="ORGANIZATION/NAME"):
+        store_facts(tmp_path / "deep" / "kept", found)
     assert not (tmp_path / "deep").exists()
 
 
@@ -272,8 +272,8 @@ def test_nothing_is_written_through_a_link_out_of_the_folder(tmp_path: Path, lin
     at.parent.mkdir(parents=True)
     at.symlink_to(outside / ("name.json" if link == "file" else ""))
     before = sorted(outside.rglob("*"))
-    with pytest.raises(UnreadableFileError, match="link out of"):
-        keep(tmp_path / "repo" / FOLDER, found)
+    with pytest.raises(UnreadableFileError, match="links outside"):
+        store_facts(tmp_path / "repo" / FOLDER, found)
     assert sorted(outside.rglob("*")) == before
     assert (outside / "name.json").read_text() == "precious"
 
@@ -284,7 +284,7 @@ def test_a_draft_that_waits_as_a_link_is_not_followed(tmp_path: Path) -> None:
     victim.write_text("precious")
     (tmp_path / "kept" / "org").mkdir(parents=True)
     (tmp_path / "kept" / "org" / f".name.json.{os.getpid()}").symlink_to(victim)
-    keep(tmp_path / "kept", found)
+    store_facts(tmp_path / "kept", found)
     assert victim.read_text() == "precious"
 
 
@@ -309,7 +309,7 @@ def test_a_hostile_config_is_refused_and_leaves_nothing(tmp_path: Path, config: 
     folder = checkpoint(tmp_path / "a")
     (folder / "config.json").write_text(config)
     with pytest.raises(UnreadableFileError):
-        keep(tmp_path / "kept", recorded(folder))
+        store_facts(tmp_path / "kept", recorded(folder))
     assert not list((tmp_path / "kept").rglob("*.json*"))
 
 
@@ -318,7 +318,7 @@ def test_a_table_of_layers_that_ranges_cannot_say_stays_as_it_is(tmp_path: Path)
         table = {f"model.layers.{n}.mlp": {"quant_algo": "FP8"} for n in range(50)} | {odd: {}}
         config = CONFIG | {"quantization_config": {"quantized_layers": table}}
         found = recorded(checkpoint(tmp_path / str(at), config))
-        path, _ = keep(tmp_path / "kept" / str(at), found)
+        path, _ = store_facts(tmp_path / "kept" / str(at), found)
         assert read_file(path, "org/name").config == config
 
 
@@ -333,7 +333,7 @@ def test_a_table_of_layers_that_ranges_cannot_say_stays_as_it_is(tmp_path: Path)
 def test_ranges_that_stand_for_too_much_are_refused(tmp_path: Path, ranges: Any) -> None:
     text = {"quantized_layer_ranges": ranges}
     for config in (text, {f"part{at}": {"x": text} for at in range(3)}):
-        path, _ = keep(tmp_path, recorded(checkpoint(tmp_path / "a")))
+        path, _ = store_facts(tmp_path, recorded(checkpoint(tmp_path / "a")))
         said = json.loads(path.read_text()) | {"config": config}
         path.write_text(json.dumps(said))
         with pytest.raises(UnreadableFileError, match="more than 100000 layers"):
@@ -342,7 +342,7 @@ def test_ranges_that_stand_for_too_much_are_refused(tmp_path: Path, ranges: Any)
 
 def test_tables_of_ranges_have_one_limit_together(tmp_path: Path) -> None:
     part = {"quantized_layer_ranges": {"a.[0-59999]": 1}}
-    path, _ = keep(tmp_path, recorded(checkpoint(tmp_path / "a")))
+    path, _ = store_facts(tmp_path, recorded(checkpoint(tmp_path / "a")))
     said = json.loads(path.read_text())
     path.write_text(json.dumps(said | {"config": {"one": part}}))
     assert read_file(path, "org/name")
@@ -355,11 +355,11 @@ def test_what_does_not_read_as_it_was_written_does_not_take_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = recorded(checkpoint(tmp_path / "a"))
-    path, _ = keep(tmp_path / "kept", found)
+    path, _ = store_facts(tmp_path / "kept", found)
     before = path.read_bytes()
     wrong = text_of(replace(found, gated=False))
     monkeypatch.setattr("speclaunch.engine.facts.record_checkpoint.text_of", lambda _: wrong)
-    with pytest.raises(UnreadableFileError, match="do not read as they were written"):
-        keep(tmp_path / "kept", replace(found, gated=True))
+    with pytest.raises(UnreadableFileError, match="change when they are read back"):
+        store_facts(tmp_path / "kept", replace(found, gated=True))
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]

@@ -73,9 +73,9 @@ def test_what_nobody_read_is_unknown(tmp_path: Path) -> None:
     assert found.hidden_size == 4096
     assert found.head_dim is None  # known to be absent
     for field in ("vocab_size", "context_length", "context_lengths"):
-        with pytest.raises(UnknownValueError, match="is not known: no source"):
+        with pytest.raises(UnknownValueError, match="is unknown: no source"):
             getattr(found, field)
-        assert found.told(field) is None
+        assert found.field_or_none(field) is None
     with pytest.raises(UnknownValueError, match="vocab_size"):
         found.config.get("vocab_size")
     with pytest.raises(UnknownValueError):
@@ -146,7 +146,7 @@ def test_a_nearer_source_goes_before_an_assumption(tmp_path: Path) -> None:
 def test_assumptions_do_not_chain_or_circle(tmp_path: Path) -> None:
     circle = (("org/a", "org/b"), ("org/b", "org/a"))
     found = look("org/a", Sources(index=tmp_path, assume=circle))
-    assert isinstance(found, UnknownFact) and "assumed to be as org/b" in found.why
+    assert isinstance(found, UnknownFact) and "assumed to match org/b" in found.why
 
 
 def test_a_path_is_likely_the_only_one_of_its_name(
@@ -191,8 +191,8 @@ def test_speclaunch_toml_is_found_upward_as_far_as_the_repository(tmp_path: Path
     ("text", "why", "line"),
     [
         ("assume = 3", "not a table", 1),
-        ('[assume]\n"a/b" = 3', "not ORGANISATION/NAME", 2),
-        ('[assume]\n"a/b" = "../../etc/passwd"', "not ORGANISATION/NAME", 2),
+        ('[assume]\n"a/b" = 3', "not of the form ORGANIZATION/NAME", 2),
+        ('[assume]\n"a/b" = "../../etc/passwd"', "not of the form ORGANIZATION/NAME", 2),
         ('# a\n[asume]\n"a/b" = "c/d"', "unknown key `asume`", 2),
         ('[assume]\n"a/b" = ', "not TOML", 2),
         ("\x00", "not TOML", 1),

@@ -85,7 +85,7 @@ def test_zeros(tmp_path: Path) -> None:
 def test_of_a_large_one_three_parts_are_read(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_OF_ONE", 300)
+    monkeypatch.setattr(module, "_MOST_PER_TENSOR", 300)
     data = bytearray(struct.pack("<f", 0.5) * 10_000)
     at = {"start": 0, "middle": 20_000, "end": 40_000 - 4}[where]
     data[at : at + 4] = struct.pack("<f", math.nan)

@@ -21,12 +21,12 @@ LATER = "0.9.0"
 def test_every_shipped_version_has_its_own(tmp_path: Path) -> None:
     for version in held_versions(tmp_path):
         known = architectures(version)
-        assert known.exact and known.version == known.asked == version
+        assert known.exact and known.version == known.requested == version
 
 
 def test_another_releases_are_marked() -> None:
     known = architectures(LATER)
-    assert (known.asked, known.version, known.exact) == (LATER, NEWEST, False)
+    assert (known.requested, known.version, known.exact) == (LATER, NEWEST, False)
     assert architectures(f"{NEWEST}+fork.1234").exact, "a fork was made from a release"
     assert not architectures("0.1.0").exact, "the oldest answers"
     with pytest.raises(UnknownVersion):

@@ -32,7 +32,7 @@ def ours(version: str, cell: dict[str, Any]) -> Plan:
     if cell["algorithm"] is not None:
         name = "speculative_algorithm"
         given = RequestedValue(name, cell["algorithm"], name, Place(COMMAND_LINE))
-        request = replace(request, given={**request.given, name: given})
+        request = replace(request, values={**request.values, name: given})
     memory, capability = GPUS[cell["gpu"]]
     hardware = Hardware(cell["gpu"], Vendor.NVIDIA, 8, memory, capability)
     return resolve(request, Facts(LLAMA, None, hardware))

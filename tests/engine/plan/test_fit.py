@@ -177,7 +177,7 @@ def test_where_nothing_is_likely_to_fit_it_says_that_the_settings_are_tight() ->
     args = {**CHAIN, "chunked_prefill_size": 8192, "mem_fraction_static": 0.86}
     found = suggest_fit(planner(args, hardware="rtx4090"), limits=limits)
     assert found.before.fit is Fit.TIGHT and found.fit is Fit.TIGHT and not found.changes
-    assert "no settings are likely to fit; as written it is tight" in found.why
+    assert "no settings are likely to fit; as configured, it is tight" in found.why
     failing = {**args, "mem_fraction_static": 0.6}
     best_case = suggest_fit(planner(failing, hardware="rtx4090"), limits=limits)
     assert best_case.before.fit is Fit.FAILS and best_case.fit is Fit.TIGHT

@@ -24,7 +24,16 @@ from speclaunch.engine.releases.catalogue import (
 from tests.engine.plan.resolving import plan
 
 PACKAGE = Path(speclaunch.__file__).parent
-ASKS = {"value", "given", "is_given", "default", "spelling", "has_argument", "env", "env_flag"}
+ASKS = {
+    "value",
+    "user_value",
+    "is_set",
+    "default",
+    "written_name",
+    "has_argument",
+    "env",
+    "env_flag",
+}
 """Methods of a Plan that take a name first."""
 TAKES_PLAN = {"number", "attention_backend"}
 """Functions that take a plan, and a name after it."""
@@ -32,7 +41,8 @@ OTHERS = {"CUDA_VISIBLE_DEVICES"}
 
 
 @pytest.mark.parametrize(
-    "ask", ["value", "given", "is_given", "default", "spelling", "has_argument", "env", "env_flag"]
+    "ask",
+    ["value", "user_value", "is_set", "default", "written_name", "has_argument", "env", "env_flag"],
 )
 def test_a_misspelt_name_raises(ask: str) -> None:
     name = "SGLANG_ENABLE_SPEC_V3" if ask.startswith("env") else "disable_mla"

@@ -78,20 +78,20 @@ def test_resolution_never_fails(
     """It does not raise, explains what it sets, and gives the same again from the same."""
     version, words = asked
     request = from_words(words, {}, load(version))
-    path = request.given["model_path"].value if "model_path" in request.given else "m"
+    path = request.values["model_path"].value if "model_path" in request.values else "m"
     target = checkpoint(str(path)) if known else None
     draft = LLAMA if drafts else None
     facts = Facts(target, draft, machine)
-    before = copy.deepcopy((dict(request.given), dict(request.env)))
+    before = copy.deepcopy((dict(request.values), dict(request.env)))
     plan = resolve(request, facts)
     assert not unexplained(plan)
-    for name in {*plan.resolved, *request.given}:
+    for name in {*plan.resolved, *request.values}:
         try:
             plan.value(name)
         except UnknownValueError:
-            assert name in plan.undecided or not request.given[name].known
+            assert name in plan.undecided or not request.values[name].known
     assert resolve(request, facts) == plan
-    assert (dict(request.given), dict(request.env)) == before
+    assert (dict(request.values), dict(request.env)) == before
 
 
 @pytest.mark.parametrize("version", VERSIONS)

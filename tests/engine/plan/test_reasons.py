@@ -14,7 +14,7 @@ from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 from tests.engine.plan.resolving import B200, H100, LLAMA, plan
 from tests.support.conformance import data
 from tests.support.conformance.compare import checkpoint, hardware
@@ -42,7 +42,7 @@ def unexplained(found: Plan) -> list[str]:
 def test_every_value_of_our_recipes_has_a_reason(name: str, version: str) -> None:
     recipe = load_recipe(name)
     catalogue = load_catalogue(version)
-    spelling = spell(recipe.deployment.args, recipe.deployment.engine.env, catalogue)
+    spelling = render_args(recipe.deployment.args, recipe.deployment.engine.env, catalogue)
     request = from_recipe(recipe, spelling, catalogue)
     for machine in (H100, B200, declare("cpu"), None):
         found = resolve(request, Facts(LLAMA, None, machine))
@@ -57,8 +57,8 @@ def test_every_value_of_the_configurations_has_a_reason(version: str) -> None:
     """Every eighth of them: each algorithm, backend and model is among them."""
     for said in data.load(version)[::8]:
         request = from_words(said.words, said.env, load_catalogue(version))
-        path = request.given.get("model_path")
-        draft = request.given.get("speculative_draft_model_path")
+        path = request.values.get("model_path")
+        draft = request.values.get("speculative_draft_model_path")
         facts = Facts(
             checkpoint(str(path.value)) if path else None,
             checkpoint(str(draft.value)) if draft else None,

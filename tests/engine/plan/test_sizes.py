@@ -209,7 +209,7 @@ def test_unknown_hardware_leaves_the_sizes_open() -> None:
 def test_the_context_is_the_models_own() -> None:
     found = plan("0.5.23")
     assert found.value("context_length") == 131072
-    assert found.given("context_length") is None
+    assert found.user_value("context_length") is None
     assert plan("0.5.23", "--context-length 4096").value("context_length") == 4096
     assert plan("0.5.23", target=None).value("context_length") is None
 
@@ -241,4 +241,4 @@ def test_the_data_type(fields: dict[str, str], words: str, dtype: str) -> None:
 def test_an_unknown_target_leaves_the_data_type_as_given() -> None:
     assert plan("0.5.23", target=None).value("dtype") == "auto"
     assert "dtype" not in plan("0.5.23", target=None).undecided
-    assert plan("0.5.23", target=LLAMA).given("dtype") is None
+    assert plan("0.5.23", target=LLAMA).user_value("dtype") is None

@@ -92,7 +92,7 @@ def test_every_refusal_names_releases_with_file_and_line() -> None:
     rows = [one for one in vars(parallel).values() if isinstance(one, KnownRefusal)]
     assert len(rows) >= 11
     for row in rows:
-        assert re.match(r"sglang 0\.\d+\.\d+\S* \S+\.py:\d+", row.source), row.said
+        assert re.match(r"sglang 0\.\d+\.\d+\S* \S+\.py:\d+", row.source), row.message
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_deterministic_backends() -> None:
         "flashinfer",
         "intel_xpu",
     }
-    assert deterministic.is_asked(plan("0.5.23", "--rl-on-policy-target fsdp"))
-    assert not deterministic.is_asked(newest)
+    assert deterministic.is_requested(plan("0.5.23", "--rl-on-policy-target fsdp"))
+    assert not deterministic.is_requested(newest)
 
 
 @pytest.mark.parametrize(

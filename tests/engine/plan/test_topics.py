@@ -8,7 +8,7 @@ from speclaunch.engine.plan.plan import UnknownValueError
 from speclaunch.engine.plan.topics import adaptive, parallel, spec_v2
 from speclaunch.engine.plan.topics.algorithms import algorithm_names
 from speclaunch.engine.plan.topics.memory import draft_in_pool
-from speclaunch.engine.plan.topics.target import architecture_of, is_one_of
+from speclaunch.engine.plan.topics.target import architecture_of, has_architecture
 from tests.engine.plan.resolving import LLAMA, MI300X, model, plan
 
 DRAFT = "--speculative-draft-model-path d"
@@ -56,7 +56,7 @@ def test_what_is_no_count_is_not_known(size: str) -> None:
         ("0.5.23", speculating("EAGLE3"), None),
         ("0.5.23", speculating("EAGLE3", ""), None),
         ("0.5.13.post1", speculating("EAGLE"), None),
-        ("0.5.23", "", "nothing drafts"),
+        ("0.5.23", "", "speculation is off"),
         ("0.5.23", speculating("STANDALONE"), "only EAGLE and EAGLE3 support it, not STANDALONE"),
         ("0.5.23", speculating("EAGLE3", TREE), "it needs speculative_eagle_topk 1, not 4"),
         # before 0.5.14 it is asked once the engine has chosen: a Llama gets a tree of 4
@@ -134,12 +134,12 @@ def test_the_names_of_algorithms() -> None:
 
 def test_a_rare_architecture() -> None:
     rare = ("MiMoV2ForCausalLM",)
-    assert not is_one_of(plan("0.5.23"), rare)
-    assert is_one_of(plan("0.5.23", target=model(rare[0])), rare)
-    assert not is_one_of(plan("0.5.23", target=None), rare)  # it is called m
-    with pytest.raises(UnknownValueError, match="the target checkpoint is not known"):
-        is_one_of(plan("0.5.23", "--model-path XiaomiMiMo/MiMo-V2", target=None), rare)
-    assert not is_one_of(plan("0.5.23", "--model-path XiaomiMiMo/MiMo", target=None), ())
+    assert not has_architecture(plan("0.5.23"), rare)
+    assert has_architecture(plan("0.5.23", target=model(rare[0])), rare)
+    assert not has_architecture(plan("0.5.23", target=None), rare)  # it is called m
+    with pytest.raises(UnknownValueError, match="the target checkpoint is unknown"):
+        has_architecture(plan("0.5.23", "--model-path XiaomiMiMo/MiMo-V2", target=None), rare)
+    assert not has_architecture(plan("0.5.23", "--model-path XiaomiMiMo/MiMo", target=None), ())
 
 
 def test_the_architecture_that_the_engine_dispatches_on() -> None:

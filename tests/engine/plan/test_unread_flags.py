@@ -27,7 +27,7 @@ def _plan(words: str, version: str) -> Plan:
 @pytest.mark.parametrize("version", ["0.5.2", "0.5.10.post1", "0.5.23"])
 def test_an_ambiguous_flag_leaves_all_that_it_may_mean_unknown(version: str) -> None:
     found = _plan("--speculative-algorithm EAGLE3 --speculative-draft d", version)
-    for ask in (found.given, found.value, found.is_given):
+    for ask in (found.user_value, found.value, found.is_set):
         with pytest.raises(UnknownValueError, match="--speculative-draft was rejected"):
             ask(_DRAFT)
     judged = judge(found, all_rules())

@@ -9,7 +9,7 @@ import pytest
 
 from speclaunch.engine.releases.argv import ParsedArguments, args_of, parse_argv
 from speclaunch.engine.releases.catalogue import Argument, ArgumentKind, load
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 
 CATALOGUE = load("0.5.23")
 
@@ -116,7 +116,7 @@ def test_a_command_survives_being_a_recipe(version: str) -> None:
         parsed = parse_argv(words, catalogue)
         if parsed.error is not None:
             continue
-        spelling = spell(args_of(parsed), {}, catalogue)
+        spelling = render_args(args_of(parsed), {}, catalogue)
         assert not spelling.problems, (words, spelling.problems)
         again = [token for item in spelling.arguments for token in item.tokens]
         reparsed = parse_argv(again, catalogue)

@@ -79,7 +79,7 @@ def test_held_versions_ascend() -> None:
 )
 def test_resolve_version(asked: str, held: str, exact: bool) -> None:
     found = resolve_version(asked)
-    assert (found.held, found.exact, found.asked) == (held, exact, asked)
+    assert (found.held, found.exact, found.requested) == (held, exact, asked)
     assert (found.note is None) is exact
     if not exact:
         assert held in str(found.note)
@@ -252,7 +252,7 @@ def test_history_agrees_with_every_catalogue(version: str) -> None:
         assert found is not None
         inside = any(held.index(first) <= place <= held.index(last) for first, last in found.spans)
         known = loaded.by_name(name) is not None
-        negation = "--" + name.replace("_", "-") in loaded._spellings
+        negation = "--" + name.replace("_", "-") in loaded._by_flag
         assert inside is (known or negation), name
 
 
@@ -274,7 +274,7 @@ def test_resolve_flag() -> None:
     short = newest.resolve_flag("--speculative-algo")
     assert isinstance(short, Argument)
     assert short.flag == "--speculative-algorithm"
-    assert newest.spelling("--no-speculative-enable-w4a4") == (
+    assert newest.full_flag("--no-speculative-enable-w4a4") == (
         "--no-speculative-enable-w4a4-mxfp4-megamoe"
     )
     helped = newest.resolve_flag("-h")
@@ -319,7 +319,7 @@ def read_by_argparse(parser: argparse.ArgumentParser, token: str) -> str | set[s
 
 
 def agree(catalogue: Catalogue, parser: argparse.ArgumentParser, token: str) -> None:
-    ours = catalogue.spelling(token)
+    ours = catalogue.full_flag(token)
     theirs = read_by_argparse(parser, token)
     if isinstance(ours, Ambiguous):
         assert theirs == set(ours.candidates)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from speclaunch.core.redaction import is_secret_variable
 from speclaunch.engine.releases.catalogue import load
-from speclaunch.engine.releases.command import RenderedArgs, spell
+from speclaunch.engine.releases.command import RenderedArgs, render_args
 from speclaunch.engine.releases.shell import shell_command
 
 
 def words(args: dict[str, Any], version: str = "0.5.23") -> list[str]:
-    spelling = spell(args, {}, load(version))
+    spelling = render_args(args, {}, load(version))
     assert not spelling.problems
     return [token for argument in spelling.arguments for token in argument.tokens]
 
@@ -62,7 +62,7 @@ def test_either_name_is_spelled_for_the_version(name: str, version: str, flag: s
 
 
 def test_a_renamed_argument_is_noted() -> None:
-    spelling = spell({"cuda_graph_max_bs_decode": 8}, {}, load("0.5.11"))
+    spelling = render_args({"cuda_graph_max_bs_decode": 8}, {}, load("0.5.11"))
     assert spelling.notes == (
         "cuda_graph_max_bs_decode is called cuda_graph_max_bs in SGLang 0.5.11",
     )
@@ -71,17 +71,17 @@ def test_a_renamed_argument_is_noted() -> None:
 @pytest.mark.parametrize(
     ("args", "version", "note"),
     [
-        ({"decoupled_spec_rank": 1}, "0.5.23", "nothing reads it"),
+        ({"decoupled_spec_rank": 1}, "0.5.23", "ignores it"),
         ({"disable_cuda_graph": True}, "0.5.23", "is deprecated in SGLang 0.5.23; use --cuda"),
-        ({"enable_piecewise_cuda_graph": True}, "0.5.11", "nothing reads it"),
+        ({"enable_piecewise_cuda_graph": True}, "0.5.11", "ignores it"),
     ],
 )
 def test_an_argument_without_effect_is_noted(args: dict[str, Any], version: str, note: str) -> None:
-    assert any(note in said for said in spell(args, {}, load(version)).notes)
+    assert any(note in said for said in render_args(args, {}, load(version)).notes)
 
 
 def problem(args: dict[str, Any], version: str = "0.5.23") -> tuple[str, str]:
-    (found,) = spell(args, {}, load(version)).problems
+    (found,) = render_args(args, {}, load(version)).problems
     return found.message, found.help or ""
 
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_said_is_a_problem() -> None:
     ("version", "kept"), [("0.5.3", False), ("0.5.10", True), ("0.5.13", True), ("0.5.14", False)]
 )
 def test_a_variable_that_nothing_reads_is_left_out_and_said(version: str, kept: bool) -> None:
-    spelling = spell({}, {"SGLANG_ENABLE_SPEC_V2": "True", "OTHER": "1"}, load(version))
+    spelling = render_args({}, {"SGLANG_ENABLE_SPEC_V2": "True", "OTHER": "1"}, load(version))
     assert ("SGLANG_ENABLE_SPEC_V2" in spelling.env) is kept
     assert spelling.env["OTHER"] == "1"
     assert bool(spelling.notes) is not kept
@@ -150,7 +150,7 @@ def run_in_bash(spelling: RenderedArgs, env: dict[str, str | None]) -> list[str]
     ["plain", "a b", "it's", '"quoted"', "$(touch /tmp/owned)", "`id`", "a\nb", "~", "*", "é;&|"],
 )
 def test_a_printed_command_pasted_into_bash_gives_the_same_words(value: str) -> None:
-    spelling = spell({"served_model_name": value, "tp_size": 2}, {}, load("0.5.23"))
+    spelling = render_args({"served_model_name": value, "tp_size": 2}, {}, load("0.5.23"))
     expected = [token for argument in spelling.arguments for token in argument.tokens]
     assert run_in_bash(spelling, {"V": value, "GONE": None}) == [expected, value]
 
@@ -158,13 +158,13 @@ def test_a_printed_command_pasted_into_bash_gives_the_same_words(value: str) -> 
 @pytest.mark.thorough
 @given(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])))
 def test_any_text_is_one_word(value: str) -> None:
-    spelling = spell({"served_model_name": value}, {}, load("0.5.23"))
+    spelling = render_args({"served_model_name": value}, {}, load("0.5.23"))
     text = shell_command(["x"], spelling.arguments, {})
     assert shlex.split(text.replace("\\\n", " ")) == ["x", *spelling.arguments[0].tokens]
 
 
 def test_a_printed_command_shows_no_secret_and_asks_for_it() -> None:
-    spelling = spell({"api_key": "sk-secret"}, {}, load("0.5.23"))
+    spelling = render_args({"api_key": "sk-secret"}, {}, load("0.5.23"))
     text = shell_command(["x"], spelling.arguments, {"HF_TOKEN": "hf_secret"})
     assert "secret" not in text
     assert '--api-key "${API_KEY:?}"' in text

@@ -16,7 +16,7 @@ from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.load import load as load_recipe
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.deployments.targets.prepare import prepare
-from speclaunch.engine.facts.engines import at_hand, declared, named
+from speclaunch.engine.facts.engines import declared, installed_catalogue, named
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.runtime import Runtime
 from speclaunch.engine.plan.resolve import resolve
@@ -159,11 +159,17 @@ def test_a_catalogue_that_was_added(fork: Path, tmp_path: Path) -> None:
 
 def test_the_engine_at_hand_is_read_where_it_is_no_release(fork: Path) -> None:
     place = fork / "python" / "sglang"
-    found = at_hand(Runtime(Path("python3"), "3.12", {"sglang": "0.5.21+ours"}, place))
+    found = installed_catalogue(Runtime(Path("python3"), "3.12", {"sglang": "0.5.21+ours"}, place))
     assert found is not None and load(found).by_name("ours") is not None
-    assert at_hand(Runtime(Path("python3"), "3.12", {"sglang": "0.5.21"}, place)) == "0.5.21"
-    assert at_hand(Runtime(Path("python3"), "3.12", {"sglang": "0.5.21+x"}, None)) == "0.5.21"
-    assert at_hand(Runtime(Path("python3"), "3.12", {})) is None
+    assert (
+        installed_catalogue(Runtime(Path("python3"), "3.12", {"sglang": "0.5.21"}, place))
+        == "0.5.21"
+    )
+    assert (
+        installed_catalogue(Runtime(Path("python3"), "3.12", {"sglang": "0.5.21+x"}, None))
+        == "0.5.21"
+    )
+    assert installed_catalogue(Runtime(Path("python3"), "3.12", {})) is None
 
 
 def test_where_none_is_installed_that_is_wrong_usage(

@@ -43,8 +43,8 @@ def test_the_only_name_that_goes_on_is_meant() -> None:
 
 def test_what_versions_share_is_compared_once() -> None:
     flag = "--not-one-of-these-flags"
-    near._slip.cache_clear()
+    near._typos.cache_clear()
     for version in held_versions():
         load(version).close(flag)
-    every = {one for version in held_versions() for one in load(version)._spellings}
-    assert 0 < near._slip.cache_info().misses <= len(every)
+    every = {one for version in held_versions() for one in load(version)._by_flag}
+    assert 0 < near._typos.cache_info().misses <= len(every)

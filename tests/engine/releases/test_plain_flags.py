@@ -39,7 +39,7 @@ ODD_FLAGS = ("--no-such", "--tp", "--tp=", "--speculative", "--spec=1", "--=x", 
 
 def _words(rng: random.Random, catalogue: Catalogue) -> list[str]:
     words: list[str] = []
-    spellings = list(catalogue._spellings)
+    spellings = list(catalogue._by_flag)
     for _ in range(rng.randint(0, 7)):
         flag = rng.choice(spellings) if rng.random() < 0.85 else rng.choice(ODD_FLAGS)
         if rng.random() < 0.1:
@@ -66,7 +66,7 @@ def _all_by_argparse(
 ) -> ParsedArguments:
     with monkeypatch.context() as patch:
         patch.setattr(argv, "is_plain", lambda _: False)
-        return parse_argv(words, catalogue, opaque=opaque, whole=False)
+        return parse_argv(words, catalogue, opaque=opaque, with_values=False)
 
 
 def _lines(seed: int, count: int, version: str) -> Iterator[tuple[list[str], set[int]]]:
@@ -82,7 +82,7 @@ def _agree(monkeypatch: pytest.MonkeyPatch, version: str, seed: int, count: int)
     catalogue = load(version)
     parsed = refused = 0
     for words, opaque in _lines(seed, count, version):
-        found = parse_argv(words, catalogue, opaque=opaque, whole=False)
+        found = parse_argv(words, catalogue, opaque=opaque, with_values=False)
         expected = _all_by_argparse(monkeypatch, words, catalogue, opaque)
         # repr: not-a-number is not equal to itself, and 1 is True
         assert repr(found) == repr(expected), words
@@ -109,7 +109,7 @@ def test_many_random_command_lines(version: str, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_parser_knows_the_flags_of_the_catalogue(version: str) -> None:
     catalogue = load(version)
-    assert set(parser_of(catalogue)._option_string_actions) == set(catalogue._spellings)
+    assert set(parser_of(catalogue)._option_string_actions) == set(catalogue._by_flag)
 
 
 def test_a_plain_command_line_builds_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_a_plain_command_line_builds_no_parser(monkeypatch: pytest.MonkeyPatch) 
         "--model-path m --tp 2 --mem-fraction-static=0.8 --trust-remote-code --misspelled x "
         "--cuda-graph-bs-decode 1 2 4 --speculative-algorithm EAGLE3 --no-such-flag=1"
     )
-    parsed = parse_argv(line.split(), load("0.5.23"), whole=False)
+    parsed = parse_argv(line.split(), load("0.5.23"), with_values=False)
     assert [problem.message for problem in parsed.problems] == [
         "unrecognized arguments: --misspelled",
         "unrecognized arguments: --no-such-flag=1",

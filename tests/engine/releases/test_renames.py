@@ -6,7 +6,7 @@ import pytest
 
 from speclaunch.engine.releases.argv import parse_argv
 from speclaunch.engine.releases.catalogue import held_versions, history, load
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.renames import (
     CONVERSIONS,
     REMOVALS,
@@ -43,7 +43,7 @@ def test_either_name_can_be_said_to_every_version_that_has_one(rename: Rename) -
             assert argument is not None
             value = True if not argument.kind.takes_value else (argument.choices or (1,))[0]
             for name in (rename.old, rename.new):
-                assert not spell({name: value}, {}, catalogue).problems, (version, name)
+                assert not render_args({name: value}, {}, catalogue).problems, (version, name)
 
 
 @pytest.mark.parametrize("entry", CONVERSIONS, ids=lambda entry: entry.old)
@@ -67,8 +67,8 @@ def test_what_was_removed_is_gone_and_has_no_other_name(name: str) -> None:
 
 
 def test_the_way_out_is_named() -> None:
-    (problem,) = spell({"disable_piecewise_cuda_graph": True}, {}, load("0.5.23")).problems
+    (problem,) = render_args({"disable_piecewise_cuda_graph": True}, {}, load("0.5.23")).problems
     assert problem.help is not None
     assert "cuda_graph_backend_prefill: disabled" in problem.help
-    (problem,) = spell({"speculative_ngram_branch_length": 3}, {}, load("0.5.23")).problems
+    (problem,) = render_args({"speculative_ngram_branch_length": 3}, {}, load("0.5.23")).problems
     assert problem.help is not None and "max_trie_depth" in problem.help

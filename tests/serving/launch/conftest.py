@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.deployments.recipe.schema import Launch
-from speclaunch.engine.releases.command import RenderedArgs, SpelledArgument
+from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
 from speclaunch.engine.releases.hosts import Address
 from speclaunch.serving.launch.client import Verification
 from speclaunch.serving.launch.log.phases import PhaseTracker
@@ -41,8 +41,10 @@ def order(tmp_path: Path, port: int) -> Callable[..., EngineSpec]:
             rendered=RenderedArgs(
                 "0.5.23",
                 (
-                    SpelledArgument("speculative_algorithm", "--speculative-algorithm", ("NGRAM",)),
-                    SpelledArgument("max_running_requests", "--max-running-requests", ("8",)),
+                    RenderedArgument(
+                        "speculative_algorithm", "--speculative-algorithm", ("NGRAM",)
+                    ),
+                    RenderedArgument("max_running_requests", "--max-running-requests", ("8",)),
                 ),
                 {},
             ),

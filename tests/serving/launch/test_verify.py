@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from speclaunch.engine.releases.command import RenderedArgs, SpelledArgument
+from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
 from speclaunch.engine.releases.hosts import Address
 from speclaunch.serving.launch.client import Generation, check_answers
 
 
 def asked(**args: str) -> RenderedArgs:
     arguments = tuple(
-        SpelledArgument(name, f"--{name}", tuple(value.split())) for name, value in args.items()
+        RenderedArgument(name, f"--{name}", tuple(value.split())) for name, value in args.items()
     )
     return RenderedArgs("0.5.23", arguments, {})
 

@@ -211,8 +211,8 @@ def compared(said: Said) -> bool:
 def compare(said: Said) -> Comparison:
     """Judge the words of one verdict."""
     request = from_words(said.words, said.env, load_catalogue(said.engine))
-    path = request.given.get("model_path")
-    draft = request.given.get("speculative_draft_model_path")
+    path = request.values.get("model_path")
+    draft = request.values.get("speculative_draft_model_path")
     facts = Facts(
         checkpoint(str(path.value)) if path else None,
         checkpoint(str(draft.value)) if draft else None,

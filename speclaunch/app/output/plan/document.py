@@ -523,11 +523,11 @@ def _argument(row: EffectiveArgument) -> dict[str, Any]:
     place = row.place
     return {
         "name": row.name,
-        "spelling": row.spelling,
+        "spelling": row.version_name,
         "concern": row.concern,
         "outcome": row.outcome,
-        "is_given": row.is_given,
-        "given": _json_value(row.given),
+        "is_given": row.is_set,
+        "given": _json_value(row.user_value),
         "effective": _json_value(row.effective),
         "why": row.why,
         "source": row.source or None,

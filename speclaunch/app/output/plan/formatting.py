@@ -71,11 +71,11 @@ def place(found: Place) -> str:
 
 def given(row: EffectiveArgument) -> str:
     """Return the user's value; empty if none is set."""
-    if not row.is_given:
+    if not row.is_set:
         return ""
-    if row.given is None and row.outcome is ArgumentOutcome.UNKNOWN:
+    if row.user_value is None and row.outcome is ArgumentOutcome.UNKNOWN:
         return "a variable"
-    return value(row.given)
+    return value(row.user_value)
 
 
 def effective(row: EffectiveArgument) -> str:

@@ -97,10 +97,10 @@ def _list_arguments(
 
 def names_of(one: PlanDifference) -> str:
     """Return the argument's name; both names if they differ."""
-    if one.spelling_differs and one.before is not None and one.after is not None:
-        return f"{one.before.spelling} {_ARROW} {one.after.spelling}"
+    if one.name_differs and one.before is not None and one.after is not None:
+        return f"{one.before.version_name} {_ARROW} {one.after.version_name}"
     row = one.after or one.before
-    return row.spelling if row is not None else one.name
+    return row.version_name if row is not None else one.name
 
 
 def cell(row: EffectiveArgument | None) -> str:
@@ -314,7 +314,7 @@ _ROWS: tuple[tuple[str, Callable[[RolePlan], str]], ...] = (
 
 
 def _spelled(some: tuple[EffectiveArgument | None, ...]) -> str:
-    return next((row.spelling for row in some if row is not None), "")
+    return next((row.version_name for row in some if row is not None), "")
 
 
 def _table(paper: LineWriter, head: list[str], lines: list[list[str]]) -> None:

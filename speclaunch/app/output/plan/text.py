@@ -33,7 +33,7 @@ def show_brief(console: Console, planned: PlannedDeployment) -> None:
     paper.heading("Changes by the engine", f"{filled} computed values: --full")
     for row in changed:
         sign, style = mark(row)
-        paper.say(f"{row.spelling}: {values(row)}", style, indent=2, mark=f"{sign:<2} ")
+        paper.say(f"{row.version_name}: {values(row)}", style, indent=2, mark=f"{sign:<2} ")
         paper.say(why(row), indent=7)
     if not changed:
         paper.say("none", indent=2)
@@ -163,7 +163,7 @@ def _many(count: int, severity: Severity) -> str:
 
 
 _MARKS = {
-    ArgumentOutcome.GIVEN: (" ", ""),
+    ArgumentOutcome.ACCEPTED: (" ", ""),
     ArgumentOutcome.DEFAULT: (" ", "dim"),
     ArgumentOutcome.FILLED: ("+", "cyan"),
     ArgumentOutcome.CHANGED: ("!", "bold yellow"),
@@ -192,7 +192,7 @@ def show_arguments(
     paper.heading("Arguments", f"{left} more are at their defaults: --all" if left else "")
     silent = [row for row in shown if row.silent]
     if silent:
-        names = ", ".join(row.spelling for row in silent)
+        names = ", ".join(row.version_name for row in silent)
         headline = f" {formatting.many(len(silent), 'value')} changed silently: {names} "
         paper.say(headline, _LOUD[1], indent=2, mark="!! ")
     if paper.narrow:
@@ -213,7 +213,7 @@ def mark(row: EffectiveArgument) -> tuple[str, str]:
 
 def why(row: EffectiveArgument) -> str:
     """Return the reason for a value: from the engine, or the place where it is set."""
-    if row.outcome is ArgumentOutcome.GIVEN and row.place is not None:
+    if row.outcome is ArgumentOutcome.ACCEPTED and row.place is not None:
         return formatting.place(row.place)
     if row.silent:
         return f"changed silently: {row.why}"
@@ -223,7 +223,7 @@ def why(row: EffectiveArgument) -> str:
 def values(row: EffectiveArgument) -> str:
     """Return `given \N{RIGHTWARDS ARROW} effective`; once if both are the same."""
     effective = formatting.effective(row)
-    if row.outcome in (ArgumentOutcome.GIVEN, ArgumentOutcome.DEFAULT):
+    if row.outcome in (ArgumentOutcome.ACCEPTED, ArgumentOutcome.DEFAULT):
         return effective
     before = formatting.given(row)
     return f"{before}{' ' if before else ''}\N{RIGHTWARDS ARROW} {effective}"
@@ -242,7 +242,7 @@ def _cells(row: EffectiveArgument) -> list[TableCell]:
     sign, style = mark(row)
     return [
         TableCell(sign, style),
-        TableCell(row.spelling, "dim" if row.outcome is ArgumentOutcome.DEFAULT else ""),
+        TableCell(row.version_name, "dim" if row.outcome is ArgumentOutcome.DEFAULT else ""),
         TableCell(values(row), style),
         TableCell(why(row), "dim" if _quiet(row) else "", "" if _quiet(row) else row.source),
     ]
@@ -254,7 +254,7 @@ def _stacked(paper: LineWriter, rows: Iterable[EffectiveArgument]) -> None:
         paper.line(("  " + concern.value, "bold cyan"))
         for row in group:
             sign, style = mark(row)
-            paper.say(f"{row.spelling}: {values(row)}", style, indent=2, mark=f"{sign:<2} ")
+            paper.say(f"{row.version_name}: {values(row)}", style, indent=2, mark=f"{sign:<2} ")
             if row.outcome is not ArgumentOutcome.DEFAULT:
                 paper.say(why(row), "dim" if _quiet(row) else "", indent=7)
             if row.source and not _quiet(row):
@@ -262,7 +262,7 @@ def _stacked(paper: LineWriter, rows: Iterable[EffectiveArgument]) -> None:
 
 
 def _quiet(row: EffectiveArgument) -> bool:
-    return row.outcome in (ArgumentOutcome.GIVEN, ArgumentOutcome.DEFAULT)
+    return row.outcome in (ArgumentOutcome.ACCEPTED, ArgumentOutcome.DEFAULT)
 
 
 _STYLES = {
@@ -310,7 +310,7 @@ def _color(line: str) -> str:
 def show_advice(paper: LineWriter, found: Advice) -> None:
     """Print the settings, the three fractions, and the recipe lines."""
     best = found.best
-    paper.heading("Best for the load", best.load.said)
+    paper.heading("Best for the load", best.load.summary)
     paper.line("  ", (found.head, _STYLES[best.fit]))
     paper.say(best.why, indent=2)
     if best.load.assumed:

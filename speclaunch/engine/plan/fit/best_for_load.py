@@ -44,10 +44,10 @@ class RequestLoad(Struct, frozen=True):
     """Values that the user did not state, as options of `plan`."""
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """`64 requests of 8,192 tokens`, as far as known."""
-        one = "request" if self.requests == 1 else "requests"
-        parts = (f"{self.requests:,} {one}", f"of {self.context:,} tokens")
+        noun = "request" if self.requests == 1 else "requests"
+        parts = (f"{self.requests:,} {noun}", f"of {self.context:,} tokens")
         known_parts = zip(parts, (self.requests, self.context), strict=True)
         return " ".join(part for part, there in known_parts if there)
 
@@ -80,9 +80,7 @@ def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoa
     """
     longest = context_length(plan)
     if context is not None and context > longest:
-        raise ValueError(
-            f"--context {context} is more than a request of this model can have ({longest})"
-        )
+        raise ValueError(f"--context {context} exceeds this model's limit ({longest})")
     assumed = []
     if requests is None:
         requests = REQUESTS
@@ -111,7 +109,7 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
             found = margins(plan)
             if found is None:
                 return _without(predictor, load, changes)
-            each = _tokens_of_one(plan, load.context)
+            each = _tokens_per_request(plan, load.context)
             choice = _choice(found, min(running, load.requests), each, ranks)
             room = _room(choice, each, ranks)
             if room >= min(running, load.requests) or running <= ranks:
@@ -157,13 +155,13 @@ def _changes(plan: Plan, running: int, ranks: int) -> dict[str, Any]:
     each = max(1, -(-running // ranks))
     changes: dict[str, Any] = {RUNNING: each * ranks}
     if graphs_can_shrink(plan):
-        if plan.given(SIZES) is not None:
+        if plan.user_value(SIZES) is not None:
             changes[SIZES] = None
         changes[MOST] = each
     return changes
 
 
-def _tokens_of_one(plan: Plan, context: int) -> int:
+def _tokens_per_request(plan: Plan, context: int) -> int:
     """Return the KV cache slots of one request: complete pages, including the tokens that a step
     drafts."""
     drafts = int(plan.value_or_none(TOKENS) or 0) if plan.algorithm else 0
@@ -181,12 +179,12 @@ def _sizes(plan: Plan) -> tuple[int, ...]:
 def _why(load: RequestLoad, served: int, tokens: int, needed: int, ranks: int) -> str:
     of = f" of each of {ranks} data-parallel ranks" if ranks > 1 else ""
     need = "needs" if load.requests == 1 else "need"
-    demand = f"{load.said} {need} {needed:,} KV tokens{of}"
+    demand = f"{load.summary} {need} {needed:,} KV tokens{of}"
     if served >= load.requests:
-        return f"{demand}, and there are {tokens:,}"
+        return f"{demand}; {tokens:,} are available"
     if not served:
-        return f"{demand}, and there are {tokens:,}: none of them has room"
-    return f"{demand}, and there are {tokens:,}: {served:,} run at a time, the others wait"
+        return f"{demand}, but {tokens:,} are available: no request fits"
+    return f"{demand}, but {tokens:,} are available: {served:,} run at a time, the others wait"
 
 
 def _without(predictor: Predictor, load: RequestLoad, changes: Mapping[str, Any]) -> Best:

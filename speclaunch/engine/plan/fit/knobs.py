@@ -79,7 +79,7 @@ def _graphs(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
     sizes = captured_sizes(plan)
     if not sizes:
         return ()
-    explicit = plan.given(SIZES)
+    explicit = plan.user_value(SIZES)
     found: list[Step] = []
     for most in halves(max(sizes), floors.cuda_graph_max_bs_decode):
         if explicit is None:
@@ -147,7 +147,7 @@ def _chunk(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
 def _pool(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
     """Return lower limits of the pool, if the user set one; speclaunch adds none."""
     name = "max_total_tokens"
-    total = plan.given(name)
+    total = plan.user_value(name)
     if total is None:
         return ()
     context = int(plan.value("context_length") or floors.max_total_tokens)

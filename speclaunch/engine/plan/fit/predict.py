@@ -63,13 +63,13 @@ class Margins(Struct, frozen=True):
         return self.likely or self.edge
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """The recommended fraction and the others, as short text."""
-        sure = "is likely to work" if self.likely is not None else "is at the edge"
+        sure = "is likely to work" if self.likely is not None else "works only in the best case"
         certain = "none" if self.certain is None else f"{self.certain.fraction:.3f}"
         return (
             f"{self.best.fraction:.3f} {sure}, with {self.best.tokens:,} KV tokens (certain: "
-            f"{certain}, the edge: {self.edge.fraction:.3f})"
+            f"{certain}, best case: {self.edge.fraction:.3f})"
         )
 
 
@@ -175,7 +175,7 @@ class Predictor:
         budget = self.budget(changes)
         working = budget.working_fractions
         if working is None:
-            return None if budget.fit is Fit.UNKNOWN else self._apart(changes, budget)
+            return None if budget.fit is Fit.UNKNOWN else self._disjoint_bounds(changes, budget)
         likely = self._likely_end(changes, working)
         return Bounds(working[0], working[1] if likely is None else min(working[1], likely))
 
@@ -200,7 +200,7 @@ class Predictor:
             grows += draft.bytes / max(1, target.bytes)
         return round(working[0] + left / start / grows, 4)
 
-    def _apart(self, changes: Mapping[str, Any], budget: MemoryBudget) -> Bounds | None:
+    def _disjoint_bounds(self, changes: Mapping[str, Any], budget: MemoryBudget) -> Bounds | None:
         """Return disjoint bounds if no fraction works: what each side needs, with the smallest
         pool."""
         start = memory_at_start(budget)

@@ -33,14 +33,14 @@ def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget 
     return "; ".join(text for text in lost if text) or "no cost compared to the recipe"
 
 
-def say(name: str, value: Any) -> str:
+def format_setting(name: str, value: Any) -> str:
     """Return a setting as it is written."""
     return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
 
 
-def say_all(changes: Mapping[str, Any]) -> str:
+def format_settings(changes: Mapping[str, Any]) -> str:
     """Return settings as they are written, joined by commas."""
-    return ", ".join(say(name, value) for name, value in changes.items())
+    return ", ".join(format_setting(name, value) for name, value in changes.items())
 
 
 def _lost_requests(before: Plan, after: Plan) -> str | None:
@@ -57,7 +57,7 @@ def _lost_tokens(was: MemoryBudget | None, now: MemoryBudget | None) -> str | No
     if now is None or now.tokens is None:
         return None
     if was is None or not was.tokens:
-        return f"{now.tokens:,} KV tokens are left"
+        return f"{now.tokens:,} KV tokens remain"
     if now.tokens >= was.tokens:
         return None
     share = 100 * (1 - now.tokens / was.tokens)
@@ -74,7 +74,7 @@ def _unknown_tokens(before: Plan, after: Plan) -> str | None:
 def _lost_context(now: MemoryBudget | None) -> str | None:
     if now is None or now.requests_at_context is None or now.requests_at_context >= 1:
         return None
-    return f"no request of {now.context_length:,} tokens has room"
+    return f"no request of {now.context_length:,} tokens fits"
 
 
 def _lost_depth(before: Plan, after: Plan) -> str | None:
@@ -115,7 +115,7 @@ def _lost_chunk(before: Plan, after: Plan) -> str | None:
 
 
 WHY = {
-    FRACTION: "divides the memory between the KV cache and what graphs and activations need",
+    FRACTION: "balances memory between the KV cache, graphs and activations",
     MOST: "fewer and smaller CUDA graphs",
     SIZES: "fewer and smaller CUDA graphs",
     STEPS: "a smaller draft tree",
@@ -186,7 +186,7 @@ class Prices(Struct, frozen=True):
             return 0.0
         each = max(1, running // self.ranks)
         limits = (changes.get(MOST), *(changes.get(SIZES) or ()))
-        largest = max((one for one in limits if one), default=self.largest_graph)
+        largest = max((limit for limit in limits if limit), default=self.largest_graph)
         return log2(1 + min(largest, self.largest_graph, each)) / log2(1 + each)
 
 

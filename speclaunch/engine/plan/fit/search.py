@@ -105,7 +105,7 @@ class Search(Struct, frozen=True):
     predictor: Predictor
     limits: FitLimits
     bounds_of: BoundsOf
-    asked: int | None = None
+    requested_tokens: int | None = None
     """KV tokens that the recipe requests, if known."""
     least_tokens: int = 0
     """Number of KV tokens below which the pool is too small."""
@@ -119,9 +119,9 @@ class Search(Struct, frozen=True):
     @property
     def enough(self) -> float | None:
         """Number of KV tokens that satisfies the recipe; None if unknown."""
-        if self.asked is None:
+        if self.requested_tokens is None:
             return None
-        return self.asked * (1 - self.limits.tokens_within)
+        return self.requested_tokens * (1 - self.limits.tokens_within)
 
 
 def best(search: Search, steps: Levels) -> FitCandidate | None:
@@ -132,7 +132,7 @@ def best(search: Search, steps: Levels) -> FitCandidate | None:
         for number, running in enumerate(steps.running)
         for changes in steps.combinations(running)
     ]
-    priced.sort(key=lambda one: one[0])
+    priced.sort(key=lambda entry: entry[0])
     floors: dict[int, FitCandidate | None] = {}
     cheapest, found = inf, None
     for price, number, changes in priced:

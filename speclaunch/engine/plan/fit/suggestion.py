@@ -49,7 +49,7 @@ def alternatives(predictor: Predictor, smallest: Mapping[str, Any]) -> tuple[Alt
     """Return alternatives, checked with everything else at its floor (`smallest`)."""
     found: list[Alternative] = []
     for what, changes in _options(predictor.plan({})):
-        if "tp_size" in changes and any(one.fits for one in found):
+        if "tp_size" in changes and any(earlier.fits for earlier in found):
             continue  # fewer GPUs suffice
         alternative = _check_alternative(predictor, what, changes, smallest)
         if alternative is not None:
@@ -86,9 +86,9 @@ def _on_gpus(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     capability = hardware.capability if hardware is not None else None
     able = capability is None or capability >= _FP8
     if able and not quantised and plan.value_or_none("quantization") is None:
-        yield "weights quantised to 8 bits (a smaller target)", {"quantization": "fp8"}
+        yield "weights quantized to 8 bits (a smaller target)", {"quantization": "fp8"}
     if plan.value_or_none("kv_cache_dtype") in (None, "auto") and plan.device == "cuda":
-        yield "a KV cache of 8 bits", {"kv_cache_dtype": "fp8_e5m2"}
+        yield "an 8-bit KV cache", {"kv_cache_dtype": "fp8_e5m2"}
 
 
 def _refuses_ngram(plan: Plan) -> bool:
@@ -109,7 +109,7 @@ def _check_alternative(
     if bounds is None:
         return None
     if bounds.width <= 0:
-        return Alternative(what, changes, "does not fit, either", False)
+        return Alternative(what, changes, "does not fit either", False)
     text = f"fits with mem_fraction_static from {bounds.low:.3f} to {bounds.high:.3f}"
     return Alternative(what, changes, text, True)
 
@@ -139,16 +139,21 @@ def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
         return predictor.budget(changes).why
     plan = predictor.plan(changes)
     charged = draft_in_pool(plan)
-    one, suffix = ("the machine", "") if plan.device == "cpu" else ("a GPU", " beside CUDA")
+    device, suffix = (
+        ("the machine", "")
+        if plan.device == "cpu"
+        else ("a GPU", " in addition to CUDA's own memory")
+    )
     uses = [
         f"{s.use} {s.size.bytes / _GIB:.1f} GiB" for s in rank.shares if _static(s.use, charged)
     ]
     rest = [f"{s.use} {s.size.bytes / _GIB:.1f} GiB" for s in rank.shares if _slack(s.use, charged)]
     if bounds.low >= 1:
         taken = " and ".join(uses) or "the weights"
-        return f"{one} has {rank.memory_bytes / _GIB:.1f} GiB, and {taken} do not fit{suffix}"
+        return f"{device} has {rank.memory_bytes / _GIB:.1f} GiB, but {taken} do not fit{suffix}"
+    static = " and ".join(uses) or "the weights"
     return (
-        f"of the {rank.memory_bytes / _GIB:.1f} GiB of {one}, {' and '.join(uses) or 'the weights'}"
+        f"of the {rank.memory_bytes / _GIB:.1f} GiB of {device}, {static}"
         f" need mem_fraction_static above {bounds.low:.3f}, and {', '.join(rest) or 'the rest'}"
         f" need it below {bounds.high:.3f}"
     )
@@ -222,7 +227,7 @@ def suggest_fit(
         return _improved(predictor, before, limits)
     for fit in (Fit.FITS, Fit.TIGHT):
         if fit is before.fit:
-            why = f"no settings are likely to fit; as written it is tight: {before.why}"
+            why = f"no settings are likely to fit; as configured, it is tight: {before.why}"
             return Suggestion(fit, why, OBJECTIVE, before, margins=margins(predictor.plan({})))
         found = cheapest(predictor, limits, fit, before.tokens or None)
         if found is not None:
@@ -234,15 +239,16 @@ def cheapest(
     predictor: Predictor,
     limits: FitLimits,
     fit: Fit = Fit.FITS,
-    asked: int | None = None,
+    requested_tokens: int | None = None,
     least_tokens: int = 0,
 ) -> FitCandidate | None:
     """Return the cheapest settings with a verdict, FITS or TIGHT, at their largest fraction.
 
-    `asked`: the KV tokens of the recipe, if known; `least_tokens`: a smaller pool is useless.
+    `requested_tokens`: the KV tokens of the recipe, if known. `least_tokens`: the smallest useful
+    pool.
     """
     bounds_of = predictor.likely if fit is Fit.FITS else predictor.working
-    search = Search(predictor, limits, bounds_of, asked, least_tokens, narrow=0.0)
+    search = Search(predictor, limits, bounds_of, requested_tokens, least_tokens, narrow=0.0)
     return best(search, levels(predictor, {}, limits))
 
 
@@ -260,19 +266,19 @@ def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> 
     doubt = _doubt(before)
     best = None if found is None else found.best
     if doubt is None or best is None or Steppable.FRACTION not in limits.order:
-        text = f"it fits as written: {before.why}{_each(before)}{_more(before, best)}"
+        text = f"it fits as configured: {before.why}{_each(before)}{_more(before, best)}"
         if doubt is not None:
-            text = f"it fits as written, but {doubt}"
+            text = f"it fits as configured, but {doubt}"
         return Suggestion(Fit.FITS, text, OBJECTIVE, before, margins=found)
     high = min(best.fraction, limits.most_fraction)
     value = int(high * 1000 + 1e-6) / 1000
     after = predictor.budget({FRACTION: value})
     if after.fit is not Fit.FITS or value == before.mem_fraction_static:
-        text = f"it fits as written, but {doubt}"
+        text = f"it fits as configured, but {doubt}"
         return Suggestion(Fit.FITS, text, OBJECTIVE, before, margins=found)
     text = cost(plan, predictor.plan({FRACTION: value}), before, after)
     change = Suggested(FRACTION, plan.value_or_none(FRACTION), value, WHY[FRACTION], text)
-    why = f"it fits as written, but {doubt}; {FRACTION}={value:g} is likely to work: {after.why}"
+    why = f"it fits as configured, but {doubt}; {FRACTION}={value:g} is likely to work: {after.why}"
     return Suggestion(
         Fit.FITS, f"{why}{_each(after)}", OBJECTIVE, before, (change,), after, text, margins=found
     )

@@ -93,11 +93,11 @@ def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], 
 
 def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
     """Return the explanation of each size, and whether it is exact."""
-    graphs = [one.size for one in (terms.target_graphs, terms.draft_graphs) if one.size.bytes]
+    graphs = [term.size for term in (terms.target_graphs, terms.draft_graphs) if term.size.bytes]
     whys = {
         MemoryUse.TARGET_WEIGHTS: (terms.target_weights.size.why, terms.target_weights.size.exact),
         MemoryUse.DRAFT_WEIGHTS: (terms.draft_weights.size.why, terms.draft_weights.size.exact),
-        MemoryUse.GRAPHS: ("; ".join(one.why for one in graphs), False),
+        MemoryUse.GRAPHS: ("; ".join(size.why for size in graphs), False),
         MemoryUse.ACTIVATIONS: (terms.activations.size.why, terms.activations.size.exact),
     }
     if pool is None:
@@ -165,7 +165,7 @@ def _verdict(plan: Plan) -> MemoryBudget:
         return budget(plan)
     except Exception as error:
         why = f"of a bug in the memory budget, please report it: {type(error).__name__}: {error}"
-        return MemoryBudget(Fit.UNKNOWN, f"not known, because {why}", unknown=(why,))
+        return MemoryBudget(Fit.UNKNOWN, f"unknown because {why}", unknown=(why,))
 
 
 def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
@@ -190,7 +190,7 @@ def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
     draft = found.draft_weights
     if draft_in_pool(plan) and draft is not None and draft.counted:
         least += weights_least(draft).least
-    return all(least > one.memory_bytes - one.runtime.least for one in found.device)
+    return all(least > device.memory_bytes - device.runtime.least for device in found.device)
 
 
 def may_be_offloaded(plan: Plan) -> bool:
@@ -240,7 +240,7 @@ def budget(plan: Plan) -> MemoryBudget:
     if found.fraction is None:
         return _unknown(found, base)
     outcome = start(plan, terms, found.fraction)
-    base["ranks"] = tuple(_rank_budget(one, terms, outcome) for one in found.device or ())
+    base["ranks"] = tuple(_rank_budget(device, terms, outcome) for device in found.device or ())
     if found.unknown:
         return _unknown(found, base)
     if outcome.best.failure is not None:
@@ -266,7 +266,7 @@ def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> Memory
     """Return a failed budget if the known weights alone exceed the memory."""
     if not found.device or may_be_offloaded(plan):
         return None
-    most = min(one.most_free for one in found.device)
+    most = min(device.most_free for device in found.device)
     weights = [(MemoryPhase.TARGET_WEIGHTS, "target", found.target_weights)]
     if draft_in_pool(plan):
         weights.append((MemoryPhase.DRAFT_WEIGHTS, "draft", found.draft_weights))
@@ -276,7 +276,7 @@ def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> Memory
         most -= size.bytes if size.exact else int(size.bytes * (1 - _CLOSE))
         if most < 0:
             why = (
-                f"the {whose}'s weights take {in_gib(size.bytes)} of a rank, {in_gib(-most)} more "
+                f"the {whose}'s weights need {in_gib(size.bytes)} on a rank, {in_gib(-most)} more "
                 "than is available"
             )
             message = phases.allocation_message(plan)
@@ -292,8 +292,8 @@ def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
     devices: tuple[Device, ...] = found.device or ()
     if int(plan.value("tp_size") or 1) < 2 or len(devices) < 2:
         return None
-    least = min(one.free for one in devices)
-    most = max(one.free for one in devices)
+    least = min(device.free for device in devices)
+    most = max(device.free for device in devices)
     if plan.in_versions(">=0.5.7"):
         checked = plan.env_flag(memory.BALANCE_CHECK, True)
     else:
@@ -321,7 +321,7 @@ def _fails(
     outcome: FractionOutcome, failure: PredictedFailure, terms: Terms, base: dict[str, Any]
 ) -> MemoryBudget:
     why = (
-        f"{failure.what}: at least {in_gib(failure.short)} are missing of "
+        f"{failure.what}: at least {in_gib(failure.short)} short, with "
         f"{in_gib(terms.device.free)} free at the start; {_ADVICE[failure.turn]}"
     )
     likely = outcome.likely.failure
@@ -363,9 +363,7 @@ def _holds(
     if doubt is not None:
         notes.append(_doubt(plan, terms, doubt))
     if outcome.best.free < _CLOSE * terms.device.free:
-        notes.append(
-            f"it is close: with every estimate at its least, {in_gib(outcome.best.free)} remain"
-        )
+        notes.append(f"it is close: {in_gib(outcome.best.free)} free in the best case")
     why = (
         f"{pool.tokens:,} tokens of KV cache and {pool.running:,} running requests in "
         f"{in_gib(terms.device.free)} free at the start"
@@ -374,8 +372,8 @@ def _holds(
     if missing is None:
         return MemoryBudget(Fit.FITS, why, notes=tuple(notes), **base)
     why += (
-        f", but only in the best case: {in_gib(missing.short)} are missing of what "
-        f"'{missing.phase.value}' is expected to need"
+        f", but only in the best case: '{missing.phase.value}' is expected to need "
+        f"{in_gib(missing.short)} more"
     )
     return MemoryBudget(Fit.TIGHT, why, notes=tuple(notes), **base)
 
@@ -398,8 +396,8 @@ def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
     if safe is not None:
         at = f"mem_fraction_static up to {safe[1]:.3f} leaves it"
     return (
-        f"{in_gib(doubt.short)} are missing of the engine's own reserve, a rule of thumb on the "
-        f"safe side (activations {_likely_size(terms.activations)}): if the start fails, it "
+        f"free memory is {in_gib(doubt.short)} below the engine's own reserve, a conservative rule "
+        f"of thumb (activations {_likely_size(terms.activations)}): if the start fails, it "
         f"fails in the phase '{doubt.phase.value}'; {at}"
     )
 
@@ -410,16 +408,16 @@ def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
     most = terms.pool.most
     if most is not None and most > pool.profiled:
         notes.append(
-            f"max_total_tokens={most:,} is more than fits into memory ({pool.profiled:,}): the "
-            "engine takes what is available"
+            f"max_total_tokens={most:,} exceeds the tokens that fit ({pool.profiled:,}): the "
+            "engine uses what is available"
         )
     slots = terms.pool.slots
-    limit = None if slots.given is None else slots.given // slots.ranks
+    limit = None if slots.explicit is None else slots.explicit // slots.ranks
     if limit is not None and pool.running < limit:
         what = "states" if pool.states.ratio and pool.states.cap(limit) < limit else "tokens"
         notes.append(
             f"max_running_requests is lowered from {limit} to {pool.running}: the pool has too few "
-            f"{what} for more"
+            f"{what}"
         )
     if context is not None and pool.tokens < context:
         notes.append(

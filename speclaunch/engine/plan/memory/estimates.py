@@ -99,34 +99,37 @@ def devices(plan: Plan) -> tuple[Device, ...]:
     if plan.device.startswith("cpu"):
         return (_host(plan, hardware),)
     if hardware.vendor is Vendor.CPU:
-        raise UnknownValueError("no GPU found, its memory is not known")
+        raise UnknownValueError("no GPU found, its memory is unknown")
     shard = number(plan, "tp_size") * number(plan, "pp_size")
     runtime = _runtime(hardware, shard)
     if not hardware.gpus:
         if hardware.memory_mib is None:
-            raise UnknownValueError("the memory of the GPU is not known")
+            raise UnknownValueError("the memory of the GPU is unknown")
         others = MemorySize(0, "none are assumed: the hardware is declared, not probed")
         replicas = parallel.replicas(plan)
         ranks = range(max(1, shard * replicas // max(1, number(plan, "nnodes"))))
         return (Device(tuple(ranks), hardware.memory_mib * MIB, others, runtime),)
-    alike: dict[tuple[int, int, str], list[int]] = {}
+    groups: dict[tuple[int, int, str], list[int]] = {}
     for rank, index in enumerate(local_gpus(plan)):
         gpu = hardware.gpus[index % len(hardware.gpus)]
         others = _others(gpu)
-        alike.setdefault((gpu.memory_bytes, others.bytes, others.why), []).append(rank)
+        groups.setdefault((gpu.memory_bytes, others.bytes, others.why), []).append(rank)
     return tuple(
         Device(tuple(found), memory, MemorySize(taken, why), runtime)
-        for (memory, taken, why), found in alike.items()
+        for (memory, taken, why), found in groups.items()
     )
 
 
 def _others(gpu: Gpu) -> MemorySize:
     """Return the memory of other processes, in bytes. On an idle GPU the driver counts part of its
     memory as used; the estimate of the runtime already includes it."""
-    named = [one for one in gpu.processes if one.memory_bytes]
+    named = [process for process in gpu.processes if process.memory_bytes]
     if named:
-        text = ", ".join(f"{one.name} ({one.pid}) {in_gib(one.memory_bytes or 0)}" for one in named)
-        return MemorySize(sum(one.memory_bytes or 0 for one in named), text)
+        text = ", ".join(
+            f"{process.name} ({process.pid}) {in_gib(process.memory_bytes or 0)}"
+            for process in named
+        )
+        return MemorySize(sum(process.memory_bytes or 0 for process in named), text)
     used = gpu.memory_bytes - (gpu.free_bytes if gpu.free_bytes is not None else gpu.memory_bytes)
     if used < 1024 * MIB:
         return MemorySize(0, "none")
@@ -149,8 +152,8 @@ def _host(plan: Plan, hardware: Hardware) -> Device:
     """Return a CPU: the host's available memory, divided among its NUMA nodes, each of which serves
     a rank (`get_available_gpu_memory`, sglang 0.5.23 utils/common.py:490)."""
     if not hardware.gpus:
-        raise UnknownValueError("the memory of the host is not known")
-    node = min(hardware.gpus, key=lambda one: one.free_bytes or one.memory_bytes)
+        raise UnknownValueError("the memory of the host is unknown")
+    node = min(hardware.gpus, key=lambda gpu: gpu.free_bytes or gpu.memory_bytes)
     free = node.memory_bytes if node.free_bytes is None else node.free_bytes
     ranks = tuple(range(number(plan, "tp_size")))
     taken = node.memory_bytes - free

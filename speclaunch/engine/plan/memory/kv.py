@@ -118,7 +118,7 @@ def _shape(config: ModelConfig) -> _Shape:
             config.count("mamba_d_state"),
             config.count("mamba_d_conv", default=4),
         )
-    raise UnknownValueError(f"the recurrent state of {name or config.name} is not known")
+    raise UnknownValueError(f"the recurrent state of {name or config.name} is unknown")
 
 
 def _divided(number: int, ranks: int) -> int:
@@ -163,7 +163,7 @@ class StateSettings(Struct, frozen=True):
     each: int
     """Bytes of one request's state."""
     ratio: int
-    given: int | None
+    explicit: int | None
     """`max_mamba_cache_size`."""
     share: float
     """`mamba_full_memory_ratio`: bytes of states for one of KV cache."""
@@ -186,27 +186,27 @@ def state_settings(plan: Plan, each: int) -> StateSettings:
     """Return the settings of a plan whose target has states of `each` bytes. Raises
     UnknownValueError."""
     if plan.in_versions("<0.5.3"):
-        raise UnknownValueError("the states of linear attention before 0.5.3 are not modelled")
+        raise UnknownValueError("the states of linear attention before 0.5.3 are not modeled")
     if plan.algorithm is not None and plan.value("enable_linear_replayssm_spec"):
-        raise UnknownValueError("replayed states are not modelled")
+        raise UnknownValueError("replayed states are not modeled")
     ranks = attention_ranks(plan)
     running = plan.value("max_running_requests")
     part = None
     if running is not None:
         part = max(int(plan.in_versions(">=0.5.23")), int(running) // ranks)
-    explicit = plan.given("max_mamba_cache_size")
+    explicit = plan.user_value("max_mamba_cache_size")
     eras = (">=0.5.17", ">=0.5.13", ">=0.5.8", ">=0.5.7")
     return StateSettings(
         each=each,
         ratio=_ratio(plan),
-        given=None if explicit is None else int(explicit),
+        explicit=None if explicit is None else int(explicit),
         share=float(plan.value("mamba_full_memory_ratio") or 0.9),
         cached=not plan.value("disable_radix_cache"),
         all_running=None if running is None else int(running),
         running=part,
         draft_tokens=number(plan, "speculative_num_draft_tokens", 0) if plan.algorithm else 0,
         ranks=ranks,
-        era=next((4 - i for i, one in enumerate(eras) if plan.in_versions(one)), 0),
+        era=next((4 - i for i, specifier in enumerate(eras) if plan.in_versions(specifier)), 0),
         unlimited=plan.in_versions("<0.5.9"),
     )
 
@@ -237,13 +237,13 @@ def room(settings: StateSettings, rest: float) -> States:
         wide = each * (1 + drafts)
         slots = int(_part(settings, rest) // wide)
         if not settings.cached:
-            slots = settings.given or settings.all_running or _UNLIMITED
+            slots = settings.explicit or settings.all_running or _UNLIMITED
         slots //= settings.ranks
         return States(slots, settings.ratio, slots * wide)
     between = 0
     if drafts and settings.era == 2:
         between = (settings.running or 0) * drafts * each
-    elif drafts and settings.cached and settings.given is None:
+    elif drafts and settings.cached and settings.explicit is None:
         between = (settings.all_running or 0) * drafts * each
     fixed = _fixed(settings)
     slots = int(_part(settings, rest - between) // each) if fixed is None else fixed
@@ -261,7 +261,7 @@ def _jointly(settings: StateSettings, rest: float) -> States:
     between = 0
     if drafts:
         requests = slots // settings.ratio
-        if settings.given is None and not settings.cached:
+        if settings.explicit is None and not settings.cached:
             requests = slots
         elif settings.running is not None:
             requests = min(settings.running, requests)
@@ -271,8 +271,8 @@ def _jointly(settings: StateSettings, rest: float) -> States:
 
 def _fixed(settings: StateSettings) -> int | None:
     """Return the slots of an attention rank if settings determine them; None if memory does."""
-    if settings.given is not None:
-        return settings.given // settings.ranks
+    if settings.explicit is not None:
+        return settings.explicit // settings.ranks
     if settings.cached:
         return None
     if settings.running is None and settings.unlimited:
@@ -493,7 +493,7 @@ def _target(plan: Plan) -> _Target:
     checkpoint = target_of(plan)
     config = ModelConfig.of(checkpoint)
     if plan.value("enable_hisparse"):
-        raise UnknownValueError("the KV cache with `enable_hisparse` is not modelled")
+        raise UnknownValueError("the KV cache with `enable_hisparse` is not modeled")
     ranks = ranks_of(plan)
     sparse = is_sparse(plan, config)
     element = element_of(plan, checkpoint, config, draft=False, sparse=sparse)

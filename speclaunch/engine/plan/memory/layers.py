@@ -78,11 +78,11 @@ def element_of(
         if sparse and plan.in_versions(">=0.5.4"):
             sinks = config.values.get("learnable_sink") is True
             dtype = "fp8_e4m3" if _is_blackwell(plan) and not sinks else "bfloat16"
-        elif config.architecture.startswith("MuseSpark") or _asks_for_fp8(plan, checkpoint):
+        elif config.architecture.startswith("MuseSpark") or _requires_fp8(plan, checkpoint):
             dtype = "fp8_e4m3"
         else:
             dtype = serving_dtype(checkpoint, plan.value("dtype"))
-    if draft and _keeps_its_dtype(plan):
+    if draft and _has_own_dtype(plan):
         dtype = serving_dtype(checkpoint, plan.value("dtype"))
     return _named("bfloat16" if dtype == "bf16" else dtype)
 
@@ -96,10 +96,10 @@ def _named(name: str) -> Element:
         return Element(name, 1, block=_MX_BLOCK)
     if name in _FP4:
         return Element(name, 1, block=_FP4_BLOCK, halved=True)
-    raise UnknownValueError(f"`kv_cache_dtype` {name} is not known")
+    raise UnknownValueError(f"`kv_cache_dtype` {name} is unknown")
 
 
-def _keeps_its_dtype(plan: Plan) -> bool:
+def _has_own_dtype(plan: Plan) -> bool:
     """True for a DFLASH draft on fa4 (0.5.16 and later), which cannot read a quantized cache."""
     algorithm = plan.algorithm
     if algorithm not in BLOCK_FAMILY or plan.in_versions("<0.5.16"):
@@ -114,11 +114,11 @@ def _is_blackwell(plan: Plan) -> bool:
     if hardware is None or hardware.capability is None:
         if hardware is not None and hardware.vendor.value == "amd":
             return False
-        raise UnknownValueError("the compute capability of the GPU is not known")
+        raise UnknownValueError("the compute capability of the GPU is unknown")
     return hardware.capability >= 100
 
 
-def _asks_for_fp8(plan: Plan, checkpoint: Checkpoint) -> bool:
+def _requires_fp8(plan: Plan, checkpoint: Checkpoint) -> bool:
     """True if the checkpoint was made for an fp8 cache (`kv_cache_quant_algo` is FP8)."""
     if plan.in_versions("<0.5.3"):
         return False
@@ -168,14 +168,16 @@ def cell_of(
     UnknownValueError."""
     name = config.architecture
     if name.startswith(_UNKNOWN):
-        raise UnknownValueError(f"the KV cache of {name} is not modelled")
+        raise UnknownValueError(f"the KV cache of {name} is not modeled")
     latent = architectures(plan.request.version).uses_mla(checkpoint)
     if latent is None:
-        raise UnknownValueError(f"the architecture of {checkpoint.name} is not known")
+        raise UnknownValueError(f"the architecture of {checkpoint.name} is unknown")
     if latent:
         return _latent(plan, config, element)
     if config.latent_rank is not None:
-        raise UnknownValueError(f"how this version caches the latent attention of {name}")
+        raise UnknownValueError(
+            f"this version's cache for the latent attention of {name} is unknown"
+        )
     return _heads(plan, config, ranks, element)
 
 
@@ -265,7 +267,7 @@ def _is_scaled(plan: Plan, element: Element) -> bool:
     backends = [plan.value(f"dsa_{phase}_backend") for phase in ("prefill", "decode")]
     if plan.in_versions(">=0.5.10") and None in backends:
         if hardware is None or hardware.capability is None:
-            raise UnknownValueError("the compute capability of the GPU is not known")
+            raise UnknownValueError("the compute capability of the GPU is unknown")
         if hardware.capability >= 100:  # `_set_default_dsa_backends`
             return False
     return "trtllm" not in backends and backends != ["tilelang", "tilelang"]
@@ -366,7 +368,7 @@ def _recurrent(config: ModelConfig, count: int) -> Layers | None:
         return _split(count, {i for i in range(count) if (i + 1) % every == 0})
     if name.startswith(("GraniteMoeHybrid", "Lfm2", *_INTERVALS)):
         if not types:
-            raise UnknownValueError(f"`layer_types` of {config.name} is not known")
+            raise UnknownValueError(f"`layer_types` of {config.name} is unknown")
         return _split(count, {i for i, kind in enumerate(types) if kind in _FULL_ATTENTION})
     return None
 
@@ -375,14 +377,14 @@ def _kimi_linear(config: ModelConfig) -> set[int]:
     part = config.part("linear_attn_config")
     linear = part.counts("kda_layers") if part is not None else ()
     if not linear:
-        raise UnknownValueError(f"`kda_layers` of {config.name} is not known")
+        raise UnknownValueError(f"`kda_layers` of {config.name} is unknown")
     return {layer - 1 for layer in linear}  # counted from 1
 
 
 def _nemotron(config: ModelConfig, count: int) -> Layers:
     blocks = config.text("hybrid_override_pattern") or config.texts("layers_block_type")
     if not blocks:
-        raise UnknownValueError(f"`hybrid_override_pattern` of {config.name} is not known")
+        raise UnknownValueError(f"`hybrid_override_pattern` of {config.name} is unknown")
     kinds = list(enumerate(blocks[:count]))
     full = tuple(i for i, kind in kinds if kind in ("*", "attention"))
     return Layers(full, recurrent=tuple(i for i, kind in kinds if kind in ("M", "mamba")))
@@ -444,12 +446,12 @@ def _of_types(config: ModelConfig, count: int) -> tuple[int, ...]:
         return tuple(i for i, kind in enumerate(types[:count]) if kind == "sliding_attention")
     usual = _DEFAULT_WINDOW_PATTERN.get(config.model_type)
     if usual is None:
-        raise UnknownValueError(f"`layer_types` of {config.name} is not known")
+        raise UnknownValueError(f"`layer_types` of {config.name} is unknown")
     every = config.count("sliding_window_pattern", default=usual)
     return tuple(i for i in range(count) if (i + 1) % every)
 
 
-_ONE_AT_A_TIME = ("MiMoV2MTP", "Step3p5MTP", "InklingForConditionalGenerationMTP")
+_SINGLE_LAYER_MODELS = ("MiMoV2MTP", "Step3p5MTP", "InklingForConditionalGenerationMTP")
 """Models of one layer each; multi-layer EAGLE runs several."""
 MTP_ENDS = ("NextN", "MTP")
 """Endings of the class names of multi-token-prediction layers."""
@@ -472,7 +474,7 @@ class Draft(Struct, frozen=True):
     def layers(self) -> int:
         """KV layers of all models together: `_compute_model_num_layers` (0.5.23
         layer_setup.py:203). Raises UnknownValueError."""
-        if self.loaded_as in _ONE_AT_A_TIME:
+        if self.loaded_as in _SINGLE_LAYER_MODELS:
             return self.models
         declared = self.mtp_layers
         return (declared or 1) if self.is_mtp else (declared or self.config.layers)
@@ -488,20 +490,20 @@ def draft_of(plan: Plan) -> Draft | None:
     algorithm = plan.algorithm
     if algorithm is None or algorithm not in EAGLE_FAMILY | BLOCK_FAMILY:
         if algorithm not in (None, "NGRAM"):
-            raise UnknownValueError(f"the draft of {algorithm} is not modelled")
+            raise UnknownValueError(f"the draft of {algorithm} is not modeled")
         return None
     checkpoint = plan.facts.draft
     if checkpoint is None:
-        if drafts.own_path(plan, as_given=False) is not None:
+        if drafts.own_path(plan, as_configured=False) is not None:
             raise UnknownValueError(drafts.UNKNOWN_DRAFT)
         checkpoint = target_of(plan)
     name = checkpoint.architecture
     if name is None:
-        raise UnknownValueError(f"the architecture of the draft {checkpoint.name} is not known")
+        raise UnknownValueError(f"the architecture of the draft {checkpoint.name} is unknown")
     config = ModelConfig.of(checkpoint)
     renamed = architectures(plan.request.version).draft_map.get(name, ())
     if algorithm in BLOCK_FAMILY and renamed:
-        raise UnknownValueError(f"the DSPARK draft in {checkpoint.name} is not modelled")
+        raise UnknownValueError(f"the DSPARK draft in {checkpoint.name} is not modeled")
     loaded_as = renamed[-1] if renamed else name
     if not renamed and name == "DeepseekV32ForCausalLM":
         loaded_as = "DeepseekV3ForCausalLMNextN"  # it is loaded as DeepseekV3ForCausalLM
@@ -522,7 +524,7 @@ def counted_layers(plan: Plan, draft: Draft) -> int:
     if plan.value("speculative_draft_model_path") is None:
         return 0 if plan.in_versions("<0.5.20") else declared or 0
     if draft.is_mtp and declared is None:
-        if draft.loaded_as in _ONE_AT_A_TIME and plan.in_versions("<0.5.18"):
+        if draft.loaded_as in _SINGLE_LAYER_MODELS and plan.in_versions("<0.5.18"):
             return draft.config.layers  # as its source counts them
         return 1
     return declared if declared is not None else draft.config.layers

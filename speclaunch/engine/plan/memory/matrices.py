@@ -23,7 +23,7 @@ class QkNorm(Enum):
     NONE = auto()
     HEAD = auto()
     """A norm of the size of a head."""
-    WHOLE = auto()
+    ALL_HEADS = auto()
     """A norm of the size of all heads together."""
 
 
@@ -109,7 +109,7 @@ FAMILIES: dict[str, ModelFamily] = {
     "MiMoV2FlashForCausalLM": ModelFamily(router_bias=True),
     "MiniMaxM2ForCausalLM": ModelFamily(
         biased=False,
-        qk_norm=QkNorm.WHOLE,
+        qk_norm=QkNorm.ALL_HEADS,
         qk_norm_key="use_qk_norm",
         expert_size="intermediate_size",
         router_bias=True,
@@ -124,7 +124,9 @@ def family_of(architecture: str) -> ModelFamily:
     """Return the family of an architecture. Raises UnknownValueError."""
     found = FAMILIES.get(architecture)
     if found is None:
-        raise UnknownValueError(f"how many weights {architecture or 'the model'} has is not known")
+        raise UnknownValueError(
+            f"the number of weights of {architecture or 'the model'} is unknown"
+        )
     return found
 
 
@@ -143,7 +145,7 @@ class Shard(Enum):
     SHARED_EXPERT = auto()
     EMBEDDING = auto()
     HEAD = auto()
-    WHOLE = auto()
+    REPLICATED = auto()
     """Every rank has it."""
 
 
@@ -174,7 +176,7 @@ class Matrix(Struct, frozen=True):
     name: str
     rows: int
     columns: int = 1
-    shard: Shard = Shard.WHOLE
+    shard: Shard = Shard.REPLICATED
     role: WeightRole = WeightRole.BODY
     copies: int = 1
     linear: bool = True
@@ -202,7 +204,7 @@ class Matrix(Struct, frozen=True):
             Shard.SHARED_EXPERT: ranks.shared_expert,
             Shard.EMBEDDING: ranks.embedding,
             Shard.HEAD: ranks.head,
-            Shard.WHOLE: 1,
+            Shard.REPLICATED: 1,
         }[self.shard]
         if self.most is not None:
             found = min(found, max(1, self.most))
@@ -248,7 +250,7 @@ def attention(
     has_norm = family.qk_norm_key is None or config.flag(family.qk_norm_key)
     if family.qk_norm is QkNorm.HEAD and has_norm:
         yield vector(f"{name}.q_norm", 2 * dim)
-    elif family.qk_norm is QkNorm.WHOLE and has_norm:
+    elif family.qk_norm is QkNorm.ALL_HEADS and has_norm:
         yield vector(f"{name}.q_norm", (heads + kv_heads) * dim)
     if family.sinks:
         yield vector(f"{name}.sinks", heads)

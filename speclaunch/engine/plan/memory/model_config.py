@@ -37,15 +37,15 @@ class ModelConfig(Struct, frozen=True):
     def of(cls, checkpoint: Checkpoint) -> ModelConfig:
         """Return the config, overridden by the checkpoint's facts, which may be declared."""
         declared = {
-            "hidden_size": checkpoint.told("hidden_size"),
-            "vocab_size": checkpoint.told("vocab_size"),
-            "draft_vocab_size": checkpoint.told("draft_vocab_size"),
-            "num_hidden_layers": checkpoint.told("num_hidden_layers"),
-            "num_attention_heads": checkpoint.told("num_attention_heads"),
-            "num_key_value_heads": checkpoint.told("num_key_value_heads"),
-            "head_dim": checkpoint.told("head_dim"),
-            "kv_lora_rank": checkpoint.told("kv_lora_rank"),
-            "model_type": checkpoint.told("model_type"),
+            "hidden_size": checkpoint.field_or_none("hidden_size"),
+            "vocab_size": checkpoint.field_or_none("vocab_size"),
+            "draft_vocab_size": checkpoint.field_or_none("draft_vocab_size"),
+            "num_hidden_layers": checkpoint.field_or_none("num_hidden_layers"),
+            "num_attention_heads": checkpoint.field_or_none("num_attention_heads"),
+            "num_key_value_heads": checkpoint.field_or_none("num_key_value_heads"),
+            "head_dim": checkpoint.field_or_none("head_dim"),
+            "kv_lora_rank": checkpoint.field_or_none("kv_lora_rank"),
+            "model_type": checkpoint.field_or_none("model_type"),
         }
         known = {key: value for key, value in declared.items() if value is not None}
         if "model_type" in checkpoint.config:
@@ -71,7 +71,7 @@ class ModelConfig(Struct, frozen=True):
         if found is not None:
             return found
         if default is None:
-            raise UnknownValueError(f"`{keys[0]}` of {self.name} is not known")
+            raise UnknownValueError(f"`{keys[0]}` of {self.name} is unknown")
         return default
 
     def flag(self, key: str, default: bool = False) -> bool:
@@ -162,11 +162,11 @@ def serving_dtype(checkpoint: Checkpoint, dtype: object) -> str:
     resolved = SHORT_DTYPES.get(resolved, resolved)
     if resolved != "auto":
         if resolved not in ELEMENT_BYTES:
-            raise UnknownValueError(f"`dtype` {resolved} is not known")
+            raise UnknownValueError(f"`dtype` {resolved} is unknown")
         return resolved
     own = checkpoint.dtype
     if own is None and not checkpoint.config:
-        raise UnknownValueError(f"the dtype of {checkpoint.name} is not known")
+        raise UnknownValueError(f"the dtype of {checkpoint.name} is unknown")
     if own is None or own == "float32":
         return halved(checkpoint)
     return own

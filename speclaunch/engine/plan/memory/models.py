@@ -180,8 +180,8 @@ def mtp_layers(config: ModelConfig) -> Iterator[Matrix]:
         yield Matrix(f"{name}.eh_proj", hidden, 2 * hidden, role=WeightRole.MTP, linear=False)
         yield vector(f"{name}.norms", (family.norms + 3) * hidden, role=WeightRole.MTP)
         if family.mtp_copies:
-            for one in (embedding(config), head(config)):
-                yield replace(one, role=WeightRole.MTP_COPY, linear=False)
+            for matrix in (embedding(config), head(config)):
+                yield replace(matrix, role=WeightRole.MTP_COPY, linear=False)
 
 
 _GATED = ("Qwen2_5_VL",)
@@ -222,7 +222,7 @@ def vision_tower(config: ModelConfig) -> Iterator[Matrix]:
 
 
 def _matrix(module: str, rows: int, columns: int, copies: int = 1) -> Matrix:
-    shard = Shard.TENSOR if columns > 1 else Shard.WHOLE
+    shard = Shard.TENSOR if columns > 1 else Shard.REPLICATED
     return Matrix(f"visual.{module}", rows, columns, shard, WeightRole.VISION, copies)
 
 
@@ -288,7 +288,7 @@ def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]
         return _eagle3(checkpoint, config)
     if name in _DFLASH:
         return _dflash(checkpoint, config)
-    raise UnknownValueError(f"how many weights {name} has is not known")
+    raise UnknownValueError(f"the number of weights of {name} is unknown")
 
 
 def _eagle(config: ModelConfig, family: ModelFamily) -> Iterator[Matrix]:
@@ -330,7 +330,7 @@ def _dflash(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
     hidden = config.hidden
     layers = len(checkpoint.aux_hidden_layers)
     if not layers:
-        raise UnknownValueError(f"`target_layer_ids` of {checkpoint.name} is not known")
+        raise UnknownValueError(f"`target_layer_ids` of {checkpoint.name} is unknown")
     yield Matrix("fc", hidden, hidden * layers, linear=False)
     yield vector("norms", 2 * hidden)
     for index in range(config.layers):

@@ -23,7 +23,7 @@ _INDEX_BYTES = 4
 class SlotSettings(Struct, frozen=True):
     """Settings that determine the number of requests, apart from tokens."""
 
-    given: int | None
+    explicit: int | None
     """`max_running_requests` (48 with speculation, unless set by the user)."""
     ranks: int
     fewest: int
@@ -87,10 +87,12 @@ def running_requests(settings: SlotSettings, tokens: int, profiled: int, states:
     model_runner_kv_cache_mixin.py:840, 0.5.9 :341 with tp_worker.py, 0.4.6 tp_worker.py:119.
     """
     limit = (
-        None if settings.given is None else max(settings.fewest, settings.given // settings.ranks)
+        None
+        if settings.explicit is None
+        else max(settings.fewest, settings.explicit // settings.ranks)
     )
     if settings.era == 0:
-        slots = _estimated(settings, profiled) if settings.given is None else settings.given
+        slots = _estimated(settings, profiled) if settings.explicit is None else settings.explicit
         return min(tokens // 2 if limit is None else limit, states.cap(slots) + settings.padding)
     estimated = _estimated(settings, tokens)
     if limit is None:
@@ -106,7 +108,7 @@ def slot_bytes(settings: SlotSettings, running: int, profiled: int) -> int:
     """Return the bytes of the position table: a row for each request, as long as the context."""
     rows = running
     if settings.era == 0:
-        rows = _estimated(settings, profiled) if settings.given is None else settings.given
+        rows = _estimated(settings, profiled) if settings.explicit is None else settings.explicit
     rows += settings.padding + settings.more
     return rows * (settings.context + settings.extra) * _INDEX_BYTES
 
@@ -170,7 +172,7 @@ def pool(settings: PoolSettings, rest: float) -> Pool:
     profiled = int(rest - states.bytes) // settings.cell
     tokens = profiled
     if settings.headroom:  # the result may be negative
-        running = settings.slots.given or max(
+        running = settings.slots.explicit or max(
             min(int(tokens / settings.slots.context * 512), 4096), 2048
         )
         tokens += running * settings.headroom + 100

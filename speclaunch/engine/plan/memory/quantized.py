@@ -79,7 +79,11 @@ _FEW = 16
 @lru_cache(maxsize=1 << 14)
 def _is_within(names: frozenset[str], patterns: tuple[str, ...], name: str) -> bool:
     dotted = f".{name}."
-    if any(f".{one}." in dotted for one in names) if len(names) <= _FEW else _named(names, name):
+    if (
+        any(f".{module}." in dotted for module in names)
+        if len(names) <= _FEW
+        else _named(names, name)
+    ):
         return True
     return any(pattern.match(name) for pattern in _compiled(patterns))
 
@@ -209,7 +213,7 @@ def quantised(checkpoint: Checkpoint) -> Quantised:
         "mxfp4": lambda: MXFP4,
     }.get(method)
     if known is None:
-        raise UnknownValueError(f"how {checkpoint.quantization} stores weights is not known")
+        raise UnknownValueError(f"the weight storage of {checkpoint.quantization} is unknown")
     if method not in ("modelopt-fp4", "modelopt-fp8", "compressed-tensors"):
         excluded = excluded.and_these(_HEAD)
     return Quantised(known(), excluded, experts_only=method == "mxfp4")
@@ -220,7 +224,7 @@ def online(method: object) -> Quantised:
     schemes = {"fp8": FP8_ROWS, "mxfp8": MXFP8}
     found = schemes.get(str(method))
     if found is None:
-        raise UnknownValueError(f"how `quantization` {method} stores weights is not known")
+        raise UnknownValueError(f"the weight storage of `quantization` {method} is unknown")
     return Quantised(found, ExcludedModules().and_these(_HEAD))
 
 
@@ -255,7 +259,7 @@ def _compressed(config: Mapping[str, Any]) -> Scheme:
     weights = next((mapping(mapping(group).get("weights")) for group in groups), {})
     bits = size(weights.get("num_bits"))
     if bits is None:
-        raise UnknownValueError("the bits of the compressed weights are not known")
+        raise UnknownValueError("the bits of the compressed weights are unknown")
     group, kind = size(weights.get("group_size")), weights.get("type")
     name = str(config.get("format") or "")
     if kind == "float" and bits == 4:
@@ -282,6 +286,6 @@ def _by_layer(layers: Mapping[str, Any]) -> dict[str, Scheme]:
         elif algorithm == "FP8":
             scheme = FP8
         else:
-            raise UnknownValueError(f"how {algorithm} stores weights is not known")
+            raise UnknownValueError(f"the weight storage of {algorithm} is unknown")
         found[ExcludedModules.plain(name)] = scheme
     return found

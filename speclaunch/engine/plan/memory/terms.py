@@ -51,10 +51,10 @@ class GatheredSizes(Struct):
     """None if one of them is unknown."""
     unknown: list[str] = []
 
-    def tell(self, ask: Callable[[], _T]) -> _T | None:
-        """Return the result of `ask`; None if it is unknown, and record the reason."""
+    def collect(self, compute: Callable[[], _T]) -> _T | None:
+        """Return the result of `compute`; None if it is unknown, and record the reason."""
         try:
-            return ask()
+            return compute()
         except UnknownValueError as error:
             if str(error) not in self.unknown:
                 self.unknown.append(str(error))
@@ -74,26 +74,26 @@ def context_length(plan: Plan) -> int:
     target = plan.facts.target
     found = None if target is None else target.context_in(plan.request.version)
     if found is None:
-        raise UnknownValueError("the context length of the target is not known")
+        raise UnknownValueError("the context length of the target is unknown")
     return found
 
 
 def gather(plan: Plan) -> GatheredSizes:
     """Return the sizes of a plan."""
     found = GatheredSizes()
-    found.device = found.tell(lambda: devices(plan))
-    draft = found.tell(lambda: has_draft(plan))
-    found.target_weights = found.tell(lambda: weight_size(plan))
-    found.target_kv = found.tell(lambda: kv.token_size(plan))
+    found.device = found.collect(lambda: devices(plan))
+    draft = found.collect(lambda: has_draft(plan))
+    found.target_weights = found.collect(lambda: weight_size(plan))
+    found.target_kv = found.collect(lambda: kv.token_size(plan))
     if draft:
-        found.draft_weights = found.tell(lambda: weight_size(plan, draft=True))
-        found.draft_kv = found.tell(lambda: kv.token_size(plan, draft=True))
-    found.context = found.tell(lambda: context_length(plan))
-    found.fraction = found.tell(lambda: _fraction(plan))
-    found.tell(lambda: _other_ways(plan))
-    cell = found.tell(lambda: kv.pool_cell(plan))
-    layout = found.tell(lambda: kv.pool_layout(plan))
-    estimates = found.tell(lambda: _estimates(plan, bool(draft)))
+        found.draft_weights = found.collect(lambda: weight_size(plan, draft=True))
+        found.draft_kv = found.collect(lambda: kv.token_size(plan, draft=True))
+    found.context = found.collect(lambda: context_length(plan))
+    found.fraction = found.collect(lambda: _fraction(plan))
+    found.collect(lambda: _other_ways(plan))
+    cell = found.collect(lambda: kv.pool_cell(plan))
+    layout = found.collect(lambda: kv.pool_layout(plan))
+    estimates = found.collect(lambda: _estimates(plan, bool(draft)))
     device, weights, context = found.device, found.target_weights, found.context
     if device is None or weights is None or context is None or cell is None:
         return found
@@ -102,13 +102,13 @@ def gather(plan: Plan) -> GatheredSizes:
     if draft and (found.draft_weights is None or found.draft_kv is None):
         return found
     draft_token = found.draft_kv.bytes if found.draft_kv is not None else 0
-    settings = found.tell(lambda: _pool_settings(plan, cell, layout, draft_token, context))
-    corpus = found.tell(lambda: _corpus(plan))
-    reserved = found.tell(lambda: _for_images(plan))
+    settings = found.collect(lambda: _pool_settings(plan, cell, layout, draft_token, context))
+    corpus = found.collect(lambda: _corpus(plan))
+    reserved = found.collect(lambda: _for_images(plan))
     if settings is None or corpus is None or reserved is None:
         return found
     found.terms = Terms(
-        min(device, key=lambda one: one.free),
+        min(device, key=lambda device: device.free),
         weights_least(weights),
         NOTHING if found.draft_weights is None else weights_least(found.draft_weights),
         corpus,
@@ -128,7 +128,7 @@ def weights_least(size: MemorySize) -> SizeEstimate:
 def _fraction(plan: Plan) -> float:
     value = plan.value("mem_fraction_static")
     if value is None:
-        raise UnknownValueError("mem_fraction_static is not known")
+        raise UnknownValueError("mem_fraction_static is unknown")
     return float(value)
 
 
@@ -139,18 +139,18 @@ def _other_ways(plan: Plan) -> None:
     if plan.in_versions("<0.5.7") and plan.env("SGLANG_CI_SMALL_KV_SIZE"):
         raise UnknownValueError("SGLANG_CI_SMALL_KV_SIZE sets the size of the pool")
     for name, why in (
-        ("cpu_offload_gb", "some of the weights are kept in the host's memory"),
-        ("offload_group_size", "some of the weights are kept in the host's memory"),
+        ("cpu_offload_gb", "some weights are stored in host memory"),
+        ("offload_group_size", "some weights are stored in host memory"),
         # layers/moe/kt_ep_wrapper.py, from 0.5.4 on: its GPU method makes kt_num_gpu_experts alone
-        ("kt_weight_path", "experts are kept in the host's memory"),
+        ("kt_weight_path", "experts are stored in host memory"),
         ("enable_unified_memory", "the pools share one buffer"),
-        ("enable_hisparse", "some of the KV cache is kept in the host's memory"),
-        ("enable_lora", "the buffers of adapters are not modelled"),
-        ("lora_paths", "the buffers of adapters are not modelled"),
+        ("enable_hisparse", "part of the KV cache is stored in host memory"),
+        ("enable_lora", "the buffers of adapters are not modeled"),
+        ("lora_paths", "the buffers of adapters are not modeled"),
     ):
         value = plan.value(name)
         if value and value != -1:
-            raise UnknownValueError(f"{why} ({plan.spelling(name)})")
+            raise UnknownValueError(f"{why} ({plan.written_name(name)})")
 
 
 def _estimates(plan: Plan, draft: bool) -> tuple[SizeEstimate, SizeEstimate, SizeEstimate]:

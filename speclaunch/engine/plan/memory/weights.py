@@ -107,11 +107,11 @@ class CountedWeights(Struct, frozen=True, dict=True):
         """Projections of MLPs in the body with their storage, by shard: one of each shape, because
         layers are alike."""
         found: dict[Shard, dict[tuple[object, ...], tuple[Matrix, Scheme | None]]] = {}
-        for one in self.matrices:
-            if one.role is WeightRole.BODY and one.name.endswith(_PROJECTIONS):
-                scheme = self.stored.scheme_of(one)
-                shape = (one.name.rpartition(".")[2], one.rows, one.columns, scheme)
-                found.setdefault(one.shard, {}).setdefault(shape, (one, scheme))
+        for matrix in self.matrices:
+            if matrix.role is WeightRole.BODY and matrix.name.endswith(_PROJECTIONS):
+                scheme = self.stored.scheme_of(matrix)
+                shape = (matrix.name.rpartition(".")[2], matrix.rows, matrix.columns, scheme)
+                found.setdefault(matrix.shard, {}).setdefault(shape, (matrix, scheme))
         return {shard: tuple(kinds.values()) for shard, kinds in found.items()}
 
     @property
@@ -224,7 +224,7 @@ def stage_bytes(
     tied = not any(matrix.role is WeightRole.HEAD for matrix in matrices)
     if tied and len(stages) > 1:  # the last stage has the embedding for a head
         found[-1] += sum(
-            _on_rank(one, loaded) for one in matrices if one.role is WeightRole.EMBEDDING
+            _on_rank(matrix, loaded) for matrix in matrices if matrix.role is WeightRole.EMBEDDING
         )
     return found
 
@@ -318,7 +318,7 @@ def _size(
     if roles <= _MTP and not any(matrix.role is WeightRole.MTP for matrix in found.matrices):
         if not is_draft_model(checkpoint.architecture or "") and checkpoint.mtp_weights is False:
             raise UnknownValueError(f"{checkpoint.name} has no multi-token-prediction layers")
-        return _evenly(checkpoint, ranks, roles, "their layers are not known")
+        return _evenly(checkpoint, ranks, roles, "their layers are unknown")
     element = ELEMENT_BYTES[serving_dtype(checkpoint, plan.value("dtype"))]
     loaded = loaded_in(plan, stored, element, ranks)
     config = ModelConfig.of(checkpoint)
@@ -331,8 +331,8 @@ def _size(
     source = "config" if checkpoint.weight_bytes is None else _files(checkpoint)
     total = all_ranks * ratio
     divided = total and (ranks.tensor > 1 or ranks.stages > 1)
-    parts = f", {most * ratio / total:.3g} of it on a rank" if divided else ""
-    why = f"{total / _GIB:.2f} GiB by the {source}{parts}"
+    parts = f", {most * ratio / total:.3g} of it on each rank" if divided else ""
+    why = f"{total / _GIB:.2f} GiB from the {source}{parts}"
     return MemorySize(round(most * ratio), why, exact)
 
 
@@ -395,7 +395,7 @@ def _evenly(
     if total is None or (roles <= _MTP and not name.endswith(MTP_ENDS)):
         raise UnknownValueError(why)
     parts = ranks.tensor * (1 if own else ranks.stages)
-    text = f"{total / _GIB:.2f} GiB by the {_files(checkpoint)}"
+    text = f"{total / _GIB:.2f} GiB from the {_files(checkpoint)}"
     text += f", divided by {parts}" if parts > 1 else ""
     return MemorySize(round(total / parts), text, False, counted=False)
 
@@ -404,7 +404,7 @@ def _files(checkpoint: Checkpoint) -> str:
     return "published size" if checkpoint.weights_rounded else "files"
 
 
-def _peak(plan: Plan, draft: Draft, kept: frozenset[WeightRole]) -> str:
+def _peak(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> str:
     """Return the size of a draft's own embedding and head before the target's replace them."""
     config = draft.config
     try:
@@ -416,7 +416,7 @@ def _peak(plan: Plan, draft: Draft, kept: frozenset[WeightRole]) -> str:
         return "; embedding and head are the target's"
     ranks = ranks_of(plan)
     more = padded(rows) * hidden * element / ranks.embedding
-    if WeightRole.HEAD in kept:
+    if WeightRole.HEAD in roles:
         return f"; the embedding is the target's, {more / _GIB:.2f} GiB more while it loads"
     more += padded(rows) * hidden * element / ranks.head
     return f"; embedding and head are the target's, {more / _GIB:.2f} GiB more while it loads"

@@ -12,18 +12,18 @@ from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
 def resolve_algorithm(working: Working) -> None:
     """Set the algorithm's name as the engine's handlers use it.
 
-    NEXTN is another name of EAGLE in every version (0.4.6 server_args.py:374). From 0.5.12 any case
+    NEXTN is an alias of EAGLE in every version (0.4.6 server_args.py:374). From 0.5.12 any case
     is accepted (server_args.py:3560); the earlier parser accepts only upper case.
     """
     with working.deciding("speculative_algorithm"):
-        requested = working.given("speculative_algorithm")
+        requested = working.user_value("speculative_algorithm")
         if requested is None:
             return
-        if working.given("enable_return_aux_hidden_states"):
+        if working.user_value("enable_return_aux_hidden_states"):
             working.set(
                 "speculative_algorithm",
                 None,
-                f"{requested} only names the hidden states that are returned; nothing speculates",
+                f"{requested} only selects the hidden states to return; speculation is off",
                 "sglang 0.5.23 arg_groups/validation_hook.py:697",
             )
             return
@@ -38,11 +38,11 @@ def resolve_algorithm(working: Working) -> None:
             )
             return
         final = "EAGLE" if name == "NEXTN" else name
-        why = "as it was given"
+        why = "set by the user"
         if name == "NEXTN":
-            why = "NEXTN is another name of EAGLE in every version"
+            why = "NEXTN is an alias of EAGLE in every version"
         elif final != requested:
-            why = f"the engine's names are upper case: {requested} is {final}"
+            why = f"the engine uses upper-case names: {requested} is {final}"
         working.set(
             "speculative_algorithm",
             final,
@@ -55,7 +55,7 @@ def _has_gemma4_draft(working: Working) -> bool:
     """True if the draft turns EAGLE into FROZEN_KV_MTP (0.5.12 and later)."""
     if working.in_versions("<0.5.12"):
         return False
-    path = working.given("speculative_draft_model_path")
+    path = working.user_value("speculative_draft_model_path")
     if path is None:
         return False
     draft, target = working.plan.facts.draft, working.plan.facts.target
@@ -70,7 +70,7 @@ def _has_gemma4_draft(working: Working) -> bool:
 def resolve_device(working: Working) -> None:
     """Remove the number from the device (0.5.11 and later)."""
     with working.deciding("device"):
-        device = working.given("device")
+        device = working.user_value("device")
         if device is not None and ":" in str(device) and working.in_versions(">=0.5.11"):
             working.set(
                 "device",
@@ -85,7 +85,7 @@ def resolve_draft(working: Working) -> None:
     _quantization(working)
     names = ("speculative_draft_model_path", "speculative_draft_model_revision")
     with working.deciding(*names):
-        if working.is_given(names[0]):
+        if working.is_set(names[0]):
             _revision(working)
             return
         algorithm = working.algorithm
@@ -102,15 +102,15 @@ def _own_draft(working: Working) -> None:
     working.change(
         ChangeKind.TARGET_IS_DRAFT,
         "speculative_draft_model_path",
-        working.given("model_path"),
+        working.user_value("model_path"),
         f"a {working.architecture} checkpoint contains the layers of its own draft",
         "sglang 0.5.23 arg_groups/speculative_hook.py:1121, 0.4.6 server_args.py:394",
-        said=False,
+        logged=False,
     )
     if working.in_versions(">=0.5.6"):
         working.set(
             "speculative_draft_model_revision",
-            working.given("revision"),
+            working.user_value("revision"),
             "the draft is in the target's own checkpoint, at the target's revision",
             "sglang 0.5.23 arg_groups/speculative_hook.py:1147, 0.5.6 server_args.py:1779",
         )
@@ -120,23 +120,23 @@ def _bundled_draft(working: Working) -> None:
     """Use the DSPARK draft in a target, if any (`checkpoint_bundles_dspark_draft`)."""
     config = working.target.config
     if not config:
-        raise UnknownValueError("the config of the target is not known")
+        raise UnknownValueError("the config of the target is unknown")
     if not drafts.bundles_dspark(config):
         if not working.in_versions(drafts.DSPARK_FOLDER):
             return
         raise UnknownValueError(
-            "whether the target's directory contains a dspark draft is not known"
+            "the presence of a dspark draft in the target's directory is unknown"
         )
     working.change(
         ChangeKind.TARGET_IS_DRAFT,
         "speculative_draft_model_path",
-        working.given("model_path"),
+        working.user_value("model_path"),
         "the target checkpoint bundles a DSPARK draft",
         "sglang 0.5.23 arg_groups/speculative_hook.py:718, 0.5.16 :284",
     )
     working.set(
         "speculative_draft_model_revision",
-        working.given("revision"),
+        working.user_value("revision"),
         "the draft is in the target's own checkpoint, at the target's revision",
         "sglang 0.5.23 arg_groups/speculative_hook.py:730",
     )
@@ -146,16 +146,16 @@ def _revision(working: Working) -> None:
     """Default the draft's revision to `main` (0.5.6 and later), whatever the target's is."""
     name = "speculative_draft_model_revision"
     with working.deciding(name):
-        if working.in_versions(">=0.5.6") and working.given(name) is None:
-            revision = working.given("revision")
+        if working.in_versions(">=0.5.6") and working.user_value(name) is None:
+            revision = working.user_value("revision")
             if revision is not None and revision != "main":
                 working.change(
                     ChangeKind.DRAFT_REVISION,
                     name,
                     "main",
-                    f"the revision {revision} is the target's alone",
+                    f"revision {revision} applies to the target only",
                     "sglang 0.5.23 arg_groups/speculative_hook.py:121, 0.5.6 server_args.py:1723",
-                    said=False,
+                    logged=False,
                 )
             else:
                 working.set(
@@ -172,17 +172,17 @@ def _quantization(working: Working) -> None:
     with working.deciding(name):
         if working.in_versions("<0.5.7"):
             return
-        own, target = working.given(name), working.given("quantization")
+        own, target = working.user_value(name), working.user_value("quantization")
         if own == "unquant":
             working.set(
                 name,
                 None,
-                "unquant says that the draft is not quantised",
+                "unquant means that the draft is not quantized",
                 "sglang 0.5.23 arg_groups/serving_hook.py:708",
             )
         elif own is None and target not in (None, "unquant"):
             if working.algorithm is None:
-                why = f"it defaults to the target's, {target}; nothing drafts"
+                why = f"defaults to the target's, {target}; no draft runs"
                 working.set(name, target, why, "sglang 0.5.23 arg_groups/serving_hook.py:689")
                 return
             working.change(
@@ -191,5 +191,5 @@ def _quantization(working: Working) -> None:
                 target,
                 "a draft without its own quantization inherits the target's",
                 "sglang 0.5.23 arg_groups/serving_hook.py:685, 0.5.7 server_args.py:774",
-                said=False,
+                logged=False,
             )

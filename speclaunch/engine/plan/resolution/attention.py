@@ -87,7 +87,7 @@ def _renamed(working: Working) -> None:
             if found == "cutedsl_mla" and name == PREFILL:
                 found = "trtllm_mla"  # the other backend only decodes
             if found is not None:
-                why = f"{working.value(name)} is an old name"
+                why = f"{working.value(name)} is a deprecated name"
                 source = "sglang 0.5.23 arg_groups/serving_hook.py:305"
                 working.change(ChangeKind.ATTENTION_BACKEND, name, found, why, source)
 
@@ -98,7 +98,7 @@ def _choose(working: Working) -> None:
         if working.value(BOTH) is None:
             chosen = _deterministic(working)
             if chosen is not None:
-                why = "deterministic inference has it on these GPUs"
+                why = "deterministic inference uses it on these GPUs"
                 source = "sglang 0.5.23 arg_groups/overrides.py:1116"
                 working.set(BOTH, chosen, why, source)
             else:
@@ -118,7 +118,7 @@ def _same_for_both(working: Working) -> None:
     if prefill is None or prefill != working.value(DECODE) or working.in_versions("<0.5.1"):
         return
     if working.value(BOTH) != prefill:
-        why = f"{prefill} is given for both phases"
+        why = f"{prefill} is set for both phases"
         source = "sglang 0.5.23 arg_groups/overrides.py:1131, 0.5.4 server_args.py:1115"
         working.set(BOTH, prefill, why, source)
 
@@ -126,7 +126,7 @@ def _same_for_both(working: Working) -> None:
 def _deterministic(working: Working) -> str | None:
     """Return the backend of `_handle_deterministic_inference`, if it precedes the default (0.5.12
     and later)."""
-    if working.in_versions("<0.5.12") or not deterministic.is_asked(working):
+    if working.in_versions("<0.5.12") or not deterministic.is_requested(working):
         return None
     if working.capability // 10 not in (10, 12):
         return "fa3"
@@ -143,7 +143,7 @@ def _why_default(working: Working) -> str:
     if not working.is_hip:
         on = f"compute capability {working.capability // 10}.{working.capability % 10}"
     topk = _topk(working)
-    speculates = working.given("speculative_algorithm")
+    speculates = working.user_value("speculative_algorithm")
     how = "" if speculates is None else f", {speculates}"
     how += "" if topk is None else f" with topk {topk}"
     return f"the default for {kind} on {on}{how}"
@@ -154,9 +154,9 @@ def _default(working: Working) -> str:
     if working.device == "cpu":
         if not working.in_versions(OWN_CPU_DEFAULTS):
             return "torch_native"
-        raise UnknownValueError("whether the CPU has AMX is not known")
+        raise UnknownValueError("AMX support of the CPU is unknown")
     if working.device != "cuda":
-        raise UnknownValueError(f"the defaults of {working.device} are not modelled")
+        raise UnknownValueError(f"the defaults of {working.device} are not modeled")
     if working.architecture == "WhisperForConditionalGeneration" and working.in_versions(
         ">=0.5.10"
     ):
@@ -184,7 +184,7 @@ def _latent_on_amd(working: Working) -> str:
         return "triton"
     heads = working.target.num_key_value_heads or working.target.num_attention_heads
     if heads is None:
-        raise UnknownValueError("the heads of the target are not known")
+        raise UnknownValueError("the heads of the target are unknown")
     per_rank = max(1, heads // working.number("tp_size", 1))
     return "aiter" if per_rank in (16, 128) else "triton"
 
@@ -209,7 +209,7 @@ def _topk(working: Working) -> Any:
     """Return the topk that the choice sees: the user's, or the resolved one if the runner
     chooses."""
     name = "speculative_eagle_topk"
-    return working.value(name) if is_chosen_by_the_runner(working) else working.given(name)
+    return working.value(name) if is_chosen_by_the_runner(working) else working.user_value(name)
 
 
 def _chain_or_none(working: Working) -> bool:
@@ -230,8 +230,8 @@ def _trtllm_is_default(working: Working, major: int) -> bool:
         return major in (10, 12)
     if major != 10:
         return False
-    algorithm = working.given("speculative_algorithm")
-    if algorithm is None or working.given("speculative_eagle_topk") is not None:
+    algorithm = working.user_value("speculative_algorithm")
+    if algorithm is None or working.user_value("speculative_eagle_topk") is not None:
         return True
     return drafts_chains(working)
 
@@ -251,7 +251,7 @@ def _fp8_e5m2(working: Working) -> None:
         source = (
             "sglang 0.5.23 arg_groups/overrides.py:1262, 0.4.6 model_executor/model_runner.py:366"
         )
-        if working.is_given(BOTH):
+        if working.is_set(BOTH):
             working.change(ChangeKind.ATTENTION_BACKEND, BOTH, "triton", why, source)
         else:
             working.set(BOTH, "triton", why, source)
@@ -283,9 +283,9 @@ def _hierarchical_cache(working: Working) -> None:
             ChangeKind.ATTENTION_BACKEND,
             DECODE,
             backend,
-            "the kernel transfer of the hierarchical cache needs another backend to decode",
+            "kernel transfer of the hierarchical cache needs another decode backend",
             "sglang 0.5.10 server_args.py:2929, 0.5.4 server_args.py:1475",
-            said=False,
+            logged=False,
         )
 
 
@@ -297,9 +297,9 @@ def resolve_draft_attention(working: Working) -> None:
     """Set the target model's choice for a draft; for DFLASH then a backend that its worker
     supports."""
     with working.deciding(DRAFT):
-        if working.given("speculative_algorithm") is None:
+        if working.user_value("speculative_algorithm") is None:
             return
-        found = None if working.is_given(DRAFT) else _draft_by_model(working)
+        found = None if working.is_set(DRAFT) else _draft_by_model(working)
         if found is not None:
             backend, source = found
             why = f"the engine's choice for the draft of a {working.architecture}"
@@ -336,7 +336,7 @@ def _nemotron_h(working: Working, algorithm: str) -> tuple[str, str] | None:
 
 def _is_nvfp4(working: Working) -> bool:
     """True if MiniMax M3 is served in its NVFP4, by argument or by its config."""
-    method = working.given("quantization")
+    method = working.user_value("quantization")
     if method is not None:
         return bool(method == "minimax_m3_nvfp4")
     own = of_config(working, "quantization_config")
@@ -361,19 +361,21 @@ def _of_dflash(working: Working) -> None:
             ChangeKind.ATTENTION_BACKEND,
             DRAFT,
             found,
-            f"the DFLASH draft worker does not take {requested}",
+            f"the DFLASH draft worker does not support {requested}",
             "sglang 0.5.23 arg_groups/speculative_hook.py:933, 0.5.15 :270",
         )
     else:
-        why = f"as the target's prefill ({backend})"
+        why = f"same as the target's prefill backend ({backend})"
         if backend is None:
-            why = "the target's own backend is not one of the draft worker's"
+            why = "the draft worker does not support the target's backend"
         elif found != backend:
-            why = f"the DFLASH draft worker does not take {backend}, the target's of prefill"
+            why = (
+                f"the DFLASH draft worker does not support {backend}, the target's prefill backend"
+            )
         working.set(
             DRAFT,
             found,
-            "as it was given" if requested is not None else why,
+            "set by the user" if requested is not None else why,
             "sglang 0.5.23 arg_groups/speculative_hook.py:986, 0.5.15 :270",
         )
 

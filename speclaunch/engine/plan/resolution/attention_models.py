@@ -23,7 +23,7 @@ PAGE = "page_size"
 
 def force_page(working: Working, size: int, what: str) -> None:
     """Set the page size, overriding the user's value."""
-    explicit = working.given(PAGE)
+    explicit = working.user_value(PAGE)
     source = (
         "sglang 0.5.23 arg_groups/overrides.py:1143, 0.5.3 server_args.py:985, "
         "0.4.6 server_args.py:296"
@@ -44,7 +44,7 @@ def resolve_pages(working: Working) -> None:
             size = _default(working)
             why = "the default: no backend needs larger pages"
             if size != 1:
-                why = "the default with the vectorised cache layout of aiter"
+                why = "the default with the vectorized cache layout of aiter"
             source = "sglang 0.5.23 arg_groups/overrides.py:1339, 0.4.6 server_args.py:77"
             working.set(PAGE, size, why, source)
 
@@ -56,24 +56,24 @@ def _by_backend(working: Working) -> None:
     if "cutlass_mla" in (both, decode) and working.in_versions("<0.5.20"):
         force_page(working, 128, "cutlass_mla")
     if "trtllm_mla" in (both, decode) and working.in_versions(">=0.4.10"):
-        _one_of(working, (32, 64), "trtllm_mla")
+        _require_page_size(working, (32, 64), "trtllm_mla")
     if "tokenspeed_mla" in (both, decode):
-        _one_of(working, (32, 64), "tokenspeed_mla")
+        _require_page_size(working, (32, 64), "tokenspeed_mla")
     if "cutedsl_mla" in (both, decode, prefill):
-        _one_of(working, (32, 64), "cutedsl_mla")
+        _require_page_size(working, (32, 64), "cutedsl_mla")
     backends = [both, decode, prefill]
     if working.in_versions(">=0.5.17"):
         backends.append(working.value(DRAFT))
     if "trtllm_mha" in backends:
         sizes = (16, 32, 64, 128) if working.in_versions(">=0.5.17") else (16, 32, 64)
-        _one_of(working, sizes, "trtllm_mha")
+        _require_page_size(working, sizes, "trtllm_mha")
     if "hpc_ops" in (both, decode, prefill):
-        _one_of(working, (64,), "hpc_ops")
+        _require_page_size(working, (64,), "hpc_ops")
     if "fa4" in (both, decode, prefill):
         _fa4(working, both, decode, prefill)
 
 
-def _one_of(working: Working, sizes: tuple[int, ...], backend: str) -> None:
+def _require_page_size(working: Working, sizes: tuple[int, ...], backend: str) -> None:
     if working.value(PAGE) not in sizes:
         force_page(working, 64, backend)
 
@@ -87,7 +87,7 @@ def _fa4(working: Working, both: str | None, decode: str | None, prefill: str | 
         return
     if working.in_versions(">=0.5.10") and working.capability // 10 != 10:
         return
-    if working.in_versions(">=0.5.15") and (working.given("speculative_eagle_topk") or 0) > 1:
+    if working.in_versions(">=0.5.15") and (working.user_value("speculative_eagle_topk") or 0) > 1:
         return
     diffusion = "DiffusionGemmaForBlockDiffusion" in working.target.architectures
     if working.in_versions(">=0.5.22") and diffusion:
@@ -132,7 +132,7 @@ def by_model(working: Working) -> None:
             choose(working, f"sglang {source}")
             return
     if not_set(working):
-        raise UnknownValueError(f"how the engine chooses a backend for {architecture}")
+        raise UnknownValueError(f"the engine's choice of a backend for {architecture} is unknown")
 
 
 def not_set(working: Working) -> bool:
@@ -181,7 +181,7 @@ def _sparse(working: Working) -> None:
         _all_ranks(working)
     if working.is_hip:
         if working.in_versions(">=0.5.12"):
-            raise UnknownValueError("whether aiter shuffles the pages is not known")
+            raise UnknownValueError("aiter's page layout is unknown")
         force_page(working, 1 if working.in_versions(">=0.5.8") else 64, "sparse attention")
         return
     groups = 1
@@ -238,7 +238,7 @@ def _gemma4(working: Working, source: str) -> None:
         return
     blackwell = working.in_versions(">=0.5.13") and _major(working) == 10
     if blackwell and working.in_versions(">=0.5.13") and working.in_versions("<0.5.14"):
-        raise UnknownValueError("whether the experts are quantised by modelopt is not known")
+        raise UnknownValueError("the quantization of the experts (modelopt or not) is unknown")
     _take(working, "trtllm_mha" if blackwell else "triton", source)
 
 
@@ -253,7 +253,7 @@ def _step3(working: Working, source: str) -> None:
 
 
 def _deepseek_v4(working: Working, source: str) -> None:
-    if working.value(BOTH) != "dsv4" and working.is_given(BOTH):
+    if working.value(BOTH) != "dsv4" and working.is_set(BOTH):
         why = "DeepSeek V4 has its own backend"
         working.change(ChangeKind.ATTENTION_BACKEND, BOTH, "dsv4", why, source)
     else:
@@ -270,13 +270,13 @@ def _nemotron_h(working: Working, source: str) -> None:
         return
     if major not in (10, 11, 12) or not not_set(working):
         return
-    if working.given("speculative_algorithm") is None:
+    if working.user_value("speculative_algorithm") is None:
         if major == 10:
             _take(working, "trtllm_mha", source)
         return
     if nemotron_h_verifies_on_trtllm(working):
         _take(working, "trtllm_mha", source)
-        if working.given("page_size") is None:
+        if working.user_value("page_size") is None:
             why = "trtllm_mha has pages of 64 here"
             working.set("page_size", 64, why, source)
     else:
@@ -333,9 +333,9 @@ def _qwen_hybrid(working: Working, source: str) -> None:
 
 def _trtllm_has_its_pages(working: Working) -> bool:
     """True if trtllm_mha would be the default, and nothing needs pages of 1."""
-    topk = working.given("speculative_eagle_topk")
-    algorithm = working.given("speculative_algorithm")
-    page = working.given("page_size")
+    topk = working.user_value("speculative_eagle_topk")
+    algorithm = working.user_value("speculative_algorithm")
+    page = working.user_value("page_size")
     if topk is not None and not (topk == 1 and page in (None, 1)):
         return False
     if algorithm is not None and topk is None and not drafts_chains(working):
@@ -347,7 +347,7 @@ def _trtllm_has_its_pages(working: Working) -> bool:
 
 def drafts_chains(working: Working) -> bool:
     """True if the algorithm counts as drafting chains with topk unset: DFLASH, from 0.5.23 on."""
-    algorithm = working.given("speculative_algorithm")
+    algorithm = working.user_value("speculative_algorithm")
     return working.in_versions(">=0.5.23") and str(algorithm).upper() == "DFLASH"
 
 

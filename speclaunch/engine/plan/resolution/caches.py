@@ -15,7 +15,7 @@ from speclaunch.engine.plan.topics.graphs import BACKENDS_BY_PHASE, EAGER, PIECE
 from speclaunch.engine.plan.topics.graphs import SWITCH as GRAPHS
 from speclaunch.engine.plan.topics.hybrid import STRATEGY
 from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
-from speclaunch.engine.plan.topics.target import is_one_of
+from speclaunch.engine.plan.topics.target import has_architecture
 
 RADIX = "disable_radix_cache"
 
@@ -47,7 +47,7 @@ def resolve_disaggregation(working: Working) -> None:
             ChangeKind.RADIX_CACHE_OFF,
             RADIX,
             True,
-            "the decode server of a disaggregated pair keeps no prefixes",
+            "the decode server of a disaggregated pair caches no prefixes",
             "sglang 0.5.23 arg_groups/pd_disaggregation_hook.py:122, 0.4.6 server_args.py:451",
         )
 
@@ -93,7 +93,7 @@ def _without_graphs(working: Working) -> bool:
     if working.in_versions(">=0.5.13") or working.in_versions("<0.5.6"):
         return True
     if working.in_versions(">=0.5.10"):
-        explicit = working.given(PIECEWISE)
+        explicit = working.user_value(PIECEWISE)
         return bool(explicit if working.in_versions(">=0.5.11") else working.value(PIECEWISE))
     return not working.value("enable_piecewise_cuda_graph")
 
@@ -102,8 +102,8 @@ def _sampling(working: Working) -> None:
     name = "sampling_backend"
     with working.deciding(name):
         on_cpu = working.device == "cpu" and working.in_versions(OWN_CPU_DEFAULTS)
-        if on_cpu or (deterministic.is_asked(working) and working.in_versions(">=0.5.3")):
-            why = "a CPU samples with it" if on_cpu else "deterministic inference samples with it"
+        if on_cpu or (deterministic.is_requested(working) and working.in_versions(">=0.5.3")):
+            why = "CPUs sample with it" if on_cpu else "deterministic inference samples with it"
             source = "sglang 0.5.23 arg_groups/platform_hook.py:172, overrides.py:1035"
             working.set(name, "pytorch", why, source)
         elif working.value(name) is None:
@@ -131,7 +131,7 @@ def _deterministic(working: Working) -> None:
     later)."""
     if working.in_versions("<0.5.4") or working.value(RADIX):
         return
-    if not deterministic.is_asked(working):
+    if not deterministic.is_requested(working):
         return
     backend = working.value("attention_backend")
     if backend not in deterministic.sharing_backends(working):
@@ -158,12 +158,12 @@ def resolve_hybrid(working: Working) -> None:
         old = working.in_versions(">=0.5.7") and not working.in_versions(hybrid.CHOSEN)
         if old and working.value(STRATEGY) == "auto":
             source = "sglang 0.5.10 server_args.py:967"
-            working.set(STRATEGY, "no_buffer", "what auto is in this version", source)
+            working.set(STRATEGY, "no_buffer", "the meaning of auto in this version", source)
         if working.in_versions("<0.5.9"):
             _by_architecture(working)
             return
         known = working.architectures.hybrid
-        if not is_one_of(working, known):
+        if not has_architecture(working, known):
             return
         if not hybrid.has_states(working.target):
             return
@@ -178,7 +178,7 @@ def _strategy(working: Working) -> None:
     if working.value(STRATEGY) != "auto":
         return
     if _has_a_buffer(working):
-        why = f"{working.architecture} has it, for the overlapped schedule or pages above 1"
+        why = f"{working.architecture} uses it for the overlapped schedule or pages above 1"
         source = "sglang 0.5.23 arg_groups/overrides.py:483"
         working.set(STRATEGY, "extra_buffer", why, source)
     elif nemotron_h_verifies_on_trtllm(working):  # before all else, without a condition
@@ -186,7 +186,7 @@ def _strategy(working: Working) -> None:
         source = "sglang 0.5.23 arg_groups/model_overrides/nemotron_h.py:136, 0.5.19 :110"
         working.set(STRATEGY, "extra_buffer", why, source)
     elif not working.value(RADIX):
-        why = "nothing here needs a buffer beside the cache of the states"
+        why = "no feature in use needs a buffer in addition to the state cache"
         working.set(STRATEGY, "no_buffer", why, "sglang 0.5.23 arg_groups/overrides.py:485")
         _overlap_off(working)
 
@@ -212,7 +212,7 @@ def _without_buffer(working: Working) -> None:
     if working.in_versions(">=0.5.11") and (working.value("page_size") or 1) != 1:
         why = "states without their own buffer are cached in pages of 1"
         working.set("page_size", 1, why, "sglang 0.5.11 server_args.py:2427")
-    if working.given("speculative_algorithm") is None:
+    if working.user_value("speculative_algorithm") is None:
         if working.value("attention_backend") == "trtllm_mha":
             _without_pages(working, "sglang 0.5.13 server_args.py:2741, 0.5.9 :1759")
         else:
@@ -248,19 +248,22 @@ def _by_architecture(working: Working) -> None:
         if not (working.in_versions(">=0.5.7") and _lost_to_trtllm(working)):
             _overlap_off(working)
     elif working.in_versions(">=0.5.7") and _is(working, "NemotronHForCausalLM"):
-        if working.in_versions(">=0.5.8") and working.given("speculative_algorithm") is not None:
+        if (
+            working.in_versions(">=0.5.8")
+            and working.user_value("speculative_algorithm") is not None
+        ):
             _radix_off(working, "speculation does not work with cached states in this version")
         elif not _lost_to_trtllm(working):
             _overlap_off(working)
 
 
 def _is(working: Working, *architectures: str) -> bool:
-    return is_one_of(working, architectures)
+    return has_architecture(working, architectures)
 
 
 def _lost_to_trtllm(working: Working) -> bool:
     """True if trtllm_mha on Blackwell disables the cached states, which re-enables the overlap."""
-    if working.given("attention_backend") != "trtllm_mha" or working.capability // 10 != 10:
+    if working.user_value("attention_backend") != "trtllm_mha" or working.capability // 10 != 10:
         return False
     _without_pages(working, "sglang 0.5.8 server_args.py:1518")
     return True

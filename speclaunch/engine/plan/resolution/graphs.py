@@ -44,13 +44,13 @@ def resolve_sizes(working: Working) -> None:
             found = _by_the_runner(working)
             working.set(SIZES, found, _describe_sizes(found, "the runner's own list"), source)
             return
-        explicit = working.given(SIZES)
+        explicit = working.user_value(SIZES)
         on_cpu = working.in_versions(">=0.5.10") and working.device == "cpu"
         if on_cpu:
             _for_a_cpu(working)
         elif explicit is not None:
             source = "sglang 0.5.23 arg_groups/memory_hook.py:207, 0.5.3 server_args.py:712"
-            working.set(MOST, max(explicit), "the largest of the list that is given", source)
+            working.set(MOST, max(explicit), "the largest of the configured list", source)
         else:
             found = _listed(working, working.number(MOST))
             source = (
@@ -58,7 +58,7 @@ def resolve_sizes(working: Working) -> None:
                 "0.5.3 server_args.py:767"
             )
             how = "the list without speculation"
-            if working.given("speculative_algorithm") is not None:
+            if working.user_value("speculative_algorithm") is not None:
                 how = "the list for speculation, finer for small batches"
             if working.value("disable_cuda_graph_padding"):
                 how = "every size, as padding is off"
@@ -77,7 +77,7 @@ def _listed(working: Working, most: int) -> list[int]:
     """
     if working.value("disable_cuda_graph_padding"):
         sizes = span(1, most)
-    elif working.given("speculative_algorithm") is None:
+    elif working.user_value("speculative_algorithm") is None:
         sizes = [1, 2, 4, 8, 12, *span(16, 256, 8), *span(272, 511, 16), *span(512, most, 32)]
     else:
         middle = span(40, 64 if working.in_versions(">=0.5.4.post2") else 60, 4)
@@ -91,7 +91,7 @@ def _listed(working: Working, most: int) -> list[int]:
 
 def _for_a_cpu(working: Working) -> None:
     """Limit compiled CPU graphs to torch_compile_max_bs (0.5.10 and later)."""
-    explicit = working.given(SIZES)
+    explicit = working.user_value(SIZES)
     if explicit is not None:
         most = max(explicit)
     else:
@@ -102,8 +102,8 @@ def _for_a_cpu(working: Working) -> None:
             sizes = [*span(1, 16), *span(18, 30, 2), *span(32, 80, 4), *span(84, most, 8), most]
         found = sorted({size for size in sizes if size <= most})
         source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:535, 0.5.10 server_args.py:1377"
-        working.set(SIZES, found, _describe_sizes(found, "the list of a CPU"), source)
-    why = "a graph of a CPU is compiled, and has the limit of torch_compile"
+        working.set(SIZES, found, _describe_sizes(found, "the list for CPUs"), source)
+    why = "CPU graphs are compiled and limited by torch_compile"
     source = "sglang 0.5.23 arg_groups/memory_hook.py:219, 0.5.10 server_args.py:1240"
     for name in ("torch_compile_max_bs", MOST):
         working.set(name, most, why, source)
@@ -111,7 +111,7 @@ def _for_a_cpu(working: Working) -> None:
 
 def _by_the_runner(working: Working) -> list[int]:
     """Return the runner's list up to 0.5.2 (cuda_graph_runner.py: get_batch_sizes_to_capture)."""
-    explicit, most = working.given(SIZES), working.value(MOST)
+    explicit, most = working.user_value(SIZES), working.value(MOST)
     sizes: list[int] = list(explicit) if explicit is not None else _runner_default(working)
     if most:
         sizes = [size for size in sizes if size <= most]
@@ -197,19 +197,19 @@ def resolve_prefill_graphs(working: Working) -> None:
 def _piecewise(working: Working) -> None:
     """Apply `_handle_piecewise_cuda_graph` (0.5.10 to 0.5.13)."""
     if working.value("enforce_piecewise_cuda_graph"):
-        why = "enforce_piecewise_cuda_graph asks for the graphs"
+        why = "enforce_piecewise_cuda_graph requires the graphs"
         working.set(PIECEWISE, False, why, "sglang 0.5.10 server_args.py:1081")
         return
     if working.value(PIECEWISE):
         return
-    if working.in_versions("<0.5.11") and working.given("speculative_algorithm") is not None:
+    if working.in_versions("<0.5.11") and working.user_value("speculative_algorithm") is not None:
         working.change(
             ChangeKind.PREFILL_GRAPHS_OFF,
             PIECEWISE,
             True,
-            "0.5.10 has no piecewise graphs of prefill together with speculation",
+            "0.5.10 has no piecewise prefill graphs with speculation",
             "sglang 0.5.10 server_args.py:1089",
-            said=False,
+            logged=False,
         )
         return
     found = _first_refusal(_refuses_piecewise(working))
@@ -265,7 +265,7 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
     reason."""
     explicit = user_backend(working)
     if explicit is not None:
-        return explicit, "as it was given"
+        return explicit, "set by the user"
     backend = "breakable" if working.in_versions(">=0.5.15") else "tc_piecewise"
     why = "the default of this version"
     if backend == "breakable" and not working.is_cuda:
@@ -273,9 +273,9 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
         why = "no NVIDIA GPU"
     if backend == "breakable":
         if working.in_versions(">=0.5.19") and working.number("pp_size", 1) > 1:
-            return "disabled", "the stages of a pipeline go without graphs of prefill"
-        if _compiled_instead(working):
-            backend, why = "tc_piecewise", f"{working.architecture} is validated with it alone"
+            return "disabled", "pipeline stages run without prefill graphs"
+        if _uses_compiled_graphs(working):
+            backend, why = "tc_piecewise", f"{working.architecture} is validated only with it"
     found = None
     if backend == "tc_piecewise":
         found = _first_refusal(_refuses_piecewise(working))
@@ -288,13 +288,13 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
 
 def user_backend(working: Working) -> str | None:
     """Return the backend that the user chose, in one of five ways."""
-    config = working.given("cuda_graph_config")
+    config = working.user_value("cuda_graph_config")
     if isinstance(config, str):
         raise UnknownValueError("cuda_graph_config is not read")
     phase = config.get("prefill") if isinstance(config, Mapping) else None
     if isinstance(phase, Mapping) and "backend" in phase:
         return str(phase["backend"])
-    backend: Any = working.given(BACKEND)
+    backend: Any = working.user_value(BACKEND)
     if backend is not None:
         return str(backend)
     if working.value("disable_cuda_graph") or working.value("disable_prefill_cuda_graph"):
@@ -304,7 +304,7 @@ def user_backend(working: Working) -> str | None:
     return "full" if inkling and working.in_versions(">=0.5.16") else None
 
 
-def _compiled_instead(working: Working) -> bool:
+def _uses_compiled_graphs(working: Working) -> bool:
     """True for models whose prefill is validated with compiled graphs alone (0.5.16 to 0.5.21)."""
     if working.in_versions("<0.5.16") or working.in_versions(">=0.5.22"):
         return False
@@ -315,7 +315,9 @@ def _compiled_instead(working: Working) -> bool:
     if working.in_versions(">=0.5.18"):
         if architecture in known.multimodal_breakable:
             return False
-        prefill = working.given("prefill_attention_backend") or working.given("attention_backend")
+        prefill = working.user_value("prefill_attention_backend") or working.user_value(
+            "attention_backend"
+        )
         return bool(prefill != "trtllm_mla")
     return True
 
@@ -337,7 +339,7 @@ def _refuses_breakable(working: Working) -> _Refusals:
         yield parallel.is_on(working), parallel.SWITCH
     if working.number("attn_cp_size", 1) > 1:
         if working.in_versions(">=0.5.17") and working.value("enable_prefill_cp"):
-            raise UnknownValueError("graphs of prefill with context parallelism are not modelled")
+            raise UnknownValueError("graphs of prefill with context parallelism are not modeled")
         yield True, "context parallelism"
     mla = working.architectures.uses_mla(working.target)
     if working.in_versions("<0.5.17"):
@@ -371,7 +373,7 @@ def resolve_prefill_sizes(working: Working) -> None:
         return
     with working.deciding(PREFILL_SIZES, PREFILL_MOST):
         most = _prefill_most(working)
-        if working.given(PREFILL_SIZES) is None:
+        if working.user_value(PREFILL_SIZES) is None:
             _set_prefill_sizes(working, _prefill_sizes(working, most))
 
 
@@ -396,13 +398,13 @@ def settle_prefill_graphs(working: Working) -> None:
         if working.in_versions(_NOT_CLAMPED) or attention_ranks(working) == 1:
             return
         chunk = working.number(_CHUNK)
-        if working.value(BACKEND) == "disabled" or working.given(PREFILL_MOST) is not None:
+        if working.value(BACKEND) == "disabled" or working.user_value(PREFILL_MOST) is not None:
             return
         if int(working.value(PREFILL_MOST)) > chunk:
             why = f"at most a rank's chunk of prefill, {chunk}"
             source = "sglang 0.5.23 arg_groups/parallel_hook.py:338, 0.5.18 server_args.py:6692"
             working.set(PREFILL_MOST, chunk, why, source)
-            if working.given(PREFILL_SIZES) is None:
+            if working.user_value(PREFILL_SIZES) is None:
                 _set_prefill_sizes(working, _prefill_spans(working, chunk))
 
 
@@ -426,7 +428,7 @@ def _prefill_sizes(working: Working, most: int) -> list[int]:
     on."""
     aligned = _aligned(working)
     if aligned:
-        most = int(working.given(PREFILL_MOST) or 2048)  # not chosen yet
+        most = int(working.user_value(PREFILL_MOST) or 2048)  # not chosen yet
     sizes = _prefill_spans(working, most)
     return sorted({-(-size // 8) * 8 for size in sizes}) if aligned else sizes
 
@@ -451,11 +453,11 @@ def _prefill_spans(working: Working, most: int) -> list[int]:
 
 def _prefill_most(working: Working) -> int:
     """Return the maximum tokens of a prefill graph."""
-    most = working.given(PREFILL_MOST)
-    why = "as it was given"
+    most = working.user_value(PREFILL_MOST)
+    why = "set by the user"
     if most is None:
         most, why = _default_most(working)
-    context = working.given("context_length")
+    context = working.user_value("context_length")
     capped = working.in_versions(">=0.5.13") and working.in_versions("<0.5.17")
     if capped and context is not None and int(context) < int(most):
         most, why = int(context), f"at most context_length, {context}"
@@ -471,18 +473,18 @@ def _default_most(working: Working) -> tuple[int, str]:
         most = int(working.plan.default(PREFILL_MOST))
         return most, f"{most}: the default of this version's parser"
     most = working.number(_CHUNK)
-    why = f"as many as a chunk of prefill has, {most}"
+    why = f"the size of a prefill chunk, {most}"
     if working.in_versions(">=0.5.8") and working.architectures.uses_mla(working.target):
         most = min(8192, most) if working.in_versions(">=0.5.19") else 2048
         why = f"{most} tokens for latent attention (MLA)"
     pipeline = working.in_versions(">=0.5.19") and working.number("pp_size", 1) > 1
-    pipeline = pipeline and working.given(PREFILL_SIZES) is None and most > 8192
+    pipeline = pipeline and working.user_value(PREFILL_SIZES) is None and most > 8192
     if pipeline and working.value(BACKEND) == "breakable":
         most, why = 8192, "8192 tokens for the stages of a pipeline"
-    total = working.given("max_total_tokens")
+    total = working.user_value("max_total_tokens")
     if working.in_versions(">=0.5.10") and total is not None and int(total) < most:
         most, why = int(total), f"at most max_total_tokens, {total}"
-    old_llama = "llama-2" in str(working.given("model_path")).lower()
+    old_llama = "llama-2" in str(working.user_value("model_path")).lower()
     if working.in_versions(">=0.5.10") and old_llama and most > 4096:
         most, why = 4096, "4096 tokens for Llama 2"
     return most, why

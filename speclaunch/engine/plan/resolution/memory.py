@@ -25,7 +25,7 @@ from speclaunch.engine.plan.topics import memory as thumb
 from speclaunch.engine.plan.topics.graphs import MOST, SIZES
 from speclaunch.engine.plan.topics.memory import draft_in_pool
 from speclaunch.engine.plan.topics.parallel import attention_ranks
-from speclaunch.engine.plan.topics.target import is_one_of
+from speclaunch.engine.plan.topics.target import has_architecture
 
 FRACTION = "mem_fraction_static"
 CHUNK = "chunked_prefill_size"
@@ -62,7 +62,7 @@ class Reserve:
 def resolve_fraction(working: Working) -> None:
     """Set the default fraction."""
     with working.deciding(FRACTION):
-        if working.given(FRACTION) is None:
+        if working.user_value(FRACTION) is None:
             _fraction(working)
 
 
@@ -82,7 +82,7 @@ def _fraction(working: Working) -> None:
         why = f"{fraction}: the engine does not know how much memory the device has"
     else:
         fraction = round((memory - reserve.mib) / memory, 3)
-        why = f"({memory} - {reserve.mib:g}) / {memory} MiB; put aside are {reserve}"
+        why = f"({memory} - {reserve.mib:g}) / {memory} MiB; reserved: {reserve}"
     if _has_a_vision_encoder(working):
         factor = _vision_factor(working)
         fraction *= factor
@@ -119,7 +119,7 @@ def _reserve_by_class(working: Working, memory: int) -> Reserve:
         reserve.add((12 + ranks / 2) * _GIB, f"for GPUs below 160 GiB and {counted(ranks, 'rank')}")
     else:
         reserve.add(32 * _GIB, "for GPUs of 160 GiB and more")
-    algorithm = working.given("speculative_algorithm")
+    algorithm = working.user_value("speculative_algorithm")
     if algorithm is not None:
         alone = algorithm == "STANDALONE" and working.in_versions(">=0.5.2")
         reserve.add((6 if alone else 2) * _GIB, f"for the draft of {algorithm}")
@@ -135,7 +135,7 @@ def _reserve(working: Working, memory: int | None) -> Reserve:
     ):
         raise UnknownValueError("the fraction is chosen after the graphs are captured")
     reserve = Reserve()
-    reserve.add(thumb.OWN, "of its own")
+    reserve.add(thumb.OWN, "as a base")
     tokens = _activation_tokens(working)
     reserve.add(tokens * thumb.TOKEN, f"for activations of {tokens} tokens")
     ranks = working.number("tp_size", 1) * working.number("pp_size", 1)
@@ -153,8 +153,8 @@ def _reserve(working: Working, memory: int | None) -> Reserve:
 
 def _activation_tokens(working: Working) -> int:
     if working.in_versions(">=0.5.15") and working.value("disaggregation_mode") == "decode":
-        running = working.given("max_running_requests") or working.number(MOST) or 1
-        tokens = working.given("speculative_num_draft_tokens") or 1
+        running = working.user_value("max_running_requests") or working.number(MOST) or 1
+        tokens = working.user_value("speculative_num_draft_tokens") or 1
         return max(int(running) * int(tokens), thumb.FEWEST_TOKENS)
     chunk = working.number(CHUNK)
     return max(chunk if chunk > 0 else working.number("max_prefill_tokens"), thumb.FEWEST_TOKENS)
@@ -164,13 +164,13 @@ def _decodes_in_graphs(working: Working) -> bool:
     """True if decode has graphs that count (0.5.15 and later)."""
     if working.value("disaggregation_mode") == "prefill":
         return False
-    config = working.given("cuda_graph_config")
+    config = working.user_value("cuda_graph_config")
     if isinstance(config, str):
         raise UnknownValueError("cuda_graph_config is not read")
     phase = config.get("decode") if isinstance(config, Mapping) else None
     if isinstance(phase, Mapping) and "backend" in phase:
         return bool(phase["backend"] != "disabled")
-    chosen = working.given("cuda_graph_backend_decode")
+    chosen = working.user_value("cuda_graph_backend_decode")
     if chosen is not None:
         return bool(chosen != "disabled")
     off = working.value("disable_cuda_graph") or working.value("disable_decode_cuda_graph")
@@ -231,7 +231,7 @@ def _for_speculation(working: Working, reserve: Reserve) -> None:
         tokens = int(working.value(PREFILL_MOST))
         part = 8 if working.in_versions(">=0.5.7") else 4
         reserve.add(tokens // part, f"for graphs of prefill up to {tokens} tokens")
-    algorithm = working.given("speculative_algorithm")
+    algorithm = working.user_value("speculative_algorithm")
     if algorithm == "STANDALONE":
         reserve.add(6 * _GIB, "for the draft of STANDALONE")
     elif algorithm is not None and algorithm != "NGRAM":
@@ -259,7 +259,7 @@ def _vision_factor(working: Working) -> float:
     if not isinstance(vision, Mapping):
         if working.target.config:
             return 1.0
-        raise UnknownValueError("the vision encoder of the target is not known")
+        raise UnknownValueError("the vision encoder of the target is unknown")
     layers = int(vision.get("num_hidden_layers", 24))
     hidden = int(vision.get("hidden_size", 1024))
     complexity = layers * hidden**2 / (24 * 1024**2)
@@ -274,24 +274,24 @@ def resolve_long_contexts(working: Working) -> None:
     with working.deciding(FRACTION):
         if working.in_versions("<0.4.10"):
             return
-        if not working.is_given("attention_backend") and not working.is_hip:
+        if not working.is_set("attention_backend") and not working.is_hip:
             return  # a default only on AMD GPUs
         if working.backend("attention_backend") != "aiter":
             return
-        context = working.given("context_length") or working.target.context_in(
+        context = working.user_value("context_length") or working.target.context_in(
             working.plan.request.version
         )
         if context is None:
-            raise UnknownValueError("the context length of the target is not known")
+            raise UnknownValueError("the context length of the target is unknown")
         honoured = working.plan.env_flag("SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION")
-        if int(context) <= 8192 or (honoured and working.is_given(FRACTION)):
+        if int(context) <= 8192 or (honoured and working.is_set(FRACTION)):
             return
         before = float(working.value(FRACTION))
-        why = f"aiter takes 15 % of {before:g} for a context of {context}, above 8192 tokens"
+        why = f"aiter reserves 15 % of {before:g} for a context of {context}, above 8192 tokens"
         source = "sglang 0.5.23 arg_groups/attention_hook.py:251, 0.5.4 server_args.py:1262"
-        if working.is_given(FRACTION):
+        if working.is_set(FRACTION):
             working.change(
-                ChangeKind.FRACTION_LOWERED, FRACTION, before * 0.85, why, source, said=False
+                ChangeKind.FRACTION_LOWERED, FRACTION, before * 0.85, why, source, logged=False
             )
         else:
             working.set(FRACTION, before * 0.85, why, source)
@@ -304,10 +304,10 @@ _QWEN3_VL = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGenerat
 def resolve_memory(working: Working) -> None:
     """Resolve chunk, graph sizes, prefill graphs and fraction; each depends on the previous."""
     with working.deciding(CHUNK):
-        if working.given(CHUNK) is None:
+        if working.user_value(CHUNK) is None:
             _chunk(working)
     with working.deciding(MOST):
-        if working.given(MOST) is None:
+        if working.user_value(MOST) is None:
             _largest_graph(working)
         _up_to_the_requests(working)
     resolve_sizes(working)
@@ -364,7 +364,9 @@ def _largest_graph(working: Working) -> None:
         limit = 35 * _GIB if working.in_versions(">=0.4.7") else 25_000
         source = "sglang 0.4.10 server_args.py:374, 0.4.6 server_args.py:298"
         if memory is None or memory >= limit:
-            why = f"no limit for GPUs of {limit} MiB and more: the runner's own list has its end"
+            why = (
+                f"no limit for GPUs of {limit} MiB and more: the runner's own list sets the maximum"
+            )
             working.set(MOST, None, why, source)
         else:
             most = 8 if small else 80
@@ -382,7 +384,7 @@ def _largest_graph(working: Working) -> None:
         steps = [(below, few if small else many) for below, (few, many) in sizes]
         most, which = _by_class(memory, steps, 512)
         why = f"graphs up to {most} for {which} and {which_ranks}"
-    running = working.given(RUNNING)
+    running = working.user_value(RUNNING)
     if working.in_versions(">=0.5.22") and running is not None and int(running) < most:
         most, why = int(running), f"at most max_running_requests, {running}"
         source = "sglang 0.5.23 arg_groups/memory_hook.py:182"
@@ -391,12 +393,12 @@ def _largest_graph(working: Working) -> None:
 
 def _up_to_the_requests(working: Working) -> None:
     """Raise Qwen3-VL's graphs to all its requests on large Hopper GPUs (0.5.20 and later)."""
-    running = working.given(RUNNING)
+    running = working.user_value(RUNNING)
     if working.in_versions("<0.5.20") or running is None or int(running) > 512:
         return
-    if working.given(MOST) is not None or working.given(SIZES) is not None:
+    if working.user_value(MOST) is not None or working.user_value(SIZES) is not None:
         return
-    if not is_one_of(working, _QWEN3_VL):
+    if not has_architecture(working, _QWEN3_VL):
         return
     memory = working.gpu_memory
     if memory is None or memory < 60 * _GIB or working.capability // 10 != 9:

@@ -19,7 +19,7 @@ def is_multimodal(working: Working) -> bool:
     """True if the engine serves the target as a multimodal model. Raises UnknownValueError."""
     architecture = working.architecture
     known = working.architectures
-    enabled = working.given("enable_multimodal")
+    enabled = working.user_value("enable_multimodal")
     if enabled is False or (enabled is None and architecture in known.text_only):
         return False
     if working.in_versions(">=0.5.18") and working.value("language_model_only"):
@@ -40,7 +40,7 @@ def _has_a_nested_config(working: Working) -> bool:
 def of_config(working: Working, name: str) -> Any:
     """Return a key of the target's config. Raises UnknownValueError without a config."""
     if not working.target.config:
-        raise UnknownValueError("the config of the target is not known")
+        raise UnknownValueError("the config of the target is unknown")
     return working.target.config.get(name)
 
 
@@ -78,9 +78,9 @@ def nemotron_h_has_defaults(working: Working) -> bool:
         return False
     if working.architecture == NEMOTRON_H[-1] and working.in_versions("<0.5.20"):
         return False
-    if working.given("speculative_algorithm") is None:
+    if working.user_value("speculative_algorithm") is None:
         return False
-    if any(working.given(name) is not None for name in BACKENDS):
+    if any(working.user_value(name) is not None for name in BACKENDS):
         return False
     return working.capability // 10 in (10, 11, 12)
 
@@ -88,7 +88,7 @@ def nemotron_h_has_defaults(working: Working) -> bool:
 def nemotron_h_verifies_on_trtllm(working: Working) -> bool:
     """True if these defaults are trtllm_mha, pages of 64 and a buffer for the states, as for a
     chain on SM100 (0.5.23 arg_groups/model_overrides/nemotron_h.py:128, 0.5.19 :102)."""
-    chain = working.given("speculative_eagle_topk") in (None, 1)
+    chain = working.user_value("speculative_eagle_topk") in (None, 1)
     return chain and nemotron_h_has_defaults(working) and working.capability // 10 == 10
 
 
@@ -130,7 +130,7 @@ def resolve_model_defaults(working: Working) -> None:
     If a deciding fact is missing, the value remains unchanged.
     """
     with working.deciding(CONTEXT):
-        if working.given(CONTEXT) is None:
+        if working.user_value(CONTEXT) is None:
             _context(working)
     with working.deciding(DTYPE):
         _dtype(working)
@@ -184,7 +184,7 @@ def _dtype(working: Working) -> None:
     source = "sglang 0.5.23 configs/model_config.py:2284, 0.4.6 configs/model_config.py:455"
     if requested != "auto":
         if requested in SHORT_DTYPES:
-            why = f"{requested} is another name of it"
+            why = f"{requested} is an alias"
             working.set(DTYPE, SHORT_DTYPES[requested], why, source)
         return
     target = working.target
@@ -192,9 +192,9 @@ def _dtype(working: Working) -> None:
     if own is None and not target.config:
         return
     if own not in (None, "float32"):
-        working.set(DTYPE, own, "auto is what the target's config says", source)
+        working.set(DTYPE, own, "auto uses the dtype of the target's config", source)
         return
     found = halved(target)
-    statement = "says float32" if own else "says nothing, which is float32"
+    statement = "states float32" if own else "states no dtype, which means float32"
     whose = "Gemma's become bfloat16" if found == "bfloat16" else "which auto makes float16"
     working.set(DTYPE, found, f"the target's config {statement}: {whose}", source)

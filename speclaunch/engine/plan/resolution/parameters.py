@@ -44,15 +44,15 @@ def _adaptive(working: Working) -> None:
     and later, speculative_hook.py:487)."""
     if not working.in_versions(adaptive.DECIDED_FIRST) or not working.value(adaptive.ADAPTIVE):
         return
-    if working.given("speculative_adaptive_config") is not None:
-        if working.given(STEPS) is None:
+    if working.user_value("speculative_adaptive_config") is not None:
+        if working.user_value(STEPS) is None:
             raise UnknownValueError("the file of speculative_adaptive_config is not read")
-    elif working.given(STEPS) is None:
+    elif working.user_value(STEPS) is None:
         candidates = " ".join(map(str, adaptive.candidate_steps(working)))
         why = f"adaptive speculation starts in the middle of its candidates, {candidates}"
         source = "sglang 0.5.23 arg_groups/speculative_hook.py:1413"
         working.set(STEPS, adaptive.FIRST_STEPS, why, source)
-    if working.given(TOPK) is None:
+    if working.user_value(TOPK) is None:
         source = "sglang 0.5.23 arg_groups/speculative_hook.py:1406"
         working.set(TOPK, 1, "adaptive speculation drafts a chain", source)
     steps = working.number(STEPS)
@@ -97,7 +97,7 @@ def _automatic(working: Working) -> None:
             value,
             reason,
             "sglang 0.5.23 arg_groups/speculative_hook.py:1430, 0.4.6 server_args.py:1588",
-            said=False,
+            logged=False,
         )
 
 
@@ -131,16 +131,16 @@ def _own_slots(working: Working) -> None:
     """Set the depth that a draft of IQuest Q1 states (`_handle_iquest_q1_mtp_draft`)."""
     steps = working.value(STEPS)
     if steps is None:
-        steps = drafts.draft_of(working, as_given=True).config.get("num_draft_slots")
+        steps = drafts.draft_of(working, as_configured=True).config.get("num_draft_slots")
         if steps is None:
-            raise UnknownValueError("num_draft_slots of the draft is not known")
+            raise UnknownValueError("num_draft_slots of the draft is unknown")
         working.change(
             ChangeKind.CHOSEN_PARAMETERS,
             STEPS,
             int(steps),
-            "the draft says so (num_draft_slots)",
+            "from the draft's config (num_draft_slots)",
             "sglang 0.5.23 arg_groups/speculative_hook.py:1051",
-            said=False,
+            logged=False,
         )
     if working.value(TOPK) is None:
         why = "IQuest Q1 drafts a chain"
@@ -156,10 +156,10 @@ def _ngram(working: Working) -> None:
     breadth = working.number("speculative_ngram_max_bfs_breadth", 10)
     why = f"NGRAM's topk is speculative_ngram_max_bfs_breadth, which is {breadth}"
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:1312, 0.5.3 server_args.py:1286"
-    if working.given(TOPK) in (None, breadth):
+    if working.user_value(TOPK) in (None, breadth):
         working.set(TOPK, breadth, why, source)
     else:
-        working.change(ChangeKind.NGRAM_TOPK, TOPK, breadth, why, source, said=False)
+        working.change(ChangeKind.NGRAM_TOPK, TOPK, breadth, why, source, logged=False)
     if working.value(TOKENS) is None:
         window = "speculative_ngram_max_match_window_size"
         tokens = _NGRAM_TOKENS if working.in_versions(">=0.5.10") else working.number(window, 12)
@@ -175,10 +175,10 @@ def _ngram(working: Working) -> None:
         working.set(STEPS, tokens // breadth, why, source)
 
 
-def _one(working: Working, name: str, algorithm: str, source: str) -> None:
+def _set_single(working: Working, name: str, algorithm: str, source: str) -> None:
     """Set a parameter to 1 for algorithms that draft a block."""
     why = f"{algorithm} drafts one block at a time"
-    if working.given(name) in (None, 1):
+    if working.user_value(name) in (None, 1):
         working.set(name, 1, why, source)
     else:
         working.change(ChangeKind.ONE_BLOCK, name, 1, why, source)
@@ -188,18 +188,18 @@ def _dflash(working: Working) -> None:
     """Apply `_handle_dflash`: the tokens are the size of the block."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:335, 0.5.11 server_args.py:3322"
     for name in (STEPS, TOPK):
-        _one(working, name, "DFLASH", source)
-    block = working.given("speculative_dflash_block_size")
+        _set_single(working, name, "DFLASH", source)
+    block = working.user_value("speculative_dflash_block_size")
     if block is not None:
-        if working.given(TOKENS) is None:
-            why = f"the block that is given, speculative_dflash_block_size {block}"
+        if working.user_value(TOKENS) is None:
+            why = f"speculative_dflash_block_size is {block}"
             working.set(TOKENS, block, why, "sglang 0.5.23 arg_groups/speculative_hook.py:386")
         return
-    if working.given(TOKENS) is None:
+    if working.user_value(TOKENS) is None:
         found = _block_size(working)
         why = f"the draft's config has blocks of {found}"
         if not found:
-            why = f"the draft's config names no block_size: {_DFLASH_TOKENS}"
+            why = f"the draft's config has no block_size: {_DFLASH_TOKENS}"
         source = "sglang 0.5.23 arg_groups/speculative_hook.py:424, 0.5.11 server_args.py:3419"
         working.set(TOKENS, found or _DFLASH_TOKENS, why, source)
 
@@ -208,34 +208,34 @@ def _dspark(working: Working) -> None:
     """Apply `_handle_dspark`: the tokens are one more than gamma, the size of the block."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:765, 0.5.16 :309"
     for name in (STEPS, TOPK):
-        _one(working, name, "DSPARK", source)
-    if working.given(TOKENS) is not None:
+        _set_single(working, name, "DSPARK", source)
+    if working.user_value(TOKENS) is not None:
         return
-    gamma = working.given("speculative_dspark_block_size")
+    gamma = working.user_value("speculative_dspark_block_size")
     if gamma is None:
-        gamma = drafts.draft_of(working, as_given=True).config.get("dspark_block_size")
+        gamma = drafts.draft_of(working, as_configured=True).config.get("dspark_block_size")
     if gamma is None:
         gamma = _block_size(working) or _DSPARK_GAMMA
     working.set(
         TOKENS,
         int(gamma) + 1,
-        f"a block of {gamma} tokens (gamma), and the one before it",
+        f"a block of {gamma} tokens (gamma) and the token before it",
         "sglang 0.5.23 arg_groups/speculative_hook.py:838",
     )
 
 
 def _uno(working: Working) -> None:
     """Apply `_handle_uno`: a line has one step; a tree remains unchanged."""
-    if (working.given(TOPK) or 1) > 1:
+    if (working.user_value(TOPK) or 1) > 1:
         return
     for name in (STEPS, TOPK):
-        _one(working, name, "UNO", "sglang 0.5.23 arg_groups/speculative_hook.py:593")
+        _set_single(working, name, "UNO", "sglang 0.5.23 arg_groups/speculative_hook.py:593")
 
 
 def _block_size(working: Working) -> int | None:
     """Return the `block_size` of a draft, preferably from `dflash_config`
     (parse_dflash_draft_config)."""
-    draft = drafts.draft_of(working, as_given=True)
+    draft = drafts.draft_of(working, as_configured=True)
     nested = draft.config.get("dflash_config")
     inner = nested.get("block_size") if isinstance(nested, Mapping) else None
     return inner if isinstance(inner, int) else draft.block_size

@@ -25,7 +25,7 @@ from speclaunch.engine.plan.topics.parallel import (
     attention_ranks,
 )
 from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
-from speclaunch.engine.plan.topics.target import is_one_of
+from speclaunch.engine.plan.topics.target import has_architecture
 
 
 def resolve_data_parallelism(working: Working) -> None:
@@ -64,7 +64,7 @@ def _reset(working: Working) -> None:
                 False,
                 "it needs a dp_size above 1",
                 "sglang 0.5.14 server_args.py:5046, 0.5.2 server_args.py:509",
-                said=False,
+                logged=False,
             )
 
 
@@ -81,7 +81,7 @@ def _rewrite(working: Working) -> None:
                 False,
                 "there is one data-parallel rank",
                 "sglang 0.5.23 arg_groups/overrides.py:1369",
-                said=False,
+                logged=False,
             )
 
 
@@ -93,15 +93,17 @@ def _renamed(working: Working) -> None:
         source = "sglang 0.5.23 arg_groups/parallel_hook.py:39"
         ranks = working.number(REPLICAS, 1)
         if working.number(ATTENTION_RANKS, 1) == 1 and ranks != 1:
-            why = "enable_dp_attention with a dp_size is attn_dp_size now"
-            working.change(ChangeKind.DP_ATTENTION, ATTENTION_RANKS, ranks, why, source, said=False)
-            working.set(REPLICAS, 1, f"its {ranks} ranks are attn_dp_size now", source)
+            why = f"DP attention uses dp_size as attn_dp_size ({ranks})"
+            working.change(
+                ChangeKind.DP_ATTENTION, ATTENTION_RANKS, ranks, why, source, logged=False
+            )
+            working.set(REPLICAS, 1, f"attn_dp_size now has its {ranks} ranks", source)
             working.set(SWITCH, False, why, source)
             return
         why = "it needs more than one rank"
         if working.number(ATTENTION_RANKS, 1) > 1:
-            why = "attn_dp_size alone sets it now"
-        working.change(ChangeKind.DP_ATTENTION, SWITCH, False, why, source, said=False)
+            why = "attn_dp_size replaces it"
+        working.change(ChangeKind.DP_ATTENTION, SWITCH, False, why, source, logged=False)
 
 
 def divide_chunks(working: Working) -> None:
@@ -140,10 +142,10 @@ def _multi_layer(working: Working) -> None:
     """
     name = "enable_multi_layer_eagle"
     with working.deciding(name):
-        if working.value(name) or working.given("speculative_algorithm") != "EAGLE":
+        if working.value(name) or working.user_value("speculative_algorithm") != "EAGLE":
             return
         found = working.architectures.multi_layer_eagle
-        if is_one_of(working, found):
+        if has_architecture(working, found):
             working.change(
                 ChangeKind.MULTI_LAYER_EAGLE,
                 name,
@@ -155,7 +157,7 @@ def _multi_layer(working: Working) -> None:
 
 def _running_requests(working: Working) -> None:
     with working.deciding(RUNNING):
-        if working.given(RUNNING) is not None or _deepseek_v4_runs(working):
+        if working.user_value(RUNNING) is not None or _deepseek_v4_runs(working):
             return
         if working.algorithm not in LIMITED:
             return
@@ -163,16 +165,16 @@ def _running_requests(working: Working) -> None:
             ChangeKind.RUNNING_REQUESTS,
             RUNNING,
             WHEN_SPECULATING,
-            "speculation sets it if it is not given",
+            f"speculative decoding defaults this to {WHEN_SPECULATING}",
             "sglang 0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384",
-            said=working.in_versions(">=0.5.4"),
+            logged=working.in_versions(">=0.5.4"),
         )
 
 
 def _deepseek_v4_runs(working: Working) -> bool:
     """Apply the limit of DeepSeek V4, which precedes that of speculation (0.5.12 and later)."""
     names = ("DeepseekV4ForCausalLM",)
-    if working.in_versions("<0.5.12") or not is_one_of(working, names):
+    if working.in_versions("<0.5.12") or not has_architecture(working, names):
         return False
     why = "the engine's limit for DeepSeek V4"
     source = "sglang 0.5.23 arg_groups/deepseek_v4_hook.py:138, 0.5.12 :21"
@@ -184,7 +186,7 @@ def _overlap(working: Working) -> None:
     with working.deciding(OVERLAP):
         stages = working.number("pp_size", 1)
         if stages > 1 and not working.value(OVERLAP):
-            why = f"the {stages} stages of a pipeline do without it"
+            why = f"{stages} pipeline stages run without it"
             source = "sglang 0.5.23 arg_groups/overrides.py:923, 0.5.10 server_args.py:2855"
             working.set(OVERLAP, True, why, source)
         algorithm = working.algorithm
@@ -199,7 +201,7 @@ def _overlap(working: Working) -> None:
                 _without_overlap(working, f"{algorithm} has no overlapped worker in this version")
         elif working.in_versions(spec_v2.ONLY_EAGLE_WORKERS):
             if not spec_v2.is_requested(working):
-                _without_overlap(working, f"{spec_v2.VARIABLE} is off", said=False)
+                _without_overlap(working, f"{spec_v2.VARIABLE} is off", logged=False)
         elif working.in_versions(spec_v2.BY_DEFAULT):
             _v2_by_default(working)
         elif working.in_versions(">=0.5.3"):
@@ -208,7 +210,7 @@ def _overlap(working: Working) -> None:
             _without_overlap(working, "EAGLE has no overlapped worker in this version")
 
 
-def _without_overlap(working: Working, why: str, *, said: bool = True) -> None:
+def _without_overlap(working: Working, why: str, *, logged: bool = True) -> None:
     if working.value(OVERLAP):
         return
     working.change(
@@ -217,7 +219,7 @@ def _without_overlap(working: Working, why: str, *, said: bool = True) -> None:
         True,
         why,
         "sglang 0.5.11 server_args.py:3459, 0.5.4 server_args.py:1514, 0.4.6 server_args.py:386",
-        said=said,
+        logged=logged,
     )
 
 
@@ -239,7 +241,7 @@ def _v2_by_default(working: Working) -> None:
 
     The engine's later choice of topk does not count.
     """
-    topk = working.given("speculative_eagle_topk")
+    topk = working.user_value("speculative_eagle_topk")
     if topk is not None and topk > 1:
         _without_overlap(working, f"SpecV2 has no tree (topk {topk}) in this version")
     elif not spec_v2.is_requested(working):
@@ -262,7 +264,7 @@ def _v2_by_switch(working: Working) -> None:
                 "sglang 0.5.10 server_args.py:3003, 0.5.3 server_args.py:1203",
             )
     elif not requested or working.in_versions(">=0.5.7"):
-        _without_overlap(working, "SpecV2 is not switched on, and V1 has no overlap")
+        _without_overlap(working, "SpecV2 is off, and V1 has no overlap")
 
 
 def _mixed_chunk(working: Working) -> None:
@@ -314,5 +316,5 @@ def resolve_verification(working: Working) -> None:
                 True,
                 "block verification compares sampled drafts with their distributions",
                 "sglang 0.5.23 arg_groups/speculative_hook.py:173",
-                said=False,
+                logged=False,
             )

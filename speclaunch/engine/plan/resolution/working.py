@@ -113,13 +113,13 @@ class Working:
         """Return the value: resolved so far, else set by the user, else the parser's default."""
         return self.plan.value(name)
 
-    def given(self, name: str) -> Any:
+    def user_value(self, name: str) -> Any:
         """Return the user's value; None if not set."""
-        return self.plan.given(name)
+        return self.plan.user_value(name)
 
-    def is_given(self, name: str) -> bool:
+    def is_set(self, name: str) -> bool:
         """True if the user set the argument."""
-        return self.plan.is_given(name)
+        return self.plan.is_set(name)
 
     def number(self, name: str, default: int = 0) -> int:
         """Return an integer value; `default` if this version lacks the argument."""
@@ -138,7 +138,7 @@ class Working:
         self.reasons[name] = Reason(why, source)
 
     def change(
-        self, kind: ChangeKind, name: str, value: Any, why: str, source: str, *, said: bool = True
+        self, kind: ChangeKind, name: str, value: Any, why: str, source: str, *, logged: bool = True
     ) -> None:
         """Record a value that the engine sets unexpectedly, so that users must know."""
         try:
@@ -146,7 +146,7 @@ class Working:
         except UnknownValueError:
             before = None
         self.set(name, value, why, source)
-        self.changes.append(Change(kind, name, before, value, why, source, said))
+        self.changes.append(Change(kind, name, before, value, why, source, logged))
 
     def deciding(self, *names: str) -> _Deciding:
         """Return a context in which `names` are decided; they become undecided if a fact is
@@ -195,7 +195,7 @@ class Working:
         """True if the accelerators are AMD's. Raises UnknownValueError."""
         hardware = self.plan.facts.hardware
         if hardware is None:
-            if self.is_given("device") and not self.device.startswith("cuda"):
+            if self.is_set("device") and not self.device.startswith("cuda"):
                 return False
             raise UnknownValueError(UNKNOWN_HARDWARE)
         return hardware.vendor is Vendor.AMD
@@ -219,7 +219,7 @@ class Working:
             return 0
         hardware = self.plan.facts.hardware
         if hardware is None or hardware.capability is None:
-            raise UnknownValueError("the compute capability of the GPU is not known")
+            raise UnknownValueError("the compute capability of the GPU is unknown")
         return hardware.capability
 
     @property
@@ -229,7 +229,7 @@ class Working:
             return self._host_memory
         hardware = self.plan.facts.hardware
         if hardware is None or hardware.memory_mib is None:
-            raise UnknownValueError("the memory of the GPU is not known")
+            raise UnknownValueError("the memory of the GPU is unknown")
         return hardware.memory_mib
 
     @property
@@ -245,7 +245,7 @@ class Working:
             return None
         hardware = self.plan.facts.hardware
         if hardware is None or hardware.vendor is not Vendor.CPU or not hardware.gpus:
-            raise UnknownValueError("the memory of the host is not known")
+            raise UnknownValueError("the memory of the host is unknown")
         if self.in_versions("<0.5.23"):
-            raise UnknownValueError("the memory of a NUMA node is not known")
+            raise UnknownValueError("the memory of a NUMA node is unknown")
         return hardware.gpus[0].memory_bytes >> 20

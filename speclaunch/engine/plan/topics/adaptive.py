@@ -32,10 +32,12 @@ def _refusals(settings: Settings) -> Iterator[str]:
     algorithm = settings.algorithm
     if algorithm not in ALGORITHMS:
         yield (
-            f"only EAGLE and EAGLE3 support it, not {algorithm}" if algorithm else "nothing drafts"
+            f"only EAGLE and EAGLE3 support it, not {algorithm}"
+            if algorithm
+            else "speculation is off"
         )
     early = settings.in_versions(DECIDED_FIRST)
-    topk = settings.given(_TOPK) if early else settings.value(_TOPK)
+    topk = settings.user_value(_TOPK) if early else settings.value(_TOPK)
     if topk != 1 and not (early and topk is None):
         yield f"it needs speculative_eagle_topk 1, not {topk}"
     if attention_ranks(settings) > 1:
@@ -63,6 +65,6 @@ FIRST_STEPS = 3
 def fills_parameters(settings: Settings) -> bool:
     """True if adaptive speculation sets missing steps and topk (0.5.14 and later,
     arg_groups/speculative_hook.py:487). Raises UnknownValueError."""
-    if not settings.in_versions(DECIDED_FIRST) or not settings.given(ADAPTIVE):
+    if not settings.in_versions(DECIDED_FIRST) or not settings.user_value(ADAPTIVE):
         return False
     return refusal(settings) is None

@@ -31,7 +31,7 @@ _NOT_CHOSEN_FOR = (("0.5.20", ("Glm5NextForConditionalGeneration",)),)
 """Further targets without a default (0.5.23 attention_hook.py:633, not overrides.py:1055)."""
 
 
-def is_asked(settings: Settings) -> bool:
+def is_requested(settings: Settings) -> bool:
     """True if deterministic inference is requested, also by an RL policy."""
     return bool(settings.value(SWITCH)) or settings.value(POLICY) is not None
 

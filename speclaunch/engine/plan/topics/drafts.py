@@ -9,7 +9,7 @@ from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
 PATH = "speculative_draft_model_path"
-UNKNOWN_DRAFT = "the draft checkpoint is not known"
+UNKNOWN_DRAFT = "the draft checkpoint is unknown"
 ASSISTANTS_SINCE = "0.5.12"
 """The first release that drafts with a Gemma 4 assistant (0.5.12 server_args.py:116)."""
 _GEMMA4_ASSISTANTS = {
@@ -22,28 +22,28 @@ _DSPARK_KEYS = ("block_size", "markov_rank", "noise_token_id", "target_layer_ids
 _SETS_PARAMETERS = "IQuestQ1ForCausalLM"
 
 
-def own_path(settings: Settings, *, as_given: bool = True) -> str | None:
+def own_path(settings: Settings, *, as_configured: bool = True) -> str | None:
     """Return the path of a draft that is another checkpoint than the target; None otherwise.
 
-    `as_given`: as the user wrote it, ignoring the engine's default for an unset path. Raises
-    UnknownValueError.
+    `as_configured`: use the path that the user set, not the engine's default for an unset path.
+    Raises UnknownValueError.
     """
-    path = settings.given(PATH) if as_given else settings.value(PATH)
+    path = settings.user_value(PATH) if as_configured else settings.value(PATH)
     return None if path is None or path == settings.value("model_path") else str(path)
 
 
-def draft_checkpoint(settings: Settings, *, as_given: bool = False) -> Checkpoint | None:
+def draft_checkpoint(settings: Settings, *, as_configured: bool = False) -> Checkpoint | None:
     """Return the checkpoint of the draft: its own, else the target's; None: unknown.
 
-    `as_given`: need not decide whether the target is its own draft. Raises UnknownValueError.
+    `as_configured`: use the path that the user set. Raises UnknownValueError.
     """
-    own = own_path(settings, as_given=as_given)
+    own = own_path(settings, as_configured=as_configured)
     return settings.facts.target if own is None else settings.facts.draft
 
 
-def draft_of(settings: Settings, *, as_given: bool = False) -> Checkpoint:
+def draft_of(settings: Settings, *, as_configured: bool = False) -> Checkpoint:
     """Return the draft's checkpoint. Raises UnknownValueError if it is unknown."""
-    found = draft_checkpoint(settings, as_given=as_given)
+    found = draft_checkpoint(settings, as_configured=as_configured)
     if found is None:
         raise UnknownValueError(UNKNOWN_DRAFT)
     return found
@@ -52,7 +52,14 @@ def draft_of(settings: Settings, *, as_given: bool = False) -> Checkpoint:
 def gemma4_assistant(settings: Settings, draft: Checkpoint) -> str | None:
     """Return the draft's class name if it is a Gemma 4 assistant that this version has."""
     known = (name for name in draft.architectures if name in _GEMMA4_ASSISTANTS)
-    return next((one for one in known if settings.in_versions(_GEMMA4_ASSISTANTS[one])), None)
+    return next(
+        (
+            architecture
+            for architecture in known
+            if settings.in_versions(_GEMMA4_ASSISTANTS[architecture])
+        ),
+        None,
+    )
 
 
 def bundles_dspark(config: Mapping[str, Any]) -> bool:

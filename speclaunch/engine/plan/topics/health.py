@@ -125,7 +125,7 @@ def exists_on_worker(settings: Settings, path: str) -> bool:
 def needs_key(settings: Settings, path: str) -> bool:
     """True if a path returns 401 when the server has an `api_key` and the request has none. Raises
     UnknownValueError."""
-    if not settings.is_given("api_key") or _NO_KEY.match(path):
+    if not settings.is_set("api_key") or _NO_KEY.match(path):
         return False
     return path != "/ready" or not settings.in_versions(_READY)
 

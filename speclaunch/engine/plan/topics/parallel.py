@@ -80,10 +80,10 @@ _SOMETHING = ".{1,200}?"
 class KnownRefusal(Struct, frozen=True):
     """A refusal of the engine at its start.
 
-    `said` is the engine's own message, `source` the file and line of releases that have it.
+    `message` is the engine's own message, `source` the file and line of releases that have it.
     """
 
-    said: str
+    message: str
     source: str
     when: Callable[[Settings], bool]
     """True if the settings match, with any algorithm. Raises UnknownValueError."""
@@ -102,13 +102,13 @@ class KnownRefusal(Struct, frozen=True):
         return settings.in_versions(self.versions) and self.when(settings)
 
 
-def beginning(said: str) -> str:
+def beginning(message: str) -> str:
     """Return a pattern of messages with this beginning; `{}` matches text that differs between
     starts.
 
     Releases end the same sentence with and without a full stop.
     """
-    parts = said.removesuffix(".").split(_ANY)
+    parts = message.removesuffix(".").split(_ANY)
     return _SOMETHING.join(re.escape(part) for part in parts)
 
 
@@ -177,7 +177,7 @@ DFLASH_CONTEXT = KnownRefusal(
 
 def dspark_by_flag(settings: Settings) -> bool:
     """True if the release checks the user's `enable_dp_attention`, and it is set."""
-    return settings.in_versions(_BY_FLAG) and bool(settings.given(SWITCH))
+    return settings.in_versions(_BY_FLAG) and bool(settings.user_value(SWITCH))
 
 
 def dspark_is_spread(settings: Settings) -> bool:
@@ -187,7 +187,7 @@ def dspark_is_spread(settings: Settings) -> bool:
 
 def _no_dspark_head(settings: Settings) -> bool:
     by_flag = dspark_by_flag(settings)
-    return not (settings.given(HEAD) if by_flag else settings.value(HEAD))
+    return not (settings.user_value(HEAD) if by_flag else settings.value(HEAD))
 
 
 DSPARK_HEAD = KnownRefusal(
@@ -214,15 +214,15 @@ REPLICAS_TOO = KnownRefusal(
     "data-parallel replicas combined with attention data parallelism are not supported.",
     "sglang 0.5.23 arg_groups/parallel_hook.py:290",
     lambda settings: (
-        (settings.given("attn_dp_size") or 1) > 1 and (settings.given(REPLICAS) or 1) > 1
+        (settings.user_value("attn_dp_size") or 1) > 1 and (settings.user_value(REPLICAS) or 1) > 1
     ),
     OWN_ARGUMENT,
 )
 
 
-def _keeps_head(settings: Settings) -> bool:
+def _has_head(settings: Settings) -> bool:
     """True unless a single rank switches it off before the check."""
-    return not settings.in_versions(HEAD_RESET) or int(settings.given(REPLICAS) or 1) > 1
+    return not settings.in_versions(HEAD_RESET) or int(settings.user_value(REPLICAS) or 1) > 1
 
 
 HEAD_ALONE = KnownRefusal(
@@ -230,7 +230,7 @@ HEAD_ALONE = KnownRefusal(
     "sglang 0.5.16 arg_groups/overrides.py:1953, 0.5.2 server_args.py:649; in other words 0.5.23 "
     "arg_groups/overrides.py:1424",
     lambda settings: (
-        bool(settings.given(HEAD)) and attention_ranks(settings) == 1 and _keeps_head(settings)
+        bool(settings.user_value(HEAD)) and attention_ranks(settings) == 1 and _has_head(settings)
     ),
 )
 NODES = KnownRefusal(

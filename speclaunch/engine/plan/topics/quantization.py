@@ -86,7 +86,7 @@ _ANY = "modelopt"
 """Generic name for the other methods: as requested, or as it remains up to 0.5.9."""
 _PETIT = "petit_nvfp4"
 """Replacement for it on AMD GPUs (layers/quantization/petit.py)."""
-_ALGORITHM = "what becomes of ModelOpt's algorithm is not known"
+_ALGORITHM = "the effect of ModelOpt's algorithm is unknown"
 _READS_MODELOPT = ">=0.5.4"
 """Releases that detect ModelOpt; in earlier releases its methods have other names, and no
 checkpoint selects one."""
@@ -112,7 +112,7 @@ class QuantizationMethod(Struct, frozen=True):
 
 def method_of(settings: Settings) -> QuantizationMethod:
     """Return the method that the target is served with. Raises UnknownValueError."""
-    explicit = settings.given(NAME)
+    explicit = settings.user_value(NAME)
     requested = None if explicit is None else str(explicit).lower()
     if requested == NONE:
         requested = None
@@ -153,7 +153,7 @@ def is_amd(settings: Settings) -> bool:
     return settings.facts.hardware.vendor is Vendor.AMD
 
 
-def _made(settings: Settings, target: Checkpoint, asked: str | None) -> str | None:
+def _made(settings: Settings, target: Checkpoint, requested: str | None) -> str | None:
     """Return the method in the checkpoint's own config, as this release reads it."""
     config = target.raw.get("quantization_config")
     if config is None:
@@ -164,23 +164,23 @@ def _made(settings: Settings, target: Checkpoint, asked: str | None) -> str | No
     if config is None and target.quantization is None:
         return None
     if config is None and "quantization_config" in mapping(inner):
-        raise UnknownValueError("whether the engine looks into text_config is not known")
+        raise UnknownValueError("the engine's use of text_config is unknown")
     if config is None:  # the file next to the config
         return _of_modelopt(settings, target, target.quantization_config)
     named = mapping(config).get("quant_method")
     if named is None and settings.in_versions("<0.5.9"):
-        return asked or ""
+        return requested or ""
     if named is None or (named == "modelopt" and settings.in_versions(">=0.5.10")):
         return _of_modelopt(settings, target, mapping(config))
     return (text(named) or "").lower()
 
 
-def _of_modelopt(settings: Settings, target: Checkpoint, said: Mapping[str, Any]) -> str:
+def _of_modelopt(settings: Settings, target: Checkpoint, config: Mapping[str, Any]) -> str:
     """Return the method for ModelOpt's algorithm. Raises UnknownValueError for another
     algorithm."""
     if settings.in_versions(f"<{_READS_MODELOPT.removeprefix('>=')}"):
-        raise UnknownValueError("how this release reads ModelOpt's config is not known")
-    inner = mapping(said.get(NAME)) or said
+        raise UnknownValueError("this release's use of ModelOpt's config is unknown")
+    inner = mapping(config.get(NAME)) or config
     algorithm = text((mapping(inner.get(NAME)) or inner).get("quant_algo"))
     if algorithm == "MIXED_PRECISION":
         return _of_mixed(settings, target)
@@ -204,32 +204,32 @@ def _of_mixed(settings: Settings, target: Checkpoint) -> str:
     return "modelopt_mixed" if nemotron and settings.in_versions(">=0.5.10") else "w4afp8"
 
 
-def _used(settings: Settings, asked: str, made: str | None) -> str | None:
+def _used(settings: Settings, requested: str, made: str | None) -> str | None:
     """Return the method for an argument and a checkpoint; None if they contradict."""
-    online = any(asked == name and settings.in_versions(since) for name, since in _ONLINE)
-    if made is None or asked == made or online:
-        return asked
-    if made in _MODELOPT and asked != "nvfp4_online":
+    online = any(requested == name and settings.in_versions(since) for name, since in _ONLINE)
+    if made is None or requested == made or online:
+        return requested
+    if made in _MODELOPT and requested != "nvfp4_online":
         return made
     if made == "modelopt_mixed":
         return made
-    if asked == _ANY and made in ("mxfp8", "w4afp8"):
+    if requested == _ANY and made in ("mxfp8", "w4afp8"):
         raise UnknownValueError(_ALGORITHM)
-    if asked == "humming" and made != "mxfp4" and settings.in_versions(">=0.5.16"):
-        return asked
-    if _converted(settings, asked, made):
-        return f"{made}_marlin" if asked == "marlin" else asked
+    if requested == "humming" and made != "mxfp4" and settings.in_versions(">=0.5.16"):
+        return requested
+    if _converted(settings, requested, made):
+        return f"{made}_marlin" if requested == "marlin" else requested
     fits = (
-        asked == one and made in others and settings.in_versions(versions)
-        for one, others, versions in _COMPATIBLE
+        requested == method and made in others and settings.in_versions(versions)
+        for method, others, versions in _COMPATIBLE
     )
-    return asked if any(fits) else None
+    return requested if any(fits) else None
 
 
-def _converted(settings: Settings, asked: str, made: str) -> bool:
+def _converted(settings: Settings, requested: str, made: str) -> bool:
     """True if it may be another kernel for the same weights."""
-    if made not in ("awq", "gptq") or asked not in ("marlin", f"{made}_marlin", "moe_wna16"):
+    if made not in ("awq", "gptq") or requested not in ("marlin", f"{made}_marlin", "moe_wna16"):
         return False
-    if asked == "marlin" and made == "gptq" and settings.in_versions("<0.5.20"):
-        raise UnknownValueError("whether the weights are in Marlin's format is not known")
-    return not (made == "awq" and asked != "moe_wna16" and is_amd(settings))
+    if requested == "marlin" and made == "gptq" and settings.in_versions("<0.5.20"):
+        raise UnknownValueError("the format of the weights (Marlin or not) is unknown")
+    return not (made == "awq" and requested != "moe_wna16" and is_amd(settings))

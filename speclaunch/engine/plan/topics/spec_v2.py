@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from speclaunch.engine.plan.settings import Settings
 from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
-from speclaunch.engine.plan.topics.target import is_one_of
+from speclaunch.engine.plan.topics.target import has_architecture
 
 OVERLAP = "disable_overlap_schedule"
 VARIABLE = "SGLANG_ENABLE_SPEC_V2"
@@ -46,12 +46,12 @@ def is_requested(settings: Settings) -> bool:
         return bool(settings.value(SWITCH))
     if settings.env_flag(VARIABLE, settings.in_versions(BY_DEFAULT)):
         return True
-    return settings.given("speculative_algorithm") == "EAGLE" and _sets_it(settings)
+    return settings.user_value("speculative_algorithm") == "EAGLE" and _sets_it(settings)
 
 
 def _sets_it(settings: Settings) -> bool:
     names = [name for name, spans in _SET_BY_TARGET.items() if settings.in_versions(spans)]
-    return is_one_of(settings, names)
+    return has_architecture(settings, names)
 
 
 def has_worker(settings: Settings) -> bool:
@@ -84,7 +84,7 @@ def would_run(settings: Settings) -> bool:
     tree. Raises UnknownValueError."""
     if not has_worker(settings) or not is_requested(settings):
         return False
-    return turns_overlap_on(settings) or not settings.given(OVERLAP)
+    return turns_overlap_on(settings) or not settings.user_value(OVERLAP)
 
 
 def runs(settings: Settings) -> bool:

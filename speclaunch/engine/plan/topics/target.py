@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
-UNKNOWN_TARGET = "the target checkpoint is not known"
+UNKNOWN_TARGET = "the target checkpoint is unknown"
 _FAMILY = 4
 """Letters of an architecture's name that occur in its checkpoints' names: MiMo, Step."""
 
@@ -25,7 +25,7 @@ def architecture_of(settings: Settings) -> str:
     UnknownValueError."""
     found = target_of(settings).architecture
     if found is None:
-        raise UnknownValueError("the architecture of the target is not known")
+        raise UnknownValueError("the architecture of the target is unknown")
     if found == "DeepseekV32ForCausalLM" and settings.in_versions("<0.5.12"):
         return "DeepseekV3ForCausalLM"  # 0.5.3 hf_transformers_utils.py:146 loads it as this
     if found == "Olmo3ForCausalLM":
@@ -49,11 +49,11 @@ def may_be(settings: Settings, architectures: Iterable[str]) -> bool:
     """
     if settings.facts.target is not None:
         return True
-    name = str(settings.given("model_path") or "").lower()
-    return any(one[:_FAMILY].lower() in name for one in architectures)
+    name = str(settings.user_value("model_path") or "").lower()
+    return any(architecture[:_FAMILY].lower() in name for architecture in architectures)
 
 
-def is_one_of(settings: Settings, architectures: Iterable[str]) -> bool:
+def has_architecture(settings: Settings, architectures: Iterable[str]) -> bool:
     """True if the target is of one of these architectures, which are rare.
 
     Raises UnknownValueError if it may be, and its config is unknown.

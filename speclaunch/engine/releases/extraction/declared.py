@@ -96,9 +96,9 @@ def declare(
             if name.startswith("--"):
                 aliases.append("--no-" + name[2:])
     text = settled.get("help")
-    words = text if isinstance(text, str) else ""
+    help_text = text if isinstance(text, str) else ""
     new_flag = keywords.get("new_flag")
-    deprecated = "deprecat" in kind.lower() or bool(_DEPRECATED_HELP.search(words))
+    deprecated = "deprecat" in kind.lower() or bool(_DEPRECATED_HELP.search(help_text))
     const = settled.get("const_value", settled.get("const"))
     return Declared(
         flag=primary,
@@ -111,40 +111,40 @@ def declare(
         choices=_choices(evaluator, settled.get("choices")),
         aliases=tuple(dict.fromkeys(aliases)),
         deprecated=deprecated,
-        replacement=_replacement(new_flag, words, primary) if deprecated else None,
+        replacement=_replacement(new_flag, help_text, primary) if deprecated else None,
         required=settled.get("required") is True,
-        help=words,
+        help=help_text,
         src=src,
         refused=refused,
         stores=stores,
     )
 
 
-def _type_name(given: Any, action: str, nargs: Any) -> str:
-    if action == "BooleanOptionalAction" or (given is None and nargs == 0):
+def _type_name(converter: Any, action: str, nargs: Any) -> str:
+    if action == "BooleanOptionalAction" or (converter is None and nargs == 0):
         return "bool"
-    if given is None:
+    if converter is None:
         return "str"
-    name = str(getattr(given, "name", given))
+    name = str(getattr(converter, "name", converter))
     return {"loads": "json"}.get(name, name)
 
 
-def _choices(evaluator: SourceEvaluator, given: Any) -> tuple[Any, ...] | None:
-    if given is None or isinstance(given, OpaqueValue):
+def _choices(evaluator: SourceEvaluator, choices: Any) -> tuple[Any, ...] | None:
+    if choices is None or isinstance(choices, OpaqueValue):
         return None
-    members = evaluator.items(given)
-    if isinstance(given, set | frozenset):
+    members = evaluator.items(choices)
+    if isinstance(choices, set | frozenset):
         members = sorted(members)
     return tuple(members)
 
 
-def _replacement(new_flag: Any, words: str, primary: str) -> str | None:
+def _replacement(new_flag: Any, help_text: str, primary: str) -> str | None:
     """Return the replacement from the action, else the flag or variable that the help names."""
     if isinstance(new_flag, str):
         return new_flag
-    if words == SUPPRESS:
+    if help_text == SUPPRESS:
         return None
-    after = re.split(r"\b(?:use|set|alias for)\b", words, maxsplit=1, flags=re.IGNORECASE)[-1]
+    after = re.split(r"\b(?:use|set|alias for)\b", help_text, maxsplit=1, flags=re.IGNORECASE)[-1]
     for found in _FLAG_IN_TEXT.findall(after):
         if found.partition("=")[0] != primary:
             return str(found)

@@ -123,7 +123,9 @@ def _known(runtime: Runtime, where: str) -> CheckLine:
     if not resolved.exact:
         return CheckLine(
             "engine",
-            CheckState.WARNING if precedes(resolved.asked, held_versions()[0]) else CheckState.NOTE,
+            CheckState.WARNING
+            if precedes(resolved.requested, held_versions()[0])
+            else CheckState.NOTE,
             where,
             resolved.note or "",
             "speclaunch engine catalogue add installed --python "

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from speclaunch.checks import page
-from speclaunch.engine import Catalogue, held_versions, load, other_names, spell
+from speclaunch.engine import Catalogue, held_versions, load, other_names, render_args
 from speclaunch.serving.launch.diagnosis.causes.engine import REFUSED
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 
@@ -94,7 +94,7 @@ def _rendered(step: str, catalogue: Catalogue) -> str | None:
     def put(found: re.Match[str]) -> str:
         nonlocal missing
         if found["value"] is not None:
-            rendered = spell({found["name"]: found["value"]}, {}, catalogue)
+            rendered = render_args({found["name"]: found["value"]}, {}, catalogue)
             if rendered.problems or not rendered.arguments:
                 missing = True
                 return ""

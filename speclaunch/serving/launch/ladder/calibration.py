@@ -398,7 +398,7 @@ def _moved(predictor: Predictor, seen: Observation) -> float | None:
 def _by_tokens(predictor: Predictor, seen: Observation, tokens: int) -> float | None:
     budget = predictor.budget(seen.changes)
     start = memory_at_start(budget)
-    limit = predictor.plan(seen.changes).request.given.get("max_total_tokens")
+    limit = predictor.plan(seen.changes).request.values.get("max_total_tokens")
     if not budget.tokens or budget.target_kv is None or start is None or limit is not None:
         return None
     cell = budget.target_kv.bytes

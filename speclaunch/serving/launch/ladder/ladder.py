@@ -38,9 +38,9 @@ from speclaunch.engine import (
     candidate_of,
     canonical,
     cost,
+    format_setting,
     key,
     levels,
-    say,
     steps_down,
     with_fraction,
 )
@@ -354,7 +354,7 @@ class Ladder:
         if fraction is None or now.direction is None:
             return ""
         way = "more" if now.direction is Direction.RAISE else "less"
-        return f"; the engine needed {way} than {say(FRACTION, round(fraction, 3))}"
+        return f"; the engine needed {way} than {format_setting(FRACTION, round(fraction, 3))}"
 
 
 def _moves_named(now: Observation, changes: Mapping[str, Any]) -> bool:
@@ -459,7 +459,7 @@ def _move(before: Plan, now: Observation, name: str, value: Any) -> str | None:
     if was == value:
         return None
     if was is None or isinstance(was, list):
-        return say(name, value)
+        return format_setting(name, value)
     return f"{name} {was} → {value}"
 
 

@@ -60,7 +60,7 @@ def test_a_load_that_nobody_knows_has_no_numbers() -> None:
     assert "0 requests" not in shown(show_plan, having(nobody), width=200)
     best = json.loads(plan_document(having(nobody)))["best"]
     assert best["requests"] is None and best["context"] is None
-    assert (RequestLoad(4, 0).said, RequestLoad(1, 8192).said) == (
+    assert (RequestLoad(4, 0).summary, RequestLoad(1, 8192).summary) == (
         "4 requests",
         "1 request of 8,192 tokens",
     )
@@ -120,7 +120,7 @@ def test_a_fraction_at_the_edge_is_not_good_enough() -> None:
 def test_ranks_without_a_gpu_fit_nothing() -> None:
     found = fitting(*asked("++args.tp_size=16", hardware="h200:8"))
     assert found.head == "no settings fit"
-    assert "tp_size=16 needs 16 GPUs on one machine, and h200 has 8" in found.suggestion.why
+    assert "tp_size=16 needs 16 GPUs on one machine, but h200 has 8" in found.suggestion.why
 
 
 def test_an_assumed_load_is_stated_with_the_new_command() -> None:

@@ -88,7 +88,7 @@ def test_a_plan_as_json() -> None:
 def test_what_is_not_known_is_null_with_a_reason() -> None:
     found = json.loads(plan_document(planned(hardware=None, budget=UNKNOWN)))
     backend = next(one for one in found["arguments"] if one["name"] == "attention_backend")
-    assert backend["effective"] is None and backend["unknown"] == "the hardware is not known"
+    assert backend["effective"] is None and backend["unknown"] == "the hardware is unknown"
     assert found["hardware"] is None and found["budget"]["unknown"] == ["the memory of the GPU"]
     assert found["graphs"]["known"] is False and found["graphs"]["why"]
     assert found["budget"]["tokens"] is None

@@ -25,10 +25,10 @@ def test_every_argument_has_one_row_and_its_outcome() -> None:
     found = planned()
     names = [one.name for one in found.rows]
     assert len(names) == len(set(names)) > 400
-    assert row(found, "speculative_num_steps").outcome is ArgumentOutcome.GIVEN
+    assert row(found, "speculative_num_steps").outcome is ArgumentOutcome.ACCEPTED
     assert row(found, "max_running_requests").outcome is ArgumentOutcome.FILLED
     assert row(found, "max_running_requests").effective == 48
-    assert "speculation" in row(found, "max_running_requests").why
+    assert "speculative" in row(found, "max_running_requests").why
     assert "sglang" in row(found, "max_running_requests").source
     assert row(found, "log_level").outcome is ArgumentOutcome.DEFAULT
     assert not row(found, "log_level").notable and row(found, "max_total_tokens").notable
@@ -38,14 +38,14 @@ def test_a_missing_fact_is_named_and_not_guessed() -> None:
     found = planned(hardware=None)
     unknown = row(found, "attention_backend")
     assert unknown.outcome is ArgumentOutcome.UNKNOWN and unknown.effective is None
-    assert unknown.why == "the hardware is not known"
+    assert unknown.why == "the hardware is unknown"
     assert unknown.notable
 
 
 def test_what_the_engine_changes_without_a_word_is_silent() -> None:
     found = planned("args.enable_dp_attention=true", version="0.5.10.post1")
     changed = row(found, "enable_dp_attention")
-    assert (changed.given, changed.effective) == (True, False)
+    assert (changed.user_value, changed.effective) == (True, False)
     assert changed.outcome is ArgumentOutcome.CHANGED and changed.silent
     told = planned("args.speculative_algorithm=NEXTN")
     assert row(told, "speculative_algorithm").effective == "EAGLE"
@@ -53,16 +53,19 @@ def test_what_the_engine_changes_without_a_word_is_silent() -> None:
 
 
 def test_an_argument_goes_by_the_name_of_its_version() -> None:
-    assert row(planned(version="0.5.9"), "cuda_graph_max_bs_decode").spelling == "cuda_graph_max_bs"
+    assert (
+        row(planned(version="0.5.9"), "cuda_graph_max_bs_decode").version_name
+        == "cuda_graph_max_bs"
+    )
     new = row(planned(version="0.5.23"), "cuda_graph_max_bs_decode")
-    assert new.spelling == "cuda_graph_max_bs_decode"
+    assert new.version_name == "cuda_graph_max_bs_decode"
 
 
 def test_secrets_are_hidden() -> None:
     found = planned("args.api_key=sk-secret")
-    assert row(found, "api_key").given == row(found, "api_key").effective == HIDDEN
+    assert row(found, "api_key").user_value == row(found, "api_key").effective == HIDDEN
     assert "sk-secret" not in repr(found.rows)
-    assert row(planned(), "api_key").given is None
+    assert row(planned(), "api_key").user_value is None
 
 
 @pytest.mark.parametrize(
@@ -100,7 +103,7 @@ def test_the_same_plan_has_no_difference() -> None:
 def test_an_upgrade_shows_values_spellings_and_both_reasons() -> None:
     found = {one.name: one for one in compare(planned(version="0.5.9").plan, planned().plan)}
     renamed = found["cuda_graph_max_bs_decode"]
-    assert renamed.spelling_differs and not renamed.value_differs
+    assert renamed.name_differs and not renamed.value_differs
     overlap = found["disable_overlap_schedule"]
     assert overlap.value_differs and overlap.before and overlap.after
     assert (overlap.before.effective, overlap.after.effective) == (True, False)

@@ -185,14 +185,14 @@ def test_what_a_page_says() -> None:
         "6.2 GiB too little",
         "468,000",
         "captured: 8",
-        "speculation sets it if it is not given",
+        "speculative decoding defaults this to 48",
         "draft was trained for 2048 tokens",
         "--speculative-algorithm EAGLE3",
     ):
         assert word in said, word
     unknown = read(plan_page(planned(hardware=None, budget=UNKNOWN))).text
     assert "Whether it fits is unknown." in unknown
-    assert "the hardware is not known" in unknown
+    assert "the hardware is unknown" in unknown
     compared_ = read(comparison_page([compared(planned(version="0.5.9"), planned())])).text
     assert "0.5.9 → 0.5.23" in compared_ and "--cuda-graph-max-bs-decode 8" in compared_
     same = read(comparison_page([compared(planned(), planned())])).text

@@ -28,7 +28,7 @@ def test_nothing_is_lost_at_any_width(width: int, terminal: bool, encoding: str)
     joined = re.sub(r"\s+", "", text)
     for row in found.rows:
         if row.notable:
-            assert row.spelling in joined
+            assert row.version_name in joined
             for word in formatting.effective(row).split():  # a column may break it between words
                 assert word in joined or len(word) > 30, row.name
     for share in FITS.ranks[0].shares:
@@ -43,7 +43,7 @@ def test_nothing_is_lost_at_any_width(width: int, terminal: bool, encoding: str)
 def test_a_row_of_a_pipe_is_one_line() -> None:
     text = shown(show_plan, planned(), terminal=False)
     (line,) = [line for line in text.splitlines() if "max_running_requests  " in line]
-    assert "48" in line and "speculation sets it" in line and "sglang" in line
+    assert "48" in line and "speculative decoding defaults this" in line and "sglang" in line
 
 
 @pytest.mark.thorough
@@ -55,7 +55,7 @@ def test_by_default_what_matters_and_with_all_everything() -> None:
     assert "more are at their defaults: --all" in brief
     assert "more are at their defaults" not in whole
     for row in found.rows:
-        assert row.spelling in whole
+        assert row.version_name in whole
 
 
 def test_silent_changes_are_loud() -> None:
@@ -67,7 +67,7 @@ def test_silent_changes_are_loud() -> None:
 
 def test_unknown_values_name_the_missing_fact() -> None:
     text = shown(show_plan, planned(hardware=None, budget=UNKNOWN))
-    assert re.search(r"\? +attention_backend +→ unknown +the hardware is not known", text)
+    assert re.search(r"\? +attention_backend +→ unknown +the hardware is unknown", text)
     assert "unknown whether it fits" in text and "missing: the memory of the GPU" in text
     assert "note: no GPU answers" in text
 

@@ -38,11 +38,11 @@ def planned(version: str, settings: dict[str, Any]) -> Plan:
         "attn_dp_size": ranks,
         "enable_dp_attention": ranks > 1,
     }
-    given = dict(found.request.given)
+    given = dict(found.request.values)
     name, size = "max_mamba_cache_size", settings["max_mamba_cache_size"]
     if size is not None:
         given[name] = RequestedValue(name, size, name, Place("case"))
-    request = replace(found.request, given=given)
+    request = replace(found.request, values=given)
     return replace(found, request=request, resolved=values, undecided={})
 
 

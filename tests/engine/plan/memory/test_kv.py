@@ -397,7 +397,7 @@ def test_what_is_missing_is_named() -> None:
         token_size(plan_of(llama(num_hidden_layers=None)))
     with pytest.raises(UnknownValueError, match="DeepseekV4"):
         token_size(plan_of(llama(architectures=["DeepseekV4ForCausalLM"])))
-    with pytest.raises(UnknownValueError, match="hardware is not known"):
+    with pytest.raises(UnknownValueError, match="hardware is unknown"):
         token_size(plan_of(published("zai-org/GLM-5.2-FP8"), hardware=None))
 
 

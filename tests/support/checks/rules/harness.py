@@ -41,7 +41,7 @@ from speclaunch.engine.plan.server_context import (
     Upstream,
 )
 from speclaunch.engine.releases.catalogue import load
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.environment import FromEnvironment, VariableReference
 from tests.support import TESTS
 from tests.support.checks.rules.manifest import manifest
@@ -252,7 +252,7 @@ def request_of(
         text = f"{before}python3 -m sglang.launch_server {argv}\n"
         (invocation,) = read_shell(text, "case.sh").invocations
         return from_invocation(invocation, "case", catalogue)
-    return from_recipe(_recipe(args, env), spell(args, env, catalogue), catalogue)
+    return from_recipe(_recipe(args, env), render_args(args, env, catalogue), catalogue)
 
 
 def request_of_slime(options: str, version: str) -> Request:
@@ -275,7 +275,7 @@ def together(case: Case) -> list[Plan]:
             request = from_invocation(replace(invocation, place=line), "case", catalogue)
         else:
             recipe = _recipe(one["args"], env, one["path"])
-            request = from_recipe(recipe, spell(one["args"], env, catalogue), catalogue)
+            request = from_recipe(recipe, render_args(one["args"], env, catalogue), catalogue)
         around = None if case.stands is None else {**case.stands, **one.get("stands", {})}
         plans.append(resolve(_standing(request, around), case.facts))
     return plans

@@ -16,7 +16,7 @@ from speclaunch.engine.facts.hardware import Gpu, Hardware, OtherProcess, declar
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 from tests.support.serving.simulator.models import (
     STANDALONE_DRAFTS,
     TARGETS,
@@ -86,7 +86,7 @@ class Case(Struct, frozen=True):
         facts = Facts(self.target.checkpoint(), draft, self.hardware)
 
         def plan_with(changes: Mapping[str, Any]) -> Plan:
-            spelling = spell({**self.args, **changes}, {}, catalogue)
+            spelling = render_args({**self.args, **changes}, {}, catalogue)
             assert not spelling.problems, spelling.problems
             words = [word for argument in spelling.arguments for word in argument.tokens]
             return resolve(from_words(words, {}, catalogue), facts)

@@ -25,7 +25,7 @@ from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load
-from speclaunch.engine.releases.command import spell
+from speclaunch.engine.releases.command import render_args
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.serving.launch.log.marks import Phase
 from speclaunch.serving.launch.start import Attempt
@@ -60,7 +60,7 @@ def planner(
     }
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
-        spelling = spell({**base, **changes}, {}, catalogue)
+        spelling = render_args({**base, **changes}, {}, catalogue)
         assert not spelling.problems, spelling.problems
         words = [word for argument in spelling.arguments for word in argument.tokens]
         return resolve(from_words(words, {}, catalogue), facts)
