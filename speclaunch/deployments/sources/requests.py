@@ -61,7 +61,8 @@ def from_recipe(
     """
     found, unset = _command_words(recipe, rendered, catalogue)
     names = {
-        recipe.place("args", argument.recipe_name): argument.recipe_name for argument in rendered.arguments
+        recipe.place("args", argument.recipe_name): argument.recipe_name
+        for argument in rendered.arguments
     }
     literals = {argument.recipe_name: _literal(*argument.values) for argument in rendered.arguments}
 

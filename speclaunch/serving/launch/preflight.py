@@ -133,7 +133,8 @@ def _engine_refusals(
     opinion = asker.known(query)
     if opinion is None:
         sizes = [
-            checkpoint.field_or_none("weight_bytes") or 0 for checkpoint in examined.plan.facts.checkpoints
+            checkpoint.field_or_none("weight_bytes") or 0
+            for checkpoint in examined.plan.facts.checkpoints
         ]
         seconds = _LEAST_START_S + sum(sizes) / _READ_BYTES_A_SECOND
         if asker.mode is EngineCheckMode.AUTO and asker.cost(query) > max(_CHEAP_S, seconds / 3):
