@@ -59,12 +59,12 @@ def _argument(name: str, value: Any, catalogue: Catalogue) -> TargetArgument:
     key = canonical(name)
     if value is None:
         return TargetArgument(key, name, None, ())
-    spelled = spell({name: value}, {}, catalogue)
-    if spelled.problems:
-        raise NotFixableError(spelled.problems[0].message)
-    if not spelled.arguments:  # a switch that is off
+    rendered = spell({name: value}, {}, catalogue)
+    if rendered.problems:
+        raise NotFixableError(rendered.problems[0].message)
+    if not rendered.arguments:  # a switch that is off
         return TargetArgument(key, name, value, ())
-    words = spelled.arguments[0].tokens
+    words = rendered.arguments[0].tokens
     parsed = parse_argv(words, catalogue, whole=False)
     refused = [problem for problem in parsed.problems if problem.index is not None]
     if refused or len(parsed.parsed) != 1:

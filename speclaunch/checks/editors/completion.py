@@ -75,13 +75,15 @@ def _making(positions: DocumentPositions, line: int, start: int, column: int) ->
     where = Range(positions.position(line, start), positions.position(line, column))
 
     def item(
-        label: str, new: str, kind_: CompletionItemKind, detail: str = "", told: str = ""
+        label: str, new: str, kind_: CompletionItemKind, detail: str = "", documentation: str = ""
     ) -> CompletionItem:
         return CompletionItem(
             label=label,
             kind=kind_,
             detail=detail or None,
-            documentation=MarkupContent(MarkupKind.Markdown, told) if told else None,
+            documentation=MarkupContent(MarkupKind.Markdown, documentation)
+            if documentation
+            else None,
             filter_text=label,
             text_edit=TextEdit(where, new),
         )
@@ -114,7 +116,9 @@ def _every_argument(version: str) -> tuple[tuple[str, str, str, str], ...]:
     catalogue = load(version)
     known = ((name, catalogue.by_name(name)) for name in argument_names(catalogue))
     return tuple(
-        (name, one.flag, takes(one), argument(name, catalogue)) for name, one in known if one
+        (name, known_argument.flag, takes(known_argument), argument(name, catalogue))
+        for name, known_argument in known
+        if known_argument
     )
 
 

@@ -29,15 +29,15 @@ from speclaunch.checks.engine_check.engine_judge import (
 from speclaunch.checks.engine_check.installed_judges import (
     SITE,
     AddedJudge,
+    added_judges,
     folder,
-    kept,
     remove,
     size_of,
     sweep,
     write,
 )
 from speclaunch.checks.engine_check.interface import EngineQuestion
-from speclaunch.checks.engine_check.worker.compiled import keep
+from speclaunch.checks.engine_check.worker.compiled import pack
 from speclaunch.core import (
     InputError,
     LaunchError,
@@ -163,7 +163,7 @@ def _light(name: str, site: Path, pinned: Sequence[str], tell: Tell, lock: int) 
     try:
         first = _first(name, base_python(), (site,), light=True)
         leave_out(site, first.loaded)
-        keep(site)
+        pack(site)
         _first(name, base_python(), (site,), light=True, compiling=False)
         return first
     except LaunchError as error:
@@ -219,7 +219,7 @@ def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> 
     it is removed. `made.release` is the engine's own version."""
     before = every_name()
     release = _catalogued(package, made.release, fork=made.name != made.release)
-    of_judges = {one.catalogue for one in kept()}
+    of_judges = {judge.catalogue for judge in added_judges()}
     # a catalogue that exists only for judges is removed with the last of them
     brought = release if release not in before or release in of_judges else ""
     made = replace(made, release=release, catalogue=brought)
@@ -231,7 +231,7 @@ def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> 
         write(made)
     except BaseException:
         remove(made.name)
-        if brought and brought not in {one.catalogue for one in kept()}:
+        if brought and brought not in {judge.catalogue for judge in added_judges()}:
             remove_added(brought)
         raise
     return made
@@ -410,8 +410,8 @@ def install_pinned(
     pip = children.isolated(python, "-m", "pip")
     _pip(pip, lock, "--dry-run", "--report", str(report), *pinned)
     requirements = []
-    for one in json.loads(report.read_text(encoding="utf-8")).get("install", []):
-        requirements.append(f"{one['metadata']['name']}=={one['metadata']['version']}")
+    for package in json.loads(report.read_text(encoding="utf-8")).get("install", []):
+        requirements.append(f"{package['metadata']['name']}=={package['metadata']['version']}")
     if requirements:
         tell(f"fetch {', '.join(requirements)}")
         _pip(pip, lock, "--no-deps", "--target", str(site), *requirements)
@@ -445,13 +445,11 @@ def light_requirements(pinned: Sequence[str]) -> list[str]:
     return [pins.get(_plain(name), name) for name in LIGHT]
 
 
-def _needed_hub(site: Path, wanted: Sequence[str]) -> str | None:
+def _needed_hub(site: Path, pins: Sequence[str]) -> str | None:
     """Return the huggingface_hub that transformers requires, if another version was installed."""
     from packaging.requirements import Requirement  # noqa: PLC0415  only here
 
-    (have,) = [
-        one.partition("==")[2] for one in wanted if _plain(one).startswith("huggingface-hub")
-    ]
+    (have,) = [pin.partition("==")[2] for pin in pins if _plain(pin).startswith("huggingface-hub")]
     for path in site.glob("transformers-*.dist-info/METADATA"):
         for line in _required(path.read_text(encoding="utf-8")):
             requirement = Requirement(line)

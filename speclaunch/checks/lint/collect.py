@@ -56,7 +56,7 @@ class LintedFile(Struct, frozen=True):
     @property
     def commands(self) -> tuple[Extent, ...]:
         """Lines of each command."""
-        own = (one for one in self.invocations if one.place.path == self.path)
+        own = (invocation for invocation in self.invocations if invocation.place.path == self.path)
         return tuple(_extent(invocation, self.path) for invocation in own)
 
 

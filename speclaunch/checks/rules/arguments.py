@@ -419,17 +419,17 @@ def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
 def literal_secret(plan: Plan) -> Iterator[Verdict]:
     """Report a secret that is written into the file."""
     recipe = plan.request.origin is RequestOrigin.RECIPE
-    for one in written_secrets(plan):
-        if not recipe and one.name in KEYS_OF_A_COMMAND:  # reported by SPL802
+    for secret in written_secrets(plan):
+        if not recipe and secret.name in KEYS_OF_A_COMMAND:  # reported by SPL802
             continue
-        example = f"{one.written}: ${{oc.env:NAME}}" if recipe else f'{one.written}="$NAME"'
+        example = f"{secret.written}: ${{oc.env:NAME}}" if recipe else f'{secret.written}="$NAME"'
         yield Verdict(
-            f"the value of {one.name} is written in the file",
+            f"the value of {secret.name} is written in the file",
             why="it stays in the repository and its history, for everyone who can read them",
             fix=Fix(
                 f"read it from the environment ({example}), and rotate it: it has been exposed"
             ),
-            place=_hidden(one.place, behind_key=recipe),
+            place=_hidden(secret.place, behind_key=recipe),
         )
 
 

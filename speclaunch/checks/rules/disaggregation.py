@@ -235,10 +235,10 @@ def _decode(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _no_cache(message: str, said: str, other: str) -> Verdict:
+def _no_cache(message: str, refusal: str, other: str) -> Verdict:
     return Verdict(
         message,
         at=(_DECODE_CACHE, other),
-        why=f"the engine refuses: --disaggregation-decode-enable-radix-cache {said}",
+        why=f"the engine refuses: --disaggregation-decode-enable-radix-cache {refusal}",
         fix=Fix("remove it", set={_DECODE_CACHE: None}),
     )

@@ -300,9 +300,9 @@ _MOST_SLOTS = 2048
 @rule("SPL644")
 def uno_width(plan: Plan) -> Iterator[Verdict]:
     """Report a UNO draft width or tree that the engine refuses."""
-    given = {name: plan.given(name) for name in (_TOKENS, _TOPK, _STEPS)}
-    tokens, steps = int(given[_TOKENS] or 0), given[_STEPS]
-    topk = 1 if given[_TOPK] is None else int(given[_TOPK])
+    values = {name: plan.given(name) for name in (_TOKENS, _TOPK, _STEPS)}
+    tokens, steps = int(values[_TOKENS] or 0), values[_STEPS]
+    topk = 1 if values[_TOPK] is None else int(values[_TOPK])
     message = _line(tokens, topk)
     if message is None and topk > 1:
         message = _tree(tokens, topk, None if steps is None else int(steps))

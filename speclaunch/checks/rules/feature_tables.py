@@ -28,8 +28,8 @@ class Number(Struct, frozen=True):
     """A number that the engine refuses outside of `allowed`."""
 
     name: str
-    wanted: str
-    said: str
+    requirement: str
+    engine_message: str
     allowed: Callable[[Any], bool]
     versions: str = ""
     on: Callable[[Plan], bool] = lambda _: True
@@ -41,7 +41,7 @@ class FeaturePair(Struct, frozen=True):
 
     name: str
     other: str
-    said: str
+    engine_message: str
     versions: str = ""
 
 
@@ -50,7 +50,7 @@ class Needed(Struct, frozen=True):
 
     name: str
     needs: str
-    said: str
+    engine_message: str
     present: Callable[[Plan], bool]
     versions: str = ""
     value: Any = None

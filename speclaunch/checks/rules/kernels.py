@@ -31,7 +31,7 @@ class _Runner(Struct, frozen=True):
 
     name: str
     refused: tuple[str, ...]
-    said: str
+    engine_message: str
     versions: str = ""
     equal: bool = False
     """True if `ep_size` has to be 1 or `tp_size`."""
@@ -80,7 +80,7 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
         if str(method).lower() in row.refused:
             yield _verdict_of_moe_runner(
                 f"{row.name} does not run experts with quantization {method}",
-                row.said,
+                row.engine_message,
                 (_METHOD, _RUNNER),
             )
         tensor = number(plan, "tp_size")
@@ -100,11 +100,11 @@ def _groups(plan: Plan) -> int | None:
     return number(plan, "ep_size") if plan.value("moe_a2a_backend") == "none" else 1
 
 
-def _verdict_of_moe_runner(message: str, said: str, at: tuple[str, ...]) -> Verdict:
+def _verdict_of_moe_runner(message: str, engine_message: str, at: tuple[str, ...]) -> Verdict:
     return Verdict(
         message,
         at=at,
-        why=f"the engine refuses: {said}",
+        why=f"the engine refuses: {engine_message}",
         fix=Fix("let the engine choose the runner", set={_RUNNER: None}),
     )
 
@@ -168,9 +168,14 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _verdict_of_aux_hidden_states(message: str, said: str, other: str, fix: Fix) -> Verdict:
+def _verdict_of_aux_hidden_states(
+    message: str, engine_message: str, other: str, fix: Fix
+) -> Verdict:
     return Verdict(
-        message, at=(other, _AUX_HIDDEN_STATES_NAME), why=f"the engine refuses: {said}", fix=fix
+        message,
+        at=(other, _AUX_HIDDEN_STATES_NAME),
+        why=f"the engine refuses: {engine_message}",
+        fix=fix,
     )
 
 
@@ -225,8 +230,10 @@ def _online(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _verdict_of_quantization_platform(plan: Plan, used: str, message: str, said: str) -> Verdict:
-    why = f"the engine refuses: {said}"
+def _verdict_of_quantization_platform(
+    plan: Plan, used: str, message: str, engine_message: str
+) -> Verdict:
+    why = f"the engine refuses: {engine_message}"
     if used == plan.given(NAME):
         fix = Fix("leave it out, or choose another one", set={NAME: None})
         return Verdict(message, at=(NAME,), why=why, fix=fix)
@@ -253,7 +260,7 @@ class _Runners(Struct, frozen=True):
     backend: str
     versions: str
     taken: tuple[str, ...]
-    said: str
+    engine_message: str
 
 
 _A2A_CUTLASS, _CUTEDSL, _ROUTED = (
@@ -328,7 +335,7 @@ def all_to_all(plan: Plan) -> Iterator[Verdict]:
     if row is not None and runner not in (None, "auto", *row.taken):
         yield _verdict_of_all_to_all(
             f"the all-to-all backend {backend} does not run with {runner}",
-            row.said,
+            row.engine_message,
             (_ALL_TO_ALL_NAME, _RUNNER),
             Fix("let the engine choose the runner", set={_RUNNER: None}),
         )
@@ -390,5 +397,7 @@ def _room(plan: Plan, backend: str) -> Iterator[Verdict]:
     )
 
 
-def _verdict_of_all_to_all(message: str, said: str, at: tuple[str, ...], fix: Fix) -> Verdict:
-    return Verdict(message, at=at, why=f"the engine refuses: {said}", fix=fix)
+def _verdict_of_all_to_all(
+    message: str, engine_message: str, at: tuple[str, ...], fix: Fix
+) -> Verdict:
+    return Verdict(message, at=at, why=f"the engine refuses: {engine_message}", fix=fix)

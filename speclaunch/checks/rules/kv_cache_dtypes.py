@@ -166,7 +166,7 @@ def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
     """Report an NVFP4 KV cache in trtllm_mha's layout with features that do not support it."""
     if plan.given(_DTYPE) != "nvfp4" or generation(plan) != _BLACKWELL:
         return
-    if _BACKEND not in {plan.given(one) or plan.given(BOTH) for one in PHASES}:
+    if _BACKEND not in {plan.given(phase) or plan.given(BOTH) for phase in PHASES}:
         return
     algorithm = str(plan.given(_ALGORITHM)).upper()
     if algorithm in _NATIVE_FP4_CACHE_REFUSED:
@@ -195,10 +195,10 @@ def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
             yield _verdict_of_native_fp4_cache(f"is not kept by {name}", (name,), message)
 
 
-def _verdict_of_native_fp4_cache(what: str, at: tuple[str, ...], said: str) -> Verdict:
+def _verdict_of_native_fp4_cache(what: str, at: tuple[str, ...], engine_message: str) -> Verdict:
     return Verdict(
         f"a KV cache of type nvfp4 in the layout of trtllm_mha {what}",
         at=(*at, _DTYPE),
-        why=f"the engine refuses: SM100 native NVFP4: {said}",
+        why=f"the engine refuses: SM100 native NVFP4: {engine_message}",
         fix=Fix("use fp8_e4m3 for the KV cache", set={_DTYPE: "fp8_e4m3"}),
     )

@@ -137,5 +137,7 @@ def _loaded(plan: Plan, paths: Any) -> Iterator[Verdict]:
         )
 
 
-def _verdict(message: str, said: str, fix: Fix, name: str = "enable_lora") -> Verdict:
-    return Verdict(message, at=(name,), why=f"the engine stops: AssertionError: {said}", fix=fix)
+def _verdict(message: str, engine_message: str, fix: Fix, name: str = "enable_lora") -> Verdict:
+    return Verdict(
+        message, at=(name,), why=f"the engine stops: AssertionError: {engine_message}", fix=fix
+    )

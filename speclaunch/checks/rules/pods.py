@@ -8,12 +8,12 @@ from pathlib import PurePosixPath
 from speclaunch.checks.rules.deployment_values import (
     GPU_RESOURCES,
     Image,
-    around,
-    asked_gpus,
+    context_of,
     grouped,
     http_port,
     in_compose,
     in_kubernetes,
+    integer,
     is_in_container,
     is_on,
     is_worker,
@@ -21,9 +21,9 @@ from speclaunch.checks.rules.deployment_values import (
     mode,
     number,
     ranks_on_host,
+    requested_gpus,
     serves_http,
     text,
-    whole,
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
@@ -39,14 +39,14 @@ def image_versions(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
         tagged = [(plan, image) for plan in members if (image := _release(plan)) is not None]
         for plan, image in tagged:
             first, other = tagged[0]
-            ours, theirs = around(plan).pod.image, around(first).pod.image
+            ours, theirs = context_of(plan).pod.image, context_of(first).pod.image
             if image == other or ours is None or theirs is None:
                 continue
             yield (
                 plan,
                 Verdict(
-                    f"{around(plan).part or around(plan).role} runs SGLang {image}, "
-                    f"{around(first).part or around(first).role} runs {other}",
+                    f"{context_of(plan).part or context_of(plan).role} runs SGLang {image}, "
+                    f"{context_of(first).part or context_of(first).role} runs {other}",
                     why="what ranks and roles tell each other (KV layout, bootstrap, messages) has "
                     "no version of its own: releases that differ fail to connect, or serve wrongly",
                     fix=Fix("give all parts one image"),
@@ -57,14 +57,14 @@ def image_versions(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _release(plan: Plan) -> str | None:
-    name = text(around(plan).pod.image)
+    name = text(context_of(plan).pod.image)
     return None if name is None else Image(name).release
 
 
 @rule("SPL861")
 def moving_image(plan: Plan) -> Iterator[Verdict]:
     """Report an image with a mutable tag."""
-    written = around(plan).pod.image
+    written = context_of(plan).pod.image
     name = text(written)
     if written is None or not name:
         return
@@ -94,7 +94,7 @@ sm_120 in 12.8, sm_103 and sm_121 in 12.9)."""
 @rule("SPL862")
 def image_accelerator(plan: Plan) -> Iterator[Verdict]:
     """Report an image whose kernels do not run on the GPUs."""
-    written = around(plan).pod.image
+    written = context_of(plan).pod.image
     name = text(written)
     if written is None or not name:
         return
@@ -116,7 +116,7 @@ def image_accelerator(plan: Plan) -> Iterator[Verdict]:
 
 
 def _resource(plan: Plan, image: Image, written: Setting) -> Iterator[Verdict]:
-    requested = asked_gpus(plan)
+    requested = requested_gpus(plan)
     if requested is None or image.vendor is None:
         return
     vendor = GPU_RESOURCES[requested[0]]
@@ -145,13 +145,13 @@ def shared_memory(plan: Plan) -> Iterator[Verdict]:
     """Report ranks that share a host and have too little shared memory."""
     if not is_in_container(plan):
         return
-    pod = around(plan).pod
+    pod = context_of(plan).pod
     if is_on(pod.ipc_host) or (pod.ipc_host is not None and not pod.ipc_host.known):
         return
     ranks = ranks_on_host(plan)
     if ranks < 2:
         return
-    volume = next((one for one in pod.volumes if text(one.mount) == SHARED), None)
+    volume = next((mounted for mounted in pod.volumes if text(mounted.mount) == SHARED), None)
     if volume is not None:
         yield from _of_volume(volume, ranks)
     elif pod.shm_size is not None:
@@ -168,7 +168,7 @@ def shared_memory(plan: Plan) -> Iterator[Verdict]:
             f"{ranks} ranks share a container that has the default {SHARED} of 64 MiB",
             why=_WHY,
             fix=Fix(remedy),
-            place=around(plan).place,
+            place=context_of(plan).place,
             others=written(plan, "tp_size"),
         )
 
@@ -203,7 +203,7 @@ def gpu_requests(plan: Plan) -> Iterator[Verdict]:
     """Report a GPU request that the API server refuses."""
     if not in_kubernetes(plan):
         return
-    pod = around(plan).pod
+    pod = context_of(plan).pod
     for name in GPU_RESOURCES:
         request, limit = pod.requests.get(name), pod.limits.get(name)
         if request is None:
@@ -216,7 +216,7 @@ def gpu_requests(plan: Plan) -> Iterator[Verdict]:
                 fix=Fix("write it under limits"),
                 place=request.place,
             )
-        elif request.known and limit.known and whole(request) != whole(limit):
+        elif request.known and limit.known and integer(request) != integer(limit):
             yield Verdict(
                 f"the request for {name} is {request.value} and its limit {limit.value}",
                 why="the API server refuses the pod: must be equal to nvidia.com/gpu limit"
@@ -241,7 +241,7 @@ enable_hierarchical_cache switch."""
 @rule("SPL865")
 def host_memory(plan: Plan) -> Iterator[Verdict]:
     """Report a container memory limit below the host memory that the engine needs."""
-    written = around(plan).pod.limits.get("memory")
+    written = context_of(plan).pod.limits.get("memory")
     amount = text(written)
     if written is None or amount is None or not is_in_container(plan):
         return
@@ -282,7 +282,7 @@ def _gigabytes(plan: Plan, name: str, hierarchical: bool) -> float:
 @rule("SPL866")
 def termination_grace(plan: Plan) -> Iterator[Verdict]:
     """Report a server that is killed before it can shut down."""
-    written = around(plan).pod.grace
+    written = context_of(plan).pod.grace
     grace = number(written)
     if written is None or grace is None or not is_in_container(plan) or not serves_http(plan):
         return
@@ -302,7 +302,7 @@ def termination_grace(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL867")
 def privileged(plan: Plan) -> Iterator[Verdict]:
     """Report a privileged container."""
-    written = around(plan).pod.privileged
+    written = context_of(plan).pod.privileged
     if written is None or not is_on(written):
         return
     yield Verdict(
@@ -321,7 +321,7 @@ _OF_HOST = ("hostPath", "bind", "persistentVolumeClaim", "volume", "emptyDir", "
 @rule("SPL868")
 def mounted_source(plan: Plan) -> Iterator[Verdict]:
     """Report a volume that hides the engine's source in its image."""
-    for volume in around(plan).pod.volumes:
+    for volume in context_of(plan).pod.volumes:
         mount = (text(volume.mount) or "").rstrip("/")
         if volume.kind not in _OF_HOST or not _SOURCE.fullmatch(mount):
             continue
@@ -338,15 +338,15 @@ def mounted_source(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL869")
 def container_port(plan: Plan) -> Iterator[Verdict]:
     """Report a container whose ports lack the server's port."""
-    pod = around(plan).pod
+    pod = context_of(plan).pod
     if not pod.ports or not is_in_container(plan) or not serves_http(plan) or is_worker(plan):
         return
     if in_compose(plan) and is_on(pod.host_network):
         return
-    named = [whole(one) for one in pod.ports]
+    named = [integer(port) for port in pod.ports]
     if None in named or http_port(plan) in named or known_ports(plan) & set(named):
         return
-    shown = ", ".join(str(one) for one in named)
+    shown = ", ".join(str(port) for port in named)
     yield Verdict(
         f"the container names port {shown} and the server listens on {http_port(plan)}",
         at=("port",),
@@ -366,7 +366,7 @@ _ELSE = ("MC_FORCE_TCP", "MOONCAKE_PROTOCOL", "MC_FORCE_MNNVL", "UCX_TLS", "FI_P
 @rule("SPL881")
 def missing_rdma(plan: Plan) -> Iterator[Verdict]:
     """Report prefill and decode pods that transfer KV cache without a fast network."""
-    pod = around(plan).pod
+    pod = context_of(plan).pod
     backend = plan.value("disaggregation_transfer_backend")
     if mode(plan) is None or backend not in _CARRIERS or not in_kubernetes(plan):
         return
@@ -380,7 +380,7 @@ def missing_rdma(plan: Plan) -> Iterator[Verdict]:
         why="it falls back to TCP, or finds no device: handing over a long prompt takes longer "
         "than computing it",
         fix=Fix("ask for the device plugin's resource (rdma/…), or use hostNetwork"),
-        place=around(plan).place,
+        place=context_of(plan).place,
         others=written(plan, "disaggregation_mode"),
     )
 
@@ -419,7 +419,7 @@ def _path(plan: Plan, name: str) -> str | None:
 
 def _volume(plan: Plan, path: str) -> Volume | None:
     target = PurePosixPath(path)
-    for volume in around(plan).pod.volumes:
+    for volume in context_of(plan).pod.volumes:
         mount = text(volume.mount)
         if mount is None or target.is_relative_to(mount):
             return volume
@@ -428,8 +428,8 @@ def _volume(plan: Plan, path: str) -> Volume | None:
 
 def _verdict(plan: Plan, name: str, path: str, other: Plan, volume: Volume) -> Verdict:
     return Verdict(
-        f"{around(plan).part or around(plan).role} has no volume at {path}, where "
-        f"{around(other).part or around(other).role} mounts one",
+        f"{context_of(plan).part or context_of(plan).role} has no volume at {path}, where "
+        f"{context_of(other).part or context_of(other).role} mounts one",
         at=(name,),
         why="what is not mounted does not exist in the container, unless its image holds it: the "
         "engine takes the path for a repository, and stops",

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from speclaunch.checks.rules.deployment_values import (
-    around,
+    context_of,
     http_port,
     in_compose,
     in_kubernetes,
+    integer,
     is_also_worker,
     is_on,
     is_worker,
@@ -17,10 +18,9 @@ from speclaunch.checks.rules.deployment_values import (
     matches,
     number,
     path_of,
+    probe_name,
     probes,
-    said,
     serves_http,
-    whole,
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
@@ -63,7 +63,7 @@ def probe_timeout(plan: Plan) -> Iterator[Verdict]:
             continue
         named = f"{seconds:g} s" if probe.timeout is not None else f"{seconds:g} s, the default,"
         yield Verdict(
-            f"{said(probe)} gives up after {named} and the answer takes longer",
+            f"{probe_name(probe)} gives up after {named} and the answer takes longer",
             why=f"the engine sleeps {LEAST_SECONDS} s before it looks whether a token came: "
             f"{_ENDS[probe.kind]}",
             fix=Fix(f"set its timeout to more than {_ENOUGH - 5} s: {_ENOUGH}"),
@@ -115,7 +115,7 @@ def _budget(plan: Plan) -> _Budget | None:
             if delay is None or period is None or failures is None:
                 return None
             settings = (probe.initial_delay, probe.period, probe.failure_threshold)
-            places = tuple(one.place for one in settings if one is not None)
+            places = tuple(setting.place for setting in settings if setting is not None)
             return _Budget(delay + period * failures, probe, places)
     return None
 
@@ -149,8 +149,8 @@ def blind_liveness(plan: Plan) -> Iterator[Verdict]:
         if generates(plan, path):
             continue
         yield Verdict(
-            f"{said(probe) if path else 'the livenessProbe on a TCP port'} succeeds while the "
-            "scheduler hangs",
+            f"{probe_name(probe) if path else 'the livenessProbe on a TCP port'} succeeds while "
+            "the scheduler hangs",
             why="the HTTP process answers it alone; measured with a stopped scheduler, 0.5.23 says "
             "200 on /v1/models and takes connections, and 503 on /health_generate after 20 s",
             fix=Fix("ask /health_generate with a timeout of 25 s"),
@@ -176,7 +176,7 @@ def impatient_liveness(plan: Plan) -> Iterator[Verdict]:
         if silence >= patience(plan):
             continue
         yield Verdict(
-            f"{said(probe)} kills the container after {silence:g} s without a token",
+            f"{probe_name(probe)} kills the container after {silence:g} s without a token",
             why=f"the engine itself waits {patience(plan)} s (SGLANG_HEALTH_CHECK_TIMEOUT) before "
             "it says 503: a long prefill or a compilation takes as long, and no request survives "
             "the restart",
@@ -199,7 +199,9 @@ def early_readiness(plan: Plan) -> Iterator[Verdict]:
     if found or any(probes(plan, ProbeKind.STARTUP)):
         return
     services = [
-        one for one in around(plan).group.services if matches(one.selector, around(plan).pod.labels)
+        service
+        for service in context_of(plan).group.services
+        if matches(service.selector, context_of(plan).pod.labels)
     ]
     if services:
         yield Verdict(
@@ -207,7 +209,7 @@ def early_readiness(plan: Plan) -> Iterator[Verdict]:
             why="a pod without one is ready as soon as its container runs; loading takes minutes, "
             "and every request until then fails",
             fix=_FIX,
-            place=around(plan).place,
+            place=context_of(plan).place,
             others=(services[0].place,),
         )
 
@@ -220,8 +222,8 @@ def _early(plan: Plan) -> Iterator[Verdict]:
         if is_also_worker(plan) or waits_for_warmup(plan, path):
             continue
         yield Verdict(
-            f"{said(probe) if path else 'the readinessProbe on a TCP port'} succeeds before the "
-            "warm-up",
+            f"{probe_name(probe) if path else 'the readinessProbe on a TCP port'} succeeds before "
+            "the warm-up",
             why="the port is open and such a path says 200 while /health still says 503: the first "
             "requests wait for compilation and graphs, or fail with it",
             fix=_FIX,
@@ -244,7 +246,7 @@ def _refused(plan: Plan, probe: Probe, path: str) -> Iterator[Verdict]:
         where = "" if is_worker(plan) else " of the hosts behind the first"
         yield _verdict_of_refused_probe(
             probe,
-            f"{said(probe)} is answered with 404 by the servers{where}",
+            f"{probe_name(probe)} is answered with 404 by the servers{where}",
             "a rank behind the first serves /health, /health_generate and, from 0.5.4 on, /ping",
             "ask /health",
             written(plan, "node_rank", "nnodes"),
@@ -253,8 +255,8 @@ def _refused(plan: Plan, probe: Probe, path: str) -> Iterator[Verdict]:
         more = " without enable_metrics" if path == "/metrics" else ""
         yield _verdict_of_refused_probe(
             probe,
-            f"{said(probe)} is answered with 404: SGLang {plan.request.version} does not serve "
-            f"it{more}",
+            f"{probe_name(probe)} is answered with 404: SGLang {plan.request.version} does not "
+            f"serve it{more}",
             "the probe fails however well the server does",
             "ask /health_generate",
             (),
@@ -262,7 +264,7 @@ def _refused(plan: Plan, probe: Probe, path: str) -> Iterator[Verdict]:
     elif needs_key(plan, path) and not probe.headers:
         yield _verdict_of_refused_probe(
             probe,
-            f"{said(probe)} is answered with 401: the server has an api_key",
+            f"{probe_name(probe)} is answered with 401: the server has an api_key",
             "only /health, /health_generate, /metrics and, from 0.5.20 on, /ready pass without it",
             "ask /health_generate",
             written(plan, "api_key"),
@@ -301,29 +303,32 @@ def loopback_address(plan: Plan) -> Iterator[Verdict]:
 
 def _visitors(plan: Plan) -> Iterator[Place]:
     """Yield the places of outside clients: kubelet probes, Services, ports published by Compose."""
-    pod = around(plan).pod
+    pod = context_of(plan).pod
     if in_kubernetes(plan):
-        places = (one.place for one in probes(plan) if not one.command and one.host is None)
+        places = (probe.place for probe in probes(plan) if not probe.command and probe.host is None)
         yield from places
         if not is_worker(plan):
-            services = around(plan).group.services
-            yield from (one.place for one in services if matches(one.selector, pod.labels))
+            services = context_of(plan).group.services
+            yield from (
+                service.place for service in services if matches(service.selector, pod.labels)
+            )
     elif in_compose(plan) and not is_on(pod.host_network):
-        yield from (one.place for one in pod.ports)
+        yield from (port.place for port in pod.ports)
 
 
 @rule("SPL857")
 def probe_port(plan: Plan) -> Iterator[Verdict]:
     """Report a probe of a port that the server does not listen on."""
     for probe in probes(plan):
-        asked = whole(probe.port)
-        if asked is None or probe.port is None or asked == http_port(plan):
+        probed = integer(probe.port)
+        if probed is None or probe.port is None or probed == http_port(plan):
             continue
-        if asked in known_ports(plan):  # a TCP probe may intend it
+        if probed in known_ports(plan):  # a TCP probe may intend it
             continue
         note = "" if plan.is_given("port") else ", the default"
         yield Verdict(
-            f"{said(probe)} asks port {asked} and the server listens on {http_port(plan)}{note}",
+            f"{probe_name(probe)} asks port {probed} and the server listens on "
+            f"{http_port(plan)}{note}",
             why="connection refused: the probe fails however well the server does",
             fix=Fix(f"ask port {http_port(plan)}"),
             place=probe.port.place,

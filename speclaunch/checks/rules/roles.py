@@ -41,7 +41,7 @@ class RolePair(Struct, frozen=True):
 
     decode: Plan
     prefills: tuple[Plan, ...]
-    is_told: bool
+    is_grouped: bool
     """True if a file groups them. Otherwise a verdict requires that all of them differ, because any
     may be its partner."""
 
@@ -76,12 +76,12 @@ def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
     """Return the plans of each deployment that a file groups."""
     found: list[tuple[Group, list[Plan]]] = []
     for plan in plans:
-        around = plan.request.server_context
-        if around is None:
+        context = plan.request.server_context
+        if context is None:
             continue
-        known = next((some for group, some in found if group == around.group), None)
+        known = next((some for group, some in found if group == context.group), None)
         if known is None:
-            found.append((around.group, [plan]))
+            found.append((context.group, [plan]))
         else:
             known.append(plan)
     return [some for _, some in found]
@@ -91,27 +91,27 @@ def pairs(plans: Sequence[Plan]) -> Iterator[RolePair]:
     """Yield each decode server with its prefill servers: those of its model, if any."""
     for group in groups(plans):
         for decode in group:
-            prefills = [one for one in group if mode(one) == PREFILL]
+            prefills = [plan for plan in group if mode(plan) == PREFILL]
             if mode(decode) == DECODE and prefills:
-                same = [one for one in prefills if model_of(one) == model_of(decode)]
-                yield RolePair(decode, tuple(same or prefills), is_told=True)
-    alone = [one for one in plans if one.request.server_context is None]
+                same = [plan for plan in prefills if model_of(plan) == model_of(decode)]
+                yield RolePair(decode, tuple(same or prefills), is_grouped=True)
+    alone = [plan for plan in plans if plan.request.server_context is None]
     for decode in alone:
         home = _home(decode)
-        same = [one for one in alone if mode(one) == PREFILL and _home(one) == home]
+        same = [plan for plan in alone if mode(plan) == PREFILL and _home(plan) == home]
         if mode(decode) == DECODE and home is not None and same:  # same either way: it fits itself
-            yield RolePair(decode, tuple(same), is_told=False)
+            yield RolePair(decode, tuple(same), is_grouped=False)
 
 
 def conflicts(
     plans: Sequence[Plan],
-    judge: Callable[[Plan, Plan], Conflict | None],
+    compare: Callable[[Plan, Plan], Conflict | None],
     *,
     of_any_model: bool = False,
 ) -> Iterator[tuple[Plan, Verdict]]:
     """Yield a verdict for each decode server in conflict with its prefill servers.
 
-    The verdict has both places. `judge` gets prefill and decode; an unknown value is no conflict.
+    The verdict has both places. `compare` gets prefill and decode; an unknown value is no conflict.
     Servers of different models are compared only if `of_any_model` (SPL822), since nothing else of
     them is the same.
     """
@@ -119,9 +119,11 @@ def conflicts(
         model, *_ = map(model_of, pair.prefills)
         if model != model_of(pair.decode) and not of_any_model:
             continue
-        found = [(one, _conflict_or_none(judge, one, pair.decode)) for one in pair.prefills]
-        differing = [(one, conflict) for one, conflict in found if conflict is not None]
-        if differing and (pair.is_told or len(differing) == len(found)):
+        found = [
+            (prefill, _conflict_or_none(compare, prefill, pair.decode)) for prefill in pair.prefills
+        ]
+        differing = [(prefill, conflict) for prefill, conflict in found if conflict is not None]
+        if differing and (pair.is_grouped or len(differing) == len(found)):
             yield pair.decode, verdict(differing[0][1], pair.decode, differing[0][0])
 
 
@@ -137,14 +139,14 @@ def verdict(conflict: Conflict, plan: Plan, other: Plan) -> Verdict:
     )
 
 
-def differing_arguments(one: Plan, other: Plan, names: Sequence[str]) -> tuple[str, ...]:
+def differing_arguments(first: Plan, second: Plan, names: Sequence[str]) -> tuple[str, ...]:
     """Return those of `names` that two servers set differently, or only one sets."""
 
-    def said(plan: Plan, name: str) -> Any:
+    def value_of(plan: Plan, name: str) -> Any:
         setting = plan.request.given.get(name)
         return None if setting is None else setting.value
 
-    return tuple(name for name in names if said(one, name) != said(other, name))
+    return tuple(name for name in names if value_of(first, name) != value_of(second, name))
 
 
 def place_of(plan: Plan, names: Sequence[str]) -> Place:
@@ -156,10 +158,10 @@ def place_of(plan: Plan, names: Sequence[str]) -> Place:
 
 
 def _conflict_or_none(
-    judge: Callable[[Plan, Plan], Conflict | None], prefill: Plan, decode: Plan
+    compare: Callable[[Plan, Plan], Conflict | None], prefill: Plan, decode: Plan
 ) -> Conflict | None:
     try:
-        return judge(prefill, decode)
+        return compare(prefill, decode)
     except UnknownValueError:
         return None
 

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from speclaunch.checks.rules.deployment_values import (
     COMPOSE,
     RouterTarget,
-    around,
+    context_of,
     gives_ranks,
     grouped,
     hosts,
     http_port,
     in_compose,
     in_kubernetes,
+    integer,
     is_in_container,
     is_on,
     is_worker,
@@ -26,7 +27,6 @@ from speclaunch.checks.rules.deployment_values import (
     target_of,
     text,
     value_or,
-    whole,
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
@@ -38,14 +38,14 @@ def service_port(plan: Plan) -> Iterator[Verdict]:
     """Report a Service that leads to a port without a listener."""
     if not in_kubernetes(plan) or not serves_http(plan) or is_worker(plan):
         return
-    for service in around(plan).group.services:
-        if matches(service.selector, around(plan).pod.labels) and not service.headless:
+    for service in context_of(plan).group.services:
+        if matches(service.selector, context_of(plan).pod.labels) and not service.headless:
             yield from _of_service(plan, service)
 
 
 def _of_service(plan: Plan, service: Service) -> Iterator[Verdict]:
     targets = [outer if inner is None else inner for outer, inner in service.ports]
-    numbers = [whole(one) for one in targets]
+    numbers = [integer(target) for target in targets]
     if not numbers or None in numbers or http_port(plan) in numbers:
         return
     if known_ports(plan) & set(numbers):
@@ -55,7 +55,7 @@ def _of_service(plan: Plan, service: Service) -> Iterator[Verdict]:
 
 def _verdict_of_service_port(plan: Plan, service: Service, target: Setting) -> Verdict:
     port = http_port(plan)
-    named = {whole(one) for one in around(plan).pod.ports}
+    named = {integer(named_port) for named_port in context_of(plan).pod.ports}
     # a port that this container does not name may belong to another container of the pod
     sure = not named or target.value in named
     return Verdict(
@@ -98,7 +98,7 @@ def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _is_on_the_host(plan: Plan) -> bool:
-    network = around(plan).pod.host_network
+    network = context_of(plan).pod.host_network
     return is_on(network) and serves_http(plan) and is_in_container(plan)
 
 
@@ -108,9 +108,14 @@ def _are_on_separate_nodes(first: Plan, plan: Plan, port: object) -> bool:
     Ranks of one server have separate nodes. Pods that name a host port are not scheduled to a node
     where it is taken.
     """
-    if around(first).part != around(plan).part and around(first).role == around(plan).role:
+    if (
+        context_of(first).part != context_of(plan).part
+        and context_of(first).role == context_of(plan).role
+    ):
         return True
-    named = all(port in [whole(p) for p in around(one).pod.ports] for one in (first, plan))
+    named = all(
+        port in [integer(p) for p in context_of(server).pod.ports] for server in (first, plan)
+    )
     return named and in_kubernetes(plan)
 
 
@@ -130,11 +135,11 @@ def router_upstream(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 def _wrong_of_router_upstream(
     router: str, upstream: Upstream, target: RouterTarget, service: Service
 ) -> Iterator[tuple[Plan, Verdict]]:
-    port = whole(upstream.port)
+    port = integer(upstream.port)
     if port is None or upstream.port is None:
         return
     plan = target.plans[0]
-    listens = {value_or(one, "port") for one in target.plans}
+    listens = {value_or(server, "port") for server in target.plans}
     behind = target.port_behind(port)
     if target.leads_on(port) and (behind is None or behind in listens or None in listens):
         return
@@ -201,7 +206,7 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 target = target_of(upstream.host, group, members)
                 if target is None:
                     continue
-                modes = {str(value_or(one, "disaggregation_mode")) for one in target.plans}
+                modes = {str(value_or(server, "disaggregation_mode")) for server in target.plans}
                 mode = min(modes)
                 expected = "null" if upstream.role == _WORKER else upstream.role
                 if len(modes) > 1 or mode not in _SAYS or mode == expected:
@@ -227,7 +232,7 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     """Report prefill and decode servers without a router."""
     for group, members in grouped(plans):
-        by_mode = {value_or(one, "disaggregation_mode"): one for one in reversed(members)}
+        by_mode = {value_or(server, "disaggregation_mode"): server for server in reversed(members)}
         prefill, decode = by_mode.get("prefill"), by_mode.get("decode")
         if prefill is None or decode is None or group.routers or not is_in_container(prefill):
             continue
@@ -239,8 +244,8 @@ def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 why="a request has to go to both with the same room and the prefill side's "
                 "bootstrap address: neither answers what a client sends it",
                 fix=Fix("add sglang_router with --pd-disaggregation, or name its file"),
-                place=around(prefill).place,
-                others=(around(decode).place,),
+                place=context_of(prefill).place,
+                others=(context_of(decode).place,),
             ),
         )
 
@@ -261,11 +266,11 @@ def fixed_rank(plan: Plan) -> Iterator[Verdict]:
     if not gives_ranks(plan):
         return
     number = _rank(plan)
-    nodes = whole(around(plan).nodes)
+    nodes = integer(context_of(plan).nodes)
     count = hosts(plan)
     if number is None or count < 2:
         return
-    part = around(plan).part
+    part = context_of(plan).part
     if part is None and nodes is not None and nodes > 1:
         yield _verdict_of_fixed_rank(plan, f"{nodes} hosts run one command with node_rank {number}")
     elif part == "leader" and number != 0:
@@ -281,7 +286,7 @@ def fixed_rank(plan: Plan) -> Iterator[Verdict]:
 
 
 def _verdict_of_fixed_rank(plan: Plan, message: str) -> Verdict:
-    nodes = around(plan).nodes
+    nodes = context_of(plan).nodes
     return Verdict(
         message,
         at=("node_rank",),
@@ -309,7 +314,7 @@ _OWN_RANK_ADDRESS_FIX = Fix(
 @rule("SPL879")
 def own_rank_address(plan: Plan) -> Iterator[Verdict]:
     """Report hosts of one server that meet at each host's own address."""
-    if not gives_ranks(plan) or hosts(plan) < 2 or _is_one_machine(plan):
+    if not gives_ranks(plan) or hosts(plan) < 2 or _is_single_machine(plan):
         return
     address = plan.given(_NAME)  # SPL831 requires it
     if _host(str(address)) in _OWN_RANK_ADDRESS_OWN:
@@ -321,9 +326,9 @@ def own_rank_address(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _is_one_machine(plan: Plan) -> bool:
+def _is_single_machine(plan: Plan) -> bool:
     """True for Compose services in the host's network, which do meet at its loopback address."""
-    return in_compose(plan) and is_on(around(plan).pod.host_network)
+    return in_compose(plan) and is_on(context_of(plan).pod.host_network)
 
 
 def _host(address: str) -> str:
@@ -343,7 +348,7 @@ _NEVER = "None"
 @rule("SPL880")
 def lone_restart(plan: Plan) -> Iterator[Verdict]:
     """Report a rank that restarts without the other ranks."""
-    group, restart = around(plan).group, around(plan).pod.restart
+    group, restart = context_of(plan).group, context_of(plan).pod.restart
     if hosts(plan) < 2:
         return
     why = (
@@ -389,11 +394,13 @@ def _differing(plan: Plan, other: Plan) -> Iterator[tuple[Plan, Verdict]]:
     ours, theirs = _common(plan), _common(other)
     for name in sorted({*ours, *theirs}):
         mine, its = ours.get(name), theirs.get(name)
-        if text(mine) == text(its) or not all(one is None or one.known for one in (mine, its)):
+        if text(mine) == text(its) or not all(
+            setting is None or setting.known for setting in (mine, its)
+        ):
             continue
         values = " and ".join(
-            f"{around(one).part} has {'none' if value is None else text(value)}"
-            for one, value in ((plan, mine), (other, its))
+            f"{context_of(server).part} has {'none' if value is None else text(value)}"
+            for server, value in ((plan, mine), (other, its))
         )
         yield (
             plan,
@@ -402,8 +409,8 @@ def _differing(plan: Plan, other: Plan) -> Iterator[tuple[Plan, Verdict]]:
                 why="collectives and kernels have to be chosen alike on all ranks: they hang, or "
                 "fail to connect, where one rank is told otherwise",
                 fix=Fix("give all ranks the same variables"),
-                place=around(plan).place if mine is None else mine.place,
-                others=(around(other).place if its is None else its.place,),
+                place=context_of(plan).place if mine is None else mine.place,
+                others=(context_of(other).place if its is None else its.place,),
             ),
         )
 
@@ -411,7 +418,7 @@ def _differing(plan: Plan, other: Plan) -> Iterator[tuple[Plan, Verdict]]:
 def _common(plan: Plan) -> dict[str, Setting]:
     return {
         name: value
-        for name, value in around(plan).pod.env.items()
+        for name, value in context_of(plan).pod.env.items()
         if name.startswith(_COMMON) and not any(word in name for word in _RANK_ENVIRONMENT_OWN)
     }
 

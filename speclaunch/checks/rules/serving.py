@@ -39,8 +39,8 @@ def _has_a_network(plan: Plan) -> bool:
 
     For a pod, Services and policies restrict access; for Compose, the published ports.
     """
-    around = plan.request.server_context
-    if around is None:
+    context = plan.request.server_context
+    if context is None:
         return False
     from speclaunch.checks.rules.deployment_values import (  # noqa: PLC0415  manifests
         KUBERNETES,
@@ -48,11 +48,11 @@ def _has_a_network(plan: Plan) -> bool:
         is_on,
     )
 
-    if is_on(around.pod.host_network):
+    if is_on(context.pod.host_network):
         return False
     if in_compose(plan):
-        return not around.pod.published
-    return around.group.platform in KUBERNETES
+        return not context.pod.published
+    return context.group.platform in KUBERNETES
 
 
 @rule("SPL802")
@@ -60,12 +60,12 @@ def plain_api_key(plan: Plan) -> Iterator[Verdict]:
     """Report an API key that is written into the command."""
     if plan.request.origin is RequestOrigin.RECIPE:  # it may come from the environment
         return
-    for one in written_secrets(plan):
-        if one.name not in KEYS_OF_A_COMMAND:
+    for secret in written_secrets(plan):
+        if secret.name not in KEYS_OF_A_COMMAND:
             continue
         yield Verdict(
-            f"the value of {one.name} is written in the file",
-            at=(one.name,),
+            f"the value of {secret.name} is written in the file",
+            at=(secret.name,),
             why="it ends up in the repository and in the machine's list of processes",
             fix=Fix("read it from a variable that the file does not set"),
         )
@@ -126,7 +126,7 @@ def slime_argument(plan: Plan) -> Iterator[Verdict]:
     """Report an argument that slime sets itself, ignoring the user's."""
     if plan.request.origin is not RequestOrigin.SLIME:
         return
-    ignored = {one.name: one for one in plan.request.ignored}
+    ignored = {value.name: value for value in plan.request.ignored}
     for name, own in OWN.items():
         setting = ignored.get(name)
         if setting is None:
@@ -163,9 +163,9 @@ def _conflict(prefill: Plan, decode: Plan) -> Conflict | None:
         ("draft", "speculative_draft_model_path"),
         ("topk", "speculative_eagle_topk"),
     ):
-        one, other = decode.given(name), prefill.given(name)
-        if one != other:
-            return _difference(subject, one, other, decode, name)
+        value, other_value = decode.given(name), prefill.given(name)
+        if value != other_value:
+            return _difference(subject, value, other_value, decode, name)
     return None
 
 

@@ -40,13 +40,13 @@ class Subject(Struct, frozen=True):
         return headers.tensors
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """True if no file is missing or broken."""
         return not (self.tensors.headers.broken or self.checkpoint.missing_files)
 
     def compared(self) -> TensorComparison | None:
         """Compare the files with the class; None if a file is broken or no loader is known."""
-        if self.loader is None or not self.is_whole:
+        if self.loader is None or not self.is_complete:
             return None
         from speclaunch.checks.rules.loading import compare  # noqa: PLC0415
 
@@ -172,13 +172,13 @@ def tensor_shape(plan: Plan) -> Iterator[Verdict]:
     if examined_here is None:
         return
     found, loader, compared = examined_here
-    wrong = [one for one in compared.misshapen if not is_about_layers(one)]
+    wrong = [tensor for tensor in compared.misshapen if not is_about_layers(tensor)]
     if not wrong:
         return
-    if all(_is_taken(one, plan) for one in wrong):
+    if all(_is_taken(tensor, plan) for tensor in wrong):
         yield _misread(loader.name, found.argument, wrong)
         return
-    turned = all(one.is_transposed for one in wrong)
+    turned = all(tensor.is_transposed for tensor in wrong)
     yield Verdict(
         f"{loader.name} cannot load what the files hold: {_all(wrong)}",
         at=(found.argument,),
@@ -204,16 +204,16 @@ def _misread(name: str, argument: str, wrong: list[Misshapen]) -> Verdict:
     )
 
 
-def _is_taken(one: Misshapen, plan: Plan) -> bool:
+def _is_taken(tensor: Misshapen, plan: Plan) -> bool:
     """True if the engine cuts or pads a matrix to the size that it expects."""
-    module = one.name.split(".")[-2:][0]
-    if module not in _CUT or "experts" in one.name or len(one.found) != len(one.expected):
+    module = tensor.name.split(".")[-2:][0]
+    if module not in _CUT or "experts" in tensor.name or len(tensor.found) != len(tensor.expected):
         return False
     axis = _CUT[module]
-    differ = [at for at, size in enumerate(one.expected) if one.found[at] != size]
+    differ = [at for at, size in enumerate(tensor.expected) if tensor.found[at] != size]
     if differ != [axis]:
         return False
-    if one.found[axis] > one.expected[axis]:
+    if tensor.found[axis] > tensor.expected[axis]:
         return True
     if module in _FILLED and plan.in_versions(_FILLS):
         return True
@@ -232,8 +232,8 @@ def _all(wrong: list[Misshapen]) -> str:
     return "; ".join(map(_message_of_tensor_shape, wrong[:_TENSOR_SHAPE_SHOWN])) + more
 
 
-def _message_of_tensor_shape(one: Misshapen) -> str:
-    return f"{one.name} is {_shape(one.found)}, its config gives {_shape(one.expected)}"
+def _message_of_tensor_shape(tensor: Misshapen) -> str:
+    return f"{tensor.name} is {_shape(tensor.found)}, its config gives {_shape(tensor.expected)}"
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -247,7 +247,7 @@ _FIX = Fix("take the draft's original weights: d2t holds how far each of its tok
 def token_map(plan: Plan) -> Iterator[Verdict]:
     """Report a map from draft to target vocabulary that points at wrong tokens."""
     found = subject(plan)
-    if found is None or not found.is_whole:
+    if found is None or not found.is_complete:
         return
     ids = _ids(found, "d2t")
     if ids is None:
@@ -258,7 +258,10 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
     if vocabulary is not None:
         outside = [at for at, token in enumerate(tokens) if not 0 <= token < vocabulary]
         if outside:
-            absolute = all(one < two for one, two in pairwise(ids)) and ids[-1] < vocabulary
+            absolute = (
+                all(token < next_token for token, next_token in pairwise(ids))
+                and ids[-1] < vocabulary
+            )
             hint = ": it holds tokens instead of distances" if absolute else ""
             yield _verdict(
                 f"d2t maps {len(outside)} of the draft's {len(tokens)} tokens to none of the "
@@ -281,9 +284,9 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
         return
     marked = {token for token, mark in enumerate(known) if mark}
     if marked != set(tokens):
-        apart = len(marked ^ set(tokens))
+        differing = len(marked ^ set(tokens))
         yield _verdict(
-            f"d2t and t2d tell of different tokens: {apart} are in one of them only",
+            f"d2t and t2d tell of different tokens: {differing} are in one of them only",
             "the engine reads d2t alone: if that is the wrong one, the draft proposes other tokens "
             "than it means",
         )
@@ -316,23 +319,23 @@ def fc_captured_layers(plan: Plan) -> Iterator[Verdict]:
     if examined_here is None:
         return
     found, _, compared = examined_here
-    for one in compared.misshapen:
-        if not is_about_layers(one):
+    for tensor in compared.misshapen:
+        if not is_about_layers(tensor):
             continue
-        width = found.checkpoint.target_hidden_size or one.expected[0]
+        width = found.checkpoint.target_hidden_size or tensor.expected[0]
         yield Verdict(
-            f"{one.name} takes {one.found[1] / width:g} hidden states of the target, the config "
-            f"names {one.expected[1] // width}",
+            f"{tensor.name} takes {tensor.found[1] / width:g} hidden states of the target, the "
+            f"config names {tensor.expected[1] // width}",
             at=(found.argument,),
             why="the engine builds the layer by the config and refuses these weights",
             fix=Fix("use the config.json that belongs to these weights"),
         )
 
 
-def is_about_layers(one: Misshapen) -> bool:
+def is_about_layers(tensor: Misshapen) -> bool:
     """True if it is `fc.weight` and only its number of columns is wrong."""
-    is_matrix = len(one.found) == 2 and one.name.endswith("fc.weight")
-    return is_matrix and one.found[0] == one.expected[0]
+    is_matrix = len(tensor.found) == 2 and tensor.name.endswith("fc.weight")
+    return is_matrix and tensor.found[0] == tensor.expected[0]
 
 
 _EMPTY_WEIGHTS_SHOWN = 3
@@ -343,10 +346,12 @@ _MAY_BE_ZERO = (".bias", "e_score_correction_bias")
 def zero_weights(plan: Plan) -> Iterator[Verdict]:
     """Report tensors that are all zero, except biases, which may be."""
     found = subject(plan)
-    if found is None or not found.is_whole:
+    if found is None or not found.is_complete:
         return
     contents = found.tensors.contents(found.loaded())
-    empty = [name for name, one in contents.items() if one.all_zero and not _may_be(found, name)]
+    empty = [
+        name for name, content in contents.items() if content.all_zero and not _may_be(found, name)
+    ]
     if not empty:
         return
     partly = any(not contents[name].all_read for name in empty)
@@ -364,10 +369,10 @@ def zero_weights(plan: Plan) -> Iterator[Verdict]:
 def nan_weights(plan: Plan) -> Iterator[Verdict]:
     """Report tensors that contain NaN or infinity."""
     found = subject(plan)
-    if found is None or not found.is_whole:
+    if found is None or not found.is_complete:
         return
     contents = found.tensors.contents(found.loaded())
-    broken = [name for name, one in contents.items() if one.not_finite]
+    broken = [name for name, content in contents.items() if content.not_finite]
     if broken:
         yield Verdict(
             f"{_message_of_empty_weights(broken)} not finite (NaN or infinity)",
@@ -378,7 +383,7 @@ def nan_weights(plan: Plan) -> Iterator[Verdict]:
 
 
 def _may_be(found: Subject, name: str) -> bool:
-    norm = "norm" in name and found.loader is not None and found.loader.zero_is_one
+    norm = "norm" in name and found.loader is not None and found.loader.has_offset_norms
     return name.endswith(_MAY_BE_ZERO) or norm
 
 
@@ -466,7 +471,7 @@ def mask_embedding(plan: Plan) -> Iterator[Verdict]:
 
     token = mask_token(draft)
     headers = target.tensors.headers.tensors
-    name = next((one for one in _EMBEDDINGS if one in headers), None)
+    name = next((embedding for embedding in _EMBEDDINGS if embedding in headers), None)
     if token is None or name is None or len(headers[name].shape) != 2:
         return
     if token >= headers[name].shape[0]:
@@ -492,7 +497,7 @@ _HEAD = "lm_head.weight"
 def tied_head(plan: Plan) -> Iterator[Verdict]:
     """Report a separate output layer in the files although the config ties it to the embedding."""
     found = subject(plan)
-    if found is None or found.loader is None or not found.is_whole:
+    if found is None or found.loader is None or not found.is_complete:
         return
     from speclaunch.checks.rules.loading import is_tied  # noqa: PLC0415
 
@@ -515,7 +520,7 @@ def _is_another(found: Subject) -> bool:
     if head.shape[:1] != (found.checkpoint.vocab_size,):
         return True  # reduced vocabulary: no embedding has as many rows
     names = ("model.embed_tokens.weight", "embed_tokens.weight")
-    embedding = next((one for one in names if one in found.headers), None)
+    embedding = next((name for name in names if name in found.headers), None)
     if embedding is None:
         return False  # the target's is used, whose content is not known here
     both = found.tensors.fingerprint(_HEAD), found.tensors.fingerprint(embedding)

@@ -15,7 +15,7 @@ from speclaunch.checks import (
     Lookup,
     Rule,
     SkippedRule,
-    examine,
+    check_request,
     unsilenced,
 )
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
@@ -106,9 +106,9 @@ def judge_recipe(
         deployment = recipe.deployment
         spelling = spell(deployment.args, deployment.engine.env, catalogue)
         request = from_recipe(recipe, spelling, catalogue, inherited)
-        examined.append(examine(request, lookup, rules))
-    findings = [finding for one in examined for finding in one.judgement.findings]
-    unjudged = [reason for one in examined for reason in one.judgement.unjudged]
+        examined.append(check_request(request, lookup, rules))
+    findings = [finding for one in examined for finding in one.results.findings]
+    unjudged = [reason for one in examined for reason in one.results.skipped]
     return RecipeResults(
         examined[0].plan,
         tuple(unsilenced(findings, recipe.path)),
@@ -140,11 +140,11 @@ def with_engine_checks(
 
     findings, unjudged = list(judged.findings), list(judged.unjudged)
     for one in judged.examined:
-        opinion = asker.opinion(one.plan, python, one.judgement.blamed)
+        opinion = asker.opinion(one.plan, python, one.results.blamed)
         if opinion is not None:
-            more = engine_findings(opinion, one.plan, one.judgement.findings)
+            more = engine_findings(opinion, one.plan, one.results.findings)
             findings += unsilenced(more.findings, recipe.path)
-            unjudged += more.unjudged
+            unjudged += more.skipped
     return replace(judged, findings=tuple(findings), unjudged=tuple(dict.fromkeys(unjudged)))
 
 

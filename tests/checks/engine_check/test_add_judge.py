@@ -17,7 +17,7 @@ import pytest
 
 from speclaunch.checks.engine_check import add_judge as adding
 from speclaunch.checks.engine_check.add_judge import First, NotLightError, add
-from speclaunch.checks.engine_check.installed_judges import SITE, folder, kept, remove
+from speclaunch.checks.engine_check.installed_judges import SITE, added_judges, folder, remove
 from speclaunch.checks.engine_check.worker import compiled
 from speclaunch.core.errors import LaunchError
 from speclaunch.core.home import judges_home
@@ -80,7 +80,7 @@ def test_a_judge_is_put_in_place(wheel: Path, scripted: Callable[..., None]) -> 
     scripted()
     made = add("0.5.18", str(wheel))
     assert (made.release, made.light, made.catalogue) == ("0.5.18", True, "")
-    assert kept() == [made]
+    assert added_judges() == [made]
     assert sorted(path.name for path in (folder("0.5.18") / SITE).iterdir()) == [
         *(compiled.NAME, "sglang")
     ]
@@ -107,7 +107,7 @@ def test_nothing_is_left_of_one_that_fails(
     scripted(light=fault)
     with pytest.raises(type(fault)):
         add("my-fork", str(wheel))
-    assert [one.name for one in kept()] == ["my-fork"]  # the older one stays
+    assert [one.name for one in added_judges()] == ["my-fork"]  # the older one stays
 
 
 def test_a_failure_at_the_very_end_takes_the_catalogue_along(
@@ -202,7 +202,7 @@ def test_interrupted_it_leaves_nothing_and_killed_nothing_that_counts(wheel: Pat
         child.send_signal(sign)
         child.wait(30)
         child.stdout.close()
-        assert kept() == expected
+        assert added_judges() == expected
         assert [name for name in left() if not name.startswith(".new-")] == []
         if sign == signal.SIGINT:
             assert left() == []

@@ -9,7 +9,7 @@ import pytest
 
 from speclaunch.checks.engine_check.command import (
     ANY_MACHINE,
-    NotAskedError,
+    NotQueriedError,
     QueryCommand,
     query_command,
 )
@@ -26,7 +26,7 @@ def command(*words: str, **more) -> QueryCommand:  # type: ignore[no-untyped-def
 
 
 def why_not(*words: str, **more) -> str:  # type: ignore[no-untyped-def]
-    with pytest.raises(NotAskedError) as raised:
+    with pytest.raises(NotQueriedError) as raised:
         query_command(plan_of(*words, **more))
     return str(raised.value)
 
@@ -78,9 +78,9 @@ def test_a_value_of_no_weight_may_be_unknown_and_no_other() -> None:
 
     found = asked(f"--model-path {MODEL} --port $PORT --host=$HOST")
     assert found.words[2:] == ("--port", "30000", "--host=127.0.0.1")
-    with pytest.raises(NotAskedError, match=r"\Athe value of --tp-size is not known\Z"):
+    with pytest.raises(NotQueriedError, match=r"\Athe value of --tp-size is not known\Z"):
         asked(f"--model-path {MODEL} --tp-size $TP")
-    with pytest.raises(NotAskedError, match=r"\Athe model is not known\Z"):
+    with pytest.raises(NotQueriedError, match=r"\Athe model is not known\Z"):
         asked("--model-path $MODEL")
 
 

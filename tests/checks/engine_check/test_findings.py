@@ -11,7 +11,7 @@ from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks.engine_check import installed_judges
 from speclaunch.checks.engine_check.installed_judges import AddedJudge
 from speclaunch.checks.lint.engine_findings import engine_findings
-from speclaunch.checks.rules.examine import examine_plan
+from speclaunch.checks.rules.examine import check_plan
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.errors import ExitCode
@@ -47,12 +47,12 @@ def added(on: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `engine judge add` leaves it."""
     (on / "judges" / RELEASE).mkdir(parents=True)
     kept = [AddedJudge(RELEASE, RELEASE, "python3", "PyPI", "digest", 1)]
-    monkeypatch.setattr(installed_judges, "kept", lambda: kept)
+    monkeypatch.setattr(installed_judges, "added_judges", lambda: kept)
 
 
 def said(*words: str, judge: ScriptedJudge) -> list[Finding]:
     plan = plan_of(*words)
-    found = examine_plan(plan, all_rules()).judgement
+    found = check_plan(plan, all_rules()).results
     opinion = asker(judge).opinion(plan, blamed=found.blamed)
     assert opinion is not None
     return list(engine_findings(opinion, plan, found.findings).findings)

@@ -56,7 +56,7 @@ class AuditGuard:
 
     def install(self) -> None:
         """Install the hook, which blocks the network from here on."""
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._audit)
 
     def arm(self, scratch: str) -> None:
         """Forbid programs, writes outside of `scratch`, and new code from here on."""
@@ -65,7 +65,7 @@ class AuditGuard:
         self.roots = tuple(root.rstrip("/") + "/" for root in roots if len(root) > 1)
         self.scratch = os.path.realpath(scratch) + "/"
 
-    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if event in NETWORK:
             raise OSError(errno.ENETUNREACH, "the judge has no network")
         if self.scratch is None:
@@ -77,9 +77,9 @@ class AuditGuard:
         elif event in PROGRAMS:
             raise FileNotFoundError(errno.ENOENT, "the judge starts no program", str(args[:1])[:80])
         elif event in CHANGES:
-            for one in args:
-                if isinstance(one, (str, bytes)):
-                    self._written(os.fsdecode(one))
+            for path in args:
+                if isinstance(path, (str, bytes)):
+                    self._written(os.fsdecode(path))
         elif event == "pickle.find_class":
             raise NotJudged(f"a pickle asks for {args[0]}.{args[1]}, which may run code")
 
