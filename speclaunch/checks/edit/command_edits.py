@@ -367,7 +367,7 @@ def _is_at(node: yaml.Node | None, place: Place, document: Document) -> bool:
 
 def _set(invocation: Invocation, name: str, value: str, text: str) -> Iterator[list[Edit]]:
     if invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG):
-        raise NotFixableError(f"set {name}={value} where its server is started")
+        raise NotFixableError(f"set {name}={value} at the start of its server")
     own = with_variable(invocation, name, shlex.quote(value))
     if own is not None:
         yield [own]
@@ -504,7 +504,7 @@ class CommandWords(EditablePlaces):
         again."""
         words = self._own_words(last)
         if last.argument.kind is ArgumentKind.LIST and last.argument.nargs is None and count > 1:
-            raise NotFixableError(f"{last.written} is given several times")
+            raise NotFixableError(f"{last.written} is set several times")
         flag, operands, values = words[0], words[1:], argument.values
         if last.stored == argument.stored and not values:
             return [[]]

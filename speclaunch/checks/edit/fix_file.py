@@ -146,7 +146,7 @@ def fix_file(
     for finding in now.findings:
         if work.is_requested(finding):
             done.left.append(
-                LeftFix(finding, work.refused.get(_key(now, finding), "it was not tried again"))
+                LeftFix(finding, work.refused.get(_key(now, finding), "it was not retried"))
             )
         elif finding.fix is not None and finding.fix.applicability is not None:
             done.unsafe.append(finding)
@@ -225,7 +225,7 @@ class _Work(Struct):
                 continue
             except Exception as error:  # one broken fix must not block the others
                 message = f"{type(error).__name__}: {error}"
-                self.refused[key] = f"of a bug in speclaunch, please report it: {message}"
+                self.refused[key] = f"it hits a bug in speclaunch, please report it: {message}"
                 continue
             own = {line for edit in edits.edits for line in range(edit.line - 1, edit.end_line + 1)}
             if own & lines:
@@ -253,20 +253,20 @@ class _Work(Struct):
             return "it would change the number of commands"
         left = {_key(made, finding) for finding in made.findings}
         if any(_key(now, fixed) in left for fixed in fixed_):
-            return "the finding would stay"
+            return "the finding would remain"
         return None
 
     def read(self, text: str) -> LintedFile:
         """Return the file with another text. Raises InputError if it cannot be read."""
         source = self.source
         if source.rest is not None:
-            raise InputError(Problem("fix what cannot be read first"))
+            raise InputError(Problem("first fix what cannot be read"))
         if source.recipe is not None:
             return _recipe(source, text, self.config_dirs)
         if source.path != STDIN_SHOWN:
             found = read_buffer(source.path, text.encode(), self.config_dirs)
             if found is None:
-                raise InputError(Problem("nothing would be left in it"))
+                raise InputError(Problem("the file would be empty"))
             return found
         return read_commands(source.path, text)
 

@@ -152,7 +152,7 @@ def _ways(
     kind = _OF_KINDS.get(invocation.kind, CommandWords)
     found = list(kind(invocation, target, catalogue, text).ways(target))
     if not found:
-        raise NotFixableError("no edit of its text does it")
+        raise NotFixableError("no edit of its text achieves it")
     return found
 
 
@@ -169,7 +169,7 @@ def _first_proven(
     for way in ways:
         edits = list(dict.fromkeys(way))
         if not edits:
-            raise _NothingToDoError("nothing has to be changed")
+            raise _NothingToDoError("nothing needs to change")
         try:
             made = apply(text, edits)
             if made in seen:
@@ -181,7 +181,7 @@ def _first_proven(
         if found is None:
             return made
         why = why or found
-    raise NotFixableError(why or "no edit of its text does it")
+    raise NotFixableError(why or "no edit of its text achieves it")
 
 
 def _unproven(
@@ -356,12 +356,12 @@ def _check(
         for word in old.words
     ]
     if expected != [word.text for word in new.words] or _rest(old) != _rest(new):
-        raise NotFixableError(f"the command of line {old.place.line} would change otherwise, too")
+        raise NotFixableError(f"the command in line {old.place.line} would have other changes, too")
     if expected == [word.text for word in old.words]:
         return False
     parsed_old, parsed_new = (from_invocation(found, "fixed", catalogue) for found in (old, new))
     if canonical(name_of(correction.right)) in parsed_old.given:
-        raise NotFixableError(f"{correction.right} is given, too")
+        raise NotFixableError(f"{correction.right} is also set")
     problems = Counter(problem.message for problem in parsed_new.problems)
     more = problems - Counter(problem.message for problem in parsed_old.problems)
     if more:
@@ -395,7 +395,7 @@ def renamed_recipe(
     if canonical(name_of(correction.right)) in {
         canonical(name_of(str(name))) for name in composed_args
     }:
-        raise NotFixableError(f"{correction.right} is given, too")
+        raise NotFixableError(f"{correction.right} is also set")
     expected = [
         (correction.right if name == correction.wrong else name, args[name]) for name in args
     ]

@@ -111,7 +111,7 @@ def _differences(
     }
     open_ = {name: ANYTHING for name, value in mine.items() if value == _OPEN_VALUE}
     for difference in differences(env, mine, open_):
-        yield f"the variable {difference.name} is not what it was"
+        yield f"the variable {difference.name} would change"
 
 
 def _command_meaning(

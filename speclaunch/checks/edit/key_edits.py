@@ -270,7 +270,7 @@ class CallKeywords(EditablePlaces):
     ) -> None:
         env = target.env.items()
         if any(value is not None or name in invocation.env for name, value in env):
-            raise NotFixableError("set the variable where the program is started")
+            raise NotFixableError("set the variable at the start of the program")
         self._text = SourceLines(text)
         self._call = _call(self._text, invocation.place)
         texts = [word.text for word in invocation.words]
@@ -336,7 +336,7 @@ def _keyword(
 
 def _edit(text: SourceLines, node: ast.expr | ast.keyword, new: str) -> Edit:
     if node.end_lineno != node.lineno or node.end_col_offset is None:
-        raise NotFixableError("its value stands on several lines")
+        raise NotFixableError("its value spans several lines")
     start = _column(text, node.lineno, node.col_offset)
     end = _column(text, node.lineno, node.end_col_offset)
     return Edit(node.lineno, start, end - start, new)

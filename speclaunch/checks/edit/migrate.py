@@ -94,7 +94,7 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
         count = refused(parse(load_catalogue(version)))
         if not count:
             why = (
-                "it accepts the command as it is"
+                "it accepts the command unchanged"
                 if version == to
                 else "the newest that accepts all of it"
             )
@@ -102,9 +102,12 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
         if best is None or count < best[0]:
             best = (count, version)
     if best is None:
-        raise LookupError("no catalogue is held")
+        raise LookupError("no catalogue is available")
     return SourceVersion(
-        best[1], "no version accepts all of it; this one refuses the least", False, False
+        best[1],
+        "no version accepts all of it; this version rejects the fewest arguments",
+        False,
+        False,
     )
 
 
@@ -153,7 +156,10 @@ def unknown_image(image: str, to: str) -> Problem:
     """Return the problem that an image remains at its release, which rejects arguments of `to`."""
     return Problem(
         f"{image} has SGLang {image_version(image)}, and its counterpart with {to} is unknown",
-        help=f"set an image with SGLang {to} (official: {official_image(to)}); --force leaves it",
+        help=(
+            f"set an image with SGLang {to} (official: {official_image(to)}); --force leaves "
+            "the image unchanged"
+        ),
     )
 
 
@@ -318,10 +324,12 @@ def _branches(job: _Job, migration: Migration) -> None:
     if word is None:
         return
     if any(way.edits for way in job.rewritings):
-        message = "the arguments differ between branches of the script: one alone would be changed"
+        message = (
+            "the arguments differ between branches of the script: only one branch would change"
+        )
         migration.problems.append(Problem(message, word.place, "change each branch by hand"))
     else:
-        note = "other branches of the script may add other arguments: they were not read"
+        note = "other branches of the script, which were not read, may add other arguments"
         migration.steps.append(MigrationStep(word.place, note))
 
 
@@ -455,7 +463,7 @@ def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
         migration.steps.append(MigrationStep(invocation.place, note))
         return
     job.variable = with_variable(invocation, VARIABLE, "False")
-    done = "this keeps it off, as before" if job.variable else "set it to keep it off, as before"
+    done = "this disables it, as before" if job.variable else "set it to disable it, as before"
     migration.steps.append(MigrationStep(invocation.place, f"{VARIABLE}=False: {reason}; {done}"))
 
 

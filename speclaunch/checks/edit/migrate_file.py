@@ -325,7 +325,7 @@ def carried_config(
     options = ["--from", source] if source else []
     command = shlex.join(["speclaunch", "migrate", str(path), "--to", to, *options])
     done.problems.append(
-        Problem(f"{name} has to be migrated, too: {first}", place, f"first run `{command}`")
+        Problem(f"{name} must be migrated, too: {first}", place, f"first run `{command}`")
     )
     return done
 
@@ -338,7 +338,7 @@ def _text(path: Path) -> str:
     try:
         return reads.read_text(path)
     except FileNotFoundError:
-        raise _UnseenError("no such file beside the script") from None
+        raise _UnseenError("no such file next to the script") from None
     except OSError as error:
         raise _UnseenError(reason(error)) from error
     except UnicodeDecodeError as error:

@@ -143,7 +143,7 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
     elif precedes(target.version, past.first):
         why = f"{name}: it exists from SGLang {past.first} on"
     elif became is not None and plain is not True and plain not in (False, None):
-        why = f"{name} is {became.new} now, and {plain!r} is not a value for it"
+        why = f"{name} is {became.new} now, and {plain!r} is not a valid value"
     elif flow or not is_single_line:
         why = f"{name} was removed: {_why(name, target, past.last)}"
     else:

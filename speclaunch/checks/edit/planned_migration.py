@@ -233,7 +233,7 @@ def _borrowed(
     if new is None or not lenders or {lenders[-1].index, *lenders[-1].value_indices} & set(opaque):
         return None
     if any(canonical(other.dest) == became and other.index > item.index for other in items):
-        return MigrationVerdict(unknown=True, why=f"{became} replaces it, and the last one wins")
+        return MigrationVerdict(unknown=True, why=f"{became} replaces it, and the last value wins")
     return MigrationVerdict(flag=new.flag, values=(str(lenders[-1].stored),))
 
 
@@ -290,7 +290,7 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
         return ArgvProblem(
             problem.index,
             unknown_words(word, source.version),
-            "set --from to the version that the command is for",
+            "set --from to the version of the command",
         )
     message = f"SGLang {source.version} refuses this: {problem.message}"
     return ArgvProblem(problem.index, message, _meant_before(word) or problem.help)

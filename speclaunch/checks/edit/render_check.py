@@ -105,7 +105,7 @@ def _require_same_version(prepared: Sequence[Prepared]) -> None:
         raise InputError(
             Problem(
                 f"the roles are for different versions of SGLang ({listed})",
-                help="name the one to render for: --engine VERSION",
+                help="select the version: --engine VERSION",
             )
         )
 
@@ -211,7 +211,7 @@ def _command_differences(
         return
     for name, texts in command.given.items():
         if not command.stands_for(name, got.explicit.get(name)):
-            yield f"{name} is {got.explicit.get(name)}, not {texts} as the platform says it"
+            yield f"{name} is {got.explicit.get(name)}, not {texts} as set by the platform"
     free = {*command.given}
     for argument in role.spelling.arguments:
         is_unknown = argument.secret or argument.unset or any(map(is_secret_text, argument.values))
@@ -249,7 +249,7 @@ def _environment(invocation: Invocation, command: RenderedCommand) -> Iterator[s
         for name, word in invocation.env.items()
     }
     for difference in differences({}, found, {**expected, **command.env}):
-        yield f"the variable {difference.name} is not what it was"
+        yield f"the variable {difference.name} would change"
 
 
 def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> Iterator[str]:
@@ -262,7 +262,7 @@ def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> 
         yield f"it starts {renderer.launches(text)}, not {list(expected)}"
     own = renderer.recipe_in(text)
     if own is None:
-        yield "it brings no recipe"
+        yield "it contains no recipe"
         return
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
         path = Path(folder) / f"{rendering.name}.yaml"

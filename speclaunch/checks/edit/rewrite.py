@@ -260,7 +260,7 @@ def _is_word(source: str, word: Word) -> bool:
 
 
 def _of_json(source: str) -> str | None:
-    """Return the value of a double-quoted text of JSON or YAML, given without its quotes."""
+    """Return the value of a double-quoted text of JSON or YAML, passed without its quotes."""
     try:
         found = json.loads(f'"{source}"')
     except ValueError:
@@ -318,6 +318,6 @@ def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:
             other = seen.setdefault((edit.line, edit.column), edit)
             if other != edit:
                 yield Problem(
-                    f"line {edit.line} would have to become two things: commands share it",
+                    f"commands that share line {edit.line} need different changes",
                     help="give each command its own definition",
                 )

@@ -242,7 +242,7 @@ def _program(old: Invocation, new: Invocation, image: str | None = None) -> Iter
         yield "another program, container or image"
     dropped = (image if word.text == old.image else word.text for word in old.dropped)
     if Counter(dropped) != Counter(word.text for word in new.dropped):
-        yield "what surrounds it"
+        yield "its redirections and pipes"
 
 
 def _environment(
@@ -266,7 +266,7 @@ def _environment(
         else:
             yield f"the variable {difference.name}"
     if _texts(old.extras) != _texts(new.extras):
-        yield "options of others"
+        yield "options of other programs"
 
 
 def _texts(words: Mapping[str, Word]) -> dict[str, str]:
@@ -277,7 +277,7 @@ def _not_set(found: Difference, value: Any, how: str) -> str:
     """Return the message for an argument or variable without the value of a fix."""
     if found.before is MISSING:
         return f"{found.name} is still {how}"
-    return f"{found.name} does not become {value}"
+    return f"{found.name} would not become {value}"
 
 
 def fix_differences(
@@ -402,7 +402,7 @@ def composition_differences(
         found = explicit.get(name, [])
         value = list(argument.value) if isinstance(argument.value, tuple) else argument.value
         if value is None and found:
-            yield f"{name} is still given"
+            yield f"{name} is still set"
         elif value is not None and found != [value] and not (argument.is_removed and not found):
             yield f"{name} does not become {value}"
     env = (new.get("engine") or {}).get("env") or {}
@@ -431,7 +431,7 @@ def text_differences(
     lines = iter([line.rstrip("\r\n") for line in lines_of(after)])
     for line in untouched:
         if all(line != other for other in lines):  # consumes `lines` up to the match
-            yield f"an unrelated line is gone: {line.strip()[:60]}"
+            yield f"an unrelated line was removed: {line.strip()[:60]}"
             return
     if len(lines_of(after)) > len(lines_of(before)) + len(inserted):
         yield "it has more new lines than announced"

@@ -146,7 +146,7 @@ def removed_key(found: Yaml, mapping: yaml.MappingNode, key: yaml.Node) -> list[
         return _out_of_flow(found, [(node, value) for node, value in pairs], index)
     first = key.start_mark.line + 1
     if found.lines[first - 1][: key.start_mark.column].strip():
-        raise NotFixableError("it stands on the line of a list's item")
+        raise NotFixableError("it is on the line of a list item")
     if len(pairs) == 1:
         raise NotFixableError("nothing else is in its section")
     return _removed_lines(found, first, found.last_line(key, pairs[index][1]))
@@ -214,7 +214,7 @@ def _out_of_flow(
 ) -> list[Edit]:
     first, last = parts[index][0].start_mark, parts[index][1].end_mark
     if first.line != last.line:
-        raise NotFixableError("it stands on several lines")
+        raise NotFixableError("it spans several lines")
     line = found.lines[first.line]
     start, end = first.column, last.column
     behind = re.match(r"\s*,\s*", line[end:])
@@ -224,7 +224,7 @@ def _out_of_flow(
     elif index and before is not None:
         start = before.start()
     elif len(parts) > 1:
-        raise NotFixableError("its neighbours stand on other lines")
+        raise NotFixableError("its neighbors are on other lines")
     return [Edit(first.line + 1, start + 1, end - start, "")]
 
 

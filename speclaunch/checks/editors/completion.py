@@ -145,7 +145,7 @@ def _defaults(place: InYaml, dirs: Sequence[Path], item: Item) -> Iterator[Compl
             override,
             f"{override}: ",
             CompletionItemKind.Module,
-            "in the place of a choice before",
+            "replace an earlier choice",
             "",
         )
     for name in sorted(recipe_names(dirs)):

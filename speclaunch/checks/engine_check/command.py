@@ -97,7 +97,7 @@ def query_command(plan: Plan) -> QueryCommand:
     """Return how the engine of a plan is queried about it. Raises NotQueriedError."""
     request = plan.request
     if request.origin is RequestOrigin.SLIME:
-        raise NotQueriedError("slime starts the engine with arguments of its own")
+        raise NotQueriedError("slime starts the engine with its own arguments")
     if request.unseen is not None:
         raise NotQueriedError(request.unseen)
     configs = _configs(plan)
@@ -109,7 +109,7 @@ def query_command(plan: Plan) -> QueryCommand:
         if not variable.known:
             raise NotQueriedError(f"{name} is {variable.value}")
         if name.startswith(_FROM_CODE):
-            raise NotQueriedError(f"{name} names code, and none is run to judge a command")
+            raise NotQueriedError(f"{name} names code, which an engine check never runs")
         env.append((name, str(variable.value)))
         units.append(Unit(name, name, variable.place))
     return QueryCommand(
@@ -201,13 +201,13 @@ def _complete_config(checkpoint: Checkpoint) -> str:
     """Return the text of a complete config.json. Raises NotQueriedError if parts are unknown."""
     raw, name = checkpoint.told("raw"), checkpoint.name
     if isinstance(raw, PartialConfig) or checkpoint.unread:
-        raise NotQueriedError(f"the config.json of {name} is known in part only")
+        raise NotQueriedError(f"the config.json of {name} is only partly known")
     if checkpoint.quantization_config and "quantization_config" not in raw:
-        raise NotQueriedError(f"how {name} is quantised stands in a file beside its config.json")
+        raise NotQueriedError(f"the quantization of {name} is in a file next to its config.json")
     try:
         return json.dumps(raw, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
-        raise NotQueriedError(f"the config.json of {name} cannot be handed on") from None
+        raise NotQueriedError(f"the config.json of {name} cannot be passed on") from None
 
 
 def _doubts(plan: Plan) -> Iterator[str]:
@@ -225,7 +225,7 @@ def _machines(plan: Plan) -> tuple[str, ...]:
     try:
         name = declare(hardware.name).name
     except InputError:
-        text = f"the hardware {hardware.name} cannot be pretended"
+        text = f"the hardware {hardware.name} cannot be emulated"
         raise NotQueriedError(text) from None
     if name == "cpu":
         return (name,)

@@ -171,7 +171,7 @@ class EngineJudge:
         if sum(map(len, question.words)) + variables > LONGEST:
             raise _NotSentError(f"the command is longer than {LONGEST >> 20} MiB")
         if time.monotonic() >= deadline:
-            raise _NotSentError("the time for all questions is over")
+            raise _NotSentError("the time for all queries is over")
         if len(failures) >= _RESTARTS:
             raise _NotSentError(f"the judge failed {len(failures)} times; last: {failures[-1]}")
 
@@ -184,7 +184,9 @@ class EngineJudge:
         found = tuple(sorted(pair for pair in question.env if pair[0] in read and _is_own(pair[0])))
         for name, _ in found:
             if _NAMES_CODE.search(name):
-                raise _NotSentError(f"{name} decides what is imported, and that is not done here")
+                raise _NotSentError(
+                    f"{name} changes what is imported, which an engine check does not allow"
+                )
         return found
 
     def _other(self, early: Variables) -> EngineJudge:
@@ -215,13 +217,13 @@ class EngineJudge:
         accepted = {"accepted": True, "refused": False, "usage_error": False}.get(str(verdict))
         why = text("said") or text("message") or ("" if accepted else text("line"))
         if verdict not in ("accepted", "refused", "usage_error", "unjudged", "artefact"):
-            why = "the judge printed something that is not an answer"
+            why = "the judge printed an invalid answer"
         elif verdict == "artefact":
             why = f"its validation failed here: {text('error')}: {why}"
         if accepted is False and text("error") in _OF_THE_JUDGE:
             accepted, why = None, f"{text('error')}: {why}"
         if accepted is False and self.paths and _PACKAGE.search(why):
-            accepted, why = None, f"the judge lacks a package that decides this: {why}"
+            accepted, why = None, f"the judge lacks a package that this depends on: {why}"
         place = text("where")
         if verdict == "usage_error":  # its line is always the same
             flag = _FLAG.search(why)
@@ -276,7 +278,7 @@ class EngineJudge:
             self.hello = worker.ask(setting, seconds)
             found = self.hello.get("sglang")
             if not isinstance(found, str):
-                raise WorkerError("the judge does not say which release it is")
+                raise WorkerError("the judge does not report its release")
         except WorkerError as error:
             failures += [str(error)] * _RESTARTS  # a retry would fail after the same time
             raise

@@ -111,4 +111,4 @@ def _agree(ours: Any, engine: Any) -> bool:
 def _report(plan: Plan, name: str, ours: Any, engine: Any, opinion: Opinion) -> str:
     hardware = plan.facts.hardware
     where = hardware.name if hardware is not None else "unknown hardware"
-    return f"{name}: SGLang {opinion.release} on {where} says {engine!r}, speclaunch {ours!r}"
+    return f"{name}: SGLang {opinion.release} on {where} resolves {engine!r}, speclaunch {ours!r}"

@@ -99,8 +99,8 @@ def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
 def _explained(
     command: QueryCommand, refused: EngineAnswer, blamed: Collection[Place]
 ) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
-    """Return the units at `blamed` if the refusal disappears without them. This takes one question;
-    the search for the needed units takes about twenty."""
+    """Return the units at `blamed` if the refusal disappears without them. This needs one query;
+    the search for the needed units needs about twenty."""
     suspected = frozenset(n for n, unit in enumerate(command.units) if unit.place in blamed)
     if not suspected:
         return ()

@@ -52,7 +52,7 @@ class PlanQuery(Struct, frozen=True):
 
     judge: EngineJudge
     command: QueryCommand | None
-    """None: `why` says why the engine cannot be queried about it."""
+    """None: `why` is the reason that the engine cannot be queried."""
     why: str = ""
     blamed: Collection[Place] = ()
     """Places of our own errors; a refusal that they explain is not investigated."""

@@ -205,7 +205,9 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
     try:
         document = json.loads(data)
         if document["version"] not in (1, VERSION):
-            why = f"a baseline of format {document['version']!r:.20}; this reads {VERSION}"
+            why = (
+                f"it has format {document['version']!r:.20}; this speclaunch reads format {VERSION}"
+            )
             raise ValueError(why)
         entries = dict(map(_known, document["findings"]))
         if document["version"] == VERSION:

@@ -165,8 +165,8 @@ def _baseline(setting: Said | None) -> Path | None:
         return None
     path = Path(setting.text)
     if is_outside(Path(setting.place.path).parent, path):
-        help_ = f"name it on the command line: --baseline {setting.text}"
-        raise InputError(Problem("`baseline` leads out of the project", setting.place, help_))
+        help_ = f"pass it on the command line: --baseline {setting.text}"
+        raise InputError(Problem("`baseline` is outside the project", setting.place, help_))
     return path
 
 

@@ -69,13 +69,13 @@ def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_name
     places += [unit.place for unit in refusal.named]
     machines = " and ".join(refusal.machines)
     where = "its parser" if refusal.kind == _PARSER else f"{refusal.kind} at {refusal.place}"
-    why = [] if is_named else ["no version is named here, and the newest refuses it"]
+    why = [] if is_named else ["no SGLang version is set; the newest release rejects it"]
     line = "" if refusal.line.startswith("raise ") else refusal.line  # its message is reported
     why.append(f"{where} on {machines}{f', `{line}`' if line else ''}")
     if len(written) > 1:
-        why.append(f"it takes {_listed(written, 'and')} together")
+        why.append(f"only the combination of {_listed(written, 'and')} is refused")
     if named:
-        why.append(f"it names {_listed(named, 'and')}, and refuses without {_them(named)}, too")
+        why.append(f"it names {_listed(named, 'and')}, but also refuses without {_them(named)}")
     why += refusal.doubts or [exactness_note(release)]
     if written:
         fix = Fix(f"change or remove {_listed(written, 'or')}")
@@ -106,9 +106,9 @@ def _contradicted(release: str, request: Request, findings: Iterable[Finding]) -
         line = f"{finding.code}, SGLang {release}: {finding.message}"
         yield _finding(
             Severity.INFO,
-            f"SGLang {release} accepts this, and {finding.code} refuses it: a defect of speclaunch",
+            f"SGLang {release} accepts this, but {finding.code} rejects it: a bug in speclaunch",
             exactness_note(release),
-            Fix(f"ignore {finding.code} here, and report: {line}"),
+            Fix(f"ignore {finding.code} here, and report the bug: {line}"),
             [finding.place],
             request,
         )

@@ -138,18 +138,18 @@ def _complaints(
     ignore: Ignore, selected: Collection[str] | None
 ) -> Iterator[tuple[FileCode, str, str]]:
     if not ignore.codes:
-        yield INVALID, "an ignore comment without a code", "it silences nothing"
+        yield INVALID, "an ignore comment without a code", "it suppresses nothing"
     elif not ignore.reason:
-        why = "the reader cannot tell why it is there"
+        why = "readers cannot know its purpose"
         yield INVALID, "an ignore comment without a reason", why
     for code in ignore.codes:
         meant = [known for known in known_codes() if known.startswith(code)]
         if not _CODE.match(code) or not meant:
-            yield INVALID, f"unknown rule code {code}", "it silences nothing"
+            yield INVALID, f"unknown rule code {code}", "it suppresses nothing"
         elif code == REFUSES.code or code in ignore.used:  # engine checks differ between machines
             continue
         elif selected is None or all(known in selected for known in meant):
-            why = "it would silence the next finding of that code unnoticed"
+            why = "it would silently suppress the next finding with that code"
             yield UNUSED, f"no finding with the code {code} here", why
 
 

@@ -63,8 +63,8 @@ def with_other_releases(
         return tuple(findings)
     always, first, last = taken
     held = held_versions()
-    span = f"SGLang {last} takes" if first == last else f"SGLang {first} to {last} take"
-    why = f"{span} it; it is refused from {held[held.index(last) + 1]} on"
+    span = f"SGLang {last} accepts" if first == last else f"SGLang {first} to {last} accept"
+    why = f"{span} it; {held[held.index(last) + 1]} and later reject it"
     return tuple(
         _as_warning(finding, why)
         if finding.severity is Severity.ERROR and _key(finding) not in always
@@ -112,12 +112,14 @@ def _key(finding: Finding) -> _Key:
 
 
 def _as_warning(finding: Finding, why: str) -> Finding:
-    text = "name the engine version: in the recipe, the image's tag, speclaunch.toml, or --engine"
+    text = (
+        "set the engine version in the recipe, the image's tag, speclaunch.toml, or with --engine"
+    )
     fix = finding.fix
     return replace(
         finding,
         severity=Severity.WARNING,
-        why=f"no version is named here, and {why}" + (f" ({finding.why})" if finding.why else ""),
+        why=f"no SGLang version is set; {why}" + (f" ({finding.why})" if finding.why else ""),
         # a release that accepts it may fail with even a safe fix
         fix=Fix(text) if fix is None else replace(fix, text=f"{fix.text}; or {text}", safe=False),
     )

@@ -183,7 +183,7 @@ def _check_part(part: FilePart, options: Options) -> None:
         part.unknown.append(
             UnknownFact(
                 f"the releases that accept {refused - MOST_COMPARED} more deployments",
-                f"only {MOST_COMPARED} of a file are compared with other releases",
+                f"only {MOST_COMPARED} deployments of a file are compared with other releases",
                 "set --engine",
             )
         )

@@ -109,7 +109,7 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
             why=f"the engine refuses: {_refusal_message(plan, backend)}",
             fix=Fix(
                 "set speculative_eagle_topk to 1 (the draft tokens follow), or page_size to 1 "
-                "where the backend does not force it",
+                "if the backend does not force another",
                 set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
             ),
         )

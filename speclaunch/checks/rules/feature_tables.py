@@ -445,7 +445,7 @@ MORE_NEEDS = (
     Needed(
         # 0.5.12.post1 configs/model_config.py:1110, 0.5.23 :1993
         "quantize_and_serve",
-        "a checkpoint that ModelOpt exported before",
+        "a checkpoint exported by ModelOpt",
         "quantize_and_serve functionality is currently disabled due to compatibility issues.",
         _never,
     ),

@@ -174,7 +174,7 @@ def _is_not_glm_dsa(plan: Plan) -> bool:
     target = plan.facts.target
     layers = target.mtp_layers if target is not None else None
     if layers is None:
-        raise UnknownValueError("the draft layers of the target are not known")
+        raise UnknownValueError("the draft layers of the target are unknown")
     return layers != 1
 
 
@@ -499,6 +499,6 @@ def device_number(plan: Plan) -> Iterator[Verdict]:
         why="each worker stops: no backend of torch.distributed is chosen for it"
         if stops
         else f"the ranks communicate through gloo, the fallback, not through the backend of {kind}",
-        fix=Fix(f"set device to {kind}; base_gpu_id says which GPU is first", set={"device": kind}),
+        fix=Fix(f"set device to {kind}; base_gpu_id selects the first GPU", set={"device": kind}),
         severity=Severity.ERROR if stops else Severity.WARNING,
     )

@@ -103,7 +103,7 @@ def _is_distant(checkpoint: Checkpoint) -> bool:
 
 
 def _without(facts: Facts, gone: Checkpoint) -> Facts:
-    unknown = UnknownFact(checkpoint_fact(gone.name), "not asked")
+    unknown = UnknownFact(checkpoint_fact(gone.name), "not considered")
     return replace(_replaced(facts, gone, None), unknown=(*facts.unknown, unknown))
 
 
@@ -143,6 +143,6 @@ def _grounded(
             )
     origins = "; ".join(sources)
     if is_doubted:
-        why = f"not certain, only if this holds: {origins}. Then: {finding.why}"
+        why = f"uncertain: it depends on {origins}. If so: {finding.why}"
         return replace(finding, why=why, severity=Severity.WARNING)
     return replace(finding, why=f"{finding.why} ({origins})".lstrip())

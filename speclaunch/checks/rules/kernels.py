@@ -145,16 +145,16 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
             f"--enable-return-aux-hidden-states with {method} requires "
             "--return-aux-hidden-state-layer-ids.",
             _AUX_HIDDEN_STATES_NAME,
-            Fix(f"name the layers in {_LAYERS}"),
+            Fix(f"list the layers in {_LAYERS}"),
         )
     if plan.given(_DRAFT) is not None:
         yield _verdict_of_aux_hidden_states(
-            f"{_AUX_HIDDEN_STATES_NAME} captures without a draft: {_DRAFT} is in the way",
+            f"{_AUX_HIDDEN_STATES_NAME} does not work with {_DRAFT}",
             "--enable-return-aux-hidden-states captures without a draft; drop "
             "--speculative-draft-model-path.",
             _DRAFT,
             Fix(
-                "remove the draft, or the hidden states",
+                f"remove {_DRAFT}, or the hidden states",
                 set={_AUX_HIDDEN_STATES_NAME: None, _LAYERS: None},
             ),
         )
@@ -226,7 +226,7 @@ def _online(plan: Plan) -> Iterator[Verdict]:
             at=(NAME,),
             why=f"the engine refuses: --quantization {_ONLINE} is supported only on NVIDIA "
             "Blackwell SM100/SM103 GPUs.",
-            fix=Fix("leave it out, or choose another one", set={NAME: None}),
+            fix=Fix("remove it, or choose another method", set={NAME: None}),
         )
 
 
@@ -235,13 +235,13 @@ def _verdict_of_quantization_platform(
 ) -> Verdict:
     why = f"the engine refuses: {engine_message}"
     if used == plan.given(NAME):
-        fix = Fix("leave it out, or choose another one", set={NAME: None})
+        fix = Fix("remove it, or choose another method", set={NAME: None})
         return Verdict(message, at=(NAME,), why=why, fix=fix)
     return Verdict(
         f"{target_of(plan).name}: {message}",
         at=("model_path",),
         why=why,
-        fix=Fix("use a checkpoint that is quantised otherwise, or not at all"),
+        fix=Fix("use a checkpoint with another quantization, or without any"),
     )
 
 
@@ -346,7 +346,7 @@ def all_to_all(plan: Plan) -> Iterator[Verdict]:
             "the all-to-all backend pplx does not run with deepep_mode normal",
             "moe_a2a_backend='pplx' only supports low-latency mode",
             (_ALL_TO_ALL_NAME, "deepep_mode"),
-            Fix("leave it out", set={"deepep_mode": None}),
+            Fix("remove it", set={"deepep_mode": None}),
         )
 
 
@@ -362,7 +362,7 @@ def _attention(plan: Plan, backend: str) -> Iterator[Verdict]:
             f"ranks, not {ranks}",
             f"{backend} MoE A2A is only supported with --attn-dp-size equal to --tp-size",
             (_ALL_TO_ALL_NAME,),
-            Fix("set it to deepep, or make attention data-parallel on all ranks"),
+            Fix("set moe_a2a_backend to deepep, or attn_dp_size to tp_size"),
         )
     if backend == "pplx" and ranks < 2:
         yield _verdict_of_all_to_all(
@@ -370,7 +370,7 @@ def _attention(plan: Plan, backend: str) -> Iterator[Verdict]:
             "moe_a2a_backend='pplx' requires attention DP with at least 2 groups "
             "(--attn-dp-size >= 2).",
             (_ALL_TO_ALL_NAME,),
-            Fix("set it to deepep, or make attention data-parallel"),
+            Fix("set moe_a2a_backend to deepep, or enable DP attention"),
         )
 
 

@@ -161,7 +161,7 @@ def _explicit_no_buffer(plan: Plan) -> Iterator[Verdict]:
             at=(STRATEGY,),
             why="the engine stops: AssertionError: no_buffer do not support overlap schedule. Try "
             "to set disable_overlap_schedule=True.",
-            fix=Fix("remove the strategy: the engine chooses one that fits", set={STRATEGY: None}),
+            fix=Fix("remove the strategy: the engine chooses a suitable one", set={STRATEGY: None}),
         )
     page = plan.given("page_size")
     if page is not None and page != 1:

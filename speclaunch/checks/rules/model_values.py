@@ -158,7 +158,7 @@ _MOST_NAMED = 2
 
 
 def known_drafts(plan: Plan) -> str:
-    """Return the end of a sentence that asks for a draft: the drafts that the index knows.
+    """Return the known drafts of the index, as the end of a sentence that suggests a draft.
 
     Drafts for the plan's algorithm, or if there are none, for another. Empty if the index knows
     none. Excludes drafts in another layout, or of a doubtful pair.

@@ -86,7 +86,7 @@ def _fix_of_ranks_beyond_gpus(plan: Plan) -> Fix:
     plain = all(number(plan, name) == 1 for name in ("pp_size", "nnodes", "gpu_id_step"))
     is_simple = plain and not number(plan, "base_gpu_id") and replicas(plan) == 1
     if not is_simple or not _all_visible(plan, there):
-        return Fix("lower the parallel sizes to the GPUs of the machine, or use more GPUs")
+        return Fix("reduce the parallel sizes to the GPUs of the machine, or use more GPUs")
     fitting = 1 << (there.bit_length() - 1)
     nodes = -(-(number(plan, "tp_size") or 1) // there)
     more = f", or serve on {nodes} machines (nnodes)" if there >= _FEW else ""
@@ -110,7 +110,7 @@ def undivided_heads(plan: Plan) -> Iterator[Verdict]:
         plan,
         "undivided_heads",
         ("tp_size",),
-        "change tp_size, or the ranks of DP attention, so that their quotient divides the heads",
+        "choose tp_size and the DP attention ranks so that their quotient divides the heads",
     )
 
 
@@ -121,7 +121,7 @@ def undivided_experts(plan: Plan) -> Iterator[Verdict]:
         plan,
         "undivided_experts",
         ("ep_size", "tp_size"),
-        "choose an ep_size that divides the experts, so that tp_size over it divides each of them",
+        "choose an ep_size that divides the experts, so that tp_size / ep_size divides each expert",
     )
 
 

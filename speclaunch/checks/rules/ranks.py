@@ -113,18 +113,18 @@ def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict
         if disaggregated is False and {PREFILL, DECODE} <= {*sides}:
             yield _verdict_of_router_disaggregation(
                 found.plans[sides.index(PREFILL)],
-                "the router is not told of prefill and decode",
-                "it takes each of them for a whole server, and both refuse a request without the "
-                "address of its partner: Disaggregated request received without bootstrap room id",
+                "the router does not know prefill and decode",
+                "it treats each as a complete server, and both refuse a request without its "
+                "partner's address: Disaggregated request received without bootstrap room id",
                 "pass --pd-disaggregation with --prefill and --decode to the router",
                 found.router,
             )
         elif disaggregated and not {PREFILL, DECODE} & {*sides}:
             yield _verdict_of_router_disaggregation(
                 found.plans[0],
-                "the router expects prefill and decode, and no server is either",
-                "it sends each request to a pair, and a server without disaggregation_mode knows "
-                "of no partner",
+                "the router expects prefill and decode servers, but there are none",
+                "it sends each request to a pair, but a server without disaggregation_mode has "
+                "no partner",
                 "set disaggregation_mode of the servers, or remove --pd-disaggregation",
                 found.router,
             )
@@ -178,12 +178,12 @@ def _compared(
     yield (
         servers[0],  # same either way: the places are given
         Verdict(
-            f"the router is told of {name} {setting.value} for {upstream.role}, and the servers "
-            f"have {listening}",
-            why="decode asks for the ranks of prefill at this port, where no server listens"
+            f"the router has {name} {setting.value} for {upstream.role}, but the servers have "
+            f"{listening}",
+            why="decode requests the ranks of prefill at this port, but no server listens there"
             if name == _BOOTSTRAP
             else "the router finds no server there",
-            fix=Fix(f"give the router {listening}"),
+            fix=Fix(f"set it to {listening} in the router"),
             place=setting.place,
             others=tuple(_places(servers, name)),
         ),
@@ -315,12 +315,14 @@ def _differs(first: Plan, other: Plan, name: str) -> bool:
 
 def _verdict_of_server_ranks(first: Plan, other: Plan, name: str) -> tuple[Plan, Verdict]:
     return other, Verdict(
-        f"{name} is {_shown(other, name)} on one host and {_shown(first, name)} on the other of "
-        "one server",
+        f"{name} is {_shown(other, name)} on one host of a server and {_shown(first, name)} on "
+        "another",
         at=(name,),
-        why="all hosts of a server start one engine; with other arguments they wait for each other "
-        "for ever, or stop in the first collective operation",
-        fix=Fix(f"give all hosts the same {name}"),
+        why=(
+            "all hosts of a server start one engine; with different arguments they wait for "
+            "each other forever, or stop in the first collective operation"
+        ),
+        fix=Fix(f"set the same {name} on all hosts"),
         others=(place_of(first, (name,)),),
     )
 
@@ -344,7 +346,7 @@ def _ranks(commands: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
             Verdict(
                 f"two hosts of one server have node_rank {rank}",
                 place=place_of(second, (RANK, NODES)),
-                why="the second host is refused, or both wait for a rank that no host has",
+                why="the second host is refused, or both wait for a missing rank",
                 fix=Fix("number the hosts from 0"),
                 others=(place_of(first, (RANK, NODES)),),
             ),
@@ -362,18 +364,19 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"node_rank {rank} is not below nnodes {nodes}",
             at=(RANK, NODES),
-            why="the ranks of this host are beyond the last one: the others never wait for it",
+            why="the ranks of this host are beyond the last rank: the other hosts ignore it",
             fix=Fix(f"number the hosts from 0 to {nodes - 1}"),
         )
     if plan.request.origin is RequestOrigin.RECIPE:
         yield from _fixed(plan)
     elif not plan.is_given(ADDRESS):
         yield Verdict(
-            f"{nodes} hosts, and no dist_init_addr",
+            f"nnodes is {nodes}, but dist_init_addr is not set",
             at=(NODES,),
-            why="each host looks for the others on its own 127.0.0.1, and waits until the start "
-            "times out",
-            fix=Fix("give all hosts the address of the first: --dist-init-addr HOST:PORT"),
+            why="each host searches for the others on its own 127.0.0.1 until startup times out",
+            fix=Fix(
+                "set it to the address of the first host on all hosts: --dist-init-addr HOST:PORT"
+            ),
         )
 
 
@@ -390,11 +393,10 @@ def _fixed(plan: Plan) -> Iterator[Verdict]:
     name = RANK
     if plan.is_given(name) and plan.place(name).path != COMMAND_LINE:
         yield Verdict(
-            f"the recipe is for {number(plan, NODES)} hosts, and fixes {name}",
+            f"the recipe is for {number(plan, NODES)} hosts, but fixes {name}",
             at=(name,),
-            why="each host starts the same recipe: the platform that starts it says which one it "
-            "is",
-            fix=Fix(f"remove {name}; give it at the start: args.{name}=…"),
+            why="each host starts the same recipe; the platform supplies the host's rank",
+            fix=Fix(f"remove {name} and pass it at launch: args.{name}=…"),
             severity=Severity.WARNING,
         )
 
@@ -418,11 +420,11 @@ def _hosts(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
         return
     hosts, place = provided
     yield Verdict(
-        f"nnodes is {nodes}, and the platform starts {hosts} hosts for the server",
+        f"nnodes is {nodes}, but the platform starts {hosts} hosts for the server",
         at=(NODES,),
         why="the engine waits for hosts that are never started"
         if nodes > hosts  # same either way: of equal ones nothing is said
-        else "the hosts beyond nnodes have no ranks, and stop",
+        else "the hosts beyond nnodes have no ranks and stop",
         fix=Fix(f"set nnodes to {hosts}, or start {nodes} hosts"),
         others=(place,),
     )
@@ -440,12 +442,12 @@ def _gpus(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
         return
     short = needed > there  # same either way: of equal ones nothing is said
     yield Verdict(
-        f"the arguments need {needed} GPUs on a host, and the platform gives {there}",
+        f"the arguments need {needed} GPUs per host, but the platform provides {there}",
         at=("tp_size", "pp_size", "dp_size", NODES),
         why="a rank without a GPU stops: CUDA error: invalid device ordinal"
         if short
-        else f"{there - needed} GPUs of each host stay idle",
-        fix=Fix("make the parallel sizes, nnodes and the GPUs of a host agree"),
+        else f"{there - needed} GPUs of each host remain idle",
+        fix=Fix("match the parallel sizes, nnodes and the GPUs per host"),
         severity=None if short else Severity.INFO,
         others=(place,),
     )
@@ -473,7 +475,9 @@ def nodes_and_stages(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{nodes} hosts and {stages} pipeline stages: neither divides the other",
         at=(NODES, "pp_size"),
-        why="the engine gives each host whole stages, or each stage whole hosts, by division "
-        "without a rest: some ranks are never started, and the others wait for them",
+        why=(
+            "the engine assigns whole stages to hosts, or whole hosts to stages, by integer "
+            "division: some ranks never start, and the others wait for them"
+        ),
         fix=Fix("choose nnodes and pp_size so that one divides the other"),
     )

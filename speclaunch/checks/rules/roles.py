@@ -194,13 +194,13 @@ def _conflict_of_role_page_size(prefill: Plan, decode: Plan) -> Conflict | None:
         return None
     why = "each request fails in the decode server: RuntimeError: Page size mismatch"
     if not decode.in_versions(_ROLE_PAGE_SIZE_COMPARED):
-        why = "nothing compares them before 0.5.8: pages are written to the wrong addresses, and "
+        why = "before 0.5.8 nothing compares them: pages are written to the wrong addresses, and "
         why += "the output is wrong"
     return Conflict(
         f"page_size is {ours} for decode and {theirs} for prefill",
         _AT,
         why,
-        Fix("give both roles the same page_size"),
+        Fix("set the same page_size in both roles"),
         None if sure and also_sure else Severity.WARNING,
     )
 
@@ -237,12 +237,12 @@ def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:
         return None
     why = "each request fails in the decode server: RuntimeError: KV cache dtype mismatch"
     if not compared:
-        why = "nothing compares them before 0.5.10: the bytes of one type are read as another"
+        why = "before 0.5.10 nothing compares them: the bytes of one type are read as another"
     return Conflict(
         f"kv_cache_dtype is {ours} for decode and {theirs} for prefill",
         ("kv_cache_dtype",),
         why,
-        Fix("give both roles the same kv_cache_dtype"),
+        Fix("set the same kv_cache_dtype in both roles"),
     )
 
 
@@ -255,7 +255,7 @@ def role_model(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 def _other_model(prefill: Plan, decode: Plan) -> Conflict:
     theirs, ours = prefill.value("model_path"), decode.value("model_path")
     return Conflict(
-        f"decode serves {ours}, and prefill {theirs}",
+        f"decode serves {ours}, but prefill serves {theirs}",
         ("model_path",),
         "decode continues from the KV cache of another model: the output is wrong, or the transfer "
         "fails",
@@ -272,9 +272,9 @@ def _conflict_of_role_model(prefill: Plan, decode: Plan) -> Conflict | None:
     return Conflict(
         f"revision is {ours or 'not set'} for decode and {theirs or 'not set'} for prefill",
         ("revision", "model_path"),
-        "decode continues from a KV cache that other weights have made: nothing compares them, and "
-        "the output may differ",
-        Fix("give both roles the same revision"),
+        "decode continues from a KV cache of other weights: nothing compares them, and the "
+        "output may differ",
+        Fix("set the same revision in both roles"),
     )
 
 
@@ -294,8 +294,8 @@ def _conflict_of_role_transfer_backend(prefill: Plan, decode: Plan) -> Conflict 
     return Conflict(
         f"{_NAME} is {ours} for decode and {theirs} for prefill",
         (_NAME,),
-        "each library has a handshake of its own: requests wait until they time out",
-        Fix(f"give both roles the same {_NAME}"),
+        "each library has its own handshake: requests wait until they time out",
+        Fix(f"set the same {_NAME} in both roles"),
     )
 
 
@@ -328,9 +328,9 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
         return Conflict(
             f"{difference}: neither divides the other",
             at,
-            "each rank of decode is assigned whole ranks of prefill, by division without a rest: "
-            "requests go to ranks that do not exist, or have parts of the KV cache missing",
-            Fix("choose tp_size over the ranks of DP attention so that one divides the other"),
+            "the engine assigns whole prefill ranks to decode ranks by integer division: "
+            "requests go to missing ranks, or lack parts of the KV cache",
+            Fix("choose tp_size / DP attention ranks so that one side divides the other"),
         )
     if _is_latent(decode):
         return None
@@ -340,14 +340,14 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
             at,
             "each request fails: AssertionError: PD with different TP sizes per DP rank is not "
             "yet supported for non-MLA models",
-            Fix("give both roles as many ranks of attention"),
+            Fix("set the same number of attention ranks in both roles"),
         )
     return Conflict(
         difference,
         at,
-        "without latent attention each head is cut out and sent by itself; the engine warns: "
-        "Performance is NOT guaranteed when using different TP sizes for non-MLA models",
-        Fix("give both roles as many ranks of attention"),
+        "without MLA each head is extracted and sent separately; the engine warns: Performance "
+        "is NOT guaranteed when using different TP sizes for non-MLA models",
+        Fix("set the same number of attention ranks in both roles"),
         Severity.WARNING,
     )
 
@@ -355,7 +355,7 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
 def _is_latent(plan: Plan) -> bool:
     target = plan.facts.target
     if target is None:
-        raise UnknownValueError("whether the model has latent attention is not known")
+        raise UnknownValueError("unknown whether the model uses MLA")
     return target.kv_lora_rank is not None or target.architecture in LATENT
 
 
@@ -391,6 +391,7 @@ def _conflict_of_role_context_length(prefill: Plan, decode: Plan) -> Conflict | 
     return Conflict(
         f"context_length is {ours} for decode and {theirs} for prefill",
         ("context_length", "model_path"),
-        "prefill takes a request that decode refuses: it fails after its KV cache was computed",
-        Fix("give both roles the same context_length"),
+        "prefill accepts requests that decode refuses: they fail after prefill computed their "
+        "KV cache",
+        Fix("set the same context_length in both roles"),
     )

@@ -59,7 +59,7 @@ def _verdict_of_service_port(plan: Plan, service: Service, target: Setting) -> V
     # a port that this container does not name may belong to another container of the pod
     sure = not named or target.value in named
     return Verdict(
-        f"the Service {service.name} leads to port {target.value} and the server listens on {port}",
+        f"the Service {service.name} targets port {target.value}, but the server listens on {port}",
         at=("port",),
         why="connection refused for every request through the Service",
         fix=Fix(f"set targetPort to {port}"),
@@ -89,8 +89,8 @@ def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                     "host's network",
                     at=("port",),
                     why="the second one fails: address already in use"
-                    + ("" if sure else ", where both come to one node"),
-                    fix=Fix("give each its own port"),
+                    + ("" if sure else "if both run on one node"),
+                    fix=Fix("set a different port for each"),
                     others=(*written(plan, "port"), *written(first, "port")),
                     severity=Severity.ERROR if sure else None,
                 ),
@@ -149,10 +149,11 @@ def _wrong_of_router_upstream(
     yield (
         plan,
         Verdict(
-            f"the router {router} asks {upstream.host} at port {port} and {has}",
-            why="connection refused: the router counts the server as unhealthy and sends it "
-            "nothing",
-            fix=Fix("give the router the port that leads to the server"),
+            f"the router {router} uses {upstream.host} at port {port}, but {has}",
+            why=(
+                "connection refused: the router marks the server as unhealthy and sends it nothing"
+            ),
+            fix=Fix("set the router's port to one that reaches the server"),
             place=upstream.port.place,
             others=(*written(plan, "port"), service.place),
         ),
@@ -183,9 +184,8 @@ def _wrong_of_bootstrap_port(
     yield (
         plan,
         Verdict(
-            f"the Service {target.service.name} does not lead to the bootstrap port {serves}",
-            why="decode connects to the host that the router was told of, at that port: "
-            "connection refused",
+            f"the Service {target.service.name} does not expose the bootstrap port {serves}",
+            why="decode connects to the router's prefill host at that port: connection refused",
             fix=Fix(f"add port {serves} to the Service"),
             place=target.service.place,
             others=(*written(plan, _PORT), upstream.place),
@@ -216,12 +216,14 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 yield (
                     plan,
                     Verdict(
-                        f"the router {router.name} takes {upstream.host} for {as_what} and its "
-                        f"disaggregation_mode says {_SAYS[mode]}",
+                        f"the router {router.name} uses {upstream.host} as {as_what}, but its "
+                        f"disaggregation_mode is {_SAYS[mode]}",
                         at=("disaggregation_mode",),
-                        why="a prefill server without a decode server behind it, or a decode "
-                        "server that is sent prompts, answers no request",
-                        fix=Fix("list it by its own role"),
+                        why=(
+                            "a prefill server without a decode server answers no request; "
+                            "neither does a decode server that receives prompts"
+                        ),
+                        fix=Fix("list it under its own role"),
                         place=upstream.place,
                         others=written(plan, "disaggregation_mode"),
                     ),
@@ -239,11 +241,13 @@ def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
         yield (
             prefill,
             Verdict(
-                "prefill and decode servers stand here without a router",
+                "prefill and decode servers without a router",
                 at=("disaggregation_mode",),
-                why="a request has to go to both with the same room and the prefill side's "
-                "bootstrap address: neither answers what a client sends it",
-                fix=Fix("add sglang_router with --pd-disaggregation, or name its file"),
+                why=(
+                    "both need each request with the same room and the prefill server's "
+                    "bootstrap address: neither answers clients directly"
+                ),
+                fix=Fix("add sglang_router with --pd-disaggregation, or pass its file to lint"),
                 place=context_of(prefill).place,
                 others=(context_of(decode).place,),
             ),
@@ -252,11 +256,11 @@ def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 _LEADER_AND_ONE = 2
 _FIXED_RANK_FIX = Fix(
-    "take it from the platform: $(LWS_WORKER_INDEX), the pod's index, SLURM_NODEID"
+    "set it from the platform: $(LWS_WORKER_INDEX), the pod's index, SLURM_NODEID"
 )
 _WHY = (
-    "each rank connects once: the second host with a rank is refused, or both wait for the others "
-    "until their timeout"
+    "each rank connects once: the second host with a rank is refused, or both wait for the "
+    "others until they time out"
 )
 
 
@@ -275,7 +279,7 @@ def fixed_rank(plan: Plan) -> Iterator[Verdict]:
         yield _verdict_of_fixed_rank(plan, f"{nodes} hosts run one command with node_rank {number}")
     elif part == "leader" and number != 0:
         yield _verdict_of_fixed_rank(
-            plan, f"the leader has node_rank {number}, and dist_init_addr is that of 0"
+            plan, f"the leader has node_rank {number}, but dist_init_addr belongs to rank 0"
         )
     elif part == "worker" and number == 0:
         yield _verdict_of_fixed_rank(plan, "the workers have node_rank 0, which is the leader's")
@@ -307,7 +311,7 @@ def _rank(plan: Plan) -> int | None:
 _OWN_RANK_ADDRESS_OWN = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104
 _NAME = "dist_init_addr"
 _OWN_RANK_ADDRESS_FIX = Fix(
-    "give all hosts the address of rank 0: $(LWS_LEADER_ADDRESS), its Service, its host"
+    "set it to the address of rank 0 on all hosts: $(LWS_LEADER_ADDRESS), its Service, its host"
 )
 
 
@@ -319,9 +323,9 @@ def own_rank_address(plan: Plan) -> Iterator[Verdict]:
     address = plan.given(_NAME)  # SPL831 requires it
     if _host(str(address)) in _OWN_RANK_ADDRESS_OWN:
         yield Verdict(
-            f"{hosts(plan)} hosts meet at {_host(str(address))}, which is each host's own",
+            f"{hosts(plan)} hosts use {_host(str(address))}, which is local to each host",
             at=(_NAME, "nnodes"),
-            why="each host waits at itself for the others, until its timeout",
+            why="each host waits for the others at its own address until it times out",
             fix=_OWN_RANK_ADDRESS_FIX,
         )
 
@@ -352,12 +356,12 @@ def lone_restart(plan: Plan) -> Iterator[Verdict]:
     if hosts(plan) < 2:
         return
     why = (
-        "the others keep their old connections: a rank that starts again waits at dist_init_addr "
-        "for all of them, and the rest hangs until its watchdog"
+        "the other ranks keep their old connections: a restarted rank waits at dist_init_addr "
+        "for all of them, and they hang until their watchdog ends them"
     )
     if group.platform in _EACH_ALONE:
         yield Verdict(
-            f"a {group.platform} restarts each of {hosts(plan)} ranks by itself",
+            f"a {group.platform} restarts each of {hosts(plan)} ranks separately",
             at=("nnodes",),
             why=why,
             fix=Fix("use a LeaderWorkerSet, which restarts the group"),
@@ -366,7 +370,7 @@ def lone_restart(plan: Plan) -> Iterator[Verdict]:
         )
     elif group.platform in _GROUPS and restart is not None and text(restart) == _NEVER:
         yield Verdict(
-            f"the restart policy None restarts each of {hosts(plan)} ranks by itself",
+            f"the restart policy None restarts each of {hosts(plan)} ranks separately",
             at=("nnodes",),
             why=why,
             fix=Fix(f"set it to {_GROUPS[group.platform]}"),
@@ -406,9 +410,11 @@ def _differing(plan: Plan, other: Plan) -> Iterator[tuple[Plan, Verdict]]:
             plan,
             Verdict(
                 f"ranks of one server differ in {name}: {values}",
-                why="collectives and kernels have to be chosen alike on all ranks: they hang, or "
-                "fail to connect, where one rank is told otherwise",
-                fix=Fix("give all ranks the same variables"),
+                why=(
+                    "all ranks must choose the same collectives and kernels: otherwise they "
+                    "hang or fail to connect"
+                ),
+                fix=Fix("set the same variables on all ranks"),
                 place=context_of(plan).place if mine is None else mine.place,
                 others=(context_of(other).place if its is None else its.place,),
             ),
@@ -439,9 +445,11 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 yield (
                     members[0],
                     Verdict(
-                        f"the value of --{name} of the router {router.name} is written in the file",
-                        why="it stays in the repository and its history, for everyone who can "
-                        "read them",
+                        f"the file contains the value of --{name} of the router {router.name}",
+                        why=(
+                            "it remains in the repository and its history, for everyone who "
+                            "can read them"
+                        ),
                         fix=Fix("read it from a secret, and rotate it: it has been exposed"),
                         place=replace(written.place, hidden=True),
                     ),

@@ -30,7 +30,7 @@ def open_address(plan: Plan) -> Iterator[Verdict]:
             "anyone who reaches the machine can use every endpoint, including those that change "
             "weights"
         ),
-        fix=Fix("keep it inside a closed network, listen on one address, or set an api_key"),
+        fix=Fix("restrict it to a closed network, listen on one address, or set an api_key"),
     )
 
 
@@ -64,9 +64,9 @@ def plain_api_key(plan: Plan) -> Iterator[Verdict]:
         if secret.name not in KEYS_OF_A_COMMAND:
             continue
         yield Verdict(
-            f"the value of {secret.name} is written in the file",
+            f"the file contains the value of {secret.name}",
             at=(secret.name,),
-            why="it ends up in the repository and in the machine's list of processes",
+            why="the repository and the machine's process list show it",
             fix=Fix("read it from a variable that the file does not set"),
         )
 
@@ -116,8 +116,8 @@ def remote_code(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the server runs the code in {model} without a pinned revision",
         at=("trust_remote_code",),
-        why="trust_remote_code without a revision runs what the repository holds at the time",
-        fix=Fix("set revision to a commit that was reviewed"),
+        why="trust_remote_code without a revision runs the repository's current code",
+        fix=Fix("set revision to a reviewed commit"),
     )
 
 
@@ -135,8 +135,8 @@ def slime_argument(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"slime ignores --sglang-{name.replace('_', '-')}",
             place=setting.place,
-            why="it sets this argument of its engines itself",
-            fix=Fix(f"use {option}, or leave it out" if option else "leave it out"),
+            why="slime sets this argument of its engines itself",
+            fix=Fix(f"use {option}, or remove it" if option else "remove it"),
         )
 
 
@@ -183,7 +183,7 @@ def _difference(subject: str, ours: object, theirs: object, decode: Plan, *names
         "over, in buffers whose sizes follow from speculation; a pair that differs "
         + ("fails or hangs" if fails else "loses accuracy without a message")
         + " (sglang issue #32527)",
-        Fix("give both roles the same speculative arguments"),
+        Fix("set the same speculative arguments in both roles"),
     )
 
 
@@ -224,6 +224,6 @@ def port_clash(plan: Plan) -> Iterator[Verdict]:
             why="the engine refuses: --grpc-port must differ from --port"
             if refused
             else "the second listener fails: address already in use",
-            fix=Fix("give them different ports"),
+            fix=Fix("set different ports"),
             severity=Severity.ERROR if refused else None,
         )

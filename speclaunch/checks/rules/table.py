@@ -20,7 +20,7 @@ RULES: tuple[Rule, ...] = (
         "unknown-argument",
         ERROR,
         "arguments",
-        also={WARNING: "for an argument of a known fork, where no engine is available"},
+        also={WARNING: "for an argument of a known fork, if no engine is available"},
     ),
     row("SPL002", "ambiguous-argument", ERROR, "arguments"),
     row("SPL003", "invalid-value", ERROR, "arguments"),
@@ -41,8 +41,10 @@ RULES: tuple[Rule, ...] = (
         "parameters",
         versions=">=0.5.12",
         also={
-            WARNING: "where plugins are loaded (`SGLANG_PLUGINS`), and for an algorithm of a "
-            "known fork, if no engine is available"
+            WARNING: (
+                "if plugins are loaded (`SGLANG_PLUGINS`), and for an algorithm of a known "
+                "fork, if no engine is available"
+            )
         },
     ),
     row("SPL102", "partial-parameters", ERROR, "parameters", algorithms=EAGLE_HANDLER),
@@ -159,7 +161,7 @@ RULES: tuple[Rule, ...] = (
         "spec-v2-without-effect",
         WARNING,
         "spec_v2",
-        also={INFO: "where the engine does what is asked anyway (0.5.14 and later)"},
+        also={INFO: "if the engine does it anyway (0.5.14 and later)"},
     ),
     row(
         "SPL211",
@@ -578,7 +580,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=("EAGLE", "EAGLE3"),
-        also={WARNING: "for drafts of another class than EAGLE's own"},
+        also={WARNING: "for drafts of another class than EAGLE's"},
     ),
     row(
         "SPL402",
@@ -586,7 +588,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=EAGLE_HANDLER | BLOCK_FAMILY,
-        also={WARNING: "before 0.5.1, where the engine is told to continue"},
+        also={WARNING: "before 0.5.1, if the engine is set to continue"},
     ),
     row(
         "SPL403",
@@ -602,7 +604,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=EAGLE_HANDLER,
-        also={WARNING: "for EAGLE and STANDALONE, and where plugins are loaded"},
+        also={WARNING: "for EAGLE and STANDALONE, and if plugins are loaded"},
     ),
     row("SPL405", "needless-draft-path", INFO, "drafts", algorithms=("EAGLE",)),
     row("SPL406", "eagle3-draft-under-eagle", WARNING, "drafts", algorithms=("EAGLE",)),
@@ -623,7 +625,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=("STANDALONE",),
-        also={WARNING: "before 0.5.15, which does not check it, and for other ids of the tokens"},
+        also={WARNING: "before 0.5.15, which does not check it, and for different token ids"},
     ),
     row("SPL412", "mtp-weights-missing", WARNING, "models", algorithms=("EAGLE",)),
     row("SPL413", "mtp-layers-missing", ERROR, "models", algorithms=("EAGLE",)),
@@ -633,7 +635,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=EAGLE_HANDLER | BLOCK_FAMILY,
-        also={WARNING: "where the draft's whole config.json is not available"},
+        also={WARNING: "if the draft's complete config.json is not available"},
     ),
     row("SPL415", "eagle3-target", ERROR, "models", algorithms=("EAGLE3",)),
     row(
@@ -650,16 +652,14 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "models",
         algorithms=("EAGLE3",),
-        also={WARNING: "where one layer is left"},
+        also={WARNING: "if one layer remains"},
     ),
     row(
         "SPL418",
         "context-beyond-model",
         ERROR,
         "models",
-        also={
-            WARNING: "where `SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN` lets the engine continue"
-        },
+        also={WARNING: "if `SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN` lets the engine continue"},
     ),
     row(
         "SPL419",
@@ -693,7 +693,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=("STANDALONE",),
-        also={WARNING: "before 0.5.12, and for other drafts than EAGLE's own"},
+        also={WARNING: "before 0.5.12, and for other drafts than EAGLE's"},
     ),
     row(
         "SPL426",
@@ -982,7 +982,7 @@ RULES: tuple[Rule, ...] = (
         WARNING,
         "performance",
         algorithms=SPECULATIVE,
-        also={INFO: "where `max_running_requests` is not given, or a fourth of it covered"},
+        also={INFO: "if `max_running_requests` is not set, or a quarter of it is covered"},
     ),
     row(
         "SPL702",
@@ -990,7 +990,7 @@ RULES: tuple[Rule, ...] = (
         WARNING,
         "performance",
         algorithms=SPECULATIVE,
-        also={INFO: "where `max_running_requests` is given"},
+        also={INFO: "if `max_running_requests` is set"},
     ),
     row(
         "SPL703",
@@ -1015,7 +1015,7 @@ RULES: tuple[Rule, ...] = (
         WARNING,
         "performance",
         algorithms=SPECULATIVE,
-        also={ERROR: "for more tokens than DeepEP takes at all, from 0.5.2 on"},
+        also={ERROR: "for more tokens than DeepEP ever accepts, from 0.5.2 on"},
     ),
     row("SPL710", "memory-fraction", ERROR, "performance", also={WARNING: "for 1"}),
     row(
@@ -1023,7 +1023,7 @@ RULES: tuple[Rule, ...] = (
         "does-not-fit",
         WARNING,
         "performance",
-        also={ERROR: "where the weights alone exceed the GPU"},
+        also={ERROR: "if the weights alone exceed the GPU"},
     ),
     row("SPL712", "tight-memory", WARNING, "performance"),
     row("SPL801", "open-address", INFO, "serving"),
@@ -1039,7 +1039,7 @@ RULES: tuple[Rule, ...] = (
         "role-page-size",
         ERROR,
         "roles",
-        also={WARNING: "where a fact is missing that decides the size"},
+        also={WARNING: "if a fact that determines the size is missing"},
         engine_messages=("Page size mismatch: prefill server has page_size={}",),
         across=True,
     ),
@@ -1058,7 +1058,7 @@ RULES: tuple[Rule, ...] = (
         "role-attention-ranks",
         ERROR,
         "roles",
-        also={WARNING: "where the engine takes it, and it is slow"},
+        also={WARNING: "if the engine accepts it, but is slow"},
         engine_messages=("PD with different TP sizes per DP rank",),
         across=True,
     ),
@@ -1080,14 +1080,12 @@ RULES: tuple[Rule, ...] = (
         "node-address",
         ERROR,
         "ranks",
-        also={WARNING: "for a recipe that is for one of its hosts alone"},
+        also={WARNING: "for a recipe that starts only one of its hosts"},
     ),
-    row("SPL832", "platform-nodes", ERROR, "ranks", also={INFO: "where GPUs stay idle"}),
+    row("SPL832", "platform-nodes", ERROR, "ranks", also={INFO: "if GPUs remain idle"}),
     row("SPL833", "nodes-and-stages", ERROR, "ranks"),
     row("SPL850", "probe-timeout", ERROR, "probes"),
-    row(
-        "SPL851", "startup-budget", WARNING, "probes", also={ERROR: "where no disk is fast enough"}
-    ),
+    row("SPL851", "startup-budget", WARNING, "probes", also={ERROR: "if no disk is fast enough"}),
     row("SPL852", "blind-liveness", WARNING, "probes"),
     row("SPL853", "impatient-liveness", WARNING, "probes"),
     row("SPL854", "early-readiness", WARNING, "probes"),
@@ -1099,7 +1097,7 @@ RULES: tuple[Rule, ...] = (
     row("SPL862", "image-accelerator", ERROR, "pods"),
     row("SPL863", "shared-memory", WARNING, "pods"),
     row("SPL864", "gpu-requests", ERROR, "pods"),
-    row("SPL865", "host-memory", ERROR, "pods", also={WARNING: "for processes alone"}),
+    row("SPL865", "host-memory", ERROR, "pods", also={WARNING: "for processes only"}),
     row("SPL866", "termination-grace", WARNING, "pods"),
     row("SPL867", "privileged", WARNING, "pods"),
     row("SPL868", "mounted-source", WARNING, "pods"),
@@ -1109,7 +1107,7 @@ RULES: tuple[Rule, ...] = (
         "service-port",
         ERROR,
         "services",
-        also={WARNING: "where another container may listen there"},
+        also={WARNING: "if another container may listen there"},
     ),
     row(
         "SPL871",
@@ -1151,7 +1149,7 @@ RULES: tuple[Rule, ...] = (
         "tensor-shape",
         ERROR,
         "tensors",
-        also={WARNING: "where the engine cuts or fills up what ranks share, and goes on"},
+        also={WARNING: "if the engine truncates or pads sharded tensors and continues"},
     ),
     row(
         "SPL953",

@@ -131,7 +131,7 @@ def test_what_cannot_be_exact_without_torch_says_so(
     scripted(first=NotLightError("sglang.srt.x ends with TypeError: no Thing"))
     with pytest.raises(LaunchError) as caught:
         add("0.5.18", str(wheel), tell=told.append)
-    why = "SGLang 0.5.18 cannot be judged without torch: sglang.srt.x ends with TypeError: no Thing"
+    why = "SGLang 0.5.18 cannot validate without torch: sglang.srt.x ends with TypeError: no Thing"
     assert why in told and caught.value.problems[0].message == why
     assert "engine install cpu" in str(caught.value.problems[0].help)
     assert left() == []
@@ -216,7 +216,7 @@ def test_the_second_one_waits(wheel: Path) -> None:
     second = started(wheel, 0)
     assert second.stdout is not None
     said = [second.stdout.readline()]
-    assert said == ["another process adds a judge: waiting\n"]
+    assert said == ["another process is adding a judge: waiting\n"]
     assert second.wait(60) == first.wait(60) == 0
     assert time.monotonic() - began > 0.5
     assert json.loads((folder("0.5.18") / "judge.json").read_text())["light"] is True

@@ -81,7 +81,7 @@ class AuditGuard:
                 if isinstance(path, (str, bytes)):
                     self._written(os.fsdecode(path))
         elif event == "pickle.find_class":
-            raise NotJudged(f"a pickle asks for {args[0]}.{args[1]}, which may run code")
+            raise NotJudged(f"a pickle requests {args[0]}.{args[1]}, which may run code")
 
     def _opened(self, path: Any, _mode: Any, flags: Any) -> None:
         if isinstance(path, (str, bytes)) and isinstance(flags, int) and flags & WRITING:
@@ -97,7 +97,7 @@ class AuditGuard:
             return
         real = os.path.realpath(name)
         if os.path.isabs(name) and not real.startswith(self.roots):
-            raise NotJudged(f"{os.path.basename(name)} is code that no installed package brought")
+            raise NotJudged(f"{os.path.basename(name)} is code outside the installed packages")
 
 
 def refuse_remote_code() -> None:
@@ -114,14 +114,14 @@ def refuse_remote_code() -> None:
             return False
         if remote and trust:
             raise NotJudged(
-                "the config.json names Python code of the model's own (auto_map), which is never"
-                " executed here"
+                "the config.json names the model's own Python code (auto_map), which is never "
+                "executed here"
             )
         decided: bool = own(trust, model, local, remote, *rest, **more)
         return decided
 
     def load(*_: Any, **__: Any) -> Any:
-        raise NotJudged("the model brings Python code of its own, which is never executed here")
+        raise NotJudged("the model includes its own Python code, which is never executed here")
 
     replace: dict[str, Callable[..., Any]] = {
         "resolve_trust_remote_code": resolve,

@@ -246,5 +246,5 @@ def in_child(question: dict[str, Any], setting: dict[str, Any]) -> str:
     except BaseException as error:
         found = refusal(error, "record")
     if found.get("error") == "MemoryError":
-        found["message"] = f"it wants more than {setting['memory'] >> 20} MiB of memory"
+        found["message"] = f"it needs more than {setting['memory'] >> 20} MiB of memory"
     return json.dumps(found, default=str)
