@@ -122,7 +122,7 @@ def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict
         elif disaggregated and not {PREFILL, DECODE} & {*sides}:
             yield _verdict_of_router_disaggregation(
                 found.plans[0],
-                "the router expects prefill and decode servers, but there are none",
+                "the router expects prefill and decode servers, but has neither",
                 "it sends each request to a pair, but a server without disaggregation_mode has "
                 "no partner",
                 "set disaggregation_mode of the servers, or remove --pd-disaggregation",
