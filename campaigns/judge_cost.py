@@ -32,7 +32,7 @@ from statistics import median
 from speclaunch.app.verbs.lint import lint
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks.engine_check.engine_judge import command_of, environment_of
-from speclaunch.checks.engine_check.installed_judges import AddedJudge, all_judges, kept
+from speclaunch.checks.engine_check.installed_judges import AddedJudge, added_judges, all_judges
 from speclaunch.engine.facts.project_settings import EngineCheckMode
 from tests.support.conformance import data
 from tools.verdicts.models import write
@@ -126,7 +126,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", choices=("each", "one"), default="each")
     args = parser.parse_args()
-    (one,) = [found for found in kept() if found.name == args.judge]
+    (one,) = [found for found in added_judges() if found.name == args.judge]
     lines = [said.words for said in commands(one.release, args.count)]
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)

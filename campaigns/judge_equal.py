@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from speclaunch.checks.engine_check.installed_judges import kept
+from speclaunch.checks.engine_check.installed_judges import added_judges
 from tests.support.conformance import data
 from tools.engine_verdicts import ask, cases_for
 
@@ -119,7 +119,7 @@ def main() -> int:
     parser.add_argument("--real-site", type=Path, action="append", default=[], metavar="DIR")
     args = parser.parse_args()
     if args.judge:
-        (found,) = [one for one in kept() if one.name == args.judge]
+        (found,) = [one for one in added_judges() if one.name == args.judge]
         args.python, args.site, args.light = Path(found.python), list(found.paths), found.light
     asked, refused, wrong = compare(args)
     print(f"{args.version}: {asked} asked, {refused} of them refused then, {wrong} differ")

@@ -30,9 +30,9 @@ from typing import Any
 from campaigns.recalling.drawing import draw
 from campaigns.recalling.machines import MACHINES, hardware
 from campaigns.recalling.models import lay_out, read_models
-from speclaunch.checks.engine_check.command import NotAskedError, query_command
+from speclaunch.checks.engine_check.command import NotQueriedError, query_command
 from speclaunch.checks.engine_check.installed_judges import cpu_judge
-from speclaunch.checks.engine_check.opinion import converse, inquire, stands_in
+from speclaunch.checks.engine_check.opinion import converse, inquire, is_named_in
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION
@@ -63,7 +63,7 @@ def ask(args: argparse.Namespace) -> int:
             words = draw(f"places/{number}", load(SGLANG_VERSION), models)
             request = from_words(words, {}, load(SGLANG_VERSION))
             plan = resolve(request, Lookup(hardware=hardware(machine)).facts(request))
-            with contextlib.suppress(NotAskedError):
+            with contextlib.suppress(NotQueriedError):
                 command = query_command(plan)
                 said = converse(
                     inquire(command, judge.release), lambda asked: judge.ask(asked, seconds=600)
@@ -95,7 +95,7 @@ def read(args: argparse.Namespace) -> int:
         row["row"] = sorted(of_row(row["place"]))
         words = f"{row['said']} {_line(package, row['place'])}"
         row["told"] = [
-            name for name in row["given"] if name not in row["blamed"] and stands_in(name, words)
+            name for name in row["given"] if name not in row["blamed"] and is_named_in(name, words)
         ]
     args.file.write_text("".join(json.dumps(row) + "\n" for row in found))
     return compare(args)

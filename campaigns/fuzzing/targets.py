@@ -16,7 +16,7 @@ from speclaunch.app.verbs.quick import plain_options
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks.edit.edits import applied, text_edits_between
 from speclaunch.checks.edit.fix_file import fix_file
-from speclaunch.checks.edit.import_recipes import import_one
+from speclaunch.checks.edit.import_recipes import import_command
 from speclaunch.checks.edit.migrate_file import migrate_data
 from speclaunch.checks.lint.checked_file import Options
 from speclaunch.checks.lint.collect import read_found
@@ -83,7 +83,7 @@ def importing(path: Path) -> None:
         reading = read_file(path, str(path))
         for invocation in reading.commands(str(path)):
             with _only_bugs():
-                import_one(invocation, "fuzzed", str(path), None)
+                import_command(invocation, "fuzzed", str(path), None)
 
 
 def migrate(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from campaigns.recalling.machines import hardware
-from speclaunch.checks.rules.examine import Lookup, examine
+from speclaunch.checks.rules.examine import Lookup, check_request
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.sources.requests import from_words
@@ -114,11 +114,11 @@ def compare(
 ) -> Line:
     """Judge the words in the working directory, which holds the models."""
     request = from_words(words, {}, load(release))
-    examined = examine(request, Lookup(hardware=hardware(machine)), _rules())
-    errors = [(found.code, found.message) for found in examined.judgement.errors]
+    examined = check_request(request, Lookup(hardware=hardware(machine)), _rules())
+    errors = [(found.code, found.message) for found in examined.results.errors]
     errors += [("parser", problem.message) for problem in request.problems]
     stand_in = Said(seed, release, machine, words, {}, "accepted")
     later = [e for e in errors if _is_later(*e) or exceptions().reason(stand_in, [e])]
-    unjudged = tuple(f"{one.code} {one.reason}" for one in examined.judgement.unjudged)
+    unjudged = tuple(f"{one.code} {one.reason}" for one in examined.results.skipped)
     rows = tuple(row.message for row in refusals(examined.plan)) if examined.plan else ()
     return Line(seed, release, machine, words, said, tuple(errors), tuple(later), unjudged, rows)

@@ -14,7 +14,7 @@ from speclaunch.checks.edit.fix_files import counted as counted
 from speclaunch.checks.edit.fix_files import fixable_paths as fixable_paths
 from speclaunch.checks.edit.fix_files import fixed_files as fixed_files
 from speclaunch.checks.edit.fix_files import in_bytes as in_bytes
-from speclaunch.checks.edit.fix_files import standing_alone as standing_alone
+from speclaunch.checks.edit.fix_files import independent_files as independent_files
 from speclaunch.checks.edit.fix_files import written as written
 from speclaunch.checks.edit.fix_target import NotFixableError as NotFixableError
 from speclaunch.checks.edit.fixed_text import composed as composed
@@ -22,7 +22,7 @@ from speclaunch.checks.edit.fixed_text import data_of as data_of
 from speclaunch.checks.edit.fixed_text import fixed_recipe as fixed_recipe
 from speclaunch.checks.edit.import_recipes import chosen as chosen
 from speclaunch.checks.edit.import_recipes import import_all as import_all
-from speclaunch.checks.edit.import_recipes import import_one as import_one
+from speclaunch.checks.edit.import_recipes import import_command as import_command
 from speclaunch.checks.edit.migrate import Migration as Migration
 from speclaunch.checks.edit.migrate import is_outdated as is_outdated
 from speclaunch.checks.edit.migrate_file import file_bytes as file_bytes
@@ -41,8 +41,8 @@ from speclaunch.checks.engine_check.add_judge import add as add
 from speclaunch.checks.engine_check.engine_values import Contradiction as Contradiction
 from speclaunch.checks.engine_check.engine_values import with_engine_values as with_engine_values
 from speclaunch.checks.engine_check.installed_judges import AddedJudge as AddedJudge
+from speclaunch.checks.engine_check.installed_judges import added_judges as added_judges
 from speclaunch.checks.engine_check.installed_judges import cpu_judge as cpu_judge
-from speclaunch.checks.engine_check.installed_judges import kept as kept
 from speclaunch.checks.engine_check.installed_judges import remove as remove
 from speclaunch.checks.engine_check.mode import ask_mode as ask_mode
 from speclaunch.checks.engine_check.mode import has_judges as has_judges
@@ -89,8 +89,8 @@ from speclaunch.checks.rules import FAMILY_OF as FAMILY_OF
 from speclaunch.checks.rules.examine import CheckedRequest as CheckedRequest
 from speclaunch.checks.rules.examine import Lookup as Lookup
 from speclaunch.checks.rules.examine import PreflightError as PreflightError
-from speclaunch.checks.rules.examine import examine as examine
-from speclaunch.checks.rules.examine import examine_plan as examine_plan
+from speclaunch.checks.rules.examine import check_plan as check_plan
+from speclaunch.checks.rules.examine import check_request as check_request
 from speclaunch.checks.rules.finding import Applicability as Applicability
 from speclaunch.checks.rules.finding import Finding as Finding
 from speclaunch.checks.rules.finding import Fix as Fix
@@ -112,7 +112,7 @@ from speclaunch.checks.rules.registry import all_rules as all_rules
 from speclaunch.checks.rules.registry import by_code as by_code
 from speclaunch.checks.rules.registry import is_selected as is_selected
 from speclaunch.checks.rules.registry import selected as selected
-from speclaunch.checks.rules.runner import judge as judge
+from speclaunch.checks.rules.runner import check_rules as check_rules
 from speclaunch.checks.rules.tensors import Subject as Subject
 from speclaunch.checks.rules.tensors import subject as subject
 from speclaunch.checks.rules.values import tree_capacity as tree_capacity

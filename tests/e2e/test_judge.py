@@ -13,10 +13,10 @@ import pytest
 from speclaunch.checks.engine_check.add_judge import add
 from speclaunch.checks.engine_check.engine_judge import EngineJudge
 from speclaunch.checks.engine_check.installed_judges import (
+    added_judges,
     all_judges,
     cpu_judge,
     find_judge,
-    kept,
     remove,
 )
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
@@ -278,7 +278,7 @@ def test_a_fork_is_judged_by_itself(fork: Path, judge: EngineJudge) -> None:
     own = find_judge("my-fork", None)
     assert own is not None and own.release == made.release
     assert own.digest != judge.digest
-    assert made.name in {one.name for one in kept()}
+    assert made.name in {one.name for one in added_judges()}
     questions = [
         question("meta/llama", "--my-flag", "3", "--sampling-backend", "mine"),
         question("meta/llama", "--my-flag", "10"),

@@ -74,15 +74,15 @@ def brief_causes(files: Sequence[FileReport]) -> list[str]:
 
     A missing fact is named once. The hardware comes last, with the option that declares it.
     """
-    last = _needing_hardware(one for file in files for one in file.unjudged)
+    last = _needing_hardware(one for file in files for one in file.skipped_rules)
     return [*causes(list(map(_without_named, files)), _numbered), *last]
 
 
 def _without_named(file: FileReport) -> FileReport:
     """Return a report without the rules whose missing fact is listed anyway."""
     named = [UNKNOWN_HARDWARE, *(fact.what for fact in file.unknown)]
-    left = (one for one in file.unjudged if not any(what in one.reason for what in named))
-    return replace(file, unjudged=tuple(left))
+    left = (one for one in file.skipped_rules if not any(what in one.reason for what in named))
+    return replace(file, skipped_rules=tuple(left))
 
 
 Counted = tuple[int, str]
@@ -98,7 +98,7 @@ def _of_one(file: FileReport, wording: Wording) -> Iterator[str]:
         yield f"{file.path}: not checked for {file.engine}: {file.skipped}"
     if file.note:
         yield f"{file.path}: {file.note}"
-    yield from (f"{file.path}: {line}" for line in reasons(file.unjudged, wording))
+    yield from (f"{file.path}: {line}" for line in reasons(file.skipped_rules, wording))
     yield from (f"{file.path}: unknown: {line}" for line in _facts(file.unknown))
 
 
@@ -119,7 +119,7 @@ def _unjudged(by_path: dict[str, list[FileReport]], wording: Wording) -> Iterato
     originals: dict[str, dict[str, None]] = {}
     for path, files in by_path.items():
         for file in files:
-            for one in file.unjudged:
+            for one in file.skipped_rules:
                 reason = _nameless(one.reason, file.unknown)
                 codes.setdefault(reason, {})[one.code] = None
                 where.setdefault(reason, {})[path] = None

@@ -41,7 +41,7 @@ def _file(file: FileReport) -> dict[str, Any]:
             for one in file.findings
         ],
         "unjudged": [
-            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in file.unjudged
+            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in file.skipped_rules
         ],
         "checkpoints": [checkpoint_json(one) for one in file.checkpoints],
         "unknown": [

@@ -215,10 +215,10 @@ def add_judge(options: JudgeAddOptions) -> None:
 
 def list_judges(_options: VerbOptions) -> None:
     """List the installed judges with their size on disk."""
-    from speclaunch.checks import cpu_judge, kept
+    from speclaunch.checks import added_judges, cpu_judge
 
     table = Table.grid(padding=(0, 2))
-    for one in kept():
+    for one in added_judges():
         size = _size(one.size) if one.site else "-"
         row = (f"SGLang {one.release}", size, f"from {one.source}", _kind(one), one.python)
         table.add_row(Text(one.name, "bold"), *row)

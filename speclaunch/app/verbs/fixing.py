@@ -27,8 +27,8 @@ from speclaunch.checks import (
     fixable_paths,
     fixed_files,
     in_bytes,
+    independent_files,
     shown_diff,
-    standing_alone,
     written,
 )
 from speclaunch.core import ExitCode, InputError, Problem, lazy, masked
@@ -62,7 +62,7 @@ def fix_found(report: Report, run: LintRun, *, unsafe: bool, only_shown: bool) -
     """Fix the files of a report and write them; with `only_shown` print the difference instead."""
     done = Fixes(stdin=run.stdin)
     paths = fixable_paths(report, unsafe=unsafe)
-    made = fixed_files(paths, run, unsafe=unsafe, apart=standing_alone(report))
+    made = fixed_files(paths, run, unsafe=unsafe, independent=independent_files(report))
     for fixed, before in made:
         done.files.append(fixed)
         if not fixed.is_changed:

@@ -22,7 +22,7 @@ from speclaunch.checks import (
     chosen,
     configured,
     import_all,
-    import_one,
+    import_command,
     installed_engine,
     write_together,
 )
@@ -63,7 +63,7 @@ def import_(options: ImportOptions) -> ExitCode:
         return _conclude([imported for imported, _, _ in found], reading)
     number = chosen(reading, source, options.command)
     name = recipe_name(stem)
-    imported, text = import_one(commands[number - 1], name, source, stated, installed)
+    imported, text = import_command(commands[number - 1], name, source, stated, installed)
     _require_sound(imported, text, f"{name}.yaml", source, force=options.force, what="the recipe")
     write_exact(text)
     return _conclude([imported], reading)

@@ -215,7 +215,7 @@ def _files(options: LintOptions) -> LintRun:
     asker, rests_on = _asker(options)
     if use_cache:
         _warn_of_distrust()
-    stored, installed = opened(rests_on, remembered_engine, wanted=use_cache)
+    stored, installed = opened(rests_on, remembered_engine, enabled=use_cache)
     paths = options.paths or (".",)
     return LintRun(
         paths,

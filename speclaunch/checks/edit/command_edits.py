@@ -80,7 +80,7 @@ def replaced(
     prefix = word.text.removesuffix(old) if old else word.text
     use = word.used_at
     if use is not None:
-        together = [one for one in words if one.used_at == use]
+        together = [other for other in words if other.used_at == use]
         matched = _USE.match(text.at(use))
         name = matched and (matched["braced"] or matched["bare"])
         if name and _uses(text, name) > 1:  # the definition is also used elsewhere
@@ -119,10 +119,10 @@ def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Ite
                 yield edit(begin + found.start(1), begin + found.end(1), new)
     yield edit(begin, len(source), shlex.quote(new))
     line = text.line(place.line)
-    around = line[place.column - 2 : place.column - 1] if place.column > 1 else ""
-    if around == '"':  # in a list of YAML or JSON, in quotes outside of the place
+    quote = line[place.column - 2 : place.column - 1] if place.column > 1 else ""
+    if quote == '"':  # in a list of YAML or JSON, in quotes outside of the place
         yield edit(begin, len(source), json.dumps(new, ensure_ascii=False)[1:-1])
-    elif around == "'":
+    elif quote == "'":
         yield edit(begin, len(source), new.replace("'", "''"))
     elif tail == old:
         yield edit(begin, len(source), dumped(new, text=True))
@@ -180,7 +180,9 @@ def _behind(
     if block is not None and block.end() == start:
         rest = line[end:].removeprefix(block["quote"]).strip()
         if not rest or rest.startswith("#"):
-            items = [_item(one, text, words) for group in _joined(groups, words) for one in group]
+            items = [
+                _item(token, text, words) for group in _joined(groups, words) for token in group
+            ]
             lead = f"{block['indent']}-{block['gap']}"
             new = "".join(f"{text.end}{lead}{item}" for item in items)
             yield Edit(place.line, len(line) + 1, 0, new)
@@ -190,9 +192,9 @@ def _behind(
     if flow is not None and (flow["quote"] == opening):
         quote = opening or '"'
         listed = [
-            _quoted(one, opening or _needed(one, quote))
+            _quoted(token, opening or _needed(token, quote))
             for group in _joined(groups, words)
-            for one in group
+            for token in group
         ]
         ahead = before.removesuffix(opening)
         alone = _ALONE.match(ahead)
@@ -207,13 +209,13 @@ def _behind(
     continued = line.rstrip().endswith("\\") or text.line(place.line - 1).rstrip().endswith("\\")
     if continued:
         indent = _indent(text, place)
-        new = "".join(f" \\{text.end}{indent}{one}" for one in quoted)
+        new = "".join(f" \\{text.end}{indent}{group}" for group in quoted)
         yield Edit(place.line, end + 1, 0, new)
     elif not line[: _first(line)].strip() and _begins_with_flag(line):
         indent = line[: _first(line)]
-        new = "".join(f"{text.end}{indent}{one}" for one in quoted)
+        new = "".join(f"{text.end}{indent}{group}" for group in quoted)
         yield Edit(place.line, end + 1, 0, new)
-    yield Edit(place.line, end + 1, 0, "".join(f" {one}" for one in quoted))
+    yield Edit(place.line, end + 1, 0, "".join(f" {group}" for group in quoted))
 
 
 def _begins_with_flag(line: str) -> bool:
@@ -254,7 +256,7 @@ def _item(token: str, text: SourceLines, words: Sequence[Word]) -> str:
     }
     if "" not in quotes and quotes:
         return _quoted(token, sorted(quotes)[0])
-    return _quoted(token, _needed(token, next((one for one in sorted(quotes) if one), '"')))
+    return _quoted(token, _needed(token, next((mark for mark in sorted(quotes) if mark), '"')))
 
 
 def _needed(token: str, quote: str) -> str:
@@ -365,7 +367,7 @@ def _is_at(node: yaml.Node | None, place: Place, document: Document) -> bool:
 
 def _set(invocation: Invocation, name: str, value: str, text: str) -> Iterator[list[Edit]]:
     if invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG):
-        raise NotFixableError(f"set {name}={value} where its server is started")
+        raise NotFixableError(f"set {name}={value} at the start of its server")
     own = with_variable(invocation, name, shlex.quote(value))
     if own is not None:
         yield [own]
@@ -381,10 +383,10 @@ def _into_yaml(invocation: Invocation, name: str, value: str, text: str) -> Iter
         for node in nodes.walk(root):
             if not isinstance(node, yaml.MappingNode):
                 continue
-            for key, around in node.value:
+            for key, value_node in node.value:
                 if key.value not in ("command", "args", "entrypoint"):
                     continue
-                if not _is_at(around, invocation.place, document):
+                if not _is_at(value_node, invocation.place, document):
                     continue
                 entries = nodes.entries(node)
                 for section in ("environment", "env"):
@@ -393,7 +395,7 @@ def _into_yaml(invocation: Invocation, name: str, value: str, text: str) -> Iter
                 column = key.start_mark.column
                 lead = found.lines[key.start_mark.line][:column]
                 if not lead.strip():
-                    last = found.last_line(key, around)
+                    last = found.last_line(key, value_node)
                     yield [_section(found, last, lead, name, value, kubernetes=False)]
                     yield [_section(found, last, lead, name, value, kubernetes=True)]
 
@@ -470,7 +472,7 @@ class CommandWords(EditablePlaces):
             stays = [w for w in self._words if id(w) not in left and self._is_here(w)]
             path = self._invocation.place.path
             program = [word for word in self._invocation.program if word.place.path == path]
-            groups = [[self._flag(one.words[0]), *one.words[1:]] for one in new]
+            groups = [[self._flag(argument.words[0]), *argument.words[1:]] for argument in new]
             yield [[edit] for edit in added(self._text, stays, program, groups)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:
@@ -480,7 +482,7 @@ class CommandWords(EditablePlaces):
     def _is_here(self, word: Word) -> bool:
         """True if a word is part of the command in this file."""
         return word.place.path == self._invocation.place.path and any(
-            word is one for one in self._invocation.words
+            word is own for own in self._invocation.words
         )
 
     def _own_words(self, item: ParsedArgument) -> list[Word]:
@@ -502,27 +504,27 @@ class CommandWords(EditablePlaces):
         again."""
         words = self._own_words(last)
         if last.argument.kind is ArgumentKind.LIST and last.argument.nargs is None and count > 1:
-            raise NotFixableError(f"{last.written} is given several times")
+            raise NotFixableError(f"{last.written} is set several times")
         flag, operands, values = words[0], words[1:], argument.values
         if last.stored == argument.stored and not values:
             return [[]]
         _, equals, tail = flag.text.partition("=")
         if equals and not operands and len(values) == 1:
-            steps = [self._one(flag, tail, values[0])] if tail != values[0] else []
+            steps = [self._replacements(flag, tail, values[0])] if tail != values[0] else []
         elif not equals and operands and len(operands) == len(values):
             steps = [
-                self._one(word, word.text, new)
+                self._replacements(word, word.text, new)
                 for word, new in zip(operands, values, strict=True)
                 if word.text != new
             ]
         elif not operands and not values and not equals:  # `--no-x` and `--x`
-            steps = [self._one(flag, self._flag(flag.text), self._flag(argument.words[0]))]
+            steps = [self._replacements(flag, self._flag(flag.text), self._flag(argument.words[0]))]
         else:
             return None
         if self._catalogue.by_name(argument.own) is None:
             return None
         return [[edit for edits in chosen for edit in edits] for chosen in product(*steps)]
 
-    def _one(self, word: Word, old: str, new: str) -> Ways:
+    def _replacements(self, word: Word, old: str, new: str) -> Ways:
         found = replaced(self._text, self._invocation.words, word, old, new)
         return [[edit] for edit in found]

@@ -85,7 +85,7 @@ def applied(text: str, edits: Sequence[TextEdit]) -> str:
 
 
 def _offsets(starts: Sequence[int], edits: Sequence[TextEdit]) -> Iterator[tuple[int, int, str]]:
-    for edit in sorted(edits, key=lambda one: (one.line, one.column)):
+    for edit in sorted(edits, key=lambda item: (item.line, item.column)):
         start = starts[edit.line - 1] + edit.column - 1
         yield start, starts[edit.end_line - 1] + edit.end_column - 1, edit.new
 
@@ -95,12 +95,12 @@ def _position(starts: Sequence[int], offset: int, most: int) -> tuple[int, int]:
     return line, offset - starts[line - 1] + 1
 
 
-def _common(one: str, other: str) -> int:
+def _common(first: str, second: str) -> int:
     """Return the length of the common prefix."""
-    for at, (a, b) in enumerate(zip(one, other, strict=False)):
+    for at, (a, b) in enumerate(zip(first, second, strict=False)):
         if a != b:
             return at
-    return min(len(one), len(other))
+    return min(len(first), len(second))
 
 
 _CONTEXT = 3

@@ -22,8 +22,8 @@ from speclaunch.checks.edit.fixed_text import (
     composed,
     fixed_commands,
     fixed_recipe,
-    spelled_commands,
-    spelled_recipe,
+    renamed_commands,
+    renamed_recipe,
 )
 from speclaunch.checks.edit.output_check import CheckedText, findings_of
 from speclaunch.checks.lint.checked_file import Options
@@ -82,7 +82,7 @@ def edits_of(
     if fix is None or fix.applicability is None:
         raise NotFixableError("its fix has no edits")
     file = None if source.path == STDIN_SHOWN else Path(source.path)
-    spelling = None if fix.rename is None else NameCorrection(*fix.rename, finding.place)
+    correction = None if fix.rename is None else NameCorrection(*fix.rename, finding.place)
     try:
         catalogue = load_catalogue(finding.engine)
         if source.rest is not None:
@@ -90,8 +90,8 @@ def edits_of(
         if source.recipe is not None:
             if file is None:
                 raise NotFixableError("a recipe is fixed in its file")
-            if spelling is not None:
-                after = spelled_recipe(source.text, source.path, file, spelling, config_dirs)
+            if correction is not None:
+                after = renamed_recipe(source.text, source.path, file, correction, config_dirs)
             else:
                 after = fixed_recipe(
                     source.text,
@@ -102,8 +102,8 @@ def edits_of(
                     config_dirs,
                     finding.deployments,
                 )
-        elif source.invocations and spelling is not None:
-            after = spelled_commands(source.text, source.path, file, spelling, catalogue)
+        elif source.invocations and correction is not None:
+            after = renamed_commands(source.text, source.path, file, correction, catalogue)
         elif source.invocations:
             after = fixed_commands(
                 source.text, source.path, file, finding.deployments, fix, catalogue, others
@@ -139,17 +139,17 @@ def fix_file(
         before = now.source.text
         now, findings = found
         seen.add(now.source.text)
-        done.applied += [_as_before(one, source, before) for one in findings]
+        done.applied += [_as_before(finding, source, before) for finding in findings]
     done.after = now.source.text
     done.findings = now.findings
     done.hidden = lambda: check(source, options).secrets
-    for one in now.findings:
-        if work.is_asked(one):
+    for finding in now.findings:
+        if work.is_requested(finding):
             done.left.append(
-                LeftFix(one, work.refused.get(_key(now, one), "it was not tried again"))
+                LeftFix(finding, work.refused.get(_key(now, finding), "it was not retried"))
             )
-        elif one.fix is not None and one.fix.applicability is not None:
-            done.unsafe.append(one)
+        elif finding.fix is not None and finding.fix.applicability is not None:
+            done.unsafe.append(finding)
     return done
 
 
@@ -160,10 +160,10 @@ def _key(text: CheckedText, finding: Finding) -> _Key:
 def _errors(text: CheckedText) -> Counter[tuple[str, str, int]]:
     """Count each error of each deployment."""
     return Counter(
-        (one.engine, one.code, number)
-        for one in text.findings
-        if one.severity is Severity.ERROR
-        for number in text.numbers(one) or (-1,)
+        (finding.engine, finding.code, number)
+        for finding in text.findings
+        if finding.severity is Severity.ERROR
+        for number in text.numbers(finding) or (-1,)
     )
 
 
@@ -175,7 +175,7 @@ class _Work(Struct):
     refused: dict[_Key, str] = {}
     """Fixes that failed, with the reason."""
 
-    def is_asked(self, finding: Finding) -> bool:
+    def is_requested(self, finding: Finding) -> bool:
         """True if a finding's fix is to be applied."""
         kind = finding.fix.applicability if finding.fix is not None else None
         return kind is Applicability.SAFE or (self.unsafe and kind is Applicability.UNSAFE)
@@ -207,13 +207,17 @@ class _Work(Struct):
         """Yield at most one proven fix for each deployment, first by place, without overlaps."""
         taken: set[int] = set()
         lines: set[int] = set()
-        versions = tuple(dict.fromkeys(one.engine for one in now.findings))
+        versions = tuple(dict.fromkeys(finding.engine for finding in now.findings))
         for finding in now.findings:
             key = _key(now, finding)
             numbers = set(now.numbers(finding)) or {-1}
-            if not self.is_asked(finding) or key in self.refused or taken & numbers:
+            if not self.is_requested(finding) or key in self.refused or taken & numbers:
                 continue
-            others = [one for one in self.options.versions or versions if one != finding.engine]
+            others = [
+                version
+                for version in self.options.versions or versions
+                if version != finding.engine
+            ]
             try:
                 edits = edits_of(now.source, finding, self.config_dirs, others)
             except NotFixableError as error:
@@ -221,7 +225,7 @@ class _Work(Struct):
                 continue
             except Exception as error:  # one broken fix must not block the others
                 message = f"{type(error).__name__}: {error}"
-                self.refused[key] = f"of a bug in speclaunch, please report it: {message}"
+                self.refused[key] = f"it hits a bug in speclaunch, please report it: {message}"
                 continue
             own = {line for edit in edits.edits for line in range(edit.line - 1, edit.end_line + 1)}
             if own & lines:
@@ -231,7 +235,7 @@ class _Work(Struct):
             yield finding, edits
 
     def _together(self, now: CheckedText, some: Sequence[FileEdits]) -> CheckedText | None:
-        edits = [edit for one in some for edit in one.edits]
+        edits = [edit for file_edits in some for edit in file_edits.edits]
         try:
             source = self.read(applied(now.source.text, edits))
         except (ValueError, InputError):
@@ -247,22 +251,22 @@ class _Work(Struct):
             return f"it would cause {code}{version}"
         if len(now.source.invocations) != len(made.source.invocations):
             return "it would change the number of commands"
-        left = {_key(made, one) for one in made.findings}
-        if any(_key(now, one) in left for one in fixed_):
-            return "the finding would stay"
+        left = {_key(made, finding) for finding in made.findings}
+        if any(_key(now, fixed) in left for fixed in fixed_):
+            return "the finding would remain"
         return None
 
     def read(self, text: str) -> LintedFile:
         """Return the file with another text. Raises InputError if it cannot be read."""
         source = self.source
         if source.rest is not None:
-            raise InputError(Problem("fix what cannot be read first"))
+            raise InputError(Problem("first fix what cannot be read"))
         if source.recipe is not None:
             return _recipe(source, text, self.config_dirs)
         if source.path != STDIN_SHOWN:
             found = read_buffer(source.path, text.encode(), self.config_dirs)
             if found is None:
-                raise InputError(Problem("nothing would be left in it"))
+                raise InputError(Problem("the file would be empty"))
             return found
         return read_commands(source.path, text)
 

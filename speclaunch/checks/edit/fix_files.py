@@ -29,31 +29,34 @@ def fixable_paths(report: Report, *, unsafe: bool) -> list[str]:
         dict.fromkeys(
             file.path
             for file in report.files
-            for one in file.findings
-            if one.fix is not None and one.fix.applicability in requested
+            for finding in file.findings
+            if finding.fix is not None and finding.fix.applicability in requested
         )
     )
 
 
-def standing_alone(report: Report) -> frozenset[str]:
+def independent_files(report: Report) -> frozenset[str]:
     """Return the files whose findings are all in themselves, not in a group or a `--config`
     file."""
     elsewhere = {
-        file.path for file in report.files for one in file.findings if one.place.path != file.path
+        file.path
+        for file in report.files
+        for finding in file.findings
+        if finding.place.path != file.path
     }
     return frozenset(file.path for file in report.files if file.path not in elsewhere)
 
 
 def fixed_files(
-    paths: Sequence[str], run: LintRun, *, unsafe: bool, apart: frozenset[str]
+    paths: Sequence[str], run: LintRun, *, unsafe: bool, independent: frozenset[str]
 ) -> Iterator[tuple[FixedFile, bytes]]:
     """Yield each file with its fixes, and its bytes before; nothing is written.
 
-    `apart`: files that depend on no other file, which several processes may fix at the same time.
+    `independent`: files that depend on no other file; several processes may fix them in parallel.
     """
-    alone = [path for path in paths if path in apart]
+    alone = [path for path in paths if path in independent]
     processes = min(run.processes(len(paths), _FIXES_A_PROCESS), len(alone))
-    made = _fixed_apart(alone, run, processes, unsafe=unsafe) if processes > 1 else {}
+    made = _fixed_in_processes(alone, run, processes, unsafe=unsafe) if processes > 1 else {}
     for path in paths:
         found = made[path] if path in made else _fixed(path, run, unsafe=unsafe)
         if found is not None:
@@ -71,7 +74,7 @@ def _fixed(path: str, run: LintRun, *, unsafe: bool) -> _Fixed | None:
     return fix_file(source, run.options(settings), settings.config_dirs, unsafe=unsafe), data
 
 
-def _fixed_apart(
+def _fixed_in_processes(
     paths: Sequence[str], run: LintRun, processes: int, *, unsafe: bool
 ) -> dict[str, _Fixed | None]:
     """Fix files in several processes, all before anything is written, so that the result does not
@@ -133,16 +136,16 @@ def counted(files: Sequence[FixedFile], report: Report) -> str:
 
     `report` includes the files without fixes.
     """
-    fixed = sum(len(one.applied) for one in files)
-    unsafe = sum(len(one.unsafe) for one in files)
-    looked_at = {one.path for one in files}
+    fixed = sum(len(file.applied) for file in files)
+    unsafe = sum(len(file.unsafe) for file in files)
+    looked_at = {file.path for file in files}
     unsafe += sum(
-        one.fix is not None and one.fix.applicability is Applicability.UNSAFE
+        finding.fix is not None and finding.fix.applicability is Applicability.UNSAFE
         for file in report.files
         if file.path not in looked_at
-        for one in file.findings
+        for finding in file.findings
     )
-    left = sum(len(one.left) for one in files) + unsafe
+    left = sum(len(file.left) for file in files) + unsafe
     if not fixed and not left:
         return ""
     hint = ""

@@ -59,16 +59,16 @@ def _argument(name: str, value: Any, catalogue: Catalogue) -> TargetArgument:
     key = canonical(name)
     if value is None:
         return TargetArgument(key, name, None, ())
-    spelled = render_args({name: value}, {}, catalogue)
-    if spelled.problems:
-        raise NotFixableError(spelled.problems[0].message)
-    if not spelled.arguments:  # a switch that is off
+    rendered = render_args({name: value}, {}, catalogue)
+    if rendered.problems:
+        raise NotFixableError(rendered.problems[0].message)
+    if not rendered.arguments:  # a switch that is off
         return TargetArgument(key, name, value, ())
-    words = spelled.arguments[0].tokens
+    words = rendered.arguments[0].tokens
     parsed = parse_argv(words, catalogue, with_values=False)
     refused = [problem for problem in parsed.problems if problem.index is not None]
     if refused or len(parsed.parsed) != 1:
-        reason = refused[0].message if refused else f"`{' '.join(words)}` is not understood"
+        reason = refused[0].message if refused else f"`{' '.join(words)}` cannot be parsed"
         raise NotFixableError(f"SGLang {catalogue.version} refuses it: {reason}")
     (item,) = parsed.parsed
     return TargetArgument(key, item.name, value, words, item.stored)

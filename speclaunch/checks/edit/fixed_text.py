@@ -69,7 +69,7 @@ def fixed_commands(
     except NotFixableError:
         if len(fix.set) + len(fix.env) == 1:
             raise
-        found = job.one_by_one(text, reading, fix)
+        found = job.fixed_by_name(text, reading, fix)
         if found is None:
             raise
         return found
@@ -97,7 +97,7 @@ class _Job(Struct, frozen=True):
             text, self.shown, tried(), lambda made: self._unproven(reading, made, target)
         )
 
-    def one_by_one(self, text: str, reading: Reading, fix: Fix) -> str | None:
+    def fixed_by_name(self, text: str, reading: Reading, fix: Fix) -> str | None:
         """Return the text fixed name by name, for fixes with too many combinations; None on
         failure."""
         parts = [Fix("", {name: value}) for name, value in fix.set.items()]
@@ -113,9 +113,9 @@ class _Job(Struct, frozen=True):
         target = target_of(fix, self.catalogue)
         return None if any(self._unproven(reading, made, target)) else made
 
-    def _unproven(self, reading: Reading, made: str, asked: FixTarget) -> Iterator[str]:
+    def _unproven(self, reading: Reading, made: str, target: FixTarget) -> Iterator[str]:
         after = _read(made, self.shown, self.file)
-        changed = dict.fromkeys(self.numbers, asked)
+        changed = dict.fromkeys(self.numbers, target)
         version = self.catalogue.version
         yield from fix_differences(reading, after, changed, version, self.others)
 
@@ -129,8 +129,8 @@ def numbers_of(
 ) -> list[int]:
     """Return the numbers of the commands that belong to some deployments."""
     name = recipe_name(shown)
-    named = [DeploymentPlace(one.place, one.name or name) for one in commands]
-    return [at for at, one in enumerate(named) if one in deployments]
+    named = [DeploymentPlace(command.place, command.name or name) for command in commands]
+    return [at for at, deployment in enumerate(named) if deployment in deployments]
 
 
 def _read(text: str, shown: str, file: Path | None) -> Reading:
@@ -146,13 +146,13 @@ _OF_KINDS = {
 
 
 def _ways(
-    reading: Reading, number: int, asked: FixTarget, catalogue: Catalogue, text: str
+    reading: Reading, number: int, target: FixTarget, catalogue: Catalogue, text: str
 ) -> list[list[Edit]]:
     invocation = reading.invocations[number]
     kind = _OF_KINDS.get(invocation.kind, CommandWords)
-    found = list(kind(invocation, asked, catalogue, text).ways(asked))
+    found = list(kind(invocation, target, catalogue, text).ways(target))
     if not found:
-        raise NotFixableError("no edit of its text does it")
+        raise NotFixableError("no edit of its text achieves it")
     return found
 
 
@@ -169,7 +169,7 @@ def _first_proven(
     for way in ways:
         edits = list(dict.fromkeys(way))
         if not edits:
-            raise _NothingToDoError("nothing has to be changed")
+            raise _NothingToDoError("nothing needs to change")
         try:
             made = apply(text, edits)
             if made in seen:
@@ -181,7 +181,7 @@ def _first_proven(
         if found is None:
             return made
         why = why or found
-    raise NotFixableError(why or "no edit of its text does it")
+    raise NotFixableError(why or "no edit of its text achieves it")
 
 
 def _unproven(
@@ -214,7 +214,11 @@ def fixed_recipe(
     before = composition.values
     document, end = Document(text, shown), SourceLines(text).end
     names = role_names(before)
-    roles = [name for name in names if any(one.name.endswith(f"/{name}") for one in deployments)]
+    roles = [
+        name
+        for name in names
+        if any(deployment.name.endswith(f"/{name}") for deployment in deployments)
+    ]
 
     def ways(role: str | None = None) -> Iterator[list[Edit]]:
         values = before if role is None else of_role(composition, role).values
@@ -244,7 +248,7 @@ def _ways_of_roles(
     ways: Callable[[str | None], Iterator[list[Edit]]],
     roles: Sequence[str],
     values: Mapping[str, Any],
-    asked: FixTarget,
+    target: FixTarget,
 ) -> Iterator[list[Edit]]:
     """Yield edits of the shared part first, unless a role overrides it, then edits of each role.
     The proof rejects edits that change another role."""
@@ -255,7 +259,7 @@ def _ways_of_roles(
         for role in roles
         for name in (values["roles"][role] or {}).get("args") or {}
     }
-    if not own_names & asked.arguments.keys():
+    if not own_names & target.arguments.keys():
         with contextlib.suppress(NotFixableError):
             yield from ways(None)
     own = [list(ways(role)) for role in roles]
@@ -264,7 +268,7 @@ def _ways_of_roles(
 
 
 def _unproven_in_roles(
-    before: Composition, after: Composition, roles: Collection[str], asked: FixTarget
+    before: Composition, after: Composition, roles: Collection[str], target: FixTarget
 ) -> Iterator[str]:
     """Yield how the roles differ from before, with the target applied to `roles`."""
     names = role_names(before.values)
@@ -274,7 +278,7 @@ def _unproven_in_roles(
     for name in names:
         old, new = of_role(before, name).values, of_role(after, name).values
         if name in roles:
-            yield from composition_differences(old, new, asked)
+            yield from composition_differences(old, new, target)
         elif old != new:
             yield f"the role {name} would change, too"
 
@@ -321,45 +325,45 @@ class NameCorrection(Struct, frozen=True):
     place: Place
 
 
-def spelled_commands(
-    text: str, shown: str, file: Path | None, spelling: NameCorrection, catalogue: Catalogue
+def renamed_commands(
+    text: str, shown: str, file: Path | None, correction: NameCorrection, catalogue: Catalogue
 ) -> str:
     """Return the text with the name corrected. Raises NotFixableError, and InputError.
 
     Proven: read back, every command is unchanged except for the name, the version's parser has no
     new error, and the argument was not set before.
     """
-    made = _replaced(text, shown, spelling)
+    made = _replaced(text, shown, correction)
     before = followed(read_text(text, shown), file).invocations
     after = followed(read_text(made, shown), file).invocations
     if len(before) != len(after):
         raise NotFixableError(f"{len(before)} commands become {len(after)}")
     pairs = zip(before, after, strict=True)
-    changed = [_check(one, other, spelling, catalogue) for one, other in pairs]
+    changed = [_check(old, new, correction, catalogue) for old, new in pairs]
     if not any(changed):
         raise NotFixableError("it is not written as a word of the command")
     return made
 
 
 def _check(
-    old: Invocation, new: Invocation, spelling: NameCorrection, catalogue: Catalogue
+    old: Invocation, new: Invocation, correction: NameCorrection, catalogue: Catalogue
 ) -> bool:
     """True if the command has the name. Raises NotFixableError if more than that changes."""
     expected = [
-        word.text.replace(spelling.wrong, spelling.right, 1)
-        if word.place.position == spelling.place.position
+        word.text.replace(correction.wrong, correction.right, 1)
+        if word.place.position == correction.place.position
         else word.text
         for word in old.words
     ]
     if expected != [word.text for word in new.words] or _rest(old) != _rest(new):
-        raise NotFixableError(f"the command of line {old.place.line} would change otherwise, too")
+        raise NotFixableError(f"the command in line {old.place.line} would have other changes, too")
     if expected == [word.text for word in old.words]:
         return False
-    one, other = (from_invocation(found, "fixed", catalogue) for found in (old, new))
-    if canonical(name_of(spelling.right)) in one.values:
-        raise NotFixableError(f"{spelling.right} is given, too")
-    problems = Counter(problem.message for problem in other.problems)
-    more = problems - Counter(problem.message for problem in one.problems)
+    parsed_old, parsed_new = (from_invocation(found, "fixed", catalogue) for found in (old, new))
+    if canonical(name_of(correction.right)) in parsed_old.values:
+        raise NotFixableError(f"{correction.right} is also set")
+    problems = Counter(problem.message for problem in parsed_new.problems)
+    more = problems - Counter(problem.message for problem in parsed_old.problems)
     if more:
         raise NotFixableError(f"SGLang {catalogue.version} would refuse it: {next(iter(more))}")
     return True
@@ -374,37 +378,39 @@ def _rest(invocation: Invocation) -> Sequence[Any]:
         [word.text for word in invocation.program],
         {name: word.text for name, word in invocation.env.items()},
         {name: word.text for name, word in invocation.extras.items()},
-        Counter(one.text for one in invocation.dropped),
+        Counter(word.text for word in invocation.dropped),
     )
 
 
-def spelled_recipe(
-    text: str, shown: str, path: Path, spelling: NameCorrection, config_dirs: Sequence[Path] = ()
+def renamed_recipe(
+    text: str, shown: str, path: Path, correction: NameCorrection, config_dirs: Sequence[Path] = ()
 ) -> str:
     """Return the recipe with the key corrected, proven. Raises NotFixableError, InputError."""
-    made = _replaced(text, shown, spelling)
-    old, new = (data_of(one) for one in (text, made))
+    made = _replaced(text, shown, correction)
+    old, new = (data_of(source) for source in (text, made))
     args = old.get("args") if isinstance(old, dict) else None
-    if not isinstance(args, dict) or spelling.wrong not in args:
+    if not isinstance(args, dict) or correction.wrong not in args:
         raise NotFixableError("it is not written as a key of `args`")
     composed_args = composed(text, shown, path, config_dirs).values.get("args") or {}
-    if canonical(name_of(spelling.right)) in {
+    if canonical(name_of(correction.right)) in {
         canonical(name_of(str(name))) for name in composed_args
     }:
-        raise NotFixableError(f"{spelling.right} is given, too")
-    expected = [(spelling.right if name == spelling.wrong else name, args[name]) for name in args]
+        raise NotFixableError(f"{correction.right} is also set")
+    expected = [
+        (correction.right if name == correction.wrong else name, args[name]) for name in args
+    ]
     if new != {**old, "args": dict(expected)} or list(new["args"].items()) != expected:
         raise NotFixableError("something else would change, too")
     return made
 
 
-def _replaced(text: str, shown: str, spelling: NameCorrection) -> str:
-    place = spelling.place
+def _replaced(text: str, shown: str, correction: NameCorrection) -> str:
+    place = correction.place
     if place.path != shown:
         raise NotFixableError(f"it is written in {place.path}")
     lines = lines_of(text)
     line = lines[place.line - 1] if place.line <= len(lines) else ""
-    at = line.find(spelling.wrong, place.column - 1, place.column + place.length + 1)
+    at = line.find(correction.wrong, place.column - 1, place.column + place.length + 1)
     if at < 0:
         raise NotFixableError("it is not written where it was found")
-    return apply(text, [Edit(place.line, at + 1, len(spelling.wrong), spelling.right)])
+    return apply(text, [Edit(place.line, at + 1, len(correction.wrong), correction.right)])

@@ -72,15 +72,15 @@ def _differences(
     except InputError as error:
         yield f"it cannot be composed: {error.problems[0].message}"
         return
-    spelling = render_args(deployment.args, {}, catalogue)
-    if spelling.problems:
-        yield spelling.problems[0].message
+    rendered = render_args(deployment.args, {}, catalogue)
+    if rendered.problems:
+        yield rendered.problems[0].message
         return
     set_names = _without_default(text)
     requested = _command_meaning(invocation, catalogue, set_names)
     if requested is None:
         return  # the parser reported what could not be imported, and the import reports it
-    got = _recipe_meaning(spelling, catalogue, _unevaluated(invocation), set_names)
+    got = _recipe_meaning(rendered, catalogue, _unevaluated(invocation), set_names)
     if got is None:
         yield f"SGLang {catalogue.version} refuses it"
         return
@@ -90,7 +90,7 @@ def _differences(
         name: _plain(explicit[name].value, set_names) for name in _SLIMES if name in explicit
     }
     values |= {name: _stand_in(variable) for name, variable in imported.secrets.args.items()}
-    named = (*requested.given, *(name for name in _SLIMES if name in explicit))
+    named = (*requested.explicit, *(name for name in _SLIMES if name in explicit))
     expected = Meaning(requested.version, values, dict.fromkeys(named, ()))
     open_ = {  # reported, and left for the user to fill in
         name: ANYTHING
@@ -110,17 +110,17 @@ def _differences(
         for name, value in deployment.engine.env.items()
     }
     open_ = {name: ANYTHING for name, value in mine.items() if value == _OPEN_VALUE}
-    for one in differences(env, mine, open_):
-        yield f"the variable {one.name} is not what it was"
+    for difference in differences(env, mine, open_):
+        yield f"the variable {difference.name} would change"
 
 
 def _command_meaning(
-    invocation: Invocation, catalogue: Catalogue, given: frozenset[str]
+    invocation: Invocation, catalogue: Catalogue, variables: frozenset[str]
 ) -> Meaning | None:
-    """Return the meaning of the command with the variables `given` set, without what is left
+    """Return the meaning of the command with the variables `variables` set, without what is left
     out."""
     found = effective(invocation, catalogue)
-    words = [_expected(word, given) if word.evaluated else word.text for word in found.words]
+    words = [_expected(word, variables) if word.evaluated else word.text for word in found.words]
     if found.config is not None:  # it remains a separate file
         words = ["--config", found.config.text, *words]
     opaque = {
@@ -138,7 +138,7 @@ def _command_meaning(
         if invocation.kind is InvocationKind.SLIME and canonical(item.dest) in OWN:
             continue
         indices += [item.index, *item.value_indices]
-    texts = [_plain(words[i], given) if i in opaque else words[i] for i in indices]
+    texts = [_plain(words[i], variables) if i in opaque else words[i] for i in indices]
     return meaning_of(texts, catalogue, {at for at, i in enumerate(indices) if i in opaque})
 
 
@@ -149,11 +149,14 @@ def _unevaluated(invocation: Invocation) -> frozenset[str]:
 
 
 def _recipe_meaning(
-    spelling: RenderedArgs, catalogue: Catalogue, unevaluated: frozenset[str], given: frozenset[str]
+    rendered: RenderedArgs,
+    catalogue: Catalogue,
+    unevaluated: frozenset[str],
+    variables: frozenset[str],
 ) -> Meaning | None:
     """Return the meaning of the recipe, with unset variables as opaque stand-ins."""
-    words = [token for argument in spelling.arguments for token in argument.tokens]
-    plain = [_plain(word, given) if word in unevaluated else word for word in words]
+    words = [token for argument in rendered.arguments for token in argument.tokens]
+    plain = [_plain(word, variables) if word in unevaluated else word for word in words]
     opaque = {
         index
         for index, (word, bare) in enumerate(zip(words, plain, strict=True))
@@ -166,26 +169,29 @@ def _is_stand_in(word: str) -> bool:
     return "speclaunch-unset-" in word or word == _OPEN_VALUE
 
 
-def _expected(word: Word, given: frozenset[str]) -> str:
-    """Return a word with the variables `given` set, and others at their defaults."""
+def _expected(word: Word, variables: frozenset[str]) -> str:
+    """Return a word with the variables `variables` set, and others at their defaults."""
     if not word.evaluated:
-        return str(_plain(word.text, given))
-    return _filled(word.text, 0, len(word.text), word.defaults, given)
+        return str(_plain(word.text, variables))
+    return _filled(word.text, 0, len(word.text), word.defaults, variables)
 
 
 def _filled(
-    text: str, start: int, end: int, defaults: Sequence[Default], given: frozenset[str]
+    text: str, start: int, end: int, defaults: Sequence[Default], variables: frozenset[str]
 ) -> str:
     parts: list[str] = []
-    for one in defaults:
-        inner = _filled(text, one.start, one.end, one.inner, given)
-        parts += [text[start : one.start], _stand_in(one.name) if one.name in given else inner]
-        start = one.end
+    for default in defaults:
+        inner = _filled(text, default.start, default.end, default.inner, variables)
+        parts += [
+            text[start : default.start],
+            _stand_in(default.name) if default.name in variables else inner,
+        ]
+        start = default.end
     return "".join([*parts, text[start:end]])
 
 
-def _plain(value: Any, given: frozenset[str]) -> Any:
-    """Return a text expanded as in a shell with the variables `given` set to stand-ins."""
+def _plain(value: Any, variables: frozenset[str]) -> Any:
+    """Return a text expanded as in a shell with the variables `variables` set to stand-ins."""
     if not isinstance(value, str):
         return value
     parts, at = [], 0
@@ -196,8 +202,8 @@ def _plain(value: Any, given: frozenset[str]) -> Any:
         stand_in = _stand_in(name)
         if found[2] and not found[3]:
             end = closing(value, at)
-            default = _plain(value[at:end], given)
-            is_default = name not in given and value[at - 1] in "-="
+            default = _plain(value[at:end], variables)
+            is_default = name not in variables and value[at - 1] in "-="
             stand_in = default if is_default else stand_in
             at = len(value) if end is None else end + 1
         parts.append(stand_in)
@@ -245,7 +251,7 @@ def _set(values: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def import_one(
+def import_command(
     invocation: Invocation,
     name: str,
     source: str,
@@ -274,7 +280,7 @@ def import_all(
     several = len(reading.invocations) > 1
     for number, invocation in enumerate(reading.invocations, 1):
         name = recipe_name(invocation.name or stem, number if several else None)
-        imported, text = import_one(invocation, name, source, engine, installed)
+        imported, text = import_command(invocation, name, source, engine, installed)
         yield imported, text, directory / f"{name}.yaml"
 
 

@@ -58,9 +58,9 @@ class ConfigKeys(EditablePlaces):
             raise NotFixableError("it contains no keys")
         self._own = own or mappings[0]
         off = {  # a false switch has no word
-            canonical(spelled.dest): nodes.place(key, found.document)
+            canonical(known.dest): nodes.place(key, found.document)
             for key, _ in self._own.value
-            if (spelled := catalogue.by_name(str(key.value).replace("-", "_"))) is not None
+            if (known := catalogue.by_name(str(key.value).replace("-", "_"))) is not None
         }
         self._places = off | places
 
@@ -74,7 +74,7 @@ class ConfigKeys(EditablePlaces):
         if mapping is None:
             raise NotFixableError(f"{key} comes from elsewhere")
         document = self._found.document
-        pair = next(one for one in mapping.value if nodes.place(one[0], document) == place)
+        pair = next(item for item in mapping.value if nodes.place(item[0], document) == place)
         if value is None:
             return [removed_key(self._found, mapping, pair[0])]
         return [set_value(self._found, pair[0], pair[1], value)]
@@ -116,7 +116,7 @@ def _in_config(argument: TargetArgument) -> tuple[str, str | None]:
         values = [tail]
     if not values:
         return key, "true"
-    natural = [_natural(one) for one in values]
+    natural = [_natural(text) for text in values]
     listed = isinstance(argument.value, list | tuple) or len(values) > 1
     return key, dumped(natural) if listed else dumped(natural[0])
 
@@ -127,7 +127,7 @@ def _natural(text: str) -> Any:
 
 
 def recipe_ways(
-    wanted: FixTarget,
+    target: FixTarget,
     composed: Mapping[str, Any],
     env: Mapping[str, str | None],
     catalogue: Catalogue,
@@ -149,12 +149,12 @@ def recipe_ways(
         names.get(name) or current_name(name, catalogue) or argument.own: (
             None if argument.is_removed and argument.value is None else dumped(argument.value)
         )
-        for name, argument in wanted.arguments.items()
+        for name, argument in target.arguments.items()
         if name in names or not argument.is_removed
     }
     variables = {
         name: None if value is None else quoted_text(value)
-        for name, value in wanted.env.items()
+        for name, value in target.env.items()
         if value is not None or env.get(name) is not None
     }
     own = _sections(found, root, sections.get("args"), ("args",), args)
@@ -270,14 +270,14 @@ class CallKeywords(EditablePlaces):
     ) -> None:
         env = target.env.items()
         if any(value is not None or name in invocation.env for name, value in env):
-            raise NotFixableError("set the variable where the program is started")
+            raise NotFixableError("set the variable at the start of the program")
         self._text = SourceLines(text)
         self._call = _call(self._text, invocation.place)
         texts = [word.text for word in invocation.words]
         opaque = {at for at, word in enumerate(invocation.words) if not word.evaluated}
         parsed = parse_argv(texts, catalogue, opaque=opaque, with_values=False)
         self._places = {
-            canonical(one.dest): invocation.words[one.index].place for one in parsed.parsed
+            canonical(item.dest): invocation.words[item.index].place for item in parsed.parsed
         }
 
     def change(self, argument: TargetArgument) -> Ways | None:
@@ -295,7 +295,7 @@ class CallKeywords(EditablePlaces):
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
         """Yield the addition of all keywords."""
         if new:
-            written = [f"{one.own}={one.value!r}" for one in new]
+            written = [f"{argument.own}={argument.value!r}" for argument in new]
             yield [[edit] for edit in _added(self._text, self._call, written)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:  # noqa: ARG002
@@ -324,19 +324,19 @@ def _column(text: SourceLines, line: int, offset: int) -> int:
 def _keyword(
     text: SourceLines, call: ast.Call, place: Place | None, name: str, own: str
 ) -> ast.keyword | None:
-    for one in call.keywords:
+    for keyword in call.keywords:
         if place is not None:
-            at = (one.lineno, _column(text, one.lineno, one.col_offset))
+            at = (keyword.lineno, _column(text, keyword.lineno, keyword.col_offset))
             if at == (place.line, place.column):
-                return one
-        elif one.arg is not None and (one.arg == own or canonical(one.arg) == name):
-            return one  # a switch that is off
+                return keyword
+        elif keyword.arg is not None and (keyword.arg == own or canonical(keyword.arg) == name):
+            return keyword  # a switch that is off
     return None
 
 
 def _edit(text: SourceLines, node: ast.expr | ast.keyword, new: str) -> Edit:
     if node.end_lineno != node.lineno or node.end_col_offset is None:
-        raise NotFixableError("its value stands on several lines")
+        raise NotFixableError("its value spans several lines")
     start = _column(text, node.lineno, node.col_offset)
     end = _column(text, node.lineno, node.end_col_offset)
     return Edit(node.lineno, start, end - start, new)
@@ -364,11 +364,15 @@ def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         raise NotFixableError("its call has no arguments")
-    last = max(arguments, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0))
+    last = max(
+        arguments, key=lambda argument: (argument.end_lineno or 0, argument.end_col_offset or 0)
+    )
     number = last.end_lineno or last.lineno
     end = _column(text, number, last.end_col_offset or 0)
     line = text.line(last.lineno)
     start = _column(text, last.lineno, last.col_offset) - 1
     if not line[:start].strip():
-        yield Edit(number, end, 0, "".join(f",{text.end}{line[:start]}{one}" for one in new))
-    yield Edit(number, end, 0, "".join(f", {one}" for one in new))
+        yield Edit(
+            number, end, 0, "".join(f",{text.end}{line[:start]}{keyword}" for keyword in new)
+        )
+    yield Edit(number, end, 0, "".join(f", {keyword}" for keyword in new))

@@ -64,13 +64,13 @@ Parse = Callable[[Catalogue], ParsedArguments]
 class SourceVersion(Struct, frozen=True):
     """Version that a command is read for, and the reason.
 
-    `said`: the version was named. `whole`: it accepts the complete command.
+    `is_named`: the version was named. `accepts_all`: it accepts the complete command.
     """
 
     version: str
     why: str
-    said: bool
-    whole: bool
+    is_named: bool
+    accepts_all: bool
 
 
 def origin(parse: Parse, to: str, source: str | None, image: str | None) -> SourceVersion:
@@ -94,7 +94,7 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
         count = refused(parse(load_catalogue(version)))
         if not count:
             why = (
-                "it accepts the command as it is"
+                "it accepts the command unchanged"
                 if version == to
                 else "the newest that accepts all of it"
             )
@@ -102,9 +102,12 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
         if best is None or count < best[0]:
             best = (count, version)
     if best is None:
-        raise LookupError("no catalogue is held")
+        raise LookupError("no catalogue is available")
     return SourceVersion(
-        best[1], "no version accepts all of it; this one refuses the least", False, False
+        best[1],
+        "no version accepts all of it; this version rejects the fewest arguments",
+        False,
+        False,
     )
 
 
@@ -153,7 +156,10 @@ def unknown_image(image: str, to: str) -> Problem:
     """Return the problem that an image remains at its release, which rejects arguments of `to`."""
     return Problem(
         f"{image} has SGLang {image_version(image)}, and its counterpart with {to} is unknown",
-        help=f"set an image with SGLang {to} (official: {official_image(to)}); --force leaves it",
+        help=(
+            f"set an image with SGLang {to} (official: {official_image(to)}); --force leaves "
+            "the image unchanged"
+        ),
     )
 
 
@@ -254,7 +260,7 @@ def migrate_commands(
             found = follow(job.invocation, job.planned)
             migration.problems += found.problems
             migration.steps += [step for step in found.steps if step not in migration.steps]
-            migration.also += [one for one in found.also if one not in migration.also]
+            migration.also += [step for step in found.also if step not in migration.also]
     for job in jobs:
         _branches(job, migration)
     migration.problems += conflicts([job.rewritings[0] for job in jobs])
@@ -280,17 +286,17 @@ def _job(
 
     start = origin(parse, to, source, _image(invocation))
     target = load_catalogue(to)
-    if start.said and not start.whole and not refused(parse(target)):
+    if start.is_named and not start.accepts_all and not refused(parse(target)):
         note = (
             f"SGLang {start.version} refuses this command and {to} accepts it: it was left "
             "unchanged"
         )
         migration.steps.append(MigrationStep(invocation.place, note))
         start = SourceVersion(to, note, True, True)
-    elif not start.said and start.version != to:
+    elif not start.is_named and start.version != to:
         note = f"read as a command of SGLang {start.version}: {start.why}"
         migration.origins.append(MigrationStep(invocation.place, note))
-    mixed = not start.said and not start.whole
+    mixed = not start.is_named and not start.accepts_all
     planned = plan(words, opaque, load_catalogue(start.version), target, mixed=mixed)
 
     def place(index: int | None) -> Place:
@@ -305,7 +311,7 @@ def _job(
         ways = [Rewriting()]
     ways = [way for way in ways if not way.problems] or ways[:1]
     migration.problems += ways[0].problems
-    migration.steps += [MigrationStep(*step) for step in ways[0].told]
+    migration.steps += [MigrationStep(*step) for step in ways[0].steps]
     migration.steps += [MigrationStep(place(index), note) for index, note in planned.notes]
     job = _Job(invocation, start, planned, ways)
     _spec_v2(job, target, migration)
@@ -318,10 +324,12 @@ def _branches(job: _Job, migration: Migration) -> None:
     if word is None:
         return
     if any(way.edits for way in job.rewritings):
-        message = "the arguments differ between branches of the script: one alone would be changed"
+        message = (
+            "the arguments differ between branches of the script: only one branch would change"
+        )
         migration.problems.append(Problem(message, word.place, "change each branch by hand"))
     else:
-        note = "other branches of the script may add other arguments: they were not read"
+        note = "other branches of the script, which were not read, may add other arguments"
         migration.steps.append(MigrationStep(word.place, note))
 
 
@@ -341,7 +349,7 @@ def _carry_image(job: _Job, text: str, to: str, migration: Migration, *, keep: b
         (migration.warnings if keep else migration.problems).append(problem)
         return
     job.image = new.name
-    job.image_edits = [Edit(one.line, one.column, one.length, new.name) for one in places]
+    job.image_edits = [Edit(place.line, place.column, place.length, new.name) for place in places]
     for place in places:
         step = MigrationStep(place, f"{image} is {new.name} now")
         if step not in migration.steps:
@@ -376,8 +384,10 @@ def _proven(
             made = apply(text, changes)
             again, _, _ = _settled(_read(made, shown), to, strays)
             complete = [
-                replace(one, env={**edited_variables(job.invocation, text, edits), **one.env})
-                for one, job in zip(expected, jobs, strict=True)
+                replace(
+                    command, env={**edited_variables(job.invocation, text, edits), **command.env}
+                )
+                for command, job in zip(expected, jobs, strict=True)
             ]
             found = list(migration_differences(reading, again, complete))
         except (ValueError, InputError) as error:
@@ -411,12 +421,12 @@ def _settled(
     reports before parsing, and the words that may expand to any number of arguments."""
     catalogue = load_catalogue(to)
     found = [settled(invocation, catalogue, strays) for invocation in reading.invocations]
-    problems = [problem for one in found for problem in one.refused]
-    commands = tuple(one.invocation for one in found)
+    problems = [problem for item in found for problem in item.refused]
+    commands = tuple(item.invocation for item in found)
     return (
         replace(reading, invocations=commands),
         problems,
-        frozenset().union(*(one.strays for one in found)),
+        frozenset().union(*(item.strays for item in found)),
     )
 
 
@@ -448,17 +458,17 @@ def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
         migration.steps.append(MigrationStep(invocation.place, note))
         return
     reason = f"SpecV2 is on by default from {FIRST_BY_DEFAULT}"
-    if not job.origin.said:
+    if not job.origin.is_named:
         note = f"{reason}, which the script does not disable"
         migration.steps.append(MigrationStep(invocation.place, note))
         return
     job.variable = with_variable(invocation, VARIABLE, "False")
-    done = "this keeps it off, as before" if job.variable else "set it to keep it off, as before"
+    done = "this disables it, as before" if job.variable else "set it to disable it, as before"
     migration.steps.append(MigrationStep(invocation.place, f"{VARIABLE}=False: {reason}; {done}"))
 
 
 def _algorithm(planned: PlannedMigration) -> str | None:
-    for migrated in planned.said:
+    for migrated in planned.arguments:
         if canonical(migrated.item.dest) == "speculative_algorithm":
             return str(migrated.item.stored)
     return None

@@ -82,7 +82,9 @@ class _File(Struct):
     def parse(self, catalogue: Catalogue) -> ParsedArguments:
         words = [word.text for word in self.words(catalogue.version)]
         parsed = parse_argv(words, catalogue, with_values=False)
-        refused_ = [ArgvProblem(0, one.message, one.help) for one in self.refused(catalogue)]
+        refused_ = [
+            ArgvProblem(0, problem.message, problem.help) for problem in self.refused(catalogue)
+        ]
         return replace(parsed, problems=(*parsed.problems, *refused_))
 
     def refused(self, catalogue: Catalogue) -> tuple[Problem, ...]:
@@ -98,35 +100,41 @@ def migrate_config(text: str, path: str, to: str, source: str | None = None) -> 
     migration = Migration(text)
     start = origin(file.parse, to, source, None)
     target = load_catalogue(to)
-    if source is not None and not start.whole and not refused(file.parse(target)):
+    if source is not None and not start.accepts_all and not refused(file.parse(target)):
         note = f"SGLang {source} refuses this file and {to} accepts it: it was left unchanged"
         migration.steps.append(MigrationStep(Place(path), note))
         return migration
-    if not start.said and start.version != to:
+    if not start.is_named and start.version != to:
         note = f"read as a file for SGLang {start.version}: {start.why}"
         migration.origins.append(MigrationStep(Place(path), note))
     words = file.words(start.version)
-    mixed = source is None and not start.whole
+    mixed = source is None and not start.accepts_all
     catalogue = load_catalogue(start.version)
-    planned = plan([word.text for word in words], (), catalogue, target, mixed=mixed, whole=False)
-    refusals = [one for one in planned.problems if not _is_the_targets(one.message, to)]
+    planned = plan(
+        [word.text for word in words], (), catalogue, target, mixed=mixed, is_complete=False
+    )
+    refusals = [problem for problem in planned.problems if not _is_the_targets(problem.message, to)]
     migration.problems += [
-        Problem(one.message, words[one.index].place if one.index is not None else None, one.help)
-        for one in refusals
+        Problem(
+            problem.message,
+            words[problem.index].place if problem.index is not None else None,
+            problem.help,
+        )
+        for problem in refusals
     ]
     migration.problems += file.refused(catalogue)
     changes = [] if migration.problems else list(_changes(file, words, planned, migration))
     if migration.problems:
         return migration
     made = apply(text, changes)
-    _judge(file, made, changes, planned, to, migration)
+    _check_output(file, made, changes, planned, to, migration)
     if not migration.problems:
         migration.text = made
     return migration
 
 
 def _is_the_targets(message: str, to: str) -> bool:
-    """True for the target's errors about the arguments; `_judge` checks the new file itself."""
+    """True for the target's errors about the arguments; `_check_output` parses the new file."""
     return message.startswith(f"SGLang {to} refuses this: ")
 
 
@@ -140,7 +148,7 @@ def _changes(
         for key, value in (root.value if isinstance(root, yaml.MappingNode) else ())
         if isinstance(key, yaml.ScalarNode)
     }
-    for migrated in planned.said:
+    for migrated in planned.arguments:
         if migrated.verdict.flag is None and not migrated.verdict.removed:
             continue
         place = words[migrated.item.index].place
@@ -168,40 +176,40 @@ def _changes(
             migration.steps.append(MigrationStep(place, f"{written} is {new}{value} now"))
 
 
-def _value(said: MigratedArgument) -> str:
-    values = said.verdict.values or ("true",)
+def _value(migrated: MigratedArgument) -> str:
+    values = migrated.verdict.values or ("true",)
     return values[0]
 
 
 def _edit(
-    said: MigratedArgument, pair: _Pair, found: Yaml, mapping: yaml.MappingNode
+    migrated: MigratedArgument, pair: _Pair, found: Yaml, mapping: yaml.MappingNode
 ) -> list[Change] | None:
     """Return the edits of one key; None if it has to be changed by hand."""
     key, value = pair
     at = nodes.place(key, found.document)
     try:
-        if said.verdict.removed:
+        if migrated.verdict.removed:
             start, _ = nodes.offsets(key, found.document)
             _, end = nodes.offsets(value, found.document)
             if mapping.flow_style or "&" in found.document.text[start:end]:
                 return None
-            why = f"# removed {said.token.removeprefix('--')}: {said.verdict.why}"
+            why = f"# removed {migrated.token.removeprefix('--')}: {migrated.verdict.why}"
             return [Insertion(at.line, why), *removed_key(found, mapping, key)]
         written = found.lines[at.line - 1][at.column - 1 : at.column - 1 + at.length]
         if str(key.value) not in written:
             return None
-        new = (said.verdict.flag or "").removeprefix("--")
+        new = (migrated.verdict.flag or "").removeprefix("--")
         changes: list[Change] = [
             Edit(at.line, at.column, at.length, written.replace(str(key.value), new, 1))
         ]
-        if said.verdict.values is not None:
-            changes += set_value(found, key, value, _value(said))
+        if migrated.verdict.values is not None:
+            changes += set_value(found, key, value, _value(migrated))
         return changes
     except NotFixableError:
         return None
 
 
-def _judge(
+def _check_output(
     file: _File,
     made: str,
     changes: list[Change],
@@ -228,7 +236,7 @@ def _judge(
         words = [word.text for word in after.words(to)]
         meaning = meaning_of(words, target)
         unproven = [] if meaning else [f"SGLang {to} refuses it"]
-        expected = announced(planned.said)
+        expected = announced(planned.arguments)
         defaults: list[str] = []
         for difference in planned.before.differences(meaning) if meaning else ():
             note = unset(difference, planned.before, meaning) if meaning else None
@@ -255,16 +263,18 @@ def _refusals(
     file: _File, after: _File, reading: Reading, to: str, planned: PlannedMigration
 ) -> list[Problem]:
     """Return the target's errors for the new text, at the places of the old text."""
-    place = {one.verdict.flag or one.token: one.token for one in planned.said}
+    place = {
+        argument.verdict.flag or argument.token: argument.token for argument in planned.arguments
+    }
     version = planned.before.version if planned.before else to
     old = {word.text: word.place for word in file.words(version) if word.text[:2] == "--"}
     found = list(reading.problems)
     words = [word.text for word in after.words(to)]
     target = load_catalogue(to)
-    for one in after.refused(target):
-        key = (_KEY.search(one.message) or [""])[0]
+    for refusal in after.refused(target):
+        key = (_KEY.search(refusal.message) or [""])[0]
         at = old.get(place.get(key, key), Place(file.path))
-        found.append(Problem(f"SGLang {to} refuses this: {one.message}", at, one.help))
+        found.append(Problem(f"SGLang {to} refuses this: {refusal.message}", at, refusal.help))
     for problem in parse_argv(words, target, with_values=False).problems:
         if problem.index is None:
             continue
@@ -277,7 +287,7 @@ def _refusals(
 
 def config_files(invocation: Invocation, planned: PlannedMigration) -> Iterator[tuple[str, Place]]:
     """Yield the names of the files and their places, without names in variables."""
-    for migrated in planned.said:
+    for migrated in planned.arguments:
         if canonical(migrated.item.dest) != "config":
             continue
         for index in migrated.item.value_indices[:1]:  # `--config=FILE` is ignored by the engine
@@ -315,7 +325,7 @@ def carried_config(
     options = ["--from", source] if source else []
     command = shlex.join(["speclaunch", "migrate", str(path), "--to", to, *options])
     done.problems.append(
-        Problem(f"{name} has to be migrated, too: {first}", place, f"first run `{command}`")
+        Problem(f"{name} must be migrated, too: {first}", place, f"first run `{command}`")
     )
     return done
 
@@ -328,7 +338,7 @@ def _text(path: Path) -> str:
     try:
         return reads.read_text(path)
     except FileNotFoundError:
-        raise _UnseenError("no such file beside the script") from None
+        raise _UnseenError("no such file next to the script") from None
     except OSError as error:
         raise _UnseenError(reason(error)) from error
     except UnicodeDecodeError as error:
@@ -347,10 +357,10 @@ def following(
                 note = f"{name} was not read: it is in the container"
                 done.steps.append(MigrationStep(place, note))
                 continue
-            one = carried_config(name, place, base, to, source, alone=alone)
-            done.problems += one.problems
-            done.steps += one.steps
-            done.also += one.also
+            carried = carried_config(name, place, base, to, source, alone=alone)
+            done.problems += carried.problems
+            done.steps += carried.steps
+            done.also += carried.also
         return done
 
     return follow

@@ -119,7 +119,9 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
     if found is not None and not found.deprecated:
         return
     place = nodes.place(key, work.document)
-    one_line = isinstance(value, yaml.ScalarNode) and value.start_mark.line == value.end_mark.line
+    is_single_line = (
+        isinstance(value, yaml.ScalarNode) and value.start_mark.line == value.end_mark.line
+    )
     for other in other_names(name):
         current = target.by_name(other)
         if current is not None and not current.deprecated:
@@ -130,7 +132,7 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
     plain = yaml.safe_load(work.document.text[slice(*nodes.offsets(value, work.document))])
     became = conversion(name)
     new = target.by_name(became.new) if became else None
-    if became is not None and new is not None and plain is True and one_line:
+    if became is not None and new is not None and plain is True and is_single_line:
         taken = not new.choices or became.value in new.choices
         if taken:
             _converted(name, became.new, became.value, (place, value), work)
@@ -141,8 +143,8 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
     elif precedes(target.version, past.first):
         why = f"{name}: it exists from SGLang {past.first} on"
     elif became is not None and plain is not True and plain not in (False, None):
-        why = f"{name} is {became.new} now, and {plain!r} is not a value for it"
-    elif flow or not one_line:
+        why = f"{name} is {became.new} now, and {plain!r} is not a valid value"
+    elif flow or not is_single_line:
         why = f"{name} was removed: {_why(name, target, past.last)}"
     else:
         off = became is not None and plain in (False, None)
@@ -241,8 +243,8 @@ def _prove(before: str, made: str, work: _Work) -> None:
     old = yaml.safe_load(before)
     if not found and isinstance(old, dict):
         found += [
-            f"{one.name} is not as announced"
-            for one in differences(_announced(old, new or {}, work), _set_keys(new or {}))
+            f"{difference.name} is not as announced"
+            for difference in differences(_announced(old, new or {}, work), _set_keys(new or {}))
         ]
     require_no_differences("migrate", found, before, made, _secrets(old))
 
@@ -289,8 +291,8 @@ def _secrets(data: Any) -> list[str]:
         env = engine.get("env") if isinstance(engine, dict) else None
         found += _hidden(data.get("args"), is_secret_argument)
         found += _hidden(env, is_secret_variable)
-        for one in _roles(data).values():
-            found += _secrets(one)
+        for role in _roles(data).values():
+            found += _secrets(role)
     return [str(value) for value in found if value]
 
 
@@ -298,7 +300,7 @@ def _roles(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the roles of a recipe that are not empty."""
     roles = data.get("roles")
     pairs = roles.items() if isinstance(roles, dict) else ()
-    return {str(name): one for name, one in pairs if isinstance(one, dict)}
+    return {str(name): role for name, role in pairs if isinstance(role, dict)}
 
 
 def _hidden(values: Any, is_secret: Callable[[str], bool]) -> list[Any]:
@@ -315,13 +317,13 @@ def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
     inherited = _inherited(path, shared, work)
     places = read_positions(path, work.document.shown)
     found: list[Problem] = []
-    for role, one in parts:
-        args = one.get("args") or {}
+    for role, part in parts:
+        args = part.get("args") or {}
         same = {canonical(str(name)) for name in args}
         base = {**inherited, **shared} if role is not None else inherited
         unchanged = {name: value for name, value in base.items() if canonical(name) not in same}
         known = {n: v for n, v in {**unchanged, **args}.items() if not _open(v)}
-        spelling = render_args(known, {}, work.target)
+        rendered = render_args(known, {}, work.target)
         back = {new: old for (whose, old), (new, _) in work.becomes.items() if whose == role}
         at = ("args",) if role is None else ("roles", role, "args")
         found += [
@@ -332,7 +334,7 @@ def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
                 or Place(work.document.shown),
                 problem.help,
             )
-            for problem in (*spelling.problems, *check_values(spelling, work.target))
+            for problem in (*rendered.problems, *check_values(rendered, work.target))
         ]
     return list(dict.fromkeys(found))
 

@@ -34,7 +34,7 @@ class CheckedText(Struct, frozen=True):
         source = self.source
         if source.recipe is not None:
             names = [role.deployment.name for role in source.recipe.parts]
-            about = {one.name for one in finding.deployments}
+            about = {deployment.name for deployment in finding.deployments}
             return tuple(at for at, name in enumerate(names) if name in about)
         return tuple(numbers_of(source.invocations, source.path, finding.deployments))
 
@@ -92,7 +92,9 @@ def check_text(
         found: list[Finding] = []
         for version in dict.fromkeys(versions):
             some = zip(source.invocations, versions, strict=True)
-            part = replace(source, invocations=tuple(one for one, own in some if own == version))
+            part = replace(
+                source, invocations=tuple(invocation for invocation, own in some if own == version)
+            )
             found += check_source(part, replace(options, versions=(version,))).findings
         return CheckedText(source, _in_order(found))
 
@@ -114,24 +116,24 @@ def findings_of(source: LintedFile, options: Options) -> tuple[Finding, ...]:
         return ()
     checked = check(source, options)
     compare([checked])
-    return _in_order(one for file in result_of(checked).reports for one in file.findings)
+    return _in_order(finding for file in result_of(checked).reports for finding in file.findings)
 
 
 def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(found, key=lambda one: one.place.position))
+    return tuple(sorted(found, key=lambda finding: finding.place.position))
 
 
 def against(before: CheckedText | None, after: CheckedText) -> OutputCheck:
     """Return the findings of a text, grouped by whether its source has them."""
     known: Counter[tuple[str, Severity, int]] = Counter()
-    for one in before.findings if before is not None else ():
-        known.update(before.keys(one) if before is not None else ())
+    for finding in before.findings if before is not None else ():
+        known.update(before.keys(finding) if before is not None else ())
     found: dict[tuple[Severity, bool], list[Finding]] = {}
-    for one in after.findings:
-        keys = after.keys(one)
+    for finding in after.findings:
+        keys = after.keys(finding)
         is_new = any(known[key] <= 0 for key in keys)
         known.subtract(keys)
-        found.setdefault((one.severity, is_new), []).append(one)
+        found.setdefault((finding.severity, is_new), []).append(finding)
     return OutputCheck(
         tuple(found.get((Severity.ERROR, True), ())),
         tuple(found.get((Severity.ERROR, False), ())),

@@ -61,22 +61,22 @@ def verdict(
         return (_renamed(found.name, target, negated) if found.deprecated else None) or KEEP
     current = target.by_name(argument.flag)
     if current is not None and is_same(argument, current) and not _dead(current):
-        return _spelled(current, negated)
+        return _with_flag(current, negated)
     name = argument.name
-    for one in dict.fromkeys((name, argument.dest)):
-        if (found_ := _renamed(one, target, negated)) is not None:
+    for old_name in dict.fromkeys((name, argument.dest)):
+        if (found_ := _renamed(old_name, target, negated)) is not None:
             return found_
     became = None if negated else _converted(name, target)
     return became or _gone(name, target)
 
 
-def is_same(one: Argument, other: Argument) -> bool:
+def is_same(old: Argument, new: Argument) -> bool:
     """True if arguments of two versions are the same, by name or by what they store."""
-    if canonical(one.name) == canonical(other.name):
+    if canonical(old.name) == canonical(new.name):
         return True
-    same = canonical(one.dest) == canonical(other.dest)
-    constant = ArgumentKind.CONSTANT in (one.kind, other.kind)
-    return same and not constant and one.kind.takes_value == other.kind.takes_value
+    same = canonical(old.dest) == canonical(new.dest)
+    constant = ArgumentKind.CONSTANT in (old.kind, new.kind)
+    return same and not constant and old.kind.takes_value == new.kind.takes_value
 
 
 def known_in(token: str) -> tuple[str, str] | None:
@@ -107,7 +107,7 @@ def _dead(argument: Argument) -> bool:
     return argument.deprecated or argument.kind is ArgumentKind.REFUSED
 
 
-def _spelled(argument: Argument, negated: bool) -> MigrationVerdict:
+def _with_flag(argument: Argument, negated: bool) -> MigrationVerdict:
     if not negated:
         return MigrationVerdict(flag=argument.flag)
     if argument.kind is ArgumentKind.BOOLEAN:
@@ -121,7 +121,7 @@ def _renamed(name: str, target: Catalogue, negated: bool) -> MigrationVerdict | 
     for other in other_names(name):
         current = target.by_name(other)
         if current is not None and not _dead(current):
-            return _spelled(current, negated)
+            return _with_flag(current, negated)
     return None
 
 
@@ -168,7 +168,7 @@ class MigratedArgument(Struct, frozen=True):
 class PlannedMigration(Struct):
     """Planned command. `words` are its new words, each with the old word's position."""
 
-    said: list[MigratedArgument] = []
+    arguments: list[MigratedArgument] = []
     words: list[tuple[str, int]] = []
     problems: list[ArgvProblem] = []
     """Blockers, at positions of the old words."""
@@ -185,11 +185,11 @@ def plan(
     target: Catalogue,
     *,
     mixed: bool,
-    whole: bool = True,
+    is_complete: bool = True,
 ) -> PlannedMigration:
     """Return the words for `target`. With `mixed`, a flag that only versions other than `source`
-    have is read as theirs: the command may mix two versions. Unless `whole`, other words may follow
-    elsewhere and take precedence."""
+    have is read as theirs: the command may mix two versions. Unless `is_complete`, other
+    words may follow elsewhere and take precedence."""
     found = PlannedMigration()
     parsed = parse_argv(words, source, opaque=opaque, with_values=False)
     items = [(item, source) for item in parsed.parsed]
@@ -202,17 +202,17 @@ def plan(
         else:
             found.problems.append(_refusal(words, problem, source))
     covered = {index for item, _ in items for index in (item.index, *item.value_indices)}
-    found.problems = [one for one in found.problems if one.index not in covered]
+    found.problems = [problem for problem in found.problems if problem.index not in covered]
     items.sort(key=lambda pair: pair[0].index)
     for item, version in items:
         token = words[item.index]
         becomes = verdict(item.argument, token, version, target) if token[:1] == "-" else KEEP
-        if becomes.removed and whole:
-            becomes = _borrowed(item, [one for one, _ in items], opaque, target) or becomes
-        found.said.append(MigratedArgument(item, becomes, token))
-        found.words += _words(found.said[-1], words)
+        if becomes.removed and is_complete:
+            becomes = _borrowed(item, [entry for entry, _ in items], opaque, target) or becomes
+        found.arguments.append(MigratedArgument(item, becomes, token))
+        found.words += _words(found.arguments[-1], words)
         if becomes.unknown:
-            name = found.said[-1].name if token[:1] == "-" else token
+            name = found.arguments[-1].name if token[:1] == "-" else token
             found.problems.append(ArgvProblem(item.index, f"{name}: {becomes.why}"))
     if not found.problems:
         others = [item for item, version in items if version is not source]
@@ -228,25 +228,25 @@ def _borrowed(
 ) -> MigrationVerdict | None:
     """Return a switch for another argument's value as that value, if the command has it."""
     became, lender = BORROWED.get(item.argument.name, (None, None))
-    lenders = [one for one in items if canonical(one.dest) == lender]
+    lenders = [other for other in items if canonical(other.dest) == lender]
     new = target.by_name(became) if became else None
     if new is None or not lenders or {lenders[-1].index, *lenders[-1].value_indices} & set(opaque):
         return None
-    if any(canonical(one.dest) == became and one.index > item.index for one in items):
-        return MigrationVerdict(unknown=True, why=f"{became} replaces it, and the last one wins")
+    if any(canonical(other.dest) == became and other.index > item.index for other in items):
+        return MigrationVerdict(unknown=True, why=f"{became} replaces it, and the last value wins")
     return MigrationVerdict(flag=new.flag, values=(str(lenders[-1].stored),))
 
 
-def _words(said: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[str, int]]:
-    becomes, item = said.verdict, said.item
+def _words(migrated: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[str, int]]:
+    becomes, item = migrated.verdict, migrated.item
     if becomes.removed:
         return
     values = [(words[index], index) for index in item.value_indices]
     if becomes.flag is None:
-        yield said.token, item.index
+        yield migrated.token, item.index
         yield from values
         return
-    _, equals, tail = said.token.partition("=")
+    _, equals, tail = migrated.token.partition("=")
     if becomes.values is None:
         yield (f"{becomes.flag}={tail}" if equals else becomes.flag), item.index
         yield from values
@@ -290,7 +290,7 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
         return ArgvProblem(
             problem.index,
             unknown_words(word, source.version),
-            "set --from to the version that the command is for",
+            "set --from to the version of the command",
         )
     message = f"SGLang {source.version} refuses this: {problem.message}"
     return ArgvProblem(problem.index, message, _meant_before(word) or problem.help)
@@ -325,15 +325,15 @@ def _account(
         if problem.index is not None:
             message = f"SGLang {target.version} refuses this: {problem.message}"
             found.problems.append(ArgvProblem(found.words[problem.index][1], message, problem.help))
-    apart = {index for item in others for index in (item.index, *item.value_indices)}
-    rest = [text for index, text in enumerate(words) if index not in apart]
-    remaining = [index for index in range(len(words)) if index not in apart]
+    foreign = {index for item in others for index in (item.index, *item.value_indices)}
+    rest = [text for index, text in enumerate(words) if index not in foreign]
+    remaining = [index for index in range(len(words)) if index not in foreign]
     blind = {at for at, index in enumerate(remaining) if index in opaque}
     found.before = meaning_of(rest, source, blind, others)
     found.after = meaning_of(texts, target, hidden)
     if found.before is None or found.after is None:
         return
-    expected = announced(found.said)
+    expected = announced(found.arguments)
     changed: list[str] = []
     for difference in found.before.differences(found.after):
         if expected.allows(difference):
@@ -343,13 +343,13 @@ def _account(
             changed += [note] if note else []
         elif _reads_otherwise(difference, found.before, found.after):
             text = f"{difference.name} is read as {difference.after!r} now"
-            found.notes.append((_position(found.said, difference.name), text))
+            found.notes.append((_position(found.arguments, difference.name), text))
         else:
             text = (
                 f"{difference.name} would be {shown(difference.after)} instead of "
                 f"{shown(difference.before)} in SGLang {target.version}"
             )
-            found.problems.append(ArgvProblem(_position(found.said, difference.name), text))
+            found.problems.append(ArgvProblem(_position(found.arguments, difference.name), text))
     if changed:
         listed = ", ".join(changed)
         found.notes.append((-1, f"defaults that changed and are not set here: {listed}"))
@@ -369,19 +369,19 @@ class Announced(Struct, frozen=True):
         return difference.name in self.gone and difference.after is MISSING
 
 
-def announced(said: Sequence[MigratedArgument]) -> Announced:
+def announced(arguments: Sequence[MigratedArgument]) -> Announced:
     """Return the changes that the verdicts announce."""
     gone: set[str] = set()
     becomes: dict[str, Any] = {}
-    for one in said:
-        argument = one.item.argument
+    for migrated in arguments:
+        argument = migrated.item.argument
         names = {canonical(argument.name), canonical(argument.dest)}
-        if one.verdict.removed:
+        if migrated.verdict.removed:
             gone |= names
         borrowed = BORROWED.get(argument.name)
-        if borrowed is not None and one.verdict.values:
+        if borrowed is not None and migrated.verdict.values:
             gone |= names
-            becomes[canonical(borrowed[0])] = one.verdict.values[0]
+            becomes[canonical(borrowed[0])] = migrated.verdict.values[0]
         became = conversion(argument.name)
         if became is not None:
             gone |= names
@@ -395,7 +395,7 @@ def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None
     Empty if None became False or the reverse: both mean off, or the engine's choice.
     """
     name = difference.name
-    if name in before.given or name in after.given:
+    if name in before.explicit or name in after.explicit:
         return None
     if difference.before in (None, False) and difference.after in (None, False):
         return ""
@@ -409,15 +409,15 @@ def shown(value: Any) -> str:
 
 def _reads_otherwise(difference: Difference, before: Meaning, after: Meaning) -> bool:
     name = difference.name
-    texts = before.given.get(name)
-    return texts is not None and bool(texts) and texts == after.given.get(name)
+    texts = before.explicit.get(name)
+    return texts is not None and bool(texts) and texts == after.explicit.get(name)
 
 
-def _position(said: Sequence[MigratedArgument], name: str) -> int:
-    for one in said:
-        argument = one.item.argument
+def _position(arguments: Sequence[MigratedArgument], name: str) -> int:
+    for migrated in arguments:
+        argument = migrated.item.argument
         became = conversion(argument.name)
         names = {canonical(argument.dest), canonical(argument.name)}
         if name in names or (became is not None and canonical(became.new) == name):
-            return one.item.index
+            return migrated.item.index
     return -1

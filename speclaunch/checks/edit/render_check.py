@@ -21,11 +21,11 @@ from speclaunch.checks.edit.round_trip import (
     require_no_differences,
 )
 from speclaunch.checks.lint.recipe_findings import findings_across, unsilenced
-from speclaunch.checks.rules.examine import Lookup, PreflightError, examine
+from speclaunch.checks.rules.examine import Lookup, PreflightError, check_request
 from speclaunch.checks.rules.finding import Finding, RuleResults, Severity
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import judge
+from speclaunch.checks.rules.runner import check_rules
 from speclaunch.core import InputError, Place, Problem, SpeclaunchError, is_secret_variable
 from speclaunch.deployments import (
     ALL_ADDRESSES,
@@ -77,12 +77,12 @@ def plan_rendering(
 
     Raises InputError, and LaunchError.
     """
-    prepared = tuple(prepare(one, engine, dry_run=True) for one in _chosen(recipe, role))
-    _require_one_version(prepared)
+    prepared = tuple(prepare(part, engine, dry_run=True) for part in _chosen(recipe, role))
+    _require_same_version(prepared)
     plans = []
-    for one in prepared:
-        request = one.request({})
-        plans.append(resolve(request, _facts_of(one, lookup).facts(request)))
+    for launch in prepared:
+        request = launch.request({})
+        plans.append(resolve(request, _facts_of(launch, lookup).facts(request)))
     return assemble(
         recipe,
         prepared,
@@ -98,14 +98,14 @@ def _chosen(recipe: Recipe, role: str | None) -> tuple[Recipe, ...]:
     return recipe.roles if role is None else (select_role(recipe, role),)
 
 
-def _require_one_version(prepared: Sequence[Prepared]) -> None:
-    versions = dict.fromkeys(one.version for one in prepared)
+def _require_same_version(prepared: Sequence[Prepared]) -> None:
+    versions = dict.fromkeys(launch.version for launch in prepared)
     if len(versions) > 1:
-        listed = ", ".join(f"{one.recipe.role}: {one.version}" for one in prepared)
+        listed = ", ".join(f"{launch.recipe.role}: {launch.version}" for launch in prepared)
         raise InputError(
             Problem(
                 f"the roles are for different versions of SGLang ({listed})",
-                help="name the one to render for: --engine VERSION",
+                help="select the version: --engine VERSION",
             )
         )
 
@@ -157,15 +157,20 @@ def require_same_recipe(renderer: Renderer, text: str, assembled: Assembled) -> 
 
 
 def _require_none(
-    renderer: Renderer, found: list[str], wanted: str, text: str, rendering: Rendering
+    renderer: Renderer, found: list[str], expected: str, text: str, rendering: Rendering
 ) -> None:
     hidden = [value for role in rendering.roles for value in secrets_of(role)]
-    require_no_differences(f"render-{renderer.target}", found, wanted, text, hidden)
+    require_no_differences(f"render-{renderer.target}", found, expected, text, hidden)
 
 
 def secrets_of(role: Role) -> list[str]:
     """Return the values that no text may show; unknown values need no hiding."""
-    found = [value for one in role.rendered_args.arguments if one.secret for value in one.values]
+    found = [
+        value
+        for argument in role.rendered_args.arguments
+        if argument.secret
+        for value in argument.values
+    ]
     found += [
         v for n, v in role.env.items() if v and (is_secret_variable(n) or is_written_secret(v))
     ]
@@ -205,25 +210,27 @@ def _command_differences(
         yield f"SGLang {catalogue.version} refuses it"
         return
     for name, texts in command.platform_args.items():
-        if not command.agrees(name, got.given.get(name)):
-            yield f"{name} is {got.given.get(name)}, not {texts} as the platform says it"
+        if not command.agrees(name, got.explicit.get(name)):
+            yield f"{name} is {got.explicit.get(name)}, not {texts} as set by the platform"
     free = {*command.platform_args}
     for argument in role.rendered_args.arguments:
         is_unknown = argument.secret or argument.unset or any(map(is_secret_text, argument.values))
-        if is_unknown and argument.name in got.given:
+        if is_unknown and argument.name in got.explicit:
             free.add(argument.name)
     slime = invocation.kind is InvocationKind.SLIME
     explicit = from_invocation(invocation, role.name, catalogue).values if slime else {}
     if slime:
         own = defaults(catalogue)
         free |= {n for n in SET_BY_SLIME if _value(got, n) == own.get(n, MISSING)}
-        free |= {name for name, one in explicit.items() if one.value == _value(expected, name)}
+        free |= {
+            name for name, argument in explicit.items() if argument.value == _value(expected, name)
+        }
     yield from map(str, expected.differences(got, dict.fromkeys(free, ANYTHING)))
     if slime:
         size = explicit["tp_size"].value if "tp_size" in explicit else 1
         if size != expected.values.get("tp_size", 1):
             yield f"slime sets tp_size {size}, not {expected.values.get('tp_size', 1)}"
-        if any(canonical(name) == "tp_size" for name in got.given):
+        if any(canonical(name) == "tp_size" for name in got.explicit):
             yield "only slime may set tp_size"
 
 
@@ -241,21 +248,21 @@ def _environment(invocation: Invocation, command: RenderedCommand) -> Iterator[s
         name: word.text if word.evaluated or name in command.env else None
         for name, word in invocation.env.items()
     }
-    for one in differences({}, found, {**expected, **command.env}):
-        yield f"the variable {one.name} is not what it was"
+    for difference in differences({}, found, {**expected, **command.env}):
+        yield f"the variable {difference.name} would change"
 
 
 def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> Iterator[str]:
     rendering = assembled.rendering
     expected = Counter(
-        tuple(launch_words(rendering, one.role, one.platform_args))
-        for one in renderer.commands(rendering)
+        tuple(launch_words(rendering, command.role, command.platform_args))
+        for command in renderer.commands(rendering)
     )
     if Counter(renderer.launches(text)) != expected:
         yield f"it starts {renderer.launches(text)}, not {list(expected)}"
     own = renderer.recipe_in(text)
     if own is None:
-        yield "it brings no recipe"
+        yield "it contains no recipe"
         return
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
         path = Path(folder) / f"{rendering.name}.yaml"
@@ -263,8 +270,8 @@ def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> 
         try:
             recipe = load(str(path))
             for role, prepared in zip(rendering.roles, assembled.prepared, strict=True):
-                (one,) = _chosen(recipe, role.name if rendering.has_roles else None)
-                found = prepare(one, prepared.version, dry_run=True)
+                (part,) = _chosen(recipe, role.name if rendering.has_roles else None)
+                found = prepare(part, prepared.version, dry_run=True)
                 for what in _launch_differences(prepared, found):
                     yield f"{role.name}: {what}"
         except SpeclaunchError as error:
@@ -273,11 +280,16 @@ def _recipe_differences(renderer: Renderer, text: str, assembled: Assembled) -> 
 
 def _launch_differences(before: Prepared, after: Prepared) -> Iterator[str]:
     requested, found = before.rendered_args, after.rendered_args
-    tokens = {one.name: one.tokens for one in found.arguments}
-    unknown = {one.name for one in requested.arguments if one.unset or one.secret}
+    tokens = {argument.name: argument.tokens for argument in found.arguments}
+    unknown = {
+        argument.name for argument in requested.arguments if argument.unset or argument.secret
+    }
     free = dict.fromkeys(unknown & tokens.keys(), ANYTHING)
     yield from map(
-        str, differences({one.name: one.tokens for one in requested.arguments}, tokens, free)
+        str,
+        differences(
+            {argument.name: argument.tokens for argument in requested.arguments}, tokens, free
+        ),
     )
     if set(found.env) != set(requested.env):
         yield f"its variables are {sorted(found.env)}"
@@ -296,7 +308,7 @@ def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Find
     found: list[Finding] = []
     for invocation, request in zip(commands, own, strict=True):
         written = from_invocation(invocation, request.name, request.catalogue)
-        found += [one for one in _news(written, request) if one not in found]
+        found += [finding for finding in _news(written, request) if finding not in found]
     return tuple(found)
 
 
@@ -307,28 +319,34 @@ def check_rendering(
     rendering, path = assembled.rendering, recipe.path
     rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
     found = findings_of_recipe(assembled, recipe, lookup, rules)
-    errors = [one for one in found if one.severity is Severity.ERROR]
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
     if not rendering.runs_speclaunch:
-        of_roles = dict(zip((one.name for one in rendering.roles), assembled.prepared, strict=True))
-        own = [of_roles[one.role.name].request({}) for one in renderer.commands(rendering)]
+        of_roles = dict(
+            zip((role.name for role in rendering.roles), assembled.prepared, strict=True)
+        )
+        own = [of_roles[command.role.name].request({}) for command in renderer.commands(rendering)]
         errors += unsilenced(errors_of_form(text, renderer.suffix, own), path)
-    warnings = tuple(one for one in found if one.severity is Severity.WARNING)
+    warnings = tuple(finding for finding in found if finding.severity is Severity.WARNING)
     return OutputCheck(tuple(errors), (), warnings)
 
 
 def findings_of_recipe(
-    assembled: Assembled, whole: Recipe, lookup: Lookup, rules: Sequence[Rule]
+    assembled: Assembled, recipe: Recipe, lookup: Lookup, rules: Sequence[Rule]
 ) -> tuple[Finding, ...]:
     """Return the errors and warnings of the rendered roles, for the release and hardware of each,
-    and of the roles of `whole` together, without those that a comment suppresses."""
+    and of the roles of `recipe` together, without those that a comment suppresses."""
     found: list[Finding] = []
-    for one in assembled.prepared:
-        reported = examine(one.request({}), _facts_of(one, lookup), rules).judgement.findings
-        found += unsilenced(reported, one.recipe.path)
+    for launch in assembled.prepared:
+        reported = check_request(
+            launch.request({}), _facts_of(launch, lookup), rules
+        ).results.findings
+        found += unsilenced(reported, launch.recipe.path)
     version = assembled.prepared[0].catalogue.version
-    found += findings_across(whole, version, lookup, rules)
-    once = {(one.place, one.code, one.message): one for one in found}  # roles share lines
-    return tuple(one for one in once.values() if one.severity is not Severity.INFO)
+    found += findings_across(recipe, version, lookup, rules)
+    once = {
+        (finding.place, finding.code, finding.message): finding for finding in found
+    }  # roles share lines
+    return tuple(finding for finding in once.values() if finding.severity is not Severity.INFO)
 
 
 def exposed(renderer: Renderer, rendering: Rendering) -> tuple[str, ...]:
@@ -361,7 +379,7 @@ def _news(request: Request, own: Request) -> Iterator[Finding]:
 
 
 def _checked(request: Request) -> RuleResults:
-    return judge(resolve(request, Facts()), all_rules())
+    return check_rules(resolve(request, Facts()), all_rules())
 
 
 def _what(finding: Finding, request: Request) -> tuple[str, str]:
@@ -372,7 +390,7 @@ def _what(finding: Finding, request: Request) -> tuple[str, str]:
 
 def _name(finding: Finding, request: Request) -> str | None:
     there: tuple[RequestedValue, ...] = (*request.values.values(), *request.env.values())
-    return next((one.name for one in there if one.place == finding.place), None)
+    return next((value.name for value in there if value.place == finding.place), None)
 
 
 def _place_in_recipe(finding: Finding, request: Request, own: Request) -> Place:

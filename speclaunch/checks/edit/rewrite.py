@@ -61,7 +61,7 @@ def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Ed
 
 def _without(line: str, words: Sequence[Word]) -> str:
     """Return a line without some words and the quotes around them."""
-    for word in sorted(words, key=lambda one: -one.place.column):
+    for word in sorted(words, key=lambda item: -item.place.column):
         start, end = word.place.column - 1, word.place.column - 1 + word.place.length
         before = line[:start].removesuffix('"').removesuffix("'")
         line = before + re.sub(r"\A[\"']", "", line[end:])
@@ -76,12 +76,12 @@ _AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
 
 
 class Rewriting(Struct):
-    """Edits of one command. `told` are (place, change), in order."""
+    """Edits of one command. `steps` are (place, change), in order."""
 
     edits: list[Edit] = []
     above: list[Insertion] = []
     """Comments, to be left out in places that allow none."""
-    told: list[tuple[Place, str]] = []
+    steps: list[tuple[Place, str]] = []
     problems: list[Problem] = []
     """Changes to make by hand."""
 
@@ -96,7 +96,7 @@ def rewrite(
     """
     done = Rewriting()
     lines = lines_of(text)
-    for migrated in planned.said:
+    for migrated in planned.arguments:
         becomes = migrated.verdict
         word = invocation.words[migrated.item.index]
         written = migrated.token.partition("=")[0]
@@ -116,17 +116,17 @@ def rewrite(
             done.edits += gone
             reason = f"removed {name}: {becomes.why}"
             done.above.append(Insertion(_first_line(lines, invocation.place.line), f"# {reason}"))
-            done.told.append((word.place, reason))
+            done.steps.append((word.place, reason))
         elif becomes.flag is not None:
             now = " ".join([_shown(becomes.flag, invocation), *(becomes.values or ())])
-            edit = _respelled(lines, word.place, written, migrated)
+            edit = _flag_edit(lines, word.place, written, migrated)
             if edit is None:
                 done.problems.append(
                     Problem(f"{name} is {now} now", word.place, "change it by hand")
                 )
                 continue
             done.edits.append(edit)
-            done.told.append((word.place, f"{name} is {now} now"))
+            done.steps.append((word.place, f"{name} is {now} now"))
     return done
 
 
@@ -160,7 +160,7 @@ def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -
             and edit.column - 1 + edit.length <= start + length
         ]
         new = word.text
-        for edit in sorted(inside, key=lambda one: one.column, reverse=True):
+        for edit in sorted(inside, key=lambda item: item.column, reverse=True):
             at = edit.column - 1 - start
             rest = new[at + edit.length :]  # `apply` removes the blank after a removal, too
             new = new[:at] + edit.new + (rest if edit.new else rest.removeprefix(" "))
@@ -185,16 +185,21 @@ def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
 
 def _removal(
     invocation: Invocation,
-    said: MigratedArgument,
+    migrated: MigratedArgument,
     planned: PlannedMigration,
     text: str,
     *,
     uses: bool,
 ) -> list[Edit] | None:
     """Return the removal of the words; None if it would leave a definition without a value."""
-    leaving = [index for one in planned.said if one.verdict.removed for index in one.indices]
+    leaving = [
+        index
+        for argument in planned.arguments
+        if argument.verdict.removed
+        for index in argument.indices
+    ]
     words = invocation.words
-    gone, all_gone = ([words[index] for index in some] for some in (said.indices, leaving))
+    gone, all_gone = ([words[index] for index in some] for some in (migrated.indices, leaving))
     return removal(words, gone, all_gone, text, uses=uses)
 
 
@@ -212,7 +217,7 @@ def removal(
     for word in gone:
         if id(word) in done:
             continue
-        together = {id(one) for one in words if one.used_at == word.used_at}
+        together = {id(other) for other in words if other.used_at == word.used_at}
         if uses and word.used_at is not None and leaving.issuperset(together):
             edit = _removal_at(text, word.used_at, None)
         else:
@@ -240,8 +245,8 @@ def _removal_at(text: str, place: Place, word: Word | None) -> Edit | None:
     item = _ITEM.fullmatch(line)
     if item is not None and item["text"] == source:  # its quotes and comment are removed, too
         return Edit(place.line, item.start("item") + 1, len(line) - item.start("item"), "")
-    around = line[place.column - 2 : place.column - 1]
-    if place.column > 1 and around in ("'", '"') and line[end : end + 1] == around:
+    quote = line[place.column - 2 : place.column - 1]
+    if place.column > 1 and quote in ("'", '"') and line[end : end + 1] == quote:
         return Edit(place.line, place.column - 1, place.length + 2, "")
     return Edit(place.line, place.column, place.length, "") if _balanced(source) else None
 
@@ -255,7 +260,7 @@ def _is_word(source: str, word: Word) -> bool:
 
 
 def _of_json(source: str) -> str | None:
-    """Return the value of a double-quoted text of JSON or YAML, given without its quotes."""
+    """Return the value of a double-quoted text of JSON or YAML, passed without its quotes."""
     try:
         found = json.loads(f'"{source}"')
     except ValueError:
@@ -265,7 +270,7 @@ def _of_json(source: str) -> str | None:
 
 def _balanced(source: str) -> bool:
     """True if a word ends with its place; a place never extends over its line."""
-    pairs = all(source.count(one) == source.count(other) for one, other in ("()", "{}"))
+    pairs = all(source.count(left) == source.count(right) for left, right in ("()", "{}"))
     return pairs and _split(source) is not None
 
 
@@ -283,11 +288,11 @@ def _first_line(lines: Sequence[str], line: int) -> int:
     return line
 
 
-def _respelled(
-    lines: Sequence[str], place: Place, written: str, said: MigratedArgument
+def _flag_edit(
+    lines: Sequence[str], place: Place, written: str, migrated: MigratedArgument
 ) -> Edit | None:
     """Return the edit of the flag itself, within quotes or after a prefix."""
-    becomes = said.verdict
+    becomes = migrated.verdict
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None
     source = lines[place.line - 1][place.column - 1 : place.column - 1 + place.length]
@@ -313,6 +318,6 @@ def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:
             other = seen.setdefault((edit.line, edit.column), edit)
             if other != edit:
                 yield Problem(
-                    f"line {edit.line} would have to become two things: commands share it",
+                    f"commands that share line {edit.line} need different changes",
                     help="give each command its own definition",
                 )

@@ -79,9 +79,9 @@ class Difference(Struct, frozen=True):
         return f"{self.name} is {self.after!r}, not {self.before!r}"
 
 
-def is_identical(one: Any, other: Any) -> bool:
+def is_identical(first: Any, second: Any) -> bool:
     """True if two values are equal and of one type."""
-    return bool(one == other) and type(one) is type(other)
+    return bool(first == second) and type(first) is type(second)
 
 
 def differences(
@@ -107,13 +107,13 @@ def without(values: Mapping[Any, Any], names: Container[Any]) -> dict[Any, Any]:
 class Meaning(Struct, frozen=True):
     """Values of one command in one version, by the newest engine's names.
 
-    `values` has every argument of the version, defaults included; `given` those that the command
+    `values` has every argument of the version, defaults included; `explicit` those that the command
     sets, with the texts of their values.
     """
 
     version: str
     values: Mapping[str, Any]
-    given: Mapping[str, tuple[str, ...]]
+    explicit: Mapping[str, tuple[str, ...]]
 
     def differences(
         self, after: Meaning, expected: Mapping[str, Any] | None = None
@@ -124,17 +124,17 @@ class Meaning(Struct, frozen=True):
         """
         unnamed = {
             name: ANYTHING
-            for one, other in ((self, after), (after, self))
-            for name in one.values.keys() - other.values.keys() - one.given.keys()
+            for first, second in ((self, after), (after, self))
+            for name in first.values.keys() - second.values.keys() - first.explicit.keys()
         }
         return list(
             differences(self.values, after.values, {**unnamed, **(expected or {})}, _is_equal)
         )
 
 
-def _is_equal(one: Any, other: Any) -> bool:
+def _is_equal(first: Any, second: Any) -> bool:
     """True if the engine gets the same value: 1 is 1.0, but not True."""
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+    return bool(first == second) and isinstance(first, bool) == isinstance(second, bool)
 
 
 def meaning_of(
@@ -170,7 +170,7 @@ def meaning_of(
 def defaults(catalogue: Catalogue) -> dict[str, Any]:
     """Return what the parser of a version stores for a command without any argument."""
     found: dict[str, Any] = {}
-    ordered = sorted(catalogue.arguments.values(), key=lambda one: one.deprecated)
+    ordered = sorted(catalogue.arguments.values(), key=lambda known: known.deprecated)
     for argument in ordered:  # for a shared destination, the default of the current argument
         if argument.kind not in _SILENT:
             found.setdefault(canonical(argument.dest), argument.default)
@@ -211,26 +211,28 @@ def migration_differences(
     if len(old) != len(new) or len(old) != len(expected):
         yield f"{len(old)} commands became {len(new)}"
         return
-    for number, (one, other, target) in enumerate(zip(old, new, expected, strict=True), 1):
-        for what in _migrated(one, other, target):
+    for number, (old_command, new_command, target) in enumerate(
+        zip(old, new, expected, strict=True), 1
+    ):
+        for what in _migrated(old_command, new_command, target):
             yield f"command {number}: {what}"
     if len(after.problems) > len(before.problems):
         yield f"it can no longer be read: {after.problems[-1].message}"
 
 
-def _migrated(old: Invocation, new: Invocation, wanted: ExpectedCommand) -> Iterator[str]:
+def _migrated(old: Invocation, new: Invocation, expected: ExpectedCommand) -> Iterator[str]:
     words = tuple(word.text for word in new.words)
-    if words != wanted.words:
-        yield f"its words are {words}, not {wanted.words}"
-    yield from _program(old, new, wanted.image)
-    yield from _environment(old, new, wanted.env, are_literal=False)
+    if words != expected.words:
+        yield f"its words are {words}, not {expected.words}"
+    yield from _program(old, new, expected.image)
+    yield from _environment(old, new, expected.env, are_literal=False)
     opaque = {index for index, word in enumerate(new.words) if not word.evaluated}
-    meaning = meaning_of(words, load_catalogue(wanted.version), opaque)
-    if wanted.meaning is None or meaning is None:
-        if wanted.meaning is not meaning:
-            yield f"SGLang {wanted.version} refuses it"
+    meaning = meaning_of(words, load_catalogue(expected.version), opaque)
+    if expected.meaning is None or meaning is None:
+        if expected.meaning is not meaning:
+            yield f"SGLang {expected.version} refuses it"
     else:
-        yield from map(str, wanted.meaning.differences(meaning)[:1])
+        yield from map(str, expected.meaning.differences(meaning)[:1])
 
 
 def _program(old: Invocation, new: Invocation, image: str | None = None) -> Iterator[str]:
@@ -238,33 +240,33 @@ def _program(old: Invocation, new: Invocation, image: str | None = None) -> Iter
     image = image or old.image
     if (old.kind, old.name, image) != (new.kind, new.name, new.image):
         yield "another program, container or image"
-    dropped = (image if one.text == old.image else one.text for one in old.dropped)
-    if Counter(dropped) != Counter(one.text for one in new.dropped):
-        yield "what surrounds it"
+    dropped = (image if word.text == old.image else word.text for word in old.dropped)
+    if Counter(dropped) != Counter(word.text for word in new.dropped):
+        yield "its redirections and pipes"
 
 
 def _environment(
-    old: Invocation, new: Invocation, wanted: Mapping[str, str | None], *, are_literal: bool
+    old: Invocation, new: Invocation, new_values: Mapping[str, str | None], *, are_literal: bool
 ) -> Iterator[str]:
     """Yield the variables that differ, and changed options of other programs.
 
-    `wanted`: new values (None: not set). `are_literal`: none of them may hold another variable.
+    `new_values`: new values (None: not set). `are_literal`: none of them may hold another variable.
     """
     before, after = (
-        {name: (word.text, word.evaluated) for name, word in sorted(one.env.items())}
-        for one in (old, new)
+        {name: (word.text, word.evaluated) for name, word in sorted(command.env.items())}
+        for command in (old, new)
     )
     expected: dict[str, Any] = {}
-    for name, text in wanted.items():
+    for name, text in new_values.items():
         is_literal = are_literal or name not in new.env or new.env[name].evaluated
         expected[name] = MISSING if text is None else (text, is_literal)
-    for one in differences(before, after, expected):
-        if one.name in wanted:
-            yield _not_set(one, wanted[one.name], "set")
+    for difference in differences(before, after, expected):
+        if difference.name in new_values:
+            yield _not_set(difference, new_values[difference.name], "set")
         else:
-            yield f"the variable {one.name}"
+            yield f"the variable {difference.name}"
     if _texts(old.extras) != _texts(new.extras):
-        yield "options of others"
+        yield "options of other programs"
 
 
 def _texts(words: Mapping[str, Word]) -> dict[str, str]:
@@ -275,7 +277,7 @@ def _not_set(found: Difference, value: Any, how: str) -> str:
     """Return the message for an argument or variable without the value of a fix."""
     if found.before is MISSING:
         return f"{found.name} is still {how}"
-    return f"{found.name} does not become {value}"
+    return f"{found.name} would not become {value}"
 
 
 def fix_differences(
@@ -295,35 +297,40 @@ def fix_differences(
         yield f"{len(old)} commands become {len(new)}"
         return
     for kind in ("problems", "unread", "misread"):
-        found = Counter(one.message for one in getattr(after, kind))
-        if found - Counter(one.message for one in getattr(before, kind)):
+        found = Counter(problem.message for problem in getattr(after, kind))
+        if found - Counter(problem.message for problem in getattr(before, kind)):
             yield f"part of it could not be read afterwards: {next(iter(found))}"
-    for number, (one, other) in enumerate(zip(old, new, strict=True)):
+    for number, (old_command, new_command) in enumerate(zip(old, new, strict=True)):
         target = changed.get(number)
-        name = f"the command of line {one.place.line}"
-        for what in _fixed(one, other, target, version):
+        name = f"the command of line {old_command.place.line}"
+        for what in _fixed(old_command, new_command, target, version):
             yield f"{name}: {what}" if target is not None else f"{name} would change, too: {what}"
         for version_ in others:
-            for what in _fixed(one, other, target, version_, alike=True):
+            for what in _fixed(old_command, new_command, target, version_, any_value=True):
                 yield f"{name} in SGLang {version_}: {what}"
 
 
 def _fixed(
-    old: Invocation, new: Invocation, fix: FixTarget | None, version: str, *, alike: bool = False
+    old: Invocation,
+    new: Invocation,
+    fix: FixTarget | None,
+    version: str,
+    *,
+    any_value: bool = False,
 ) -> Iterator[str]:
-    """Yield the differences of one command. `alike`: arguments of the fix may have any value."""
+    """Yield the differences of one command. `any_value`: those of the fix may differ."""
     yield from _program(old, new)
     catalogue = load_catalogue(version)
-    one, other = (from_invocation(found, "fixed", catalogue) for found in (old, new))
+    parsed_old, parsed_new = (from_invocation(found, "fixed", catalogue) for found in (old, new))
     arguments = fix.arguments if fix is not None else {}
     before, after = (
         {name: (found.value, found.known) for name, found in sorted(side.values.items())}
-        for side in (one, other)
+        for side in (parsed_old, parsed_new)
     )
     expected: dict[str, Any] = {}
     for name, argument in arguments.items():
         is_off = argument.value is not None and after.get(name, (None,))[0] is False
-        if alike or (argument.is_removed and is_off):
+        if any_value or (argument.is_removed and is_off):
             expected[name] = ANYTHING
         else:
             expected[name] = MISSING if argument.is_removed else (argument.stored, True)
@@ -332,17 +339,21 @@ def _fixed(
             yield _not_set(found, arguments[found.name].value, "given")
         else:
             yield found.name
-    if (Counter(p.message for p in other.problems) - Counter(p.message for p in one.problems)) or (
-        other.unseen != one.unseen or other.unread.keys() - one.unread.keys()
+    if (
+        Counter(p.message for p in parsed_new.problems)
+        - Counter(p.message for p in parsed_old.problems)
+    ) or (
+        parsed_new.unseen != parsed_old.unseen
+        or parsed_new.unread.keys() - parsed_old.unread.keys()
     ):
         yield f"SGLang {version} would refuse it"
     yield from _environment(old, new, fix.env if fix is not None else {}, are_literal=True)
 
 
-def _is_same_argument(one: Any, other: Any) -> bool:
-    if one is MISSING or other is MISSING:
-        return one is other
-    return bool(one == other) and type(one[0]) is type(other[0])
+def _is_same_argument(first: Any, second: Any) -> bool:
+    if first is MISSING or second is MISSING:
+        return first is second
+    return bool(first == second) and type(first[0]) is type(second[0])
 
 
 def data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
@@ -350,8 +361,8 @@ def data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
     if not isinstance(old, dict) or not isinstance(new, dict):
         yield "it is not a mapping"
         return
-    for one in differences(_without_fixed(old, fix), _without_fixed(new, fix)):
-        yield f"{one.name} would change, too"
+    for difference in differences(_without_fixed(old, fix), _without_fixed(new, fix)):
+        yield f"{difference.name} would change, too"
 
 
 def _without_fixed(data: Mapping[Any, Any], fix: FixTarget) -> dict[Any, Any]:
@@ -371,7 +382,7 @@ def _without_fixed(data: Mapping[Any, Any], fix: FixTarget) -> dict[Any, Any]:
 def role_data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
     """Yield the differences of a recipe with roles: in the shared part, and in each role."""
     yield from data_differences(without(old, ("roles",)), without(new, ("roles",)), fix)
-    roles, others = (one.get("roles") or {} for one in (old, new))
+    roles, others = (recipe.get("roles") or {} for recipe in (old, new))
     if list(roles) != list(others):
         yield "roles would change, too"
         return
@@ -391,7 +402,7 @@ def composition_differences(
         found = explicit.get(name, [])
         value = list(argument.value) if isinstance(argument.value, tuple) else argument.value
         if value is None and found:
-            yield f"{name} is still given"
+            yield f"{name} is still set"
         elif value is not None and found != [value] and not (argument.is_removed and not found):
             yield f"{name} does not become {value}"
     env = (new.get("engine") or {}).get("env") or {}
@@ -420,7 +431,7 @@ def text_differences(
     lines = iter([line.rstrip("\r\n") for line in lines_of(after)])
     for line in untouched:
         if all(line != other for other in lines):  # consumes `lines` up to the match
-            yield f"an unrelated line is gone: {line.strip()[:60]}"
+            yield f"an unrelated line was removed: {line.strip()[:60]}"
             return
     if len(lines_of(after)) > len(lines_of(before)) + len(inserted):
         yield "it has more new lines than announced"
@@ -497,7 +508,7 @@ def save_texts(
 ) -> Path | None:
     """Save both texts in a file that only this user can read; return None if that fails."""
     path = speclaunch_home() / f"crash-{verb}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
-    listed = "\n".join(f"- {one}" for one in what)
+    listed = "\n".join(f"- {line}" for line in what)
     text = f"{verb}\n{listed}\n\n--- before\n{before}\n--- after\n{after}\n"
     text = "\n".join(masked(line) for line in Redactor(hidden).text(text).split("\n"))
     try:

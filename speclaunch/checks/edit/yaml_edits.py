@@ -39,7 +39,7 @@ class Yaml:
 
     def after(self, line: int, new: Sequence[str]) -> Edit:
         """Return the insertion of complete lines after line `line` (from 1)."""
-        text = "".join(f"{self.end}{one}" for one in new)
+        text = "".join(f"{self.end}{added}" for added in new)
         return Edit(line, len(self.lines[line - 1]) + 1, 0, text)
 
     def last_line(self, key: yaml.Node, value: yaml.Node | None = None) -> int:
@@ -140,13 +140,13 @@ def set_value(found: Yaml, key: yaml.Node, value: yaml.Node, new: str) -> list[E
 
 def removed_key(found: Yaml, mapping: yaml.MappingNode, key: yaml.Node) -> list[Edit]:
     """Return the edits that remove a key and its value from a mapping."""
-    pairs = [(one, value) for one, value in mapping.value]
-    index = next(at for at, (one, _) in enumerate(pairs) if one is key)
+    pairs = [(node, value) for node, value in mapping.value]
+    index = next(at for at, (node, _) in enumerate(pairs) if node is key)
     if mapping.flow_style:
-        return _out_of_flow(found, [(one, value) for one, value in pairs], index)
+        return _out_of_flow(found, [(node, value) for node, value in pairs], index)
     first = key.start_mark.line + 1
     if found.lines[first - 1][: key.start_mark.column].strip():
-        raise NotFixableError("it stands on the line of a list's item")
+        raise NotFixableError("it is on the line of a list item")
     if len(pairs) == 1:
         raise NotFixableError("nothing else is in its section")
     return _removed_lines(found, first, found.last_line(key, pairs[index][1]))
@@ -154,9 +154,9 @@ def removed_key(found: Yaml, mapping: yaml.MappingNode, key: yaml.Node) -> list[
 
 def removed_item(found: Yaml, sequence: yaml.SequenceNode, item: yaml.Node) -> list[Edit]:
     """Return the edits that remove an item from a list."""
-    index = next(at for at, one in enumerate(sequence.value) if one is item)
+    index = next(at for at, node in enumerate(sequence.value) if node is item)
     if sequence.flow_style:
-        return _out_of_flow(found, [(one, one) for one in sequence.value], index)
+        return _out_of_flow(found, [(node, node) for node in sequence.value], index)
     first = item.start_mark.line
     before = found.lines[first][: item.start_mark.column]
     if before.strip() != "-":
@@ -176,7 +176,7 @@ def added_key(
         return [_into_flow(found, mapping, named)]
     key, value = mapping.value[-1]
     indent = " " * mapping.value[0][0].start_mark.column
-    return [found.after(found.last_line(key, value), [f"{indent}{one}" for one in named])]
+    return [found.after(found.last_line(key, value), [f"{indent}{pair}" for pair in named])]
 
 
 def added_item(found: Yaml, sequence: yaml.SequenceNode, items: Sequence[str]) -> list[Edit]:
@@ -193,7 +193,7 @@ def added_item(found: Yaml, sequence: yaml.SequenceNode, items: Sequence[str]) -
     new: list[str] = []
     for item in items:
         head, *rest = item.split("\n")
-        new += [f"{indent}-{gap}{head}", *(f"{indent} {gap}{one}" for one in rest)]
+        new += [f"{indent}-{gap}{head}", *(f"{indent} {gap}{more}" for more in rest)]
     return [found.after(found.last_line(last, last), new)]
 
 
@@ -214,7 +214,7 @@ def _out_of_flow(
 ) -> list[Edit]:
     first, last = parts[index][0].start_mark, parts[index][1].end_mark
     if first.line != last.line:
-        raise NotFixableError("it stands on several lines")
+        raise NotFixableError("it spans several lines")
     line = found.lines[first.line]
     start, end = first.column, last.column
     behind = re.match(r"\s*,\s*", line[end:])
@@ -224,7 +224,7 @@ def _out_of_flow(
     elif index and before is not None:
         start = before.start()
     elif len(parts) > 1:
-        raise NotFixableError("its neighbours stand on other lines")
+        raise NotFixableError("its neighbors are on other lines")
     return [Edit(first.line + 1, start + 1, end - start, "")]
 
 

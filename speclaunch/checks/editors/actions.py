@@ -63,15 +63,15 @@ def actions(
         )
 
     for diagnostic in diagnostics:
-        one = _meant(checked, diagnostic)
-        if one is None:
+        reported = _meant(checked, diagnostic)
+        if reported is None:
             continue
-        edits, safe = _fix(checked, one, positions, buffers)
-        if edits and one.finding.fix is not None:
-            yield action(_title(one.finding.fix.text), edits, diagnostic, preferred=safe)
-        comment = _ignore(checked, one, positions, again)
+        edits, safe = _fix(checked, reported, positions, buffers)
+        if edits and reported.finding.fix is not None:
+            yield action(_title(reported.finding.fix.text), edits, diagnostic, preferred=safe)
+        comment = _ignore(checked, reported, positions, again)
         if comment is not None:
-            title = f"Ignore {one.finding.code} here, with a reason"
+            title = f"Ignore {reported.finding.code} here, with a reason"
             yield action(title, [comment], diagnostic, preferred=False)
 
 
@@ -109,16 +109,19 @@ def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding 
     number = data.get("number") if isinstance(data, Mapping) else None
     several = checked.found
     named = several[number : number + 1] if isinstance(number, int) and number >= 0 else ()
-    return next((one for one in (*named, *several) if _says(one.finding, diagnostic)), None)
+    return next(
+        (reported for reported in (*named, *several) if _matches(reported.finding, diagnostic)),
+        None,
+    )
 
 
-def _says(finding: Finding, diagnostic: Diagnostic) -> bool:
+def _matches(finding: Finding, diagnostic: Diagnostic) -> bool:
     return finding.code == diagnostic.code and diagnostic.message.startswith(finding.message)
 
 
 def _fix(
     checked: CheckedDocument,
-    one: ReportedFinding,
+    reported: ReportedFinding,
     positions: DocumentPositions,
     buffers: Mapping[str, bytes],
 ) -> tuple[list[TextEdit], bool]:
@@ -126,7 +129,9 @@ def _fix(
         return [], False
     with reads.overlay(buffers):
         try:
-            found = edits_of(checked.source, one.finding, checked.config_dirs, one.engines)
+            found = edits_of(
+                checked.source, reported.finding, checked.config_dirs, reported.engines
+            )
         except NotFixableError:
             return [], False
     if not is_same_file(found.path, checked.path):
@@ -149,12 +154,12 @@ def _as_edits(edits: Iterable[OurEdit], positions: DocumentPositions) -> list[Te
 
 def _ignore(
     checked: CheckedDocument,
-    one: ReportedFinding,
+    reported: ReportedFinding,
     positions: DocumentPositions,
     again: Callable[[str], CheckedDocument],
 ) -> TextEdit | None:
     """Return an edit that adds an ignore comment; None if no place works."""
-    finding = one.finding
+    finding = reported.finding
     here = is_same_file(finding.place.path, checked.path)
     if not here or checked.path.endswith(_NO_COMMENTS):
         return None
@@ -185,7 +190,10 @@ def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comm
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         old, new = (yaml.parse("\n".join(lines), Loader=loader) for lines in (before, after))
         name = comment.partition("[")[0]
-        return all(_is_same(one, other, name) for one, other in zip(old, new, strict=True))
+        return all(
+            _is_same(old_event, new_event, name)
+            for old_event, new_event in zip(old, new, strict=True)
+        )
     except (yaml.YAMLError, ValueError, RecursionError):
         return False
 
@@ -202,7 +210,7 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
         return False
     lines = new.value.split("\n")
     bare = [line.partition(comment)[0].rstrip() for line in lines]
-    remaining = [one for one, line in zip(bare, lines, strict=True) if one or not line]
+    remaining = [text for text, line in zip(bare, lines, strict=True) if text or not line]
     return remaining == [line.rstrip() for line in old.value.split("\n")]
 
 
@@ -213,7 +221,7 @@ def _candidates(
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)
-    part = next((one for one in extents if one.first <= line <= one.last), None)
+    part = next((extent for extent in extents if extent.first <= line <= extent.last), None)
     is_alone = part is None or part.first == part.last
     if is_alone and not text.rstrip().endswith("\\") and "#" not in text:
         yield line, f"  {comment}"
@@ -228,7 +236,7 @@ def _candidates(
 
 
 def _kinds(checked: CheckedDocument) -> Counter[tuple[str, str]]:
-    return Counter(_kind(one.finding) for one in checked.found)
+    return Counter(_kind(reported.finding) for reported in checked.found)
 
 
 def _kind(finding: Finding) -> tuple[str, str]:

@@ -57,16 +57,16 @@ class EditorSettings(Struct, frozen=True):
 
         Reads the repository's current settings. Raises SpeclaunchError for an invalid value.
         """
-        for one in self.assume:
-            assumption(one)
+        for text in self.assume:
+            assumption(text)
         if self.hardware is not None:
             declare(self.hardware)
         versions = listed(self.engine) if self.engine is not None else ()
         stated = LintSettings(
             tuple(dict.fromkeys(version.held for version in versions)),
             self.hardware,
-            tuple(expand_user(one) for one in self.models),
-            tuple(expand_user(one) for one in self.config_dir),
+            tuple(expand_user(path) for path in self.models),
+            tuple(expand_user(path) for path in self.config_dir),
             self.assume,
             codes("select", self.select),
             codes("ignore", self.ignore),
@@ -75,14 +75,14 @@ class EditorSettings(Struct, frozen=True):
         return Configuration(stated)
 
 
-def read_settings(said: Any) -> tuple[EditorSettings, list[str]]:
+def read_settings(settings: Any) -> tuple[EditorSettings, list[str]]:
     """Return the valid settings of an editor, and the problems of the others."""
-    if said is None:
+    if settings is None:
         return EditorSettings(), []
-    if not isinstance(said, Mapping):
+    if not isinstance(settings, Mapping):
         return EditorSettings(), ["initializationOptions: expected an object"]
     found: dict[str, Any] = {}
-    problems = _read(said, found)
+    problems = _read(settings, found)
     for name in list(found):
         alone = EditorSettings(**{name: found[name]})
         try:
@@ -91,16 +91,16 @@ def read_settings(said: Any) -> tuple[EditorSettings, list[str]]:
                 if not expand_user(path).is_dir():
                     raise InputError(Problem(f"{path}: no such directory"))
         except SpeclaunchError as error:
-            problems += [f"{name}: {one.message}" for one in error.problems]
+            problems += [f"{name}: {problem.message}" for problem in error.problems]
             del found[name]
     return EditorSettings(**found), problems
 
 
-def _read(said: Mapping[Any, Any], found: dict[str, Any]) -> list[str]:
+def _read(settings: Mapping[Any, Any], found: dict[str, Any]) -> list[str]:
     """Add the settings of the right type to `found`, and return the problems of the others."""
     problems = []
     known = (*_TEXTS, *_LISTS, *_FLAGS)
-    for key, value in said.items():
+    for key, value in settings.items():
         name = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", str(key)).lower().replace("-", "_")
         if name not in known:
             hint = suggest(name, known)
@@ -109,7 +109,7 @@ def _read(said: Mapping[Any, Any], found: dict[str, Any]) -> list[str]:
         if value is None:
             continue
         text = isinstance(value, str)
-        several = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        several = isinstance(value, list) and all(isinstance(item, str) for item in value)
         if name in _TEXTS and (text or several):
             found[name] = value if text else ",".join(value)
         elif name in _LISTS and (text or several):
@@ -142,7 +142,7 @@ class CheckedDocument(Struct, frozen=True):
 
     def version_at(self, line: int) -> str:
         """Return the engine version of a line."""
-        here = (one for extent, one in self.commands if extent.first <= line <= extent.last)
+        here = (version for extent, version in self.commands if extent.first <= line <= extent.last)
         return next(here, self.version or held_versions()[-1])
 
 
@@ -224,14 +224,14 @@ def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
         lambda recipe: configuration.of(recipe).config_dirs,
         lambda: LeftOut(configuration.above),
     )
-    return tuple(one.path for one in islice(found, _MOST_RECIPES))
+    return tuple(recipe.path for recipe in islice(found, _MOST_RECIPES))
 
 
 def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
     """Return an unchecked document with its own problems, or those of its repository."""
     newest = held_versions()[-1]
-    findings = (UNREADABLE.finding(one, path, newest) for one in error.problems)
-    found = tuple(ReportedFinding(one, (newest,), (path,)) for one in findings)
+    findings = (UNREADABLE.finding(problem, path, newest) for problem in error.problems)
+    found = tuple(ReportedFinding(finding, (newest,), (path,)) for finding in findings)
     return CheckedDocument(path, LintedFile(path, text), found)
 
 
@@ -240,6 +240,6 @@ def look_again() -> None:
     _choosers.cache_clear()
 
 
-def is_same_file(one: str, other: str) -> bool:
+def is_same_file(first: str, second: str) -> bool:
     """True if two paths name the same file; links are not resolved."""
-    return one == other or Path(one).absolute() == Path(other).absolute()
+    return first == second or Path(first).absolute() == Path(second).absolute()

@@ -75,13 +75,15 @@ def _making(positions: DocumentPositions, line: int, start: int, column: int) ->
     where = Range(positions.position(line, start), positions.position(line, column))
 
     def item(
-        label: str, new: str, kind_: CompletionItemKind, detail: str = "", told: str = ""
+        label: str, new: str, kind_: CompletionItemKind, detail: str = "", documentation: str = ""
     ) -> CompletionItem:
         return CompletionItem(
             label=label,
             kind=kind_,
             detail=detail or None,
-            documentation=MarkupContent(MarkupKind.Markdown, told) if told else None,
+            documentation=MarkupContent(MarkupKind.Markdown, documentation)
+            if documentation
+            else None,
             filter_text=label,
             text_edit=TextEdit(where, new),
         )
@@ -114,7 +116,9 @@ def _every_argument(version: str) -> tuple[tuple[str, str, str, str], ...]:
     catalogue = load(version)
     known = ((name, catalogue.by_name(name)) for name in argument_names(catalogue))
     return tuple(
-        (name, one.flag, value_kind(one), argument(name, catalogue)) for name, one in known if one
+        (name, known_argument.flag, value_kind(known_argument), argument(name, catalogue))
+        for name, known_argument in known
+        if known_argument
     )
 
 
@@ -141,7 +145,7 @@ def _defaults(place: InYaml, dirs: Sequence[Path], item: Item) -> Iterator[Compl
             override,
             f"{override}: ",
             CompletionItemKind.Module,
-            "in the place of a choice before",
+            "replace an earlier choice",
             "",
         )
     for name in sorted(recipe_names(dirs)):

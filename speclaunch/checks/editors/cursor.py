@@ -216,14 +216,14 @@ def _forms(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _forms(_schema()["definitions"][reference.rpartition("/")[2]])
         return
     yield schema
-    for one in schema.get("anyOf", ()):
-        yield from _forms(one)
+    for form in schema.get("anyOf", ()):
+        yield from _forms(form)
 
 
 def _at(path: Path) -> dict[str, Any] | None:
     found = _schema()
     for part in path:
-        below = [one["properties"] for one in _forms(found) if part in one.get("properties", ())]
+        below = [form["properties"] for form in _forms(found) if part in form.get("properties", ())]
         if not below:
             return None
         found = below[0][part]
@@ -233,13 +233,13 @@ def _at(path: Path) -> dict[str, Any] | None:
 def keys_below(path: Path) -> list[str]:
     """Return the keys of a section, except `args`; empty if the section does not exist."""
     found = _at(path)
-    return [name for one in _forms(found or {}) for name in one.get("properties", ())]
+    return [name for form in _forms(found or {}) for name in form.get("properties", ())]
 
 
 def is_section(path: Path) -> bool:
     """True if a key has keys below it."""
     return any(
-        "properties" in one or "additionalProperties" in one for one in _forms(_at(path) or {})
+        "properties" in form or "additionalProperties" in form for form in _forms(_at(path) or {})
     )
 
 
@@ -248,7 +248,7 @@ def about_key(path: Path) -> str:
     found = _at(path)
     if found is None or path[:1] == ("defaults",):
         return ""
-    descriptions = [one["description"] for one in _forms(found) if one.get("description")]
+    descriptions = [form["description"] for form in _forms(found) if form.get("description")]
     default = f"Default: {found['default']!r}." if "default" in found else ""
     return "\n\n".join(
         part for part in (f"**{'.'.join(path)}**", *descriptions[:1], default) if part
@@ -262,11 +262,11 @@ def values_of(path: Path) -> list[str]:
     if path == ("hardware", "name"):
         return [AUTO, *hardware_names()]
     found: list[str] = []
-    for one in _forms(_at(path) or {}):
-        found += [_written(value) for value in one.get("enum", ()) if value is not False]
-        if one.get("type") == "boolean":
+    for form in _forms(_at(path) or {}):
+        found += [_written(value) for value in form.get("enum", ()) if value is not False]
+        if form.get("type") == "boolean":
             found += ["true", "false"]
-        for item in _forms(one.get("items", {})):
+        for item in _forms(form.get("items", {})):
             found += [_written(value) for value in item.get("enum", ())]
     return list(dict.fromkeys(found))
 

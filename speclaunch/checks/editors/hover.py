@@ -50,15 +50,15 @@ def diagnostics(checked: CheckedDocument, positions: DocumentPositions) -> list[
     A finding in another file is shown where its group is chosen, with its own place.
     """
     return [
-        _diagnostic(one, number, checked.path, positions)
-        for number, one in enumerate(checked.found)
+        _diagnostic(reported, number, checked.path, positions)
+        for number, reported in enumerate(checked.found)
     ]
 
 
 def _diagnostic(
-    one: ReportedFinding, number: int, path: str, positions: DocumentPositions
+    reported: ReportedFinding, number: int, path: str, positions: DocumentPositions
 ) -> Diagnostic:
-    finding = one.finding
+    finding = reported.finding
     here = is_same_file(finding.place.path, path)
     where = positions.range(finding.place if here else _choice(finding.place, path, positions))
     related = [
@@ -75,8 +75,9 @@ def _diagnostic(
         code_description=CodeDescription(url) if url is not None else None,
         source=SOURCE,
         tags=_TAGS.get(finding.code),
-        related_information=[one for one in related if one is not None] or None,
-        data={"number": number, "versions": list(one.engines)},
+        related_information=[information for information in related if information is not None]
+        or None,
+        data={"number": number, "versions": list(reported.engines)},
     )
 
 
@@ -122,7 +123,7 @@ def hover(
     checked: CheckedDocument, text: str, positions: DocumentPositions, line: int, column: int
 ) -> Hover | None:
     """Return the hover text for a line and column (from 1); None if there is none."""
-    parts = [_rule(one) for one in found_at(checked, line, column)]
+    parts = [_rule(reported) for reported in found_at(checked, line, column)]
     where: Range | None = None
     thing = _thing(checked, text, positions, line, column)
     if thing is not None:
@@ -136,22 +137,24 @@ def hover(
 
 def found_at(checked: CheckedDocument, line: int, column: int) -> list[ReportedFinding]:
     """Return the findings that underline a place."""
-    return [one for one in checked.found if _underlines(one, checked.path, line, column)]
+    return [
+        reported for reported in checked.found if _underlines(reported, checked.path, line, column)
+    ]
 
 
-def _underlines(one: ReportedFinding, path: str, line: int, column: int) -> bool:
-    place = one.finding.place
+def _underlines(reported: ReportedFinding, path: str, line: int, column: int) -> bool:
+    place = reported.finding.place
     here = is_same_file(place.path, path) and place.line == line
     return here and place.column <= column <= place.column + max(place.length, 1)
 
 
-def _rule(one: ReportedFinding) -> str:
-    finding = one.finding
+def _rule(reported: ReportedFinding) -> str:
+    finding = reported.finding
     rule_page = page(finding.code)
     what = rule_page.body.partition("## What it does\n")[2].partition("\n## ")[0].strip()
     url = page_url(finding.code)
     more = f"[{finding.code}]({url})" if url else f"`speclaunch explain {finding.code}`"
-    versions = f" (SGLang {', '.join(one.engines)})" if one.engines else ""
+    versions = f" (SGLang {', '.join(reported.engines)})" if reported.engines else ""
     return f"**{rule_page.title}**{versions}\n\n{rule_page.summary}\n\n{what}\n\n{more}"
 
 

@@ -357,10 +357,14 @@ def _requests(server: Server) -> None:
     @_guarded
     async def acted(server: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
         document = server.document(params.text_document.uri)
-        requested = [one for one in params.context.diagnostics if one.source == "speclaunch"]
+        requested = [
+            diagnostic
+            for diagnostic in params.context.diagnostics
+            if diagnostic.source == "speclaunch"
+        ]
         only = params.context.only or [types.CodeActionKind.QuickFix]
-        wants_all = any(one == FIX_ALL or FIX_ALL.startswith(f"{one}.") for one in only)
-        if not any(one in ("", types.CodeActionKind.QuickFix) for one in only):
+        wants_all = any(kind == FIX_ALL or FIX_ALL.startswith(f"{kind}.") for kind in only)
+        if not any(kind in ("", types.CodeActionKind.QuickFix) for kind in only):
             requested = []
         checked = await server.current(document) if requested or wants_all else None
         if checked is None:
@@ -381,14 +385,14 @@ def _requests(server: Server) -> None:
         return await server.worker.run(found)
 
 
-def serve(given: BinaryIO, out: BinaryIO) -> int:
+def serve(source: BinaryIO, out: BinaryIO) -> int:
     """Answer an editor until it sends `exit` or closes its end, and return the exit code.
 
     The protocol defines the code: 1 if `exit` came without `shutdown`.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     server = make_server()
-    server.start_io(cast(BinaryIO, BoundedInput(given)), out)
+    server.start_io(cast(BinaryIO, BoundedInput(source)), out)
     return server.code
 
 

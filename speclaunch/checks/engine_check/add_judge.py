@@ -29,15 +29,15 @@ from speclaunch.checks.engine_check.engine_judge import (
 from speclaunch.checks.engine_check.installed_judges import (
     SITE,
     AddedJudge,
+    added_judges,
     folder,
-    kept,
     remove,
     size_of,
     sweep,
     write,
 )
 from speclaunch.checks.engine_check.interface import EngineQuestion
-from speclaunch.checks.engine_check.worker.compiled import keep
+from speclaunch.checks.engine_check.worker.compiled import pack
 from speclaunch.core import (
     InputError,
     LaunchError,
@@ -106,8 +106,10 @@ def add(
     LaunchError.
     """
     if not _NAME.fullmatch(name) or ".." in name:
-        raise InputError(Problem(f"{name[:80]!r} cannot name a judge", help="0.5.18, my-fork"))
-    waiting = "another process adds a judge: waiting"
+        raise InputError(
+            Problem(f"{name[:80]!r} is not a valid judge name", help="0.5.18, my-fork")
+        )
+    waiting = "another process is adding a judge: waiting"
     with locked(judges_home() / ".lock", lambda: tell(waiting)) as lock:
         sweep()
         if source == INSTALLED:
@@ -133,13 +135,13 @@ def _made(
             first = _light(name, site, pinned, tell, lock)
             return _finish(name, source, first, base_python(), place, package, light=True)
         except NotLightError as error:
-            why = f"SGLang {name} cannot be judged without torch: {error}"
+            why = f"SGLang {name} cannot validate without torch: {error}"
             tell(why)
         shutil.rmtree(site)
         lay_out(package, site)
     engine = _cpu_engine(why)
     install_pinned(engine.python, site, pinned, tell, lock)
-    tell("ask the first question")
+    tell("run the first check")
     first = _first(name, engine.python, (site,), light=False)
     return _finish(name, source, first, engine.python, place, package, light=False)
 
@@ -149,9 +151,11 @@ def _cpu_engine(why: str = "") -> CpuEngine:
     engine = CpuEngine(speclaunch_home())
     if not is_installed(engine):
         raise LaunchError(
-            why or "--torch: a judge over the CPU engine's torch, which is not installed",
-            help="install it with `speclaunch engine install cpu`, or name an interpreter that"
-            " has SGLang: `--from installed --python PATH`",
+            why or "--torch needs the CPU engine, which is not installed",
+            help=(
+                "install it with `speclaunch engine install cpu`, or pass an interpreter with "
+                "SGLang: `--from installed --python PATH`"
+            ),
         )
     return engine
 
@@ -159,11 +163,11 @@ def _cpu_engine(why: str = "") -> CpuEngine:
 def _light(name: str, site: Path, pinned: Sequence[str], tell: Tell, lock: int) -> First:
     """Install a judge without torch and query it. Raises NotLightError unless it is exact."""
     install_light(site, pinned, tell, lock)
-    tell("ask the first question")
+    tell("run the first check")
     try:
         first = _first(name, base_python(), (site,), light=True)
         leave_out(site, first.loaded)
-        keep(site)
+        pack(site)
         _first(name, base_python(), (site,), light=True, compiling=False)
         return first
     except LaunchError as error:
@@ -183,7 +187,7 @@ def _finish(
     """Replace the old folder by the new one."""
     site = place / SITE
     if source is None and first.version != name:
-        raise LaunchError(f"the wheel of SGLang {name} says that it is {first.version}")
+        raise LaunchError(f"the wheel of SGLang {name} contains version {first.version}")
     made = AddedJudge(
         name=name,
         release=first.version,
@@ -200,7 +204,7 @@ def _from_interpreter(name: str, runtime: Runtime, tell: Callable[[str], None]) 
     """Store a judge for an interpreter with SGLang; nothing is copied."""
     if runtime.sglang is None or runtime.sglang_path is None:
         raise LaunchError(f"{runtime.interpreter} has no SGLang")
-    tell("ask the first question")
+    tell("run the first check")
     packages = json.dumps(dict(runtime.packages), sort_keys=True)
     made = AddedJudge(
         name=name,
@@ -219,7 +223,7 @@ def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> 
     it is removed. `made.release` is the engine's own version."""
     before = every_name()
     release = _catalogued(package, made.release, fork=made.name != made.release)
-    of_judges = {one.catalogue for one in kept()}
+    of_judges = {judge.catalogue for judge in added_judges()}
     # a catalogue that exists only for judges is removed with the last of them
     brought = release if release not in before or release in of_judges else ""
     made = replace(made, release=release, catalogue=brought)
@@ -231,7 +235,7 @@ def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> 
         write(made)
     except BaseException:
         remove(made.name)
-        if brought and brought not in {one.catalogue for one in kept()}:
+        if brought and brought not in {judge.catalogue for judge in added_judges()}:
             remove_added(brought)
         raise
     return made
@@ -261,10 +265,10 @@ def _first(
     if answer.accepted is not True or not isinstance(version, str):
         raise LaunchError(
             f"the judge {name} does not accept a plain Llama: {answer.why or 'no reason given'}",
-            help="name the release that it is, or a package whose dependencies are installed",
+            help="pass the matching release, or a package whose dependencies are installed",
         )
     odd = [
-        f"{module} ends with {why}"
+        f"{module} fails with {why}"
         for module, why in sorted(hello.get("failed", {}).items())
         if not why.startswith(_ABSENT)
     ]
@@ -346,7 +350,7 @@ def fetch(name: str, source: str | None, place: Path, tell: Callable[[str], None
     raise InputError(
         Problem(
             f"{source} is neither a wheel nor a folder with SGLang's package",
-            help="name a wheel, a checkout, or the folder `sglang` itself",
+            help="pass a wheel, a checkout, or the folder `sglang` itself",
         )
     )
 
@@ -410,8 +414,8 @@ def install_pinned(
     pip = children.isolated(python, "-m", "pip")
     _pip(pip, lock, "--dry-run", "--report", str(report), *pinned)
     requirements = []
-    for one in json.loads(report.read_text(encoding="utf-8")).get("install", []):
-        requirements.append(f"{one['metadata']['name']}=={one['metadata']['version']}")
+    for package in json.loads(report.read_text(encoding="utf-8")).get("install", []):
+        requirements.append(f"{package['metadata']['name']}=={package['metadata']['version']}")
     if requirements:
         tell(f"fetch {', '.join(requirements)}")
         _pip(pip, lock, "--no-deps", "--target", str(site), *requirements)
@@ -445,13 +449,11 @@ def light_requirements(pinned: Sequence[str]) -> list[str]:
     return [pins.get(_plain(name), name) for name in LIGHT]
 
 
-def _needed_hub(site: Path, wanted: Sequence[str]) -> str | None:
+def _needed_hub(site: Path, pins: Sequence[str]) -> str | None:
     """Return the huggingface_hub that transformers requires, if another version was installed."""
     from packaging.requirements import Requirement  # noqa: PLC0415  only here
 
-    (have,) = [
-        one.partition("==")[2] for one in wanted if _plain(one).startswith("huggingface-hub")
-    ]
+    (have,) = [pin.partition("==")[2] for pin in pins if _plain(pin).startswith("huggingface-hub")]
     for path in site.glob("transformers-*.dist-info/METADATA"):
         for line in _required(path.read_text(encoding="utf-8")):
             requirement = Requirement(line)

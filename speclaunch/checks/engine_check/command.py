@@ -49,7 +49,7 @@ _CHECKPOINT_FILES = ("config.json", "hf_quant_config.json", "generation_config.j
 """Files of a checkpoint that validation reads."""
 
 
-class NotAskedError(Exception):
+class NotQueriedError(Exception):
     """The engine cannot be queried about a deployment; the message is the reason."""
 
 
@@ -94,24 +94,24 @@ class QueryCommand(Struct, frozen=True):
 
 
 def query_command(plan: Plan) -> QueryCommand:
-    """Return how the engine of a plan is queried about it. Raises NotAskedError."""
+    """Return how the engine of a plan is queried about it. Raises NotQueriedError."""
     request = plan.request
     if request.origin is RequestOrigin.SLIME:
-        raise NotAskedError("slime starts the engine with arguments of its own")
+        raise NotQueriedError("slime starts the engine with its own arguments")
     if request.unseen is not None:
-        raise NotAskedError(request.unseen)
+        raise NotQueriedError(request.unseen)
     configs = _configs(plan)
     words, units = _words(request)
     env: list[tuple[str, str]] = []
-    for name, one in request.env.items():
+    for name, variable in request.env.items():
         if not name.startswith(ENGINE_VARIABLES) or is_secret_variable(name):
             continue  # validation reads no other variables
-        if not one.known:
-            raise NotAskedError(f"{name} is {one.value}")
+        if not variable.known:
+            raise NotQueriedError(f"{name} is {variable.value}")
         if name.startswith(_FROM_CODE):
-            raise NotAskedError(f"{name} names code, and none is run to judge a command")
-        env.append((name, str(one.value)))
-        units.append(Unit(name, name, one.place))
+            raise NotQueriedError(f"{name} names code, which an engine check never runs")
+        env.append((name, str(variable.value)))
+        units.append(Unit(name, name, variable.place))
     return QueryCommand(
         words,
         tuple(env),
@@ -137,7 +137,7 @@ def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
         name = canonical(item.dest)
         if opaque.intersection(at) or is_secret_argument(name):
             if name not in STAND_INS:
-                raise NotAskedError(f"the value of {item.written} is not known")
+                raise NotQueriedError(f"the value of {item.written} is not known")
             _stand_in(words, item.written, at, STAND_INS[name])
         if name != "model_path":
             units.append(Unit(name, item.written, request.argv[item.index].place, at))
@@ -153,7 +153,7 @@ def _refused(request: Request, taken: set[int]) -> list[Unit]:
         if index in taken:
             continue
         if not token.known:
-            raise NotAskedError(f"`{token.text}` is not known")
+            raise NotQueriedError(f"`{token.text}` is not known")
         last = units[-1] if units else None
         if last is not None and last.words[-1] == index - 1 and not token.text.startswith("-"):
             units[-1] = replace(last, words=(*last.words, index))
@@ -183,9 +183,9 @@ def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
         if model is None and argument != "model_path":
             continue
         if model is None or not model.known or not isinstance(model.value, str):
-            raise NotAskedError("the model is not known")
+            raise NotQueriedError("the model is not known")
         if checkpoint is None:
-            raise NotAskedError(f"the config.json of {model.value} is not available")
+            raise NotQueriedError(f"the config.json of {model.value} is not available")
         if _is_here(model.value, checkpoint):
             continue
         found.append((model.value, _complete_config(checkpoint)))
@@ -198,16 +198,16 @@ def _is_here(name: str, checkpoint: Checkpoint) -> bool:
 
 
 def _complete_config(checkpoint: Checkpoint) -> str:
-    """Return the text of a complete config.json. Raises NotAskedError if parts are unknown."""
+    """Return the text of a complete config.json. Raises NotQueriedError if parts are unknown."""
     raw, name = checkpoint.field_or_none("raw"), checkpoint.name
     if isinstance(raw, PartialConfig) or checkpoint.unread:
-        raise NotAskedError(f"the config.json of {name} is known in part only")
+        raise NotQueriedError(f"the config.json of {name} is only partly known")
     if checkpoint.quantization_config and "quantization_config" not in raw:
-        raise NotAskedError(f"how {name} is quantised stands in a file beside its config.json")
+        raise NotQueriedError(f"the quantization of {name} is in a file next to its config.json")
     try:
         return json.dumps(raw, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
-        raise NotAskedError(f"the config.json of {name} cannot be handed on") from None
+        raise NotQueriedError(f"the config.json of {name} cannot be passed on") from None
 
 
 def _doubts(plan: Plan) -> Iterator[str]:
@@ -225,8 +225,8 @@ def _machines(plan: Plan) -> tuple[str, ...]:
     try:
         name = declare(hardware.name).name
     except InputError:
-        text = f"the hardware {hardware.name} cannot be pretended"
-        raise NotAskedError(text) from None
+        text = f"the hardware {hardware.name} cannot be emulated"
+        raise NotQueriedError(text) from None
     if name == "cpu":
         return (name,)
     count = hardware.known_count

@@ -76,7 +76,7 @@ _OURS: dict[str, str] = {
 Variables = tuple[tuple[str, str], ...]
 
 
-class _NotAskedError(Exception):
+class _NotSentError(Exception):
     """The question is not sent; the text is the reason."""
 
 
@@ -155,11 +155,11 @@ class EngineJudge:
                 return self._read(reply, placed, redactor)
         except WorkerError as error:
             self.close()
-            return self._unjudged(str(error))
-        except (_NotAskedError, InputError) as error:
-            return self._unjudged(str(error))
+            return self._no_verdict(str(error))
+        except (_NotSentError, InputError) as error:
+            return self._no_verdict(str(error))
         except OSError as error:
-            return self._unjudged(f"the judge cannot be used here: {error}")
+            return self._no_verdict(f"the judge cannot be used here: {error}")
 
     def _leave_to_parent(self) -> None:
         """Drop the worker and the files in a fork: they belong to the other process."""
@@ -169,11 +169,11 @@ class EngineJudge:
     def _may_ask(self, question: EngineQuestion, deadline: float, failures: list[str]) -> None:
         variables = sum(len(name) + len(value) for name, value in question.env)
         if sum(map(len, question.words)) + variables > LONGEST:
-            raise _NotAskedError(f"the command is longer than {LONGEST >> 20} MiB")
+            raise _NotSentError(f"the command is longer than {LONGEST >> 20} MiB")
         if time.monotonic() >= deadline:
-            raise _NotAskedError("the time for all questions is over")
+            raise _NotSentError("the time for all queries is over")
         if len(failures) >= _RESTARTS:
-            raise _NotAskedError(f"the judge failed {len(failures)} times; last: {failures[-1]}")
+            raise _NotSentError(f"the judge failed {len(failures)} times; last: {failures[-1]}")
 
     def _read_early(self, question: EngineQuestion) -> Variables:
         """Return the variables of a question that the release reads only at import.
@@ -184,7 +184,9 @@ class EngineJudge:
         found = tuple(sorted(pair for pair in question.env if pair[0] in read and _is_own(pair[0])))
         for name, _ in found:
             if _NAMES_CODE.search(name):
-                raise _NotAskedError(f"{name} decides what is imported, and that is not done here")
+                raise _NotSentError(
+                    f"{name} changes what is imported, which an engine check does not allow"
+                )
         return found
 
     def _other(self, early: Variables) -> EngineJudge:
@@ -204,24 +206,24 @@ class EngineJudge:
         return self._others[early]
 
     def _read(
-        self, said: Mapping[str, Any], placed: PlacedQuestion, redactor: Redactor
+        self, answer: Mapping[str, Any], placed: PlacedQuestion, redactor: Redactor
     ) -> EngineAnswer:
-        verdict, values = said.get("verdict"), said.get("values")
+        verdict, values = answer.get("verdict"), answer.get("values")
 
         def text(name: str) -> str:
-            value = said.get(name)
+            value = answer.get(name)
             return redactor.text(placed.own_names(value)) if isinstance(value, str) else ""
 
         accepted = {"accepted": True, "refused": False, "usage_error": False}.get(str(verdict))
         why = text("said") or text("message") or ("" if accepted else text("line"))
         if verdict not in ("accepted", "refused", "usage_error", "unjudged", "artefact"):
-            why = "the judge printed something that is not an answer"
+            why = "the judge printed an invalid answer"
         elif verdict == "artefact":
             why = f"its validation failed here: {text('error')}: {why}"
         if accepted is False and text("error") in _OF_THE_JUDGE:
             accepted, why = None, f"{text('error')}: {why}"
         if accepted is False and self.paths and _PACKAGE.search(why):
-            accepted, why = None, f"the judge lacks a package that decides this: {why}"
+            accepted, why = None, f"the judge lacks a package that this depends on: {why}"
         place = text("where")
         if verdict == "usage_error":  # its line is always the same
             flag = _FLAG.search(why)
@@ -240,7 +242,7 @@ class EngineJudge:
             line="" if verdict == "usage_error" else text("line"),
         )
 
-    def _unjudged(self, why: str) -> EngineAnswer:
+    def _no_verdict(self, why: str) -> EngineAnswer:
         return EngineAnswer(None, self.release, why, "", "")
 
     def _loaded(self, deadline: float, failures: list[str]) -> JsonWorker:
@@ -276,7 +278,7 @@ class EngineJudge:
             self.hello = worker.ask(setting, seconds)
             found = self.hello.get("sglang")
             if not isinstance(found, str):
-                raise WorkerError("the judge does not say which release it is")
+                raise WorkerError("the judge does not report its release")
         except WorkerError as error:
             failures += [str(error)] * _RESTARTS  # a retry would fail after the same time
             raise
@@ -366,7 +368,7 @@ class PlacedQuestion(Struct, frozen=True):
         if isinstance(value, str):
             return self.own_names(value)
         if isinstance(value, list):
-            return [self.own_names_in(one) for one in value]
+            return [self.own_names_in(item) for item in value]
         return value
 
 

@@ -41,7 +41,7 @@ class ResolvedPlan(Struct, frozen=True):
     contradictions: tuple[Contradiction, ...] = ()
 
 
-def asked_source(release: str) -> str:
+def engine_source(release: str) -> str:
     """Return the source of values that come from an engine check."""
     return f"asked SGLang {release}"
 
@@ -56,7 +56,7 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
     if not opinion.accepted or not reported:
         return ResolvedPlan(plan)
     filled = {name: reported[name] for name in plan.undecided if name in reported}
-    reason = Reason("the engine's own answer", asked_source(opinion.release))
+    reason = Reason("the engine's own answer", engine_source(opinion.release))
     ours = _claims(plan)
     contradictions = tuple(
         Contradiction(
@@ -65,7 +65,7 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
         for name, value in sorted(ours.items())
         if name in reported and not _agree(value, reported[name])
     )
-    wrong = {one.name: one.engine for one in contradictions}
+    wrong = {contradiction.name: contradiction.engine for contradiction in contradictions}
     if not filled and not wrong:
         return ResolvedPlan(plan)
     new = filled | wrong
@@ -73,7 +73,7 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
         plan,
         resolved={**plan.resolved, **new},
         undecided={name: why for name, why in plan.undecided.items() if name not in filled},
-        changes=tuple(one for one in plan.changes if one.name not in wrong),
+        changes=tuple(change for change in plan.changes if change.name not in wrong),
         reasons={**plan.reasons, **dict.fromkeys(new, reason)},
     )
     return ResolvedPlan(changed, tuple(sorted(filled)), contradictions)
@@ -111,4 +111,4 @@ def _agree(ours: Any, engine: Any) -> bool:
 def _report(plan: Plan, name: str, ours: Any, engine: Any, opinion: Opinion) -> str:
     hardware = plan.facts.hardware
     where = hardware.name if hardware is not None else "unknown hardware"
-    return f"{name}: SGLang {opinion.release} on {where} says {engine!r}, speclaunch {ours!r}"
+    return f"{name}: SGLang {opinion.release} on {where} resolves {engine!r}, speclaunch {ours!r}"

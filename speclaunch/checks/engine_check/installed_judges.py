@@ -83,10 +83,10 @@ def folder(name: str) -> Path:
     return judges_home() / name
 
 
-def kept() -> list[AddedJudge]:
+def added_judges() -> list[AddedJudge]:
     """Return all complete judges whose interpreter exists, by name. Raises InputError if other
     users may have made them."""
-    return [one for one in _read_all() if Path(one.python).exists()]
+    return [judge for judge in _read_all() if Path(judge.python).exists()]
 
 
 def _read_all() -> Iterator[AddedJudge]:
@@ -104,11 +104,11 @@ def _read_all() -> Iterator[AddedJudge]:
             yield found
 
 
-def write(one: AddedJudge) -> None:
+def write(judge: AddedJudge) -> None:
     """Mark a judge as complete."""
-    document = asdict(one)
-    make_private(folder(one.name))
-    replace_file(folder(one.name) / JUDGE_RECORD, json.dumps(document, indent=1) + "\n", 0o666)
+    document = asdict(judge)
+    make_private(folder(judge.name))
+    replace_file(folder(judge.name) / JUDGE_RECORD, json.dumps(document, indent=1) + "\n", 0o666)
 
 
 def remove(name: str, *, catalogue: str = "") -> bool:
@@ -119,11 +119,11 @@ def remove(name: str, *, catalogue: str = "") -> bool:
     place = folder(name)
     if name not in {path.name for path in judges_home().glob("[!.]*")} or not place.is_dir():
         return False
-    brought = {one.catalogue for one in _read_all() if one.name == name}
+    brought = {judge.catalogue for judge in _read_all() if judge.name == name}
     (place / JUDGE_RECORD).unlink(missing_ok=True)  # from here on the judge counts as removed
     shutil.rmtree(place, ignore_errors=True)
-    for one in brought - {other.catalogue for other in _read_all()} - {catalogue, ""}:
-        remove_added(one)
+    for release in brought - {other.catalogue for other in _read_all()} - {catalogue, ""}:
+        remove_added(release)
     return True
 
 
@@ -147,7 +147,7 @@ _MADE: dict[tuple[str, str], EngineJudge] = {}
 
 def all_judges() -> list[EngineJudge]:
     """Return the added judges, then the CPU engine."""
-    added = [_added(one) for one in kept()]
+    added = [_added(judge) for judge in added_judges()]
     engine = cpu_judge()
     return [*added, *([engine] if engine is not None else [])]
 
@@ -160,7 +160,7 @@ def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
     if python is not None:
         return _of_interpreter(version, python)
     names = {version}
-    names |= {one.release for one in kept() if one.name == version}
+    names |= {added.release for added in added_judges() if added.name == version}
     found = [judge for judge in all_judges() if version is None or judge.release in names]
     if version is None:
         held = held_versions()
@@ -170,7 +170,9 @@ def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
 
 def find_added_judge(version: str | None, python: Path | None) -> EngineJudge | None:
     """Return the judge that was added for a version; an interpreter's own does not count."""
-    is_added = python is None and any(version in (one.release, one.name) for one in kept())
+    is_added = python is None and any(
+        version in (added.release, added.name) for added in added_judges()
+    )
     return find_judge(version, None) if is_added else None
 
 
@@ -188,11 +190,13 @@ def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
     if runtime.sglang is None or is_other or not runtime.executed:
         return None
     packages = json.dumps([dict(runtime.packages), str(runtime.sglang_path)], sort_keys=True)
-    return _judge(runtime.sglang, runtime.interpreter, packages)
+    return _make_judge(runtime.sglang, runtime.interpreter, packages)
 
 
-def _added(one: AddedJudge) -> EngineJudge:
-    return _judge(one.release, Path(one.python), one.digest, one.paths, light=one.light)
+def _added(added: AddedJudge) -> EngineJudge:
+    return _make_judge(
+        added.release, Path(added.python), added.digest, added.paths, light=added.light
+    )
 
 
 def cpu_judge() -> EngineJudge | None:
@@ -202,13 +206,15 @@ def cpu_judge() -> EngineJudge | None:
     if manifest is None or "packages" not in manifest:
         return None
     require_own(engine.python.parent, "the CPU engine")
-    return _judge(SGLANG_VERSION, engine.python, json.dumps(manifest["packages"], sort_keys=True))
+    return _make_judge(
+        SGLANG_VERSION, engine.python, json.dumps(manifest["packages"], sort_keys=True)
+    )
 
 
-def _judge(
-    release: str, python: Path, told: str, paths: tuple[Path, ...] = (), *, light: bool = False
+def _make_judge(
+    release: str, python: Path, identity: str, paths: tuple[Path, ...] = (), *, light: bool = False
 ) -> EngineJudge:
-    digest = digest_of(release, told, worker_digest())
+    digest = digest_of(release, identity, worker_digest())
     key = (str(python), digest)
     if key not in _MADE:
         command = command_of(python, light=light)

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from speclaunch.checks.engine_check.query_plans import EngineQuerier
 
 
-def ask_mode(given: EngineCheckMode | None, project: SettingsFrom | None = None) -> EngineCheckMode:
+def ask_mode(requested: EngineCheckMode | None, project: SettingsFrom | None = None) -> EngineCheckMode:
     """Return the mode of `--ask`, else that of the project file for this directory.
 
     Raises InputError for an invalid file.
     """
-    if given is not None:
-        return given
+    if requested is not None:
+        return requested
     configured = (project or SettingsFrom()).of(Path.cwd()).ask
     return EngineCheckMode.AUTO if configured is None else EngineCheckMode(configured.text)
 
@@ -54,7 +54,9 @@ def querier_for(
     from speclaunch.checks.engine_check.installed_judges import find_added_judge, find_judge  # noqa: PLC0415
     from speclaunch.checks.engine_check.query_plans import EngineQuerier, opened  # noqa: PLC0415  only for queries
 
-    return EngineQuerier(mode, opened(wanted=keeps), find_added_judge if only_added else find_judge)
+    return EngineQuerier(
+        mode, opened(enabled=keeps), find_added_judge if only_added else find_judge
+    )
 
 
 def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
@@ -63,7 +65,7 @@ def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
         return ()
     from speclaunch.checks.engine_check.installed_judges import all_judges  # noqa: PLC0415
 
-    return (asker.mode.value, *(f"{one.release} {one.digest}" for one in all_judges()))
+    return (asker.mode.value, *(f"{judge.release} {judge.digest}" for judge in all_judges()))
 
 
 def interpreter(python: str | None) -> Path | None:

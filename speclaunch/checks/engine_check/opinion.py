@@ -60,20 +60,20 @@ class Opinion(Struct, frozen=True):
 def inquire(command: QueryCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
     """Query a command, and the cause of a refusal. `blamed` are the places of our errors."""
     answers = yield [command.question(machine) for machine in command.machines]
-    open_ = next((one for one in answers if one.accepted is None), None)
-    taken = next((one for one in answers if one.accepted), None)
+    open_ = next((answer for answer in answers if answer.accepted is None), None)
+    taken = next((answer for answer in answers if answer.accepted), None)
     if taken is not None:
         known = len(command.machines) == 1
         return Opinion(release, accepted=True, resolved=taken.resolved if known else {})
     if open_ is not None:
-        why = _one_line(open_.why) or "it gave no answer"
+        why = _single_line(open_.why) or "it gave no answer"
         return Opinion(release, why=why, is_lasting=False)
     first = answers[0]
     units = (yield from _explained(command, first, blamed)) or (yield from _needed(command, first))
     return Opinion(
         release,
         refusal=ReleaseRefusal(
-            _one_line(first.why),
+            _single_line(first.why),
             first.kind,
             first.place,
             first.line.strip(),
@@ -99,8 +99,8 @@ def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
 def _explained(
     command: QueryCommand, refused: EngineAnswer, blamed: Collection[Place]
 ) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
-    """Return the units at `blamed` if the refusal disappears without them. This takes one question;
-    the search for the needed units takes about twenty."""
+    """Return the units at `blamed` if the refusal disappears without them. This needs one query;
+    the search for the needed units needs about twenty."""
     suspected = frozenset(n for n, unit in enumerate(command.units) if unit.place in blamed)
     if not suspected:
         return ()
@@ -122,7 +122,7 @@ def _needed(
         while True:
             questions = [command.question(machine, everything - units) for units in sets]
             answers = yield questions
-            sets = search.send([_is_same(refused, one) for one in answers])
+            sets = search.send([_is_same(refused, answer) for answer in answers])
     except StopIteration as end:
         found: UnitSet = end.value
     return tuple(command.units[number] for number in sorted(found))
@@ -137,12 +137,12 @@ def _is_same(refused: EngineAnswer, other: EngineAnswer) -> bool:
     return other.place == refused.place
 
 
-def _one_line(text: str) -> str:
+def _single_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def stands_in(name: str, words: str) -> bool:
+def is_named_in(name: str, words: str) -> bool:
     """True if the engine names an argument; a name of one word may be prose."""
     if "_" not in name:
         return False
@@ -156,8 +156,8 @@ def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[
         unit
         for unit in units
         if unit not in refused
-        if stands_in(unit.name, words)
-        or stands_in(unit.written.lstrip("-").replace("-", "_"), words)
+        if is_named_in(unit.name, words)
+        or is_named_in(unit.written.lstrip("-").replace("-", "_"), words)
     )
 
 
@@ -195,25 +195,30 @@ def smallest(units: int) -> Search:
     if answers[0]:
         return frozenset()
     needed = frozenset(unit for unit in range(units) if not answers[1 + unit])
-    sufficient = [one for one, same in zip(alone, answers[1 + units :], strict=True) if same]
+    sufficient = [
+        unit_set for unit_set, same in zip(alone, answers[1 + units :], strict=True) if same
+    ]
     if sufficient:
-        return next((one for one in sufficient if one <= needed), sufficient[0])
+        return next((unit_set for unit_set in sufficient if unit_set <= needed), sufficient[0])
     if needed != everything:
         (is_enough,) = yield [needed]
         return (yield from _smaller(needed if is_enough else everything))
     return (yield from _smaller(everything))
 
 
-def _smaller(given: UnitSet) -> Search:
+def _smaller(units: UnitSet) -> Search:
     """Search with ddmin (Zeller, Hildebrandt 2002), all complements of a round in one batch."""
-    left, parts = sorted(given), 2
+    left, parts = sorted(units), 2
     for _ in range(_MOST_ROUNDS):
         if len(left) < 3:  # a single unit needs no search; of two each alone was tried
             break
         parts = min(parts, len(left))
         complements = [frozenset(left).difference(part) for part in _divided(left, parts)]
         answers = yield complements
-        found = next((one for one, same in zip(complements, answers, strict=True) if same), None)
+        found = next(
+            (complement for complement, same in zip(complements, answers, strict=True) if same),
+            None,
+        )
         if found is not None:
             left, parts = sorted(found), max(parts - 1, 2)
         elif parts == len(left):
@@ -223,10 +228,10 @@ def _smaller(given: UnitSet) -> Search:
     return frozenset(left)
 
 
-def _divided(given: Sequence[int], parts: int) -> Iterable[Sequence[int]]:
-    size, more = divmod(len(given), parts)
+def _divided(units: Sequence[int], parts: int) -> Iterable[Sequence[int]]:
+    size, more = divmod(len(units), parts)
     start = 0
     for number in range(parts):
         end = start + size + (number < more)
-        yield given[start:end]
+        yield units[start:end]
         start = end

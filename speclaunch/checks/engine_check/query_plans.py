@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from speclaunch.checks.engine_check.command import NotAskedError, QueryCommand, query_command
+from speclaunch.checks.engine_check.command import NotQueriedError, QueryCommand, query_command
 from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
 from speclaunch.checks.engine_check.opinion import Opinion, converse, inquire
 from speclaunch.core import (
@@ -52,13 +52,13 @@ class PlanQuery(Struct, frozen=True):
 
     judge: EngineJudge
     command: QueryCommand | None
-    """None: `why` says why the engine cannot be queried about it."""
+    """None: `why` is the reason that the engine cannot be queried."""
     why: str = ""
     blamed: Collection[Place] = ()
     """Places of our own errors; a refusal that they explain is not investigated."""
 
 
-class _NotKept(Exception):
+class _NotStored(Exception):
     """The answer to a question is not stored."""
 
 
@@ -82,9 +82,9 @@ class EngineQuerier(Struct):
         key = version, python
         if key not in self._found:
             tried = (python, None) if python is not None else (None,)
-            found = (self.find(version, one) for one in tried)
+            found = (self.find(version, interpreter) for interpreter in tried)
             self._found[key] = next(
-                (one for one in found if one is not None and _is_of(one, version)), None
+                (judge for judge in found if judge is not None and _is_of(judge, version)), None
             )
         judge = self._found[key]
         if judge is None and self.mode is EngineCheckMode.ALWAYS:
@@ -96,7 +96,7 @@ class EngineQuerier(Struct):
             )
         return judge
 
-    def wanted(
+    def query_for(
         self, plan: Plan, python: Path | None = None, blamed: Collection[Place] = ()
     ) -> PlanQuery | None:
         """Return the query about a plan; None without a judge. Raises NoJudgeError."""
@@ -105,38 +105,38 @@ class EngineQuerier(Struct):
             return None
         try:
             return PlanQuery(judge, query_command(plan), blamed=blamed)
-        except NotAskedError as error:
+        except NotQueriedError as error:
             return PlanQuery(judge, None, str(error))
 
-    def known(self, wanted: PlanQuery) -> Opinion | None:
+    def known(self, query: PlanQuery) -> Opinion | None:
         """Return the opinion if all its answers are stored, else None."""
         try:
-            return self._opinion(wanted, _nobody)
-        except _NotKept:
+            return self._opinion(query, _nobody)
+        except _NotStored:
             return None
 
-    def cost(self, wanted: PlanQuery) -> float:
+    def cost(self, query: PlanQuery) -> float:
         """Return the expected seconds of a query: as last time, or the usual loading time."""
-        known = None if self.verdicts is None else self.verdicts.seconds(wanted.judge.digest)
+        known = None if self.verdicts is None else self.verdicts.seconds(query.judge.digest)
         return _LOADING_SECONDS if known is None else known
 
-    def opinion_on(self, wanted: PlanQuery) -> Opinion:
+    def opinion_on(self, query: PlanQuery) -> Opinion:
         """Return the opinion; query what is not stored."""
-        return self._opinion(wanted, self._at_once)
+        return self._opinion(query, self._at_once)
 
     def opinion(
         self, plan: Plan, python: Path | None = None, blamed: Collection[Place] = ()
     ) -> Opinion | None:
         """Return the opinion on a plan; None without a judge. Raises NoJudgeError."""
-        query = self.wanted(plan, python, blamed)
+        query = self.query_for(plan, python, blamed)
         return None if query is None else self.opinion_on(query)
 
-    def _opinion(self, wanted: PlanQuery, ask: _Ask) -> Opinion:
-        judge, command = wanted.judge, wanted.command
+    def _opinion(self, query: PlanQuery, ask: _Ask) -> Opinion:
+        judge, command = query.judge, query.command
         if command is None:
-            return Opinion(judge.release, why=wanted.why)
+            return Opinion(judge.release, why=query.why)
         return converse(
-            inquire(command, judge.release, wanted.blamed),
+            inquire(command, judge.release, query.blamed),
             lambda questions: self._answers(judge, questions, command.seen, ask),
         )
 
@@ -148,7 +148,7 @@ class EngineQuerier(Struct):
         ask: _Ask,
     ) -> list[EngineAnswer]:
         """Return stored answers, and the judge's answers to all other questions in one batch."""
-        by_name = {name_of(judge.digest, one, seen): one for one in questions}
+        by_name = {name_of(judge.digest, question, seen): question for question in questions}
         found: dict[str, EngineAnswer] = {}
         for name in by_name:
             stored = self.verdicts.get(name) if self.verdicts is not None else None
@@ -160,7 +160,7 @@ class EngineQuerier(Struct):
             found[name] = answer
             if self.verdicts is not None:
                 self.verdicts.put(name, answer)
-        return [found[name_of(judge.digest, one, seen)] for one in questions]
+        return [found[name_of(judge.digest, question, seen)] for question in questions]
 
     def _at_once(
         self, judge: EngineJudge, questions: Sequence[EngineQuestion]
@@ -170,7 +170,7 @@ class EngineQuerier(Struct):
         answers = judge.ask(questions, seconds=_SECONDS + _SECONDS_EACH * len(questions))
         if judge.digest not in self._loaded:
             self._loaded.add(judge.digest)
-            if self.verdicts is not None and any(one.accepted is not None for one in answers):
+            if self.verdicts is not None and any(answer.accepted is not None for answer in answers):
                 self.verdicts.took(judge.digest, time.monotonic() - began)
         return answers
 
@@ -181,7 +181,7 @@ def _is_of(judge: EngineJudge, version: str) -> bool:
 
 
 def _nobody(_judge: EngineJudge, _questions: Sequence[EngineQuestion]) -> list[EngineAnswer]:
-    raise _NotKept
+    raise _NotStored
 
 
 SWITCH = "SPECLAUNCH_NO_CACHE"
@@ -230,9 +230,9 @@ class Verdicts:
         self._files.put(_seconds_name(judge), f"{seconds:.3f}".encode())
 
 
-def opened(*, wanted: bool = True) -> Verdicts | None:
+def opened(*, enabled: bool = True) -> Verdicts | None:
     """Return the verdicts in speclaunch's home; None if nothing is to be stored."""
-    if not wanted or os.environ.get(SWITCH):
+    if not enabled or os.environ.get(SWITCH):
         return None
     return Verdicts(speclaunch_home() / FOLDER)
 

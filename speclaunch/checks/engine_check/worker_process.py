@@ -19,7 +19,7 @@ START = Path(__file__).with_name("worker") / "start.py"
 _LONGEST = 8 << 20
 """Bytes of a line; the worker's own limit is lower."""
 _TAIL = 4000
-"""Bytes kept of its other output."""
+"""Maximum number of stored bytes of its other output."""
 
 
 _DYING_S = 10.0
@@ -65,7 +65,7 @@ class JsonWorker:
         self.send({**question, "number": self._number}, deadline := time.monotonic() + seconds)
         answer = self.hear(deadline, seconds)
         if answer.pop("number", None) != self._number:
-            raise self._failed("the judge printed an answer to no question")
+            raise self._failed("the judge printed an answer without a query")
         return answer
 
     def send(self, question: object, deadline: float) -> None:
@@ -101,7 +101,7 @@ class JsonWorker:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise self._failed("the judge printed something that is not an answer")
+            raise self._failed("the judge printed an invalid answer")
         return found
 
     def _turn(self, deadline: float) -> bool:

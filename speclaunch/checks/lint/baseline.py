@@ -48,22 +48,22 @@ class Covered(Struct, frozen=True):
     """Scope of a lint: the paths on its command line and the rules selected for a path."""
 
     paths: tuple[str, ...]
-    is_asked: Callable[[str, str], bool] = lambda _code, _path: True
+    is_selected: Callable[[str, str], bool] = lambda _code, _path: True
 
     @property
     def inside(self) -> list[str]:
         """A path inside each of them; it need not exist."""
-        return [str(Path(one, "x")) if Path(one).is_dir() else one for one in self.paths]
+        return [str(Path(path, "x")) if Path(path).is_dir() else path for path in self.paths]
 
-    def holds(self, one: KnownFinding, folder: str) -> bool:
+    def holds(self, entry: KnownFinding, folder: str) -> bool:
         """True if the lint would have reported this known finding if it still existed."""
-        path = os.path.join(folder, one.path)  # noqa: PTH118
+        path = os.path.join(folder, entry.path)  # noqa: PTH118
         for named in self.paths:
             if named == STDIN:
                 continue
             absolute = os.path.abspath(named)  # noqa: PTH100
             if path == absolute or path.startswith(absolute.rstrip(os.sep) + os.sep):
-                return self.is_asked(one.code, path)
+                return self.is_selected(entry.code, path)
         return False
 
 
@@ -88,9 +88,9 @@ def without_known(
         hidden = set(found.values())
         known += len(hidden)
         gone += [
-            one
-            for mark, one in entries.items()
-            if mark not in hidden and covered.holds(one, folder)
+            entry
+            for mark, entry in entries.items()
+            if mark not in hidden and covered.holds(entry, folder)
         ]
         for n in some:
             left = [f for f in files[n].findings if id(f) not in found]
@@ -102,16 +102,18 @@ def _known_findings(
     entries: Mapping[str, KnownFinding], findings: Sequence[Finding], folder: str
 ) -> dict[int, str]:
     """Return the fingerprints of known findings by object id."""
-    known = {one: mark for one, mark in _named(findings, folder).items() if mark in entries}
+    known = {
+        identity: mark for identity, mark in _named(findings, folder).items() if mark in entries
+    }
     if not any(mark.startswith(BY_MESSAGE) for mark in entries):
         return known
     named = _named(findings, folder, fingerprints_by_message)
-    for one in findings:
-        mark = BY_MESSAGE + named.get(id(one), "")
-        if id(one) not in known and mark in entries and not _got_worse(entries[mark], one):
-            known[id(one)] = mark
+    for finding in findings:
+        mark = BY_MESSAGE + named.get(id(finding), "")
+        if id(finding) not in known and mark in entries and not _got_worse(entries[mark], finding):
+            known[id(finding)] = mark
     used = {BY_MESSAGE + mark for mark in named.values()}
-    left = [one for one in findings if id(one) in named and id(one) not in known]
+    left = [finding for finding in findings if id(finding) in named and id(finding) not in known]
     return known | _known_reworded(entries, used, left, folder)
 
 
@@ -120,36 +122,41 @@ def _known_reworded(
 ) -> dict[int, str]:
     """Match reworded findings with entries of the same rule, path and arguments, one entry each."""
     free = {
-        mark: one
-        for mark, one in entries.items()
+        mark: entry
+        for mark, entry in entries.items()
         if mark.startswith(BY_MESSAGE) and mark not in used
     }
     taken: dict[tuple[object, ...], str] = {}
     known: dict[int, str] = {}
-    for one in sorted(findings, key=lambda one: one.place.position):
-        if not _is_reworded(one):
+    for finding in sorted(findings, key=lambda finding: finding.place.position):
+        if not _is_reworded(finding):
             continue
-        path = path_from(one.place.path, folder)
-        of_versions = (one.code, path, one.place.position, tuple(sorted(one.arguments.items())))
+        path = path_from(finding.place.path, folder)
+        of_versions = (
+            finding.code,
+            path,
+            finding.place.position,
+            tuple(sorted(finding.arguments.items())),
+        )
         mark = taken.get(of_versions) or next(
             (
                 mark
                 for mark, old in free.items()
-                if (old.code, old.path) == (one.code, path)
-                and _is_about_the_same(old.code, old.message, one)
+                if (old.code, old.path) == (finding.code, path)
+                and _is_about_the_same(old.code, old.message, finding)
             ),
             None,
         )
         if mark is not None:
             free.pop(mark, None)
-            taken[of_versions] = known[id(one)] = mark
+            taken[of_versions] = known[id(finding)] = mark
     return known
 
 
 def _is_reworded(finding: Finding) -> bool:
     """True if baselines of format 1 have another message for this finding."""
     texts = _old_messages().get(finding.code)
-    return texts is not None and not any(one.fullmatch(finding.message) for one, _ in texts)
+    return texts is not None and not any(pattern.fullmatch(finding.message) for pattern, _ in texts)
 
 
 def _is_about_the_same(code: str, message: str, finding: Finding) -> bool:
@@ -181,7 +188,8 @@ def _got_worse(old: KnownFinding, new: Finding) -> bool:
     before, after = figures(old.message), figures(new.message)
     values = set(new.arguments.values())
     return len(before) == len(after) and any(
-        one != other and other in values for one, other in zip(before, after, strict=True)
+        old_figure != figure and figure in values
+        for old_figure, figure in zip(before, after, strict=True)
     )
 
 
@@ -197,12 +205,14 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
     try:
         document = json.loads(data)
         if document["version"] not in (1, VERSION):
-            why = f"a baseline of format {document['version']!r:.20}; this reads {VERSION}"
+            why = (
+                f"it has format {document['version']!r:.20}; this speclaunch reads format {VERSION}"
+            )
             raise ValueError(why)
         entries = dict(map(_known, document["findings"]))
         if document["version"] == VERSION:
             return entries
-        return {BY_MESSAGE + mark: one for mark, one in entries.items()}
+        return {BY_MESSAGE + mark: entry for mark, entry in entries.items()}
     except json.JSONDecodeError as error:
         line, column, why = error.lineno, error.colno, f"not JSON: {error.msg}"
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -219,18 +229,18 @@ def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) ->
     found = list(findings)
     marks = _named(found, folder)
     previous = read_baseline(path) if path.exists() else {}
-    entries = {mark: one for mark, one in previous.items() if not covered.holds(one, folder)}
-    for one in found:
-        if id(one) in marks:
-            where = path_from(one.place.path, folder)
-            entries[marks[id(one)]] = KnownFinding(one.code, where, one.message)
+    entries = {mark: entry for mark, entry in previous.items() if not covered.holds(entry, folder)}
+    for finding in found:
+        if id(finding) in marks:
+            where = path_from(finding.place.path, folder)
+            entries[marks[id(finding)]] = KnownFinding(finding.code, where, finding.message)
     ordered = sorted(entries.items(), key=lambda item: (item[1].path, item[1].code, item[0]))
     lines = [
         json.dumps(
-            dict(zip(_TEXTS, (one.code, one.path, one.message, mark), strict=True)),
+            dict(zip(_TEXTS, (entry.code, entry.path, entry.message, mark), strict=True)),
             ensure_ascii=False,
         )
-        for mark, one in ordered
+        for mark, entry in ordered
     ]
     body = "".join(f"\n  {line}," for line in lines)[:-1]
     text = f'{{\n "version": {VERSION},\n "findings": [{body}\n ]\n}}\n'
@@ -244,8 +254,8 @@ def _named(
     marks: Callable[[Iterable[Finding], str], list[str]] = fingerprints,
 ) -> Mapping[int, str]:
     """Return the fingerprints of findings by object id."""
-    named = [one for one in findings if one.code != UNREADABLE.code]
-    return {id(one): mark for one, mark in zip(named, marks(named, folder), strict=True)}
+    named = [finding for finding in findings if finding.code != UNREADABLE.code]
+    return {id(finding): mark for finding, mark in zip(named, marks(named, folder), strict=True)}
 
 
 def _folder(path: Path) -> str:
@@ -254,7 +264,7 @@ def _folder(path: Path) -> str:
 
 def _known(entry: Any) -> tuple[str, KnownFinding]:
     code, path, message, mark = (entry[name] for name in _TEXTS)
-    if not all(isinstance(one, str) for one in (code, path, message, mark)):
+    if not all(isinstance(text, str) for text in (code, path, message, mark)):
         raise TypeError("not a text")
     return mark, KnownFinding(code, path, message)
 

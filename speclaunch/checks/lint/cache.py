@@ -86,24 +86,24 @@ class Cache:
 
 
 def opened(
-    asked: Sequence[object],
+    options: Sequence[object],
     installed: Callable[[Cache | None], str | None],
     *,
-    wanted: bool = True,
+    enabled: bool = True,
 ) -> tuple[Cache | None, Callable[[], str | None]]:
-    """Return the cache for the options `asked`, and a function returning the installed engine."""
+    """Return the cache for the options `options`, and a function returning the installed engine."""
     without = None, functools.cache(lambda: installed(None))
-    if not wanted or os.environ.get(SWITCH):
+    if not enabled or os.environ.get(SWITCH):
         return without
     try:
-        around: list[object] = [_FORMAT, installation(), os.getcwd()]
+        context: list[object] = [_FORMAT, installation(), os.getcwd()]
     except OSError:  # the working directory was removed
         return without
-    around += [os.environ.get(name) for name in _VARIABLES]
+    context += [os.environ.get(name) for name in _VARIABLES]
     folder = str(speclaunch_home() / FOLDER)
-    for_engine = Cache(folder, json.dumps(around), Now(lambda: None))
+    for_engine = Cache(folder, json.dumps(context), Now(lambda: None))
     ask = functools.cache(lambda: installed(for_engine))
-    return Cache(folder, json.dumps([around, *asked]), Now(ask)), ask
+    return Cache(folder, json.dumps([context, *options]), Now(ask)), ask
 
 
 def installation() -> str:
@@ -139,17 +139,17 @@ def installed_engine() -> str | None:
     return remembered_engine(None)
 
 
-def remembered_engine(kept: Cache | None) -> str | None:
+def remembered_engine(cache: Cache | None) -> str | None:
     """Return the installed engine; search only without a valid cache entry."""
-    name = kept.name(b"installed engine") if kept is not None else ""
-    if kept is not None:
-        cached = kept.get(name)
+    name = cache.name(b"installed engine") if cache is not None else ""
+    if cache is not None:
+        cached = cache.get(name)
         if isinstance(cached, list) and len(cached) == 1 and isinstance(cached[0], str | None):
             return cached[0]
-    with reads.aside(kept.shipped if kept is not None else ()) as looked:
+    with reads.aside(cache.shipped if cache is not None else ()) as looked:
         found = _find()
-    if kept is not None:
-        kept.put(name, [found], looked)
+    if cache is not None:
+        cache.put(name, [found], looked)
     return found
 
 

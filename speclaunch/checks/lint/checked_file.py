@@ -59,7 +59,7 @@ class FilePart(Struct):
     engine: EngineChoice
     plans: list[Plan] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    unjudged: list[SkippedRule] = field(default_factory=list)
+    skipped_rules: list[SkippedRule] = field(default_factory=list)
     unknown: list[UnknownFact] = field(default_factory=list)
     skipped: str | None = None
 

@@ -56,7 +56,7 @@ class LintedFile(Struct, frozen=True):
     @property
     def commands(self) -> tuple[Extent, ...]:
         """Lines of each command."""
-        own = (one for one in self.invocations if one.place.path == self.path)
+        own = (invocation for invocation in self.invocations if invocation.place.path == self.path)
         return tuple(_extent(invocation, self.path) for invocation in own)
 
 
@@ -113,7 +113,7 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
     try:
         if _is_recipe(text, Path(path).suffix):
             if file is None:
-                raise InputError(Problem("a recipe cannot come from standard input: name its file"))
+                raise InputError(Problem("a recipe cannot come from standard input: pass its file"))
             recipe, refused = _recipe(path, config_dirs)
             sound, rest = (None, recipe) if refused else (recipe, None)
             return LintedFile(path, text, sound, problems=refused, rest=rest)

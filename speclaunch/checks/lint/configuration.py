@@ -62,7 +62,7 @@ class LintSettings(Struct, frozen=True):
     def selects(self, code: str) -> bool:
         """True if a rule is selected, with the precedence of `rules.registry.selected`."""
         longest = [
-            max((len(one) for one in codes if code.startswith(one)), default=-1)
+            max((len(prefix) for prefix in codes if code.startswith(prefix)), default=-1)
             for codes in (self.select or ("",), self.ignore)
         ]
         return longest[0] > longest[1]
@@ -77,9 +77,9 @@ class Configuration:
     def __init__(
         self,
         stated: LintSettings,
-        say: Callable[[str], None] = lambda _: None,
+        log: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._stated, self._say = stated, say
+        self._stated, self._say = stated, log
         self._of_folder: dict[str, tuple[Path, ProjectSettings]] = {}
         self._checked: dict[Path, ProjectSettings] = {}
         self._held = cache(self._resolve)
@@ -90,7 +90,9 @@ class Configuration:
         configuration file."""
         folder, name = os.path.split("" if path == STDIN else path)
         directory, project = self.above(folder)
-        matching = [one for one in project.overrides if _matches(one, directory / name)]
+        matching = [
+            override for override in project.overrides if _matches(override, directory / name)
+        ]
         return self._made(project, tuple(matching))
 
     def above(self, folder: str) -> tuple[Path, ProjectSettings]:
@@ -109,20 +111,20 @@ class Configuration:
     def _make(self, project: ProjectSettings, overrides: tuple[Override, ...]) -> LintSettings:
         engine, hardware, select = project.engine, project.hardware, project.select
         ignore = list(project.ignore)
-        for one in overrides:
-            engine = engine if one.engine is None else one.engine
-            hardware = hardware if one.hardware is None else one.hardware
-            select = select if one.select is None else one.select
-            ignore += one.ignore
+        for override in overrides:
+            engine = engine if override.engine is None else override.engine
+            hardware = hardware if override.hardware is None else override.hardware
+            select = select if override.select is None else override.select
+            ignore += override.ignore
         stated = self._stated
-        held = (self._held(one.text) for one in engine)
+        held = (self._held(version.text) for version in engine)
         return replace(
             stated,
             versions=stated.versions or tuple(dict.fromkeys(held)),
             hardware=stated.hardware or (hardware.text if hardware is not None else None),
-            config_dirs=(*stated.config_dirs, *(Path(one.text) for one in project.config_dir)),
-            select=stated.select or tuple(one.text.upper() for one in select),
-            ignore=stated.ignore or tuple(one.text.upper() for one in ignore),
+            config_dirs=(*stated.config_dirs, *(Path(path.text) for path in project.config_dir)),
+            select=stated.select or tuple(code.text.upper() for code in select),
+            ignore=stated.ignore or tuple(code.text.upper() for code in ignore),
             baseline=stated.baseline or _baseline(project.baseline),
             overrides_pins=bool(stated.versions),
         )
@@ -140,31 +142,31 @@ class Configuration:
         project, problems = read_settings(file)
         problems = (*problems, *self._wrong(project))
         if problems:
-            raise InputError(sorted(problems, key=lambda one: one.position))
+            raise InputError(sorted(problems, key=lambda problem: problem.position))
         return project
 
     def _wrong(self, project: ProjectSettings) -> Iterator[Problem]:
         overrides = project.overrides
-        engines = [one for part in overrides for one in part.engine or ()]
+        engines = [version for part in overrides for version in part.engine or ()]
         yield from _refused((*project.engine, *engines), self._held)
-        named = (project.hardware, *(one.hardware for one in overrides))
-        yield from _refused((one for one in named if one is not None), _require_hardware)
-        codes = [one for part in overrides for one in (*(part.select or ()), *part.ignore)]
+        named = (project.hardware, *(override.hardware for override in overrides))
+        yield from _refused((name for name in named if name is not None), _require_hardware)
+        codes = [code for part in overrides for code in (*(part.select or ()), *part.ignore)]
         yield from _refused((*project.select, *project.ignore, *codes), _require_code)
         excluded = project.exclude.patterns if project.exclude is not None else ()
-        paths = [one for part in overrides for one in part.paths]
+        paths = [path for part in overrides for path in part.paths]
         yield from _refused((*excluded, *paths), _require_pattern)
 
 
-def _baseline(said: PlacedText | None) -> Path | None:
+def _baseline(setting: PlacedText | None) -> Path | None:
     """Return the baseline that a project file names. Raises InputError if it is outside the
     project."""
-    if said is None:
+    if setting is None:
         return None
-    path = Path(said.text)
-    if is_outside(Path(said.place.path).parent, path):
-        help_ = f"name it on the command line: --baseline {said.text}"
-        raise InputError(Problem("`baseline` leads out of the project", said.place, help_))
+    path = Path(setting.text)
+    if is_outside(Path(setting.place.path).parent, path):
+        help_ = f"pass it on the command line: --baseline {setting.text}"
+        raise InputError(Problem("`baseline` is outside the project", setting.place, help_))
     return path
 
 
@@ -187,11 +189,11 @@ def options(
     )
 
     hardware = declare(settings.hardware) if settings.hardware is not None else None
-    assumed = tuple(assumption(one) for one in settings.assume)
+    assumed = tuple(assumption(text) for text in settings.assume)
     lookup = Lookup(settings.models, settings.online, assumed, hardware, project=settings.project)
     rules = selected(settings.select, settings.ignore)
     # findings about files and comments are only removed by --ignore
-    notices = (one.code for one in FILE_CODES if not one.code.startswith(settings.ignore))
+    notices = (code.code for code in FILE_CODES if not code.code.startswith(settings.ignore))
     codes = frozenset((*(rule.code for rule in rules), *notices))
     everything = not (settings.select or settings.ignore)
     return Options(
@@ -205,8 +207,10 @@ def options(
     )
 
 
-def _matches(one: Override, path: Path) -> bool:
-    return _patterns(one.folder, tuple(pattern.text for pattern in one.paths)).match(str(path))
+def _matches(override: Override, path: Path) -> bool:
+    return _patterns(override.folder, tuple(pattern.text for pattern in override.paths)).match(
+        str(path)
+    )
 
 
 @cache
@@ -217,12 +221,14 @@ def _patterns(folder: Path, texts: tuple[str, ...]) -> Patterns:
 
 
 def _refused(values: Iterable[PlacedText], check: Callable[[str], object]) -> Iterator[Problem]:
-    for one in values:
+    for value in values:
         try:
-            check(one.text)
+            check(value.text)
         except InputError as error:
             first = error.problems[0]
-            yield Problem(f"{Path(one.place.path).name}: {first.message}", one.place, first.help)
+            yield Problem(
+                f"{Path(value.place.path).name}: {first.message}", value.place, first.help
+            )
 
 
 def _require_hardware(text: str) -> None:

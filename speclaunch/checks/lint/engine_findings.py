@@ -33,7 +33,7 @@ def engine_findings(
     """
     refusal = opinion.refusal
     if refusal is not None:
-        if any(_explains(one, refusal, plan.request) for one in findings):
+        if any(_explains(finding, refusal, plan.request) for finding in findings):
             return RuleResults()
         return RuleResults((_refused(opinion.release, refusal, plan.request, is_named=is_named),))
     if not opinion.accepted:
@@ -60,18 +60,22 @@ def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_name
     written = list(
         dict.fromkeys(_written(unit.name, unit.written, request) for unit in refusal.units)
     )
-    named = list(dict.fromkeys(_written(one.name, one.written, request) for one in refusal.named))
+    named = list(
+        dict.fromkeys(
+            _written(argument.name, argument.written, request) for argument in refusal.named
+        )
+    )
     places = [unit.place for unit in refusal.units] or [_model(request)]
     places += [unit.place for unit in refusal.named]
     machines = " and ".join(refusal.machines)
     where = "its parser" if refusal.kind == _PARSER else f"{refusal.kind} at {refusal.place}"
-    why = [] if is_named else ["no version is named here, and the newest refuses it"]
+    why = [] if is_named else ["no SGLang version is set; the newest release rejects it"]
     line = "" if refusal.line.startswith("raise ") else refusal.line  # its message is reported
     why.append(f"{where} on {machines}{f', `{line}`' if line else ''}")
     if len(written) > 1:
-        why.append(f"it takes {_listed(written, 'and')} together")
+        why.append(f"only the combination of {_listed(written, 'and')} is refused")
     if named:
-        why.append(f"it names {_listed(named, 'and')}, and refuses without {_them(named)}, too")
+        why.append(f"it names {_listed(named, 'and')}, but also refuses without {_them(named)}")
     why += refusal.doubts or [exactness_note(release)]
     if written:
         fix = Fix(f"change or remove {_listed(written, 'or')}")
@@ -94,18 +98,18 @@ def _them(names: Sequence[str]) -> str:
 def _contradicted(release: str, request: Request, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield errors of the rules about arguments that the engine's parser accepted."""
     positions = {token.place.position for token in request.argv}
-    for one in findings:
-        if one.code not in _OF_THE_PARSER or one.severity is not Severity.ERROR:
+    for finding in findings:
+        if finding.code not in _OF_THE_PARSER or finding.severity is not Severity.ERROR:
             continue
-        if one.place.position not in positions:
+        if finding.place.position not in positions:
             continue
-        line = f"{one.code}, SGLang {release}: {one.message}"
+        line = f"{finding.code}, SGLang {release}: {finding.message}"
         yield _finding(
             Severity.INFO,
-            f"SGLang {release} accepts this, and {one.code} refuses it: a defect of speclaunch",
+            f"SGLang {release} accepts this, but {finding.code} rejects it: a bug in speclaunch",
             exactness_note(release),
-            Fix(f"ignore {one.code} here, and report: {line}"),
-            [one.place],
+            Fix(f"ignore {finding.code} here, and report the bug: {line}"),
+            [finding.place],
             request,
         )
 
@@ -114,7 +118,7 @@ def _finding(
     severity: Severity, message: str, why: str, fix: Fix, places: Sequence[Place], request: Request
 ) -> Finding:
     hide = Redactor(secrets_of(request)).text
-    others = tuple(dict.fromkeys(one for one in places if one != places[0]))
+    others = tuple(dict.fromkeys(place for place in places if place != places[0]))
     return Finding(
         REFUSES.code,
         REFUSES.name,

@@ -47,26 +47,26 @@ def known_codes() -> tuple[str, ...]:
     """Return the codes of all rules, then those of FILE_CODES."""
     from speclaunch.checks.rules.registry import all_rules  # noqa: PLC0415  few callers need the rules
 
-    return (*(rule.code for rule in all_rules()), *(one.code for one in FILE_CODES))
+    return (*(rule.code for rule in all_rules()), *(code.code for code in FILE_CODES))
 
 
-def codes(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
+def codes(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
     """Return the codes or code prefixes of an option.
 
     Raises InputError for an unknown code.
     """
-    found = [code.strip().upper() for text in given or () for code in text.split(",")]
+    found = [code.strip().upper() for text in values or () for code in text.split(",")]
     for code in found:
-        require_known_code(code, Place(COMMAND_LINE, text=f"{option} {','.join(given or ())}"))
+        require_known_code(code, Place(COMMAND_LINE, text=f"{option} {','.join(values or ())}"))
     return tuple(found)
 
 
 def require_known_code(code: str, place: Place) -> None:
     """Raise InputError at `place` unless `code` is a code or a prefix of one."""
-    if code and any(one.startswith(code) for one in known_codes()):
+    if code and any(known.startswith(code) for known in known_codes()):
         return
     from speclaunch.engine import suggest  # noqa: PLC0415  only for an unknown code
 
-    near = suggest(code, {one[: len(code)] for one in known_codes()})
+    near = suggest(code, {known[: len(code)] for known in known_codes()})
     help_ = near or "`speclaunch rules` lists them"
     raise InputError(Problem(f"unknown rule code {code!r}", place, help_))

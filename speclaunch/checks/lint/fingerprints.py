@@ -32,14 +32,14 @@ def fingerprints(findings: Iterable[Finding], root: str | os.PathLike[str] = "."
     same code, arguments, place and message share a fingerprint: they are one finding for two
     versions. The order of the files does not matter.
     """
-    return _numbered(findings, root, lambda one: json.dumps(_subject(one)), plain)
+    return _numbered(findings, root, lambda finding: json.dumps(_subject(finding)), plain)
 
 
 def fingerprints_by_message(
     findings: Iterable[Finding], root: str | os.PathLike[str] = "."
 ) -> list[str]:
     """Return the fingerprints of format 1: of code, path and message without its numbers."""
-    return _numbered(findings, root, lambda one: plain(one.message), lambda _: "")
+    return _numbered(findings, root, lambda finding: plain(finding.message), lambda _: "")
 
 
 def _numbered(
@@ -51,21 +51,26 @@ def _numbered(
     """Return digests of code, path, subject, and a number in the order of the places."""
     base = os.path.abspath(root)  # noqa: PTH100  links are not resolved
     findings = list(findings)
-    alike = [(one.code, path_from(one.place.path, base), subject(one)) for one in findings]
-    places = [(one.place.line, one.place.column, order(one.message)) for one in findings]
+    keys = [
+        (finding.code, path_from(finding.place.path, base), subject(finding))
+        for finding in findings
+    ]
+    places = [
+        (finding.place.line, finding.place.column, order(finding.message)) for finding in findings
+    ]
     by_key: dict[tuple[str, str, str], set[tuple[int, int, str]]] = {}
-    for key, place in zip(alike, places, strict=True):
+    for key, place in zip(keys, places, strict=True):
         by_key.setdefault(key, set()).add(place)
     numbers = {key: {at: n for n, at in enumerate(sorted(found))} for key, found in by_key.items()}
     return [
-        _digest(*key, str(numbers[key][place])) for key, place in zip(alike, places, strict=True)
+        _digest(*key, str(numbers[key][place])) for key, place in zip(keys, places, strict=True)
     ]
 
 
-def _subject(one: Finding) -> list[list[str]]:
-    if one.arguments:
-        return [[name, value] for name, value in sorted(one.arguments.items())]
-    return [[name] for name in sorted(set(_NAME.findall(one.message)))]
+def _subject(finding: Finding) -> list[list[str]]:
+    if finding.arguments:
+        return [[name, value] for name, value in sorted(finding.arguments.items())]
+    return [[name] for name in sorted(set(_NAME.findall(finding.message)))]
 
 
 def figures(message: str) -> list[str]:

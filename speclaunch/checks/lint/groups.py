@@ -80,7 +80,7 @@ def _chooses(recipe: str, group: Path, config_dirs: Callable[[str], tuple[Path, 
         files = compose(named, (), config_dirs(recipe)).files
     except SpeclaunchError:  # not a recipe, or reported when it is linted
         return False
-    return any(os.path.realpath(one) == str(group) for one in files)
+    return any(os.path.realpath(file) == str(group) for file in files)
 
 
 def has_ignores(group: str) -> bool:
@@ -103,9 +103,9 @@ def unused_in(
     for file in checked:
         for other in file.ignores:
             if os.path.realpath(other.place.path) == resolved:
-                for one in own:
-                    if one.place.line == other.place.line:
-                        one.used |= other.used
+                for ignore in own:
+                    if ignore.place.line == other.place.line:
+                        ignore.used |= other.used
     return tuple(complaints(own, group, held_versions()[-1], selected))
 
 
@@ -115,7 +115,7 @@ def result_of_group(
     """Return the result of a group's file: the findings of its recipes about it, and `more`.
     Without both, the result is that it was not checked."""
     resolved = os.path.realpath(group)
-    reports = [_of_group(report, resolved) for one in recipes for report in one.reports]
+    reports = [_of_group(report, resolved) for recipe in recipes for report in recipe.reports]
     if not reports:
         why = None if more else "no recipe chooses it"
         reports = [FileReport(group, held_versions()[-1], skipped=why)]
@@ -129,9 +129,9 @@ def _of_group(report: FileReport, group: str) -> FileReport:
     there = {
         path: os.path.realpath(path) == group for path in {f.place.path for f in report.findings}
     }
-    findings = tuple(one for one in report.findings if there[one.place.path])
+    findings = tuple(finding for finding in report.findings if there[finding.place.path])
     return replace(
-        report, findings=findings, unjudged=(), checkpoints=(), unknown=(), unreadable=False
+        report, findings=findings, skipped_rules=(), checkpoints=(), unknown=(), unreadable=False
     )
 
 

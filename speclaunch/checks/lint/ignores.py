@@ -106,7 +106,7 @@ def _covered(
     return range(following, following + 1)
 
 
-def kept(findings: Iterable[Finding], ignores: Sequence[Ignore]) -> list[Finding]:
+def unsuppressed(findings: Iterable[Finding], ignores: Sequence[Ignore]) -> list[Finding]:
     """Return the findings that no ignore comment of their file suppresses."""
     by_path: dict[str, list[Ignore]] = {}
     for ignore in ignores:
@@ -138,18 +138,18 @@ def _complaints(
     ignore: Ignore, selected: Collection[str] | None
 ) -> Iterator[tuple[FileCode, str, str]]:
     if not ignore.codes:
-        yield INVALID, "an ignore comment without a code", "it silences nothing"
+        yield INVALID, "an ignore comment without a code", "it suppresses nothing"
     elif not ignore.reason:
-        why = "the reader cannot tell why it is there"
+        why = "readers cannot know its purpose"
         yield INVALID, "an ignore comment without a reason", why
     for code in ignore.codes:
-        meant = [one for one in known_codes() if one.startswith(code)]
+        meant = [known for known in known_codes() if known.startswith(code)]
         if not _CODE.match(code) or not meant:
-            yield INVALID, f"unknown rule code {code}", "it silences nothing"
+            yield INVALID, f"unknown rule code {code}", "it suppresses nothing"
         elif code == REFUSES.code or code in ignore.used:  # engine checks differ between machines
             continue
-        elif selected is None or all(one in selected for one in meant):
-            why = "it would silence the next finding of that code unnoticed"
+        elif selected is None or all(known in selected for known in meant):
+            why = "it would silently suppress the next finding with that code"
             yield UNUSED, f"no finding with the code {code} here", why
 
 
@@ -157,7 +157,7 @@ def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:
     """Return the ignore comments of files other than `path` that have findings: groups of a recipe,
     or files that a script includes."""
     found: list[Ignore] = []
-    for other in dict.fromkeys(one.place.path for one in findings):
+    for other in dict.fromkeys(finding.place.path for finding in findings):
         if other in (path, COMMAND_LINE):
             continue
         found += read_ignores(_with_comments(other), other)

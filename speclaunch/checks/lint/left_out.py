@@ -42,14 +42,14 @@ class LeftOut:
         folder, name = os.path.split(path)
         resolved = os.path.realpath(folder or ".")
         file = f"{resolved.rstrip(os.sep)}{os.sep}{name}"
-        return any(one.match(file) for one in self.excluded(resolved))
+        return any(exclusion.match(file) for exclusion in self.excluded(resolved))
 
     def excluded(self, directory: str) -> list[Patterns]:
         """Return the patterns of the command line and of the directory's configuration file."""
         found = [] if self._exclude is None else [self._exclude]
         project = self._above(directory)[1] if self._above is not None else None
         if project is not None and project.exclude is not None:
-            texts = tuple(one.text for one in project.exclude.patterns)
+            texts = tuple(pattern.text for pattern in project.exclude.patterns)
             found.append(_made(str(project.exclude.folder), texts))
         return found
 
@@ -57,7 +57,8 @@ class LeftOut:
         """True if a file named by a program, not by the user, is excluded. Git's ignores do not
         count, because a file that was added to Git despite them is intended."""
         resolved = os.path.realpath(path)
-        return any(one.match(resolved) for one in self.excluded(os.path.dirname(resolved)))  # noqa: PTH120
+        excluded = self.excluded(os.path.dirname(resolved))  # noqa: PTH120
+        return any(exclusion.match(resolved) for exclusion in excluded)
 
 
 class Below:
@@ -75,37 +76,39 @@ class Below:
         resolved = os.path.realpath(directory)
         git = self._of(resolved, files)
         excluded = [  # an excluded directory that is named explicitly is included
-            one
-            for one in self._rules.excluded(resolved)
-            if not one.match(self._top, is_directory=True)
+            exclusion
+            for exclusion in self._rules.excluded(resolved)
+            if not exclusion.match(self._top, is_directory=True)
         ]
         if not git and not excluded:
             return list(names), list(files)
 
-        def stays(name: str, is_directory: bool) -> bool:
+        def is_included(name: str, is_directory: bool) -> bool:
             path = f"{resolved.rstrip(os.sep)}{os.sep}{name}"
-            if any(one.match(path, is_directory=is_directory) for one in excluded):
+            if any(exclusion.match(path, is_directory=is_directory) for exclusion in excluded):
                 return False
-            for one in reversed(git):  # the nearest file that decides
-                is_ignored = one.decides(path, is_directory=is_directory)
+            for exclusion in reversed(git):  # the nearest file that decides
+                is_ignored = exclusion.decides(path, is_directory=is_directory)
                 if is_ignored is not None:
                     return not is_ignored
             return True
 
-        return [n for n in names if stays(n, True)], [n for n in files if stays(n, False)]
+        return [n for n in names if is_included(n, True)], [
+            n for n in files if is_included(n, False)
+        ]
 
-    def _of(self, whole: str, files: Sequence[str]) -> list[Patterns]:
+    def _of(self, directory: str, files: Sequence[str]) -> list[Patterns]:
         if not self._by_git:
             return []
-        if whole == self._top:
-            found = _git_above(whole)
-        elif os.path.lexists(f"{whole}/.git"):  # another repository: nothing above it counts
-            found = _from(f"{whole}/.git", whole)
+        if directory == self._top:
+            found = _git_above(directory)
+        elif os.path.lexists(f"{directory}/.git"):  # another repository: nothing above it counts
+            found = _from(f"{directory}/.git", directory)
         else:
-            found = self._git[os.path.dirname(whole)]  # noqa: PTH120
+            found = self._git[os.path.dirname(directory)]  # noqa: PTH120
         if found is not None and _IGNORE in files:
-            found = [*found, *_own(whole)]
-        self._git[whole] = found
+            found = [*found, *_own(directory)]
+        self._git[directory] = found
         return found or []
 
 
@@ -113,15 +116,15 @@ def _git_above(directory: str) -> list[Patterns] | None:
     """Return the patterns from a work tree's top to above a directory; none if the directory itself
     is ignored but was named. None: it is in no work tree."""
     folders = [directory, *map(str, Path(directory).parents)]
-    top = next((n for n, one in enumerate(folders) if os.path.lexists(f"{one}/.git")), None)
+    top = next((n for n, folder in enumerate(folders) if os.path.lexists(f"{folder}/.git")), None)
     if top is None:
         return None
     found = _from(f"{folders[top]}/.git", folders[top])
     for number in range(top, 0, -1):
         found += _own(folders[number])
         child = folders[number - 1]
-        decisions = [one.decides(child, is_directory=True) for one in reversed(found)]
-        if next((one for one in decisions if one is not None), False):
+        decisions = [exclusion.decides(child, is_directory=True) for exclusion in reversed(found)]
+        if next((decision for decision in decisions if decision is not None), False):
             return []
     return found
 
@@ -188,16 +191,16 @@ class Patterns:
         below = self._below(path, is_directory)
         if below is None:
             return None
-        for one in reversed(self._spec.patterns):
-            if one.include is None:
+        for pattern in reversed(self._spec.patterns):
+            if pattern.include is None:
                 continue
-            found = one.match_file(below)
+            found = pattern.match_file(below)
             if found is not None and (
                 found.match.end() == len(below)  # otherwise a directory above it matches
-                or one.regex.pattern == _ALL
-                or (one.regex.pattern == _ALL_DIRECTORIES and is_directory)
+                or pattern.regex.pattern == _ALL
+                or (pattern.regex.pattern == _ALL_DIRECTORIES and is_directory)
             ):
-                return bool(one.include)
+                return bool(pattern.include)
         return None
 
     def match(self, path: str, *, is_directory: bool = False) -> bool:
@@ -216,7 +219,7 @@ def patterns(texts: Sequence[str]) -> Any:
     from pathspec import GitIgnoreSpec  # noqa: PLC0415  slow to import, and not always needed
 
     # `x/**` means everything below x, but pathspec also matches x itself
-    texts = [f"{one.rstrip()}/*" if one.rstrip().endswith("/**") else one for one in texts]
+    texts = [f"{text.rstrip()}/*" if text.rstrip().endswith("/**") else text for text in texts]
     try:
         return GitIgnoreSpec.from_lines(texts)
     except ValueError as error:

@@ -57,33 +57,36 @@ class LintRun(Struct):
     left_out: Callable[[], LeftOut] | None = None
     only_deployments: bool = False
     """Skip named files without deployments, too."""
-    asks_engines: bool = False
+    queries_engines: bool = False
     """True if checking a file may query an engine, by a worker in each process."""
 
-    def report(self, say: Callable[[str], None] = lambda _: None) -> Report:
-        """Check all files, compare those that depend on others; `say` receives progress lines."""
+    def report(self, log: Callable[[str], None] = lambda _: None) -> Report:
+        """Check all files, compare those that depend on others; `log` receives progress lines."""
         found = list(find_files(self.paths, self.left_out, only_deployments=self.only_deployments))
         for file in found:  # a wrong configuration is reported before anything is checked
             self.settings(file.path)
         results: list[FileResult] = []
-        with progress(say) as follow:
+        with progress(log) as follow:
             for result in self._results(found):
                 follow(result.path)
                 results.append(result)
-        compared = [one.checked for one in results if one.checked is not None]
+        compared = [result.checked for result in results if result.checked is not None]
         if compared:
             from speclaunch.checks.lint.run import compare, result_of  # noqa: PLC0415
 
             compare(compared)
-            results = [one if one.checked is None else result_of(one.checked) for one in results]
+            results = [
+                result if result.checked is None else result_of(result.checked)
+                for result in results
+            ]
         seen: set[str] = set()
         reports: list[FileReport] = []
-        for one in results:
-            if one.reports:
-                shown = one.reports[0].path
-                reports += one.without_complaints if shown in seen else one.reports
+        for file_result in results:
+            if file_result.reports:
+                shown = file_result.reports[0].path
+                reports += file_result.without_complaints if shown in seen else file_result.reports
                 seen.add(shown)
-        return Report(tuple(reports), tuple(one.path for one in results if one.not_read))
+        return Report(tuple(reports), tuple(result.path for result in results if result.not_read))
 
     def _results(self, found: Sequence[FoundFile]) -> Iterator[FileResult]:
         """Yield the results of the files, in order."""
@@ -92,7 +95,9 @@ class LintRun(Struct):
         missing = [file for file, result in zip(found, known, strict=True) if result is None]
         if not all(self.settings(file.path).versions for file in missing):
             self.installed()
-        alone = 0 if self.asks_engines else _FIRST  # else this process would load an engine first
+        alone = (
+            0 if self.queries_engines else _FIRST
+        )  # else this process would load an engine first
         processes = self.processes(len(missing), first=alone)
         rest = [] if processes == 1 else missing[alone:]
         here = len(missing) - len(rest)
@@ -122,13 +127,15 @@ class LintRun(Struct):
         for file in filter(groups.is_group, candidates):
             dirs = lambda path: self.settings(path).config_dirs  # noqa: E731
             recipes = list(groups.recipes_with(file.path, dirs, self.left_out))
-            left = [one for one in recipes if one.path not in others]
+            left = [recipe for recipe in recipes if recipe.path not in others]
             has_ignores = bool(recipes) and groups.has_ignores(file.path)
             if recipes and not left and not has_ignores:
                 continue  # all of them are linted, and report the findings in it
             more: tuple[Finding, ...] = ()
             if has_ignores:
-                checked = [one for one in map(self._checked_again, recipes) if one is not None]
+                checked = [
+                    recipe for recipe in map(self._checked_again, recipes) if recipe is not None
+                ]
                 selected = self.options(self.settings(file.path)).selected_codes
                 more = groups.unused_in(file.path, checked, selected)
             if not file.is_named and not more:
@@ -238,7 +245,7 @@ class LintRun(Struct):
     def processes(self, files: int, each: int | None = None, first: int = 0) -> int:
         """Return the number of processes for `files`. Each should have at least `each` files to pay
         off; the `first` files are checked before."""
-        if self.asks_engines:
+        if self.queries_engines:
             each = _ASKING_FILES_A_PROCESS
         if sys.platform != "linux":
             return 1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.checks.rules.examine import Lookup, examine
+from speclaunch.checks.rules.examine import Lookup, check_request
 from speclaunch.checks.rules.finding import Finding, Fix, Severity
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.core import Place
@@ -35,13 +35,13 @@ class ReleaseChecker(Struct, frozen=True):
     def refused(self, version: str) -> frozenset[Place]:
         """Return the arguments that a release's parser rejects: cheap, and usually decisive."""
         request = self.request(version)
-        return frozenset(one.place or request.place for one in request.problems)
+        return frozenset(problem.place or request.place for problem in request.problems)
 
     def errors(self, version: str) -> frozenset[_Key]:
         """Return the errors of a deployment in a release."""
-        found = examine(self.request(version), self.lookup, self.rules).judgement.findings
+        found = check_request(self.request(version), self.lookup, self.rules).results.findings
         refused = self.refused(version)  # arguments of a fork are only warnings in lint
-        return _keys(found) | {_key(one) for one in found if one.place in refused}
+        return _keys(found) | {_key(finding) for finding in found if finding.place in refused}
 
 
 def with_other_releases(
@@ -63,11 +63,13 @@ def with_other_releases(
         return tuple(findings)
     always, first, last = taken
     held = held_versions()
-    span = f"SGLang {last} takes" if first == last else f"SGLang {first} to {last} take"
-    why = f"{span} it; it is refused from {held[held.index(last) + 1]} on"
+    span = f"SGLang {last} accepts" if first == last else f"SGLang {first} to {last} accept"
+    why = f"{span} it; {held[held.index(last) + 1]} and later reject it"
     return tuple(
-        _as_warning(one, why) if one.severity is Severity.ERROR and _key(one) not in always else one
-        for one in findings
+        _as_warning(finding, why)
+        if finding.severity is Severity.ERROR and _key(finding) not in always
+        else finding
+        for finding in findings
     )
 
 
@@ -102,7 +104,7 @@ def _taken(
 
 
 def _keys(findings: Iterable[Finding]) -> frozenset[_Key]:
-    return frozenset(_key(one) for one in findings if one.severity is Severity.ERROR)
+    return frozenset(_key(finding) for finding in findings if finding.severity is Severity.ERROR)
 
 
 def _key(finding: Finding) -> _Key:
@@ -110,12 +112,14 @@ def _key(finding: Finding) -> _Key:
 
 
 def _as_warning(finding: Finding, why: str) -> Finding:
-    text = "name the engine version: in the recipe, the image's tag, speclaunch.toml, or --engine"
+    text = (
+        "set the engine version in the recipe, the image's tag, speclaunch.toml, or with --engine"
+    )
     fix = finding.fix
     return replace(
         finding,
         severity=Severity.WARNING,
-        why=f"no version is named here, and {why}" + (f" ({finding.why})" if finding.why else ""),
+        why=f"no SGLang version is set; {why}" + (f" ({finding.why})" if finding.why else ""),
         # a release that accepts it may fail with even a safe fix
         fix=Fix(text) if fix is None else replace(fix, text=f"{fix.text}; or {text}", safe=False),
     )

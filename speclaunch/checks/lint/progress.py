@@ -25,7 +25,7 @@ def waiting_for(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress(
-    say: Callable[[str], None], *, every: float = EVERY_SECONDS
+    log: Callable[[str], None], *, every: float = EVERY_SECONDS
 ) -> Iterator[Callable[[str], None]]:
     """Yield a function to call with each file; report progress regularly while the block runs."""
     done, now = 0, ""
@@ -41,5 +41,5 @@ def progress(
             return f"{files}, waiting for {_awaited[-1]}"
         return f"{files}, at {now}" if now else f"{files}, checking others"
 
-    with beating(say, text, every=every):
+    with beating(log, text, every=every):
         yield follow

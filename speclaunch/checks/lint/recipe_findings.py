@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from speclaunch.checks.lint.ignores import kept, read_elsewhere, read_ignores
-from speclaunch.checks.rules.examine import Lookup, examine_together
+from speclaunch.checks.lint.ignores import read_elsewhere, read_ignores, unsuppressed
+from speclaunch.checks.rules.examine import Lookup, check_together
 from speclaunch.checks.rules.finding import Finding
 from speclaunch.core import (
     COMMAND_LINE,
@@ -43,11 +43,11 @@ def findings_across(
     plans, catalogue = [], load_catalogue(version)
     for role in recipe.parts:
         deployment = role.deployment
-        spelling = render_args(deployment.args, deployment.engine.env, catalogue)
-        request = from_recipe(role, spelling, catalogue)
+        rendered = render_args(deployment.args, deployment.engine.env, catalogue)
+        request = from_recipe(role, rendered, catalogue)
         facts = lookup.on(deployment.hardware.name).facts(request)
         plans.append(resolve(request, facts))
-    found = [finding for _, finding in examine_together(plans, rules)]
+    found = [finding for _, finding in check_together(plans, rules)]
     return tuple(unsilenced(found, recipe.path))
 
 
@@ -55,7 +55,7 @@ def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
     """Return the findings about the recipe at `path` that no comment in it, or in its groups,
     suppresses. Those in a shipped group are placed where the recipe chooses it."""
     some = list(findings)
-    names = (one.place.path for one in some if one.place.path != COMMAND_LINE)
+    names = (finding.place.path for finding in some if finding.place.path != COMMAND_LINE)
     shown = next(
         (name for name in names if Path(name).resolve() == path.resolve()), from_here(path)
     )
@@ -64,7 +64,7 @@ def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
     except OSError:  # it was read before; without its text there are no ignores
         text = ""
     some = list(at_the_choice(some, shown))
-    return kept(some, [*read_ignores(text, shown), *read_elsewhere(some, shown)])
+    return unsuppressed(some, [*read_ignores(text, shown), *read_elsewhere(some, shown)])
 
 
 def at_the_choice(findings: Iterable[Finding], path: str) -> Iterator[Finding]:
@@ -72,17 +72,17 @@ def at_the_choice(findings: Iterable[Finding], path: str) -> Iterator[Finding]:
     `defaults` that chooses it, with the original place as a related place. Our own recipes are
     unchanged."""
     ours: dict[str, str | None] = {}
-    for one in findings:
-        name = one.place.path
+    for finding in findings:
+        name = finding.place.path
         if name not in ours:
             ours[name] = _chosen_as(name, path)
         chosen = ours[name]
         if chosen is None:
-            yield one
+            yield finding
         else:
             place = _entry(path, chosen)
-            others = tuple(dict.fromkeys((one.place, *one.others)))
-            yield replace(one, place=place, others=tuple(o for o in others if o != place))
+            others = tuple(dict.fromkeys((finding.place, *finding.others)))
+            yield replace(finding, place=place, others=tuple(o for o in others if o != place))
 
 
 def _chosen_as(name: str, recipe: str) -> str | None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from speclaunch.checks.rules.finding import Finding, Severity, SkippedRule
@@ -35,7 +35,7 @@ class FileReport(Struct, frozen=True):
     path: str
     engine: str
     findings: tuple[Finding, ...] = ()
-    unjudged: tuple[SkippedRule, ...] = ()
+    skipped_rules: tuple[SkippedRule, ...] = field(default=(), name="unjudged")
     checkpoints: tuple[KnownCheckpoint, ...] = ()
     unknown: tuple[UnknownFact, ...] = ()
     deployments: int = 0
@@ -148,37 +148,37 @@ def deduplicate(files: Iterable[FileReport]) -> list[ReportedFinding]:
         by_file.setdefault(file.path, []).append(file)
     found: dict[Hashable, ReportedFinding] = {}
     for path, reports in by_file.items():
-        for one in _of_versions(path, reports):
-            finding = one.finding
-            message = _plain(finding.message) if len(one.engines) > 1 else finding.message
+        for reported in _of_versions(path, reports):
+            finding = reported.finding
+            message = _plain(finding.message) if len(reported.engines) > 1 else finding.message
             key = (finding.code, finding.severity, finding.place, message)
             before = found.get(key)
-            found[key] = one if before is None else _together(before, one)
+            found[key] = reported if before is None else _together(before, reported)
     return list(found.values())
 
 
 def _of_versions(path: str, reports: Sequence[FileReport]) -> list[ReportedFinding]:
     """Return the findings of one file, merged across versions."""
-    is_one = len(reports) == 1
+    is_single = len(reports) == 1
     found: dict[Hashable, ReportedFinding] = {}
     for report in reports:
         seen: Counter[Hashable] = Counter()
         for finding in report.findings:
-            message = finding.message if is_one else _plain(finding.message)
+            message = finding.message if is_single else _plain(finding.message)
             same = (finding.code, finding.severity, finding.place, message)
             seen[same] += 1
             key = (same, seen[same])  # two in one report are separate
-            one = ReportedFinding(finding, (finding.engine,), (path,))
+            reported = ReportedFinding(finding, (finding.engine,), (path,))
             before = found.get(key)
-            found[key] = one if before is None else _together(before, one)
+            found[key] = reported if before is None else _together(before, reported)
     return list(found.values())
 
 
-def _together(one: ReportedFinding, other: ReportedFinding) -> ReportedFinding:
-    engines = ascending((*one.engines, *other.engines))
-    newest = other if other.engines[-1] == engines[-1] != one.engines[-1] else one
-    files = tuple(dict.fromkeys((*one.files, *other.files)))
-    return replace(one, finding=newest.finding, engines=engines, files=files)
+def _together(first: ReportedFinding, second: ReportedFinding) -> ReportedFinding:
+    engines = ascending((*first.engines, *second.engines))
+    newest = second if second.engines[-1] == engines[-1] != first.engines[-1] else first
+    files = tuple(dict.fromkeys((*first.files, *second.files)))
+    return replace(first, finding=newest.finding, engines=engines, files=files)
 
 
 def _plain(message: str) -> str:

@@ -10,10 +10,16 @@ from msgspec.structs import replace
 from speclaunch.checks.lint.checked_file import CheckedFile, EngineChoice, FilePart, Options
 from speclaunch.checks.lint.collect import LintedFile
 from speclaunch.checks.lint.file_codes import NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE
-from speclaunch.checks.lint.ignores import Ignore, complaints, kept, read_elsewhere, read_ignores
+from speclaunch.checks.lint.ignores import (
+    Ignore,
+    complaints,
+    read_elsewhere,
+    read_ignores,
+    unsuppressed,
+)
 from speclaunch.checks.lint.progress import waiting_for
 from speclaunch.checks.lint.report import FileReport, FileResult, KnownCheckpoint
-from speclaunch.checks.rules.examine import examine, examine_together, is_compared
+from speclaunch.checks.rules.examine import check_request, check_together, is_compared
 from speclaunch.checks.rules.finding import Finding, Severity, in_order
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.core import Place, SpeclaunchError, reads
@@ -47,9 +53,9 @@ MOST_COMPARED = 200
 """Maximum number of deployments with errors, in a part of a file, compared with other releases."""
 
 
-def check(given: LintedFile, options: Options) -> CheckedFile:
+def check(file: LintedFile, options: Options) -> CheckedFile:
     """Check one file at all its versions. Never raises for the file's content."""
-    source = replace(given, recipe=given.recipe or given.rest)
+    source = replace(file, recipe=file.recipe or file.rest)
     ignores = read_ignores(source.text, source.path, source.commands)
     try:
         parts = parts_of(source, options)
@@ -69,7 +75,7 @@ def check(given: LintedFile, options: Options) -> CheckedFile:
         for some in [[part] for part in parts] if options.versions else [parts]:
             for owner, finding in _findings_across(some, rules):
                 owner.findings.append(finding)
-    ignores += read_elsewhere((one for part in parts for one in part.findings), source.path)
+    ignores += read_elsewhere((finding for part in parts for finding in part.findings), source.path)
     return checked
 
 
@@ -102,7 +108,7 @@ def _findings_across(
     else with the first of `all_parts` that has its path."""
     owners = {id(plan): part for part in parts for plan in part.plans}
     by_path = {part.source.path: part for part in reversed(all_parts)}
-    for plan, finding in examine_together([plan for part in parts for plan in part.plans], rules):
+    for plan, finding in check_together([plan for part in parts for plan in part.plans], rules):
         yield owners.get(id(plan)) or by_path[finding.place.path], finding
 
 
@@ -110,7 +116,7 @@ def result_of(file: CheckedFile) -> FileResult:
     """Return the reports of one file after cross-file rules ran."""
     reports = [_report(part, file.ignores) for part in file.parts]
     # ignore comments are checked once per file, after the findings of all versions
-    own = [one for one in file.ignores if one.place.path == file.path]
+    own = [ignore for ignore in file.ignores if ignore.place.path == file.path]
     more = tuple(complaints(own, file.path, reports[0].engine, file.options.selected_codes))
     if more:
         reports[0] = replace(reports[0], findings=(*reports[0].findings, *more))
@@ -126,7 +132,7 @@ def _check_part(part: FilePart, options: Options) -> None:
         (PLACEHOLDER, source.misread),
     ):
         if notice is UNREADABLE or options.selects(notice.code):
-            part.findings += (notice.finding(one, source.path, version) for one in problems)
+            part.findings += (notice.finding(problem, source.path, version) for problem in problems)
     part.skipped = source.template
     if part.skipped is None and (versions := _excluding(source, version, options)) is not None:
         part.skipped = f"it is for SGLang {versions}"
@@ -136,9 +142,9 @@ def _check_part(part: FilePart, options: Options) -> None:
     for number in range(len(source.invocations if source.recipe is None else source.recipe.roles)):
         request, hardware = _request(source, number, catalogue)
         lookup = options.lookup.on(hardware)
-        examined = examine(request, lookup, options.rules)
-        findings = examined.judgement.findings
-        may_be_accepted = bool(part.engine.others and examined.judgement.errors)
+        examined = check_request(request, lookup, options.rules)
+        findings = examined.results.findings
+        may_be_accepted = bool(part.engine.others and examined.results.errors)
         refused += may_be_accepted
         if may_be_accepted and refused <= MOST_COMPARED:
             from speclaunch.checks.lint.other_releases import with_other_releases  # noqa: PLC0415
@@ -153,31 +159,31 @@ def _check_part(part: FilePart, options: Options) -> None:
             from speclaunch.checks.lint.engine_findings import engine_findings  # noqa: PLC0415  for few
 
             with waiting_for(f"the validation of SGLang {version}"):
-                opinion = options.asker.opinion(examined.plan, blamed=examined.judgement.blamed)
+                opinion = options.asker.opinion(examined.plan, blamed=examined.results.blamed)
             if opinion is not None:
                 if not opinion.is_lasting:
                     reads.mark_uncacheable()
                 is_named = not part.engine.others
                 more = engine_findings(
-                    opinion, examined.plan, examined.judgement.findings, is_named=is_named
+                    opinion, examined.plan, examined.results.findings, is_named=is_named
                 )
                 findings += more.findings
-                part.unjudged += more.unjudged
+                part.skipped_rules += more.skipped
         if source.recipe is None:
             findings = tuple(_with_conditions(findings, source.invocations[number]))
-        elif any(one.place.path != source.path for one in findings):
+        elif any(finding.place.path != source.path for finding in findings):
             from speclaunch.checks.lint.recipe_findings import at_the_choice  # noqa: PLC0415  recipes alone
 
             findings = tuple(at_the_choice(findings, source.path))
         part.plans.append(examined.plan)
         part.findings += findings
-        part.unjudged += examined.judgement.unjudged
+        part.skipped_rules += examined.results.skipped
         part.unknown += examined.plan.facts.unknown
     if refused > MOST_COMPARED:
         part.unknown.append(
             UnknownFact(
                 f"the releases that accept {refused - MOST_COMPARED} more deployments",
-                f"only {MOST_COMPARED} of a file are compared with other releases",
+                f"only {MOST_COMPARED} deployments of a file are compared with other releases",
                 "set --engine",
             )
         )
@@ -188,8 +194,8 @@ def _request(source: LintedFile, number: int, catalogue: Catalogue) -> tuple[Req
     if source.recipe is not None:
         recipe = source.recipe.roles[number]
         deployment = recipe.deployment
-        spelling = render_args(deployment.args, deployment.engine.env, catalogue)
-        return from_recipe(recipe, spelling, catalogue), deployment.hardware.name
+        rendered = render_args(deployment.args, deployment.engine.env, catalogue)
+        return from_recipe(recipe, rendered, catalogue), deployment.hardware.name
     invocation = source.invocations[number]
     name = invocation.name or recipe_name(source.path)
     return from_invocation(invocation, name, catalogue), invocation.hardware or AUTO
@@ -208,7 +214,7 @@ def _with_conditions(findings: Iterable[Finding], invocation: Invocation) -> Ite
     for finding in findings:
         places = (finding.place, *finding.others) if conditions else ()
         here = (conditions.get(place.position) for place in places)
-        found = list(dict.fromkeys(one for one in here if one is not None))
+        found = list(dict.fromkeys(value for value in here if value is not None))
         if not found:
             yield finding
             continue
@@ -218,16 +224,20 @@ def _with_conditions(findings: Iterable[Finding], invocation: Invocation) -> Ite
 
 
 def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
-    findings = sorted(_with_roles_named(_merged(kept(part.findings, ignores)), part), key=in_order)
-    checkpoints = {one.name: one for plan in part.plans for one in plan.facts.checkpoints}
+    findings = sorted(
+        _with_roles_named(_merged(unsuppressed(part.findings, ignores)), part), key=in_order
+    )
+    checkpoints = {
+        checkpoint.name: checkpoint for plan in part.plans for checkpoint in plan.facts.checkpoints
+    }
     return FileReport(
         part.source.path,
         part.engine.version,
         tuple(findings),
-        tuple(dict.fromkeys(part.unjudged)),
+        tuple(dict.fromkeys(part.skipped_rules)),
         tuple(
-            KnownCheckpoint(one.name, one.origin, tuple(sorted(one.unread)))
-            for one in checkpoints.values()
+            KnownCheckpoint(checkpoint.name, checkpoint.origin, tuple(sorted(checkpoint.unread)))
+            for checkpoint in checkpoints.values()
         ),
         tuple(dict.fromkeys(part.unknown)),
         len(part.plans),
@@ -241,29 +251,38 @@ def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
     """Return the findings; equal findings of several deployments at one place once."""
     found: dict[Hashable, Finding] = {}
-    for one in findings:
-        key = one.place, one.code, one.message
+    for finding in findings:
+        key = finding.place, finding.code, finding.message
         before = found.get(key)
-        if before is not None and before.fix == one.fix:
-            about = tuple(dict.fromkeys((*before.deployments, *one.deployments)))
-            others = tuple(dict.fromkeys((*before.others, *one.others)))
-            found[key] = replace(one, deployments=about, others=others)
+        if before is not None and before.fix == finding.fix:
+            about = tuple(dict.fromkeys((*before.deployments, *finding.deployments)))
+            others = tuple(dict.fromkeys((*before.others, *finding.others)))
+            found[key] = replace(finding, deployments=about, others=others)
         else:
-            found[key] = one
+            found[key] = finding
     return found.values()
 
 
 def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[Finding]:
     """Yield the findings; those about some roles of a recipe name these roles."""
     recipe = part.source.recipe
-    names = {} if recipe is None else {one.deployment.name: str(one.role) for one in recipe.parts}
-    for one in findings:
-        about = [names[place.name] for place in one.deployments if place.name in names]
-        if not about or len(about) == len(names) or any(name in one.message for name in about):
-            yield one
+    names = (
+        {}
+        if recipe is None
+        else {
+            deployment_part.deployment.name: str(deployment_part.role)
+            for deployment_part in recipe.parts
+        }
+    )
+    for finding in findings:
+        about = [names[place.name] for place in finding.deployments if place.name in names]
+        if not about or len(about) == len(names) or any(name in finding.message for name in about):
+            yield finding
         else:
             roles_text = f"of {', '.join(about)}"
-            yield replace(one, why=f"{roles_text}: {one.why}" if one.why else roles_text)
+            yield replace(
+                finding, why=f"{roles_text}: {finding.why}" if finding.why else roles_text
+            )
 
 
 def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
@@ -274,8 +293,8 @@ def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
     """
     if options.versions:
         parts = [
-            FilePart(source, EngineChoice(one, note=_overridden(source, one, options)))
-            for one in options.versions
+            FilePart(source, EngineChoice(version, note=_overridden(source, version, options)))
+            for version in options.versions
         ]
         if not (source.recipe or source.invocations):
             return parts[:1]
@@ -283,7 +302,7 @@ def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
         by_engine: dict[EngineChoice, list[Recipe]] = {}
         for role in source.recipe.roles:
             by_engine.setdefault(_of_pin(role, options), []).append(role)
-        parts = [FilePart(_with_roles(source, some), one) for one, some in by_engine.items()]
+        parts = [FilePart(_with_roles(source, some), choice) for choice, some in by_engine.items()]
     else:
         by_image: dict[EngineChoice, list[Invocation]] = {}
         for invocation in source.invocations:
@@ -291,8 +310,8 @@ def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
             engine = _resolved(tagged) if tagged is not None else _unnamed(options)
             by_image.setdefault(engine, []).append(invocation)
         parts = [
-            FilePart(replace(source, invocations=tuple(some)), one)
-            for one, some in by_image.items()
+            FilePart(replace(source, invocations=tuple(some)), choice)
+            for choice, some in by_image.items()
         ] or [FilePart(source, _unnamed(options))]
     for part in parts[1:]:  # read problems are reported once, for any version
         part.source = replace(part.source, problems=(), remarks=(), misread=())

@@ -21,12 +21,12 @@ class Family(NamedTuple):
 FAMILIES: Mapping[str, Family] = {
     "arguments": Family(
         range(1, 90),
-        "Server arguments and variables that this engine version does not take as written",
+        "Server arguments and variables that this engine version does not accept as written",
         ("arguments",),
     ),
     "parameters": Family(
         range(101, 200),
-        "The parameters of speculation: how much is drafted, and what goes with what",
+        "Speculation parameters and their combinations",
         ("parameters", "speculation_options"),
     ),
     "spec_v2": Family(
@@ -40,18 +40,17 @@ FAMILIES: Mapping[str, Family] = {
     "lora": Family(range(201, 300), "LoRA adapters", ("lora",)),
     "mamba": Family(
         range(201, 300),
-        "Hybrid models, which keep Mamba state beside their KV cache",
+        "Hybrid models with Mamba state",
         ("mamba",),
     ),
     "disaggregation": Family(
         range(201, 300),
-        "Prefill and decode on servers of their own, or multiplexed on one GPU",
+        "Prefill and decode on separate servers, or multiplexed on one GPU",
         ("disaggregation",),
     ),
     "features": Family(
         range(201, 300),
-        "Features of a server that exclude one another, need one another, or take certain values "
-        "only",
+        "Server features that exclude or require each other, or accept only certain values",
         ("features", "kernels"),
     ),
     "attention": Family(
@@ -59,15 +58,15 @@ FAMILIES: Mapping[str, Family] = {
         "Attention backends of the target and of the draft",
         ("attention", "attention_platforms", "kv_cache_dtypes"),
     ),
-    "models": Family(range(401, 500), "Does this draft fit this target", ("drafts", "models")),
+    "models": Family(range(401, 500), "Fit of the draft to the target", ("drafts", "models")),
     "ngram": Family(
         range(501, 600),
-        "NGRAM speculation, which drafts from earlier text instead of with a model",
+        "NGRAM speculation, which drafts from earlier text without a model",
         ("ngram",),
     ),
     "placement": Family(
         range(501, 600),
-        "Ranks and GPUs: where the engine puts a model, and whether it can be divided so",
+        "Ranks and GPUs: placement and division of the model",
         ("placement",),
     ),
     "dflash": Family(
@@ -76,7 +75,7 @@ FAMILIES: Mapping[str, Family] = {
         ("dflash", "dspark"),
     ),
     "performance": Family(
-        range(701, 800), "What makes speculation slow, or a capture fail", ("performance",)
+        range(701, 800), "Slow speculation and failing graph captures", ("performance",)
     ),
     "serving": Family(
         range(801, 850), "Addresses, keys, and deployments that belong together", ("serving",)
@@ -88,14 +87,13 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "deployments": Family(
         range(850, 890),
-        "What stands around a server: probes, image, pod, Services, routers, ranks on several "
-        "hosts",
+        "Server context: probes, image, pod, Services, routers, ranks on several hosts",
         ("probes", "pods", "services"),
     ),
-    "changes": Family(range(901, 950), "What the engine changes by itself", ("changes",)),
+    "changes": Family(range(901, 950), "Settings that the engine changes", ("changes",)),
     "checkpoints": Family(
         range(951, 1000),
-        "The files of a checkpoint: do they hold what the engine loads",
+        "Checkpoint files: whether they contain what the engine loads",
         ("tensors",),
     ),
 }

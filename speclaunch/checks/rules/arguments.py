@@ -115,7 +115,7 @@ def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
     if MARK in plan.request.version or not _in_no_release(problem, plan):
         return fix
     advice = f"{fix.text}; " if fix is not None else "no release has it; "
-    return Fix(f"{advice}if the engine is a fork, declare it: {how_to_declare(plan)}")
+    return Fix(f"{advice}declare the engine if it is a fork: {how_to_declare(plan)}")
 
 
 def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
@@ -156,7 +156,7 @@ def _in_no_release(problem: Problem, plan: Plan) -> bool:
 
 def _instead(problem: Problem, plan: Plan) -> Fix | None:
     if refusal(problem) is ArgumentRefusal.MISSING:
-        return Fix("name the model: --model-path, or args.model_path in a recipe")
+        return Fix("set --model-path, or args.model_path in a recipe")
     flag = _FLAG.search(problem.message)
     name = name_of(flag[0]) if flag else ""
     known = plan.catalogue.by_name(name) is not None  # the value is wrong: use the parser's advice
@@ -201,8 +201,8 @@ def unknown_argument(plan: Plan) -> Iterator[Verdict]:
             continue
         is_here = plan.facts.runtime is not None  # the installed version counts
         yield Verdict(
-            f"no release has `{written(problem)}`: it is of {fork.name} of SGLang",
-            why="SGLang itself ends with exit code 2; what the fork takes is not known here",
+            f"no release has `{written(problem)}`; it belongs to {fork.name} of SGLang",
+            why="SGLang itself ends with exit code 2; the arguments of the fork are unknown here",
             fix=_fix(fork, plan),
             severity=None if is_here else Severity.WARNING,
             place=problem.place,
@@ -239,7 +239,7 @@ def missing_model(plan: Plan) -> Iterator[Verdict]:
             "--model-path is empty",
             at=("model_path",),
             why="the engine finds no config.json in a model without a name",
-            fix=Fix("name the model; a variable may be unset"),
+            fix=Fix("set it to the model; a variable may be unset"),
         )
 
 
@@ -263,8 +263,10 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 message,
                 at=(setting.name,),
-                why="this version does not have the new name yet; speclaunch writes the old one, "
-                "so the recipe works for both",
+                why=(
+                    "this version does not have the new name yet; speclaunch renders the old "
+                    "one, so the recipe works for both"
+                ),
             )
             continue
         yield Verdict(
@@ -272,7 +274,7 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
             at=(setting.name,),
             why="the engine still accepts the old name, with a warning"
             if argument is not None
-            else "the engine does not know the old name; speclaunch writes the new one",
+            else "the engine does not know the old name; speclaunch renders the new one",
             fix=Fix(f"write {current}", safe=True),
         )
 
@@ -361,7 +363,7 @@ def repeated_argument(plan: Plan) -> Iterator[Verdict]:
         if earlier.value == last.value:
             continue
         yield Verdict(
-            f"{earlier.written} {earlier.value} is overridden: it is given again later",
+            f"{earlier.written} {earlier.value} is overridden: it is set again later",
             why=f"the last one wins: {last.written} {last.value}, line {last.place.line}",
             fix=Fix("keep one of them"),
             place=earlier.place,
@@ -378,7 +380,7 @@ def abbreviated_argument(plan: Plan) -> Iterator[Verdict]:
         refused = _refused_from(option.written, plan.request.version)
         if refused is not None:
             yield Verdict(
-                f"{option.written} is short for {argument.flag}, and refused from SGLang {refused}",
+                f"{option.written} abbreviates {argument.flag}; SGLang {refused} rejects it",
                 at=(option.name,),
                 why="argparse accepts an abbreviation only while it is unambiguous",
                 fix=Fix(f"write {argument.flag}", safe=True),
@@ -419,17 +421,17 @@ def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
 def literal_secret(plan: Plan) -> Iterator[Verdict]:
     """Report a secret that is written into the file."""
     recipe = plan.request.origin is RequestOrigin.RECIPE
-    for one in written_secrets(plan):
-        if not recipe and one.name in KEYS_OF_A_COMMAND:  # reported by SPL802
+    for secret in written_secrets(plan):
+        if not recipe and secret.name in KEYS_OF_A_COMMAND:  # reported by SPL802
             continue
-        example = f"{one.written}: ${{oc.env:NAME}}" if recipe else f'{one.written}="$NAME"'
+        example = f"{secret.written}: ${{oc.env:NAME}}" if recipe else f'{secret.written}="$NAME"'
         yield Verdict(
-            f"the value of {one.name} is written in the file",
-            why="it stays in the repository and its history, for everyone who can read them",
+            f"the file contains the value of {secret.name}",
+            why="it remains in the repository and its history, for everyone who can read them",
             fix=Fix(
                 f"read it from the environment ({example}), and rotate it: it has been exposed"
             ),
-            place=_hidden(one.place, behind_key=recipe),
+            place=_hidden(secret.place, behind_key=recipe),
         )
 
 

@@ -109,7 +109,7 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
             why=f"the engine refuses: {_refusal_message(plan, backend)}",
             fix=Fix(
                 "set speculative_eagle_topk to 1 (the draft tokens follow), or page_size to 1 "
-                "where the backend does not force it",
+                "if the backend does not force another",
                 set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
             ),
         )
@@ -162,7 +162,7 @@ _SPARSE = "DeepseekV32ForCausalLM"
 
 class _Backend(Struct, frozen=True):
     name: str
-    said: str
+    engine_message: str
     versions: str = ""
     of_both: bool = False
     """True if it counts only for both phases."""
@@ -204,7 +204,7 @@ def backend_without_speculation(plan: Plan) -> Iterator[Verdict]:
                 f"the {row.name} backend of SGLang {plan.request.version} does not support "
                 "speculative decoding",
                 at=(*BACKENDS, "speculative_algorithm"),
-                why=f"the engine stops: {row.said}",
+                why=f"the engine stops: {row.engine_message}",
                 fix=Fix(
                     "use another backend, or let the engine choose",
                     set={name: None for name in BACKENDS if plan.is_set(name)},
@@ -314,7 +314,7 @@ def draft_backend(plan: Plan) -> Iterator[Verdict]:
     refused = {
         backend: name
         for backend, name, known in required
-        if backend is not None and backend not in known and not _is_told(plan, backend)
+        if backend is not None and backend not in known and not _is_reported(plan, backend)
     }
     for backend, name in refused.items():
         yield Verdict(
@@ -329,7 +329,7 @@ def draft_backend(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _is_told(plan: Plan, backend: str) -> bool:
+def _is_reported(plan: Plan, backend: str) -> bool:
     """True if SPL304 reports it: not for a draft alone, nor for flex_attention in one phase."""
     if plan.value(DRAFT) is not None or backend not in _OWN_RULE:
         return False

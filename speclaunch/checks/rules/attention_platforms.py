@@ -97,7 +97,7 @@ class _Backend(Struct, frozen=True):
     name: str
     versions: str
     generations: tuple[int, ...]
-    said: str
+    engine_message: str
     phases: tuple[int, ...] = ()
     """Phases that run on it: 0 prefill, 1 decode. If empty, `names` are checked unchanged."""
     names: tuple[str, ...] = _ARGUMENTS
@@ -153,7 +153,7 @@ def backend_hardware(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{row.name} does not run on {_hardware(plan)} in SGLang {plan.request.version}",
             at=(at,),
-            why=f"the engine stops: {row.said}",
+            why=f"the engine stops: {row.engine_message}",
             fix=Fix("let the engine choose the backend", set=dict.fromkeys(_ARGUMENTS)),
         )
 
@@ -166,14 +166,14 @@ def _effective(plan: Plan, name: str) -> str | None:
         return str(plan.user_value(name))
 
 
-def _where(given: Mapping[str, str | None], row: _Backend) -> str | None:
+def _where(backends: Mapping[str, str | None], row: _Backend) -> str | None:
     """Return the argument that selects the backend; None if none does, or the engine chose it."""
     for phase in row.phases:
-        name = _ARGUMENTS[phase] if given.get(_ARGUMENTS[phase]) else "attention_backend"
-        if given.get(name) == row.name:
+        name = _ARGUMENTS[phase] if backends.get(_ARGUMENTS[phase]) else "attention_backend"
+        if backends.get(name) == row.name:
             return name
     names = () if row.phases else row.names
-    return next((name for name in names if given.get(name) == row.name), None)
+    return next((name for name in names if backends.get(name) == row.name), None)
 
 
 def _runs(plan: Plan, row: _Backend) -> bool:
@@ -356,7 +356,9 @@ def hybrid_gdn_backend(plan: Plan) -> Iterator[Verdict]:
 def _looked_at(plan: Plan) -> tuple[str | None, ...]:
     if plan.in_versions(_ONE_FIELD):
         return (attention_backend(plan),)
-    if plan.in_versions(_BOTH_OR_ONE) and not all(attention_backend(plan, one) for one in PHASES):
+    if plan.in_versions(_BOTH_OR_ONE) and not all(
+        attention_backend(plan, phase) for phase in PHASES
+    ):
         return (attention_backend(plan, BOTH),)
     return attention_backends(plan)
 

@@ -41,22 +41,22 @@ KUBERNETES = frozenset(
 probes, volumes and ports."""
 
 
-def around(plan: Plan) -> ServerContext:
+def context_of(plan: Plan) -> ServerContext:
     """Return the server context of a plan. Raises UnknownValueError if it has none."""
     found = plan.request.server_context
     if found is None:
-        raise UnknownValueError("nothing is known around the command")
+        raise UnknownValueError("the server context of the command is not known")
     return found
 
 
 def in_kubernetes(plan: Plan) -> bool:
     """True if it is a pod that no operator changes."""
-    return around(plan).group.platform in KUBERNETES
+    return context_of(plan).group.platform in KUBERNETES
 
 
 def in_compose(plan: Plan) -> bool:
     """True if it is a Compose service."""
-    return around(plan).group.platform == COMPOSE
+    return context_of(plan).group.platform == COMPOSE
 
 
 def is_in_container(plan: Plan) -> bool:
@@ -82,7 +82,7 @@ def number(setting: Setting | None, default: float | None = None) -> float | Non
         return None
 
 
-def whole(setting: Setting | None) -> int | None:
+def integer(setting: Setting | None) -> int | None:
     """Return a known integer, else None."""
     found = number(setting)
     return int(found) if found is not None and found.is_integer() else None
@@ -111,20 +111,20 @@ def hosts(plan: Plan) -> int:
 def is_worker(plan: Plan) -> bool:
     """True if it is a rank after the first, which serves no requests."""
     rank = value_or(plan, "node_rank")  # None if the platform sets it
-    return around(plan).part == "worker" or (isinstance(rank, int) and rank > 0)
+    return context_of(plan).part == "worker" or (isinstance(rank, int) and rank > 0)
 
 
 def is_also_worker(plan: Plan) -> bool:
     """True if ranks after the first run the same command and pod."""
     try:
-        return is_worker(plan) or (around(plan).part is None and hosts(plan) > 1)
+        return is_worker(plan) or (context_of(plan).part is None and hosts(plan) > 1)
     except UnknownValueError:
         return is_worker(plan)
 
 
 def probes(plan: Plan, *kinds: ProbeKind) -> Iterator[Probe]:
     """Yield the probes of a container, optionally of some kinds; for Compose, its health check."""
-    for probe in around(plan).pod.probes:
+    for probe in context_of(plan).pod.probes:
         if is_in_container(plan) and serves_http(plan) and (not kinds or probe.kind in kinds):
             yield probe
 
@@ -138,7 +138,7 @@ def path_of(probe: Probe) -> str | None:
     return path.rstrip("/") or "/"
 
 
-def said(probe: Probe) -> str:
+def probe_name(probe: Probe) -> str:
     """Return a probe's name for messages."""
     path = text(probe.path)
     return f"the {probe.kind.value}" + (f" on {path}" if path is not None else "")
@@ -166,7 +166,7 @@ def gives_ranks(plan: Plan) -> bool:
 
     Operators (Dynamo, OME) and rendered recipes add them.
     """
-    return is_in_container(plan) or around(plan).group.platform == BATCH
+    return is_in_container(plan) or context_of(plan).group.platform == BATCH
 
 
 def ranks(members: Sequence[Plan]) -> Iterator[list[Plan]]:
@@ -176,21 +176,21 @@ def ranks(members: Sequence[Plan]) -> Iterator[list[Plan]]:
     """
     found: dict[tuple[object, str], list[Plan]] = {}
     for plan in members:
-        if around(plan).part is not None:
-            found.setdefault((around(plan).place, around(plan).role), []).append(plan)
-    apart: dict[str, list[Plan]] = {}
+        if context_of(plan).part is not None:
+            found.setdefault((context_of(plan).place, context_of(plan).role), []).append(plan)
+    behind: dict[str, list[Plan]] = {}
     for (_, role), some in found.items():
         if len(some) > 1:
             yield sorted(some, key=_is_behind)
         else:
-            apart.setdefault(role if role in _MODES else "", []).extend(some)
-    for some in apart.values():
-        if sum(not _is_behind(one) for one in some) == 1:
+            behind.setdefault(role if role in _MODES else "", []).extend(some)
+    for some in behind.values():
+        if sum(not _is_behind(plan) for plan in some) == 1:
             yield sorted(some, key=_is_behind)
 
 
 def _is_behind(plan: Plan) -> bool:
-    return around(plan).part != "leader"
+    return context_of(plan).part != "leader"
 
 
 def mode(plan: Plan) -> str | None:
@@ -284,9 +284,9 @@ GPU_RESOURCES: Mapping[str, Vendor] = {
 """Resources that count full GPUs, and their vendors."""
 
 
-def asked_gpus(plan: Plan) -> tuple[str, Setting] | None:
+def requested_gpus(plan: Plan) -> tuple[str, Setting] | None:
     """Return the GPU resource and amount of the container: its limit, else its request."""
-    pod = around(plan).pod
+    pod = context_of(plan).pod
     for amounts in (pod.limits, pod.requests):
         for name in GPU_RESOURCES:
             if name in amounts:
@@ -313,15 +313,15 @@ class RouterTarget(Struct, frozen=True):
         if self.service is None or self.service.headless:
             return port
         for outer, inner in self.service.ports:
-            if whole(outer) == port:
-                return port if inner is None else whole(inner)
+            if integer(outer) == port:
+                return port if inner is None else integer(inner)
         return None
 
     def leads_on(self, port: int) -> bool:
         """True if the Service has the port."""
         if self.service is None or self.service.headless:
             return True
-        return any(whole(outer) in (port, None) for outer, _ in self.service.ports)
+        return any(integer(outer) in (port, None) for outer, _ in self.service.ports)
 
 
 def target_of(host: str | None, group: Group, members: Sequence[Plan]) -> RouterTarget | None:
@@ -329,12 +329,14 @@ def target_of(host: str | None, group: Group, members: Sequence[Plan]) -> Router
     if not host:
         return None
     name = host.partition(".")[0]
-    servers = [one for one in members if serves_http(one) and not is_worker(one)]
+    servers = [plan for plan in members if serves_http(plan) and not is_worker(plan)]
     for service in group.services:
         if service.name == name:
-            found = [one for one in servers if matches(service.selector, around(one).pod.labels)]
+            found = [
+                plan for plan in servers if matches(service.selector, context_of(plan).pod.labels)
+            ]
             return RouterTarget(tuple(found), service) if found else None
     if group.platform == COMPOSE:
-        found = [one for one in servers if one.request.name == name]
+        found = [plan for plan in servers if plan.request.name == name]
         return RouterTarget(tuple(found)) if found else None
     return None

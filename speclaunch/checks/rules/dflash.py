@@ -96,7 +96,7 @@ def dflash_draft_path(plan: Plan) -> Iterator[Verdict]:
             at=("speculative_algorithm",),
             why="the engine refuses: DFLASH speculative decoding requires setting "
             "--speculative-draft-model-path.",
-            fix=Fix(f"name a DFLASH draft that was made for this target{known_drafts(plan)}"),
+            fix=Fix(f"set it to a DFLASH draft made for this target{known_drafts(plan)}"),
         )
 
 
@@ -110,7 +110,7 @@ def dflash_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
             at=("pp_size", "speculative_algorithm"),
             why="the engine refuses: Currently DFLASH speculative decoding only supports pp_size "
             "== 1.",
-            fix=Fix("spread the model with tp_size instead", set={"pp_size": None}),
+            fix=Fix("distribute the model with tp_size instead", set={"pp_size": None}),
         )
 
 
@@ -161,8 +161,8 @@ def dflash_block_size(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 f"{name} {value} is not a valid size",
                 at=(name,),
-                why=f"DFLASH requires a positive number of tokens in a block, got {value}",
-                fix=Fix("leave it out: the draft's config sets it", set={name: None}),
+                why=f"DFLASH requires a positive number of tokens per block, got {value}",
+                fix=Fix("remove it: the draft's config sets it", set={name: None}),
             )
             return
     if block is not None and tokens is not None and int(block) != int(tokens):
@@ -170,7 +170,7 @@ def dflash_block_size(plan: Plan) -> Iterator[Verdict]:
             f"{_TOKENS} {tokens} and {_BLOCK} {block} differ",
             at=(_BLOCK, _TOKENS),
             why="the engine refuses: For DFLASH they must match.",
-            fix=Fix(f"keep one of them, here {_BLOCK}", set={_TOKENS: None}),
+            fix=Fix(f"set only {_BLOCK}", set={_TOKENS: None}),
         )
 
 
@@ -206,11 +206,13 @@ def dflash_block_mismatch(plan: Plan) -> Iterator[Verdict]:
     if trained is None or tokens in (trained, 0):
         return
     yield Verdict(
-        f"DFLASH uses blocks of {tokens} tokens, the draft was trained with {trained}",
+        f"DFLASH uses blocks of {tokens} tokens; the draft was trained with {trained}",
         at=_NAMES,
-        why="the engine logs a block size mismatch and serves; fewer drafted tokens are accepted "
-        "for the same work",
-        fix=Fix(f"leave it out: the draft's config sets it ({trained})", set=dict.fromkeys(_NAMES)),
+        why=(
+            "the engine logs a block size mismatch and serves; it accepts fewer drafted tokens "
+            "for the same work"
+        ),
+        fix=Fix(f"remove it: the draft's config sets it ({trained})", set=dict.fromkeys(_NAMES)),
     )
 
 
@@ -229,7 +231,7 @@ def dflash_draft_backend(plan: Plan) -> Iterator[Verdict]:
         at=(_NAME,),
         why="the engine logs that the DFLASH draft worker does not support it, and falls back to "
         "flashinfer (to triton on ROCm and XPU)",
-        fix=Fix("set one of those, or leave it out", set={_NAME: None}, safe=True),
+        fix=Fix("set one of those, or remove it", set={_NAME: None}, safe=True),
     )
 
 
@@ -243,7 +245,8 @@ def domino_checkpoint(plan: Plan) -> Iterator[Verdict]:
     prefix, label = config.get("pure_draft_prefix_len"), config.get("shift_label")
     block, tokens = getattr(plan.facts.draft, "block_size", None), block_tokens(plan)
     wrong = {
-        f"emb_dim {nested} in dflash_config and {outer} outside": None not in (outer, nested)
+        f"emb_dim {nested} in dflash_config, but {outer} at the top level": None
+        not in (outer, nested)
         and outer != nested,
         f"shift_label {label!r}, which must be true or false": not isinstance(label, bool),
         f"pure_draft_prefix_len {prefix}, which must be 1": prefix != 1,
@@ -353,8 +356,10 @@ def dflash_target_hook(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{name} cannot be the target of {plan.algorithm} in SGLang {plan.version}",
         at=("speculative_algorithm", "model_path"),
-        why="its class has no set_dflash_layers_to_capture; the engine refuses once the target is "
-        "loaded",
+        why=(
+            "its class has no set_dflash_layers_to_capture; the engine refuses after it has "
+            "loaded the target"
+        ),
         fix=Fix("use a newer engine, or another algorithm"),
     )
 
@@ -391,8 +396,8 @@ def domino_runtime(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"a Domino draft needs {what}",
             at=(name, _DRAFT),
-            why="the engine checks it once both models are loaded, and refuses",
-            fix=Fix("set it so, or use a plain DFLASH draft", set=value),
+            why="the engine refuses after it has loaded both models",
+            fix=Fix("correct it, or use a plain DFLASH draft", set=value),
         )
 
 

@@ -138,7 +138,7 @@ def pd_multiplexing(plan: Plan) -> Iterator[Verdict]:
                 f"enable_pdmux needs {name} {expected or 'null'}",
                 at=(name, "enable_pdmux"),
                 why=f"the engine stops: AssertionError: PD-Multiplexing {message}",
-                fix=Fix("set it so", set={name: expected}),
+                fix=Fix("set it to that value", set={name: expected}),
             )
 
 
@@ -185,11 +185,11 @@ def disaggregation_role(plan: Plan) -> Iterator[Verdict]:
 def _prefill(plan: Plan) -> Iterator[Verdict]:
     if plan.value(_BACKEND) == "fake" and plan.in_versions(">=0.5.10"):
         yield Verdict(
-            "a prefill server does not take the transfer backend fake",
+            "a prefill server does not accept the transfer backend fake",
             at=(_BACKEND,),
             why="the engine stops: AssertionError: Prefill server does not support 'fake' as the "
             "transfer backend",
-            fix=Fix("leave it out: the default is mooncake", set={_BACKEND: None}),
+            fix=Fix("remove it: the default is mooncake", set={_BACKEND: None}),
         )
     name = _OTHER_SIDE[0]
     decode, prefill = number(plan, name), number(plan, "tp_size")
@@ -235,10 +235,10 @@ def _decode(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _no_cache(message: str, said: str, other: str) -> Verdict:
+def _no_cache(message: str, refusal: str, other: str) -> Verdict:
     return Verdict(
         message,
         at=(_DECODE_CACHE, other),
-        why=f"the engine refuses: --disaggregation-decode-enable-radix-cache {said}",
+        why=f"the engine refuses: --disaggregation-decode-enable-radix-cache {refusal}",
         fix=Fix("remove it", set={_DECODE_CACHE: None}),
     )

@@ -56,9 +56,11 @@ def draft_dtype(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the target runs in {ours} and its draft in {theirs}",
         at=("speculative_draft_model_path", "model_path"),
-        why="dtype=auto is decided for each model by its own config; the draft's first matrix "
-        "product on the target's hidden states fails (`Capture cuda graph failed: expected mat1 "
-        "and mat2 to have the same dtype`)",
+        why=(
+            "with dtype=auto each model uses its own config; the draft then fails on the "
+            "target's hidden states (`Capture cuda graph failed: expected mat1 and mat2 to "
+            "have the same dtype`)"
+        ),
         fix=Fix(f"set the data type for both: dtype: {ours}", set={"dtype": ours}),
         severity=None if certain else Severity.WARNING,
     )
@@ -81,7 +83,7 @@ def draft_context_too_short(plan: Plan) -> Iterator[Verdict]:
     if served <= own or (not refused and plan.in_versions(">=0.5.1")):
         return
     yield Verdict(
-        f"the draft's context is {own} tokens, the target serves {served}",
+        f"the draft's context is {own} tokens, but the target serves {served}",
         at=("context_length", "speculative_draft_model_path", "model_path"),
         why="the engine refuses: Target model's context_length is greater than the derived "
         "context_length"
@@ -102,15 +104,19 @@ def draft_context_overwritten(plan: Plan) -> Iterator[Verdict]:
     if own is None or served is None or served <= own:
         return
     yield Verdict(
-        f"the draft was trained for {own} tokens and is served up to {served}",
+        f"the draft was trained for {own} tokens, but serves up to {served}",
         at=(OVERWRITE, "SGLANG_IS_IN_CI", "context_length", "speculative_draft_model_path"),
-        why="this version does not lengthen the draft's table of positions: longer requests "
-        "read beyond its end (illegal memory access)"
+        why=(
+            "this version does not extend the draft's position table: longer requests read "
+            "beyond its end (illegal memory access)"
+        )
         if plan.in_versions("<0.5.3")
-        else "the engine overwrites the draft's max_position_embeddings; beyond the length that "
-        "it was trained for, fewer of its tokens are accepted",
+        else (
+            "the engine overwrites the draft's max_position_embeddings; it accepts fewer "
+            "drafted tokens beyond the trained length"
+        ),
         fix=Fix(
-            f"set context_length to {own}, or watch the accept length of long requests",
+            f"set context_length to {own}, or monitor the accept length of long requests",
             set={"context_length": own},
         ),
     )
@@ -134,11 +140,13 @@ def missing_draft(plan: Plan) -> Iterator[Verdict]:
         f"{plan.algorithm} has no draft: the target{named} is loaded a second time as its own "
         "draft",
         at=("speculative_draft_model_path", "speculative_algorithm"),
-        why="the engine then fails while it starts: the target's class has no set_embed or no "
-        "hot_token_id (sglang issue #36528)"
+        why=(
+            "the engine then fails at startup: the target's class has no set_embed or no "
+            "hot_token_id (sglang issue #36528)"
+        )
         if certain
-        else "the engine starts; the draft takes the target's memory again and saves no time",
-        fix=Fix(f"use NGRAM, or name a draft that was made for this target{known_drafts(plan)}"),
+        else "the engine starts, but the draft needs the target's memory again and saves no time",
+        fix=Fix(f"use NGRAM, or set a draft made for this target{known_drafts(plan)}"),
         severity=Severity.ERROR if certain else Severity.WARNING,
     )
 
@@ -159,8 +167,8 @@ def needless_draft_path(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{target.architecture} carries its own multi-token-prediction layer; {path} is not needed",
         at=(_PATH,),
-        why="the engine loads the layer from the target's checkpoint when no draft is named",
-        fix=Fix("leave the draft out", set={_PATH: None}),
+        why="without a draft the engine loads the layer from the target's checkpoint",
+        fix=Fix("remove the draft", set={_PATH: None}),
     )
 
 
@@ -178,16 +186,18 @@ def eagle3_draft_under_eagle(plan: Plan) -> Iterator[Verdict]:
     is_eagle3 = draft.is_eagle3 if draft is not None else None
     if is_eagle3 is None:
         is_eagle3 = _NAMED.search(path.rstrip("/").rpartition("/")[2]) is not None
-        description = "is named like an EAGLE-3 draft"
+        description = "has the name of an EAGLE-3 draft"
     else:
         description = "is an EAGLE-3 draft"
     if not is_eagle3:
         return
     yield Verdict(
-        f"EAGLE is given {path}, which {description}",
+        f"the draft of EAGLE is {path}, which {description}",
         at=("speculative_algorithm",),
-        why="under EAGLE the target's three hidden states are not captured and the draft's fc "
-        "layer is skipped silently: the accept length is about 1 (sglang issue #21272)",
+        why=(
+            "EAGLE does not capture the target's three hidden states and silently skips the "
+            "draft's fc layer: the accept length is about 1 (sglang issue #21272)"
+        ),
         fix=Fix("use EAGLE3", set={"speculative_algorithm": "EAGLE3"}),
     )
 
@@ -202,10 +212,12 @@ def eagle_draft_under_eagle3(plan: Plan) -> Iterator[Verdict]:
         return
     eagle2 = name in EAGLE_HEADS
     yield Verdict(
-        f"EAGLE3 is given a draft of the architecture {name}",
+        f"the draft of EAGLE3 has the architecture {name}",
         at=("speculative_algorithm", "speculative_draft_model_path"),
-        why=f"SGLang {plan.version} takes {' or '.join(known)}; any other class fails while it "
-        "starts, without the attribute hot_token_id",
+        why=(
+            f"SGLang {plan.version} accepts {' or '.join(known)}; any other class fails at "
+            "startup because it lacks the attribute hot_token_id"
+        ),
         fix=Fix("use EAGLE", set={"speculative_algorithm": "EAGLE"})
         if eagle2
         else Fix(f"name an EAGLE-3 draft in SGLang's layout{known_drafts(plan)}"),
@@ -222,7 +234,7 @@ def eagle3_draft_layers(plan: Plan) -> Iterator[Verdict]:
     if draft.architecture == "LlamaForCausalLMEagle3" and plan.in_versions(">=0.5.12"):
         if target is None or target.num_hidden_layers != layers:
             return
-        why = "this is the target's number: layers without weights stay uninitialised"
+        why = "this is the target's number: layers without weights remain uninitialized"
         severity = Severity.WARNING
     elif draft.is_eagle3:
         why = "the engine refuses: EAGLE3 currently only supports 1 layer"
@@ -250,11 +262,13 @@ def draft_hidden_size(plan: Plan) -> Iterator[Verdict]:
     if expected is None or target.hidden_size in (None, expected):
         return
     yield Verdict(
-        f"the target's hidden size is {target.hidden_size}, the draft expects {expected}",
+        f"the target's hidden size is {target.hidden_size}, but the draft expects {expected}",
         at=("speculative_draft_model_path", "model_path"),
-        why="the draft's first layer cannot take the target's hidden states: mat1 and mat2 shapes "
-        "cannot be multiplied",
-        fix=Fix(f"name a draft that was made for this target{known_drafts(plan)}"),
+        why=(
+            "the draft's first layer does not fit the target's hidden states: mat1 and mat2 "
+            "shapes cannot be multiplied"
+        ),
+        fix=Fix(f"use a draft made for this target{known_drafts(plan)}"),
     )
 
 
@@ -268,11 +282,13 @@ def draft_vocabulary(plan: Plan) -> Iterator[Verdict]:
     if target.vocab_size is None or draft.vocab_size in (None, target.vocab_size):
         return
     yield Verdict(
-        f"the target has {target.vocab_size} tokens, the draft was made for {draft.vocab_size}",
+        f"the target has {target.vocab_size} tokens, but the draft was made for {draft.vocab_size}",
         at=("speculative_draft_model_path", "model_path"),
-        why="the draft embeds and proposes the target's token ids; ids of another vocabulary are "
-        "other words, and hardly any proposal is accepted",
-        fix=Fix(f"name a draft that was made for this target{known_drafts(plan)}"),
+        why=(
+            "the draft uses the target's token ids; ids of another vocabulary mean other "
+            "words, and hardly any proposal is accepted"
+        ),
+        fix=Fix(f"use a draft made for this target{known_drafts(plan)}"),
     )
 
 
@@ -291,7 +307,7 @@ def standalone_vocabulary(plan: Plan) -> Iterator[Verdict]:
     difference = sizes or _ids(*both)
     if difference is None:
         return
-    rejected = "the draft's tokens are other words to the target, and are rejected"
+    rejected = "the draft's token ids mean other words to the target, which rejects them"
     if sizes is not None and checked:
         why = (
             "the engine refuses: STANDALONE speculative decoding requires the draft model to share "
@@ -307,7 +323,7 @@ def standalone_vocabulary(plan: Plan) -> Iterator[Verdict]:
         f"the vocabularies of target and draft differ: {difference}",
         at=("speculative_draft_model_path", "model_path"),
         why=why,
-        fix=Fix(f"use NGRAM, or name a draft with the target's vocabulary{known_drafts(plan)}"),
+        fix=Fix(f"use NGRAM, or set a draft with the target's vocabulary{known_drafts(plan)}"),
         severity=None if sizes is not None and checked else Severity.WARNING,
     )
 
@@ -323,7 +339,7 @@ def _ids(target: Checkpoint, draft: Checkpoint) -> str | None:
     digests = target.tokenizer_digest, draft.tokenizer_digest
     if None in digests or digests[0] == digests[1]:
         return None
-    return "their tokenizers give tokens different ids"
+    return "their tokenizers assign different ids"
 
 
 _NEED_A_FILE = (
@@ -358,9 +374,9 @@ def draft_quantization(plan: Plan) -> Iterator[Verdict]:
         return
     own = plan.has_argument(_DRAFT)
     yield Verdict(
-        f"the draft is not quantised and inherits quantization={method}",
+        f"the draft is not quantized, but inherits quantization={method}",
         at=("quantization", "speculative_draft_model_path"),
-        why="ModelOpt quantises it as a Transformers model, which the draft worker cannot run"
+        why="ModelOpt quantizes it as a Transformers model, which the draft worker cannot run"
         if by_modelopt and plan.in_versions(_QUANTISES_ITSELF)
         else f"it fails to load: Cannot find the config file for {method}",
         fix=Fix(f"set {_DRAFT} to unquant", set={_DRAFT: "unquant"})
@@ -390,10 +406,12 @@ def not_a_draft(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the draft of EAGLE is {name}, which is not an EAGLE head",
         at=("speculative_draft_model_path", "speculative_algorithm"),
-        why="its config names the class of a whole model, so the weights of a head are not found "
-        "under their names"
+        why=(
+            "its config names the class of a complete model, whose weight names differ from a "
+            "head's"
+        )
         if head
-        else "a whole language model does not read the target's hidden states",
+        else "a complete language model does not read the target's hidden states",
         fix=Fix(
             f"name a head in SGLang's layout{known_drafts(plan)}, or convert this one "
             "(LlamaForCausalLMEagle)"
@@ -414,10 +432,12 @@ def unchecked_draft_context(plan: Plan) -> Iterator[Verdict]:
     if not context_overwritten(plan):
         return
     yield Verdict(
-        f"the context length of the draft {path} is not known, and this engine does not check it",
+        f"the context length of the draft {path} is unknown, and this engine does not check it",
         at=("speculative_draft_model_path",),
-        why="a draft that is shorter than the target ends in illegal memory accesses before 0.5.1, "
-        "which refuses it (sglang pull request #9388)",
+        why=(
+            "before 0.5.1 a draft with a shorter context causes illegal memory accesses; 0.5.1 "
+            "and later reject it (sglang pull request #9388)"
+        ),
         fix=Fix("use SGLang 0.5.1 or later, or compare max_position_embeddings of both"),
     )
 
@@ -441,8 +461,10 @@ def end_of_context(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{needed} draft tokens at the end of the context need more than the {_SPARE} spare slots",
         at=("speculative_num_draft_tokens", "speculative_algorithm"),
-        why="before 0.5.1 the request's row in the token table is context length + 4: a request "
-        "that reaches the end of the context ends in an illegal memory access",
+        why=(
+            "before 0.5.1 a request's row in the token table has context length + 4 slots: a "
+            "request that fills the context causes an illegal memory access"
+        ),
         fix=Fix("use SGLang 0.5.1 or later, or keep requests shorter than the context"),
     )
 
@@ -461,7 +483,7 @@ def standalone_head(plan: Plan) -> Iterator[Verdict]:
     algorithm = "EAGLE3" if draft.is_eagle3 else "EAGLE"
     fails = draft.architecture in (*EAGLE_HEADS, *EAGLE3_DRAFTS) and plan.in_versions(_NULL)
     yield Verdict(
-        f"STANDALONE is given {draft.architecture}, which works on the target's hidden states",
+        f"the draft of STANDALONE is {draft.architecture}, which needs the target's hidden states",
         at=("speculative_algorithm", "speculative_draft_model_path"),
         why="the STANDALONE worker captures no hidden states, and the draft's first layer fails on "
         "the first prefill"
@@ -488,7 +510,9 @@ def shared_embedding(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{name} cannot be the target of {algorithm} in SGLang {plan.version}",
         at=("speculative_algorithm", "model_path"),
-        why="its class has no get_embed_and_head, which gives the draft the target's embedding and "
-        "output head; the engine fails while it starts",
+        why=(
+            "its class has no get_embed_and_head, which shares the target's embedding and "
+            "output head; the engine fails at startup"
+        ),
         fix=Fix("use NGRAM or STANDALONE, or a newer engine"),
     )

@@ -70,8 +70,10 @@ def _experts(plan: Plan, backend: str) -> Iterator[Verdict]:
         yield Verdict(
             f"DSPARK with DP attention needs {_RAGGED_MODE} static here, not {mode}",
             at=(_RAGGED_MODE,),
-            why="the engine refuses another mode where experts are spread over the ranks, or their "
-            "prefill is coordinated",
+            why=(
+                "the engine refuses another mode if experts are distributed over the ranks, or "
+                "their prefill is coordinated"
+            ),
             fix=Fix("remove it: static is the default", env={_RAGGED_MODE: None}),
         )
     drafts = plan.user_value("speculative_moe_a2a_backend")
@@ -108,7 +110,7 @@ def dspark_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
             at=("pp_size", "speculative_algorithm"),
             why="the engine refuses: pp_size must be 1; from 0.5.21 only decode servers and those "
             "that do both",
-            fix=Fix("spread the model with tp_size instead", set={"pp_size": None}),
+            fix=Fix("distribute the model with tp_size instead", set={"pp_size": None}),
         )
 
 
@@ -119,19 +121,19 @@ def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
         return
     target = plan.facts.target
     if target is None or not target.config:
-        raise UnknownValueError("whether the target brings a draft is not known")
+        raise UnknownValueError("unknown whether the target includes a draft")
     if drafts.bundles_dspark(target.config):
         return
     if target.has_dspark_folder and plan.in_versions(drafts.DSPARK_FOLDER):
         return
     if plan.in_versions(drafts.DSPARK_FOLDER) and _may_have_a_folder(target):
-        raise UnknownValueError("whether the target has a folder `dspark` is not known")
+        raise UnknownValueError("unknown whether the target has a folder `dspark`")
     yield Verdict(
-        "DSPARK without speculative_draft_model_path, and the target brings no draft",
+        "DSPARK without speculative_draft_model_path, and the target includes no draft",
         at=("speculative_algorithm",),
         why="the engine refuses: DSpark dense speculative decoding requires setting "
         "--speculative-draft-model-path.",
-        fix=Fix(f"name a DSPARK draft that was made for this target{known_drafts(plan)}"),
+        fix=Fix(f"set it to a DSPARK draft made for this target{known_drafts(plan)}"),
     )
 
 
@@ -154,7 +156,7 @@ def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
             at=(_BLOCK,),
             why="the engine refuses: DSpark requires --speculative-dspark-block-size to be "
             f"positive, got {block}.",
-            fix=Fix("leave it out: the draft's config sets it", set={_BLOCK: None}),
+            fix=Fix("remove it: the draft's config sets it", set={_BLOCK: None}),
         )
         return
     if tokens is None:
@@ -163,8 +165,8 @@ def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"DSPARK needs {_TOKENS} of at least 2, not {tokens}",
             at=(_TOKENS,),
-            why="one token is the target's own, and one at least is drafted",
-            fix=Fix("leave it out: the block size sets it", set={_TOKENS: None}),
+            why="one token is the target's own, and at least one is drafted",
+            fix=Fix("remove it: the block size sets it", set={_TOKENS: None}),
         )
         return
     drafted = _block(plan)
@@ -175,7 +177,7 @@ def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
             why="the engine refuses: DSpark speculative_num_draft_tokens must equal gamma + 1 "
             f"(= {drafted + 1} for gamma={drafted}), but got "
             f"speculative_num_draft_tokens={tokens}.",
-            fix=Fix(f"leave it out: it defaults to {drafted + 1}", set={_TOKENS: None}),
+            fix=Fix(f"remove it: it defaults to {drafted + 1}", set={_TOKENS: None}),
         )
 
 
@@ -223,7 +225,7 @@ def uno_model(plan: Plan) -> Iterator[Verdict]:
     path = plan.value(_PATH)
     if path is not None:
         yield Verdict(
-            f"UNO does not take a draft model, and was given {path}",
+            f"UNO accepts no draft model, but {path} is set",
             at=(_PATH,),
             why="the engine refuses: UNO reuses the target model and does not accept "
             "--speculative-draft-model-path.",
@@ -269,7 +271,7 @@ def uno_features(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"UNO does not work with {plan.written_name(name)}",
             at=(name,),
-            why="the engine refuses the two together while it reads its arguments",
+            why="the engine rejects the combination while it parses its arguments",
             fix=Fix("remove it", set={name: None}),
         )
 
@@ -300,9 +302,9 @@ _MOST_SLOTS = 2048
 @rule("SPL644")
 def uno_width(plan: Plan) -> Iterator[Verdict]:
     """Report a UNO draft width or tree that the engine refuses."""
-    given = {name: plan.user_value(name) for name in (_TOKENS, _TOPK, _STEPS)}
-    tokens, steps = int(given[_TOKENS] or 0), given[_STEPS]
-    topk = 1 if given[_TOPK] is None else int(given[_TOPK])
+    values = {name: plan.user_value(name) for name in (_TOKENS, _TOPK, _STEPS)}
+    tokens, steps = int(values[_TOKENS] or 0), values[_STEPS]
+    topk = 1 if values[_TOPK] is None else int(values[_TOPK])
     message = _line(tokens, topk)
     if message is None and topk > 1:
         message = _tree(tokens, topk, None if steps is None else int(steps))
@@ -310,7 +312,7 @@ def uno_width(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"UNO {message}",
             at=(_TOKENS, _TOPK, _STEPS, "speculative_algorithm"),
-            why="the engine refuses it while it reads its arguments",
+            why="the engine rejects it while it parses its arguments",
             fix=Fix(f"choose another width; without {_TOPK} UNO drafts a chain of any width"),
         )
 

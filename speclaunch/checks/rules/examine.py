@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.checks.rules.finding import Finding, RuleResults, Severity
-from speclaunch.checks.rules.grounds import with_grounds
+from speclaunch.checks.rules.grounds import annotate_grounds
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import finding_of, judge
+from speclaunch.checks.rules.runner import check_rules, finding_of
 from speclaunch.core import SpeclaunchError, is_directory, models_dir, reads, recipes_dir
 from speclaunch.engine import (
     Assumptions,
@@ -120,50 +120,48 @@ class CheckedRequest(Struct, frozen=True):
     """A deployment's plan and the rules' results."""
 
     plan: Plan
-    judgement: RuleResults
+    results: RuleResults
 
 
 class PreflightError(SpeclaunchError):
     """Deployment that will fail or serve wrongly: it is neither started nor rendered (exit 1)."""
 
 
-def examine(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> CheckedRequest:
+def check_request(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> CheckedRequest:
     """Look up the facts, resolve the plan, and run the rules."""
-    return examine_plan(resolve(request, lookup.facts(request)), rules)
+    return check_plan(resolve(request, lookup.facts(request)), rules)
 
 
-def examine_plan(plan: Plan, rules: Iterable[Rule]) -> CheckedRequest:
+def check_plan(plan: Plan, rules: Iterable[Rule]) -> CheckedRequest:
     """Run the rules on a resolved plan."""
     selected = tuple(rules)
-    judgement = _explained_once(judge(plan, selected), plan, selected)
-    return CheckedRequest(plan, with_grounds(judgement, plan, plan.facts, selected))
+    results = _explained_once(check_rules(plan, selected), plan, selected)
+    return CheckedRequest(plan, annotate_grounds(results, plan, plan.facts, selected))
 
 
-def _explained_once(said: RuleResults, plan: Plan, asked: Sequence[Rule]) -> RuleResults:
+def _explained_once(results: RuleResults, plan: Plan, selected: Sequence[Rule]) -> RuleResults:
     """Drop extracted refusals that the error of another rule covers.
 
     The other rule need not be selected: ignoring it also ignores the refusal.
     """
-    if not any(one.code == _GENERATED for one in said.findings):
-        return said
-    others = judge(plan, [one for one in all_rules() if one not in asked]).findings
+    if not any(finding.code == _GENERATED for finding in results.findings):
+        return results
+    others = check_rules(plan, [rule for rule in all_rules() if rule not in selected]).findings
     taken = {
         place
-        for one in (*said.findings, *others)
-        if one.code != _GENERATED and one.severity is Severity.ERROR
-        for place in (one.place, *one.others)
+        for finding in (*results.findings, *others)
+        if finding.code != _GENERATED and finding.severity is Severity.ERROR
+        for place in (finding.place, *finding.others)
     }
     findings = tuple(
-        one
-        for one in said.findings
-        if one.code != _GENERATED or taken.isdisjoint((one.place, *one.others))
+        finding
+        for finding in results.findings
+        if finding.code != _GENERATED or taken.isdisjoint((finding.place, *finding.others))
     )
-    return replace(said, findings=findings)
+    return replace(results, findings=findings)
 
 
-def examine_together(
-    plans: Sequence[Plan], rules: Iterable[Rule]
-) -> Iterator[tuple[Plan, Finding]]:
+def check_together(plans: Sequence[Plan], rules: Iterable[Rule]) -> Iterator[tuple[Plan, Finding]]:
     """Run the rules that compare deployments on plans of one engine version.
 
     The parts of one deployment may run several versions.
@@ -202,9 +200,9 @@ _OF_SEVERAL = frozenset({"disaggregation_mode", "nnodes"})
 @cache
 def _comparing() -> tuple[Rule, ...]:
     """Return the comparing rules, except those about parts of one deployment (in one file)."""
-    return tuple(one for one in all_rules() if one.check_across and not one.of_deployments)
+    return tuple(rule for rule in all_rules() if rule.check_across and not rule.of_deployments)
 
 
-def _text(given: RequestedValue | None) -> str | None:
-    value: Any = given.value if given is not None and given.known else None
+def _text(requested: RequestedValue | None) -> str | None:
+    value: Any = requested.value if requested is not None and requested.known else None
     return value if isinstance(value, str) else None

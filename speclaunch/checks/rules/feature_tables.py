@@ -28,8 +28,8 @@ class Number(Struct, frozen=True):
     """A number that the engine refuses outside of `allowed`."""
 
     name: str
-    wanted: str
-    said: str
+    requirement: str
+    engine_message: str
     allowed: Callable[[Any], bool]
     versions: str = ""
     on: Callable[[Plan], bool] = lambda _: True
@@ -41,7 +41,7 @@ class FeaturePair(Struct, frozen=True):
 
     name: str
     other: str
-    said: str
+    engine_message: str
     versions: str = ""
 
 
@@ -50,7 +50,7 @@ class Needed(Struct, frozen=True):
 
     name: str
     needs: str
-    said: str
+    engine_message: str
     present: Callable[[Plan], bool]
     versions: str = ""
     value: Any = None
@@ -445,7 +445,7 @@ MORE_NEEDS = (
     Needed(
         # 0.5.12.post1 configs/model_config.py:1110, 0.5.23 :1993
         "quantize_and_serve",
-        "a checkpoint that ModelOpt exported before",
+        "a checkpoint exported by ModelOpt",
         "quantize_and_serve functionality is currently disabled due to compatibility issues.",
         _never,
     ),

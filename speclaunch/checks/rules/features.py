@@ -98,9 +98,9 @@ def number_out_of_range(plan: Plan) -> Iterator[Verdict]:
             continue
         if plan.in_versions(row.versions) and row.on(plan):
             yield Verdict(
-                f"{plan.written_name(row.name)} must be {row.wanted}, not {value}",
+                f"{plan.written_name(row.name)} must be {row.requirement}, not {value}",
                 at=(row.name,),
-                why=f"the engine stops: {row.said}",
+                why=f"the engine stops: {row.engine_message}",
                 fix=Fix("remove it: the default works", set={row.name: None}),
             )
 
@@ -115,7 +115,7 @@ def exclusive_arguments(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 f"{row.name} and {row.other} cannot be combined",
                 at=(row.name, row.other),
-                why=f"the engine refuses: {row.said}",
+                why=f"the engine refuses: {row.engine_message}",
                 fix=Fix(f"remove {row.name} or {row.other}", set={row.name: None}),
             )
 
@@ -132,14 +132,14 @@ def missing_companion(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 f"{row.name} needs {row.needs}",
                 at=(row.name,),
-                why=f"the engine refuses: {row.said}",
+                why=f"the engine refuses: {row.engine_message}",
                 fix=Fix(f"set {row.needs}, or remove {row.name}", set={row.name: None}),
             )
 
 
 class _Feature(Struct, frozen=True):
     name: str
-    said: str
+    engine_message: str
     versions: str = ""
     allowed: tuple[str, ...] = ()
     """Algorithms that support it."""
@@ -174,7 +174,7 @@ def _is_not_glm_dsa(plan: Plan) -> bool:
     target = plan.facts.target
     layers = target.mtp_layers if target is not None else None
     if layers is None:
-        raise UnknownValueError("the draft layers of the target are not known")
+        raise UnknownValueError("the draft layers of the target are unknown")
     return layers != 1
 
 
@@ -330,7 +330,7 @@ def feature_without_speculation(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 f"{row.name} does not work with {plan.algorithm} speculation as set here",
                 at=(row.name, "speculative_algorithm"),
-                why=f"the engine refuses: {row.said}",
+                why=f"the engine refuses: {row.engine_message}",
                 fix=Fix(f"remove {row.name}", set={row.name: None}),
             )
     if POOL not in refused:
@@ -482,8 +482,8 @@ def _is_sparse(plan: Plan, target: Checkpoint) -> bool:
     return str(target.architecture).startswith(known)
 
 
-def _verdict(message: str, said: str, fix: Fix) -> Verdict:
-    return Verdict(message, at=(_NAME,), why=f"the engine refuses: {said}", fix=fix)
+def _verdict(message: str, engine_message: str, fix: Fix) -> Verdict:
+    return Verdict(message, at=(_NAME,), why=f"the engine refuses: {engine_message}", fix=fix)
 
 
 @rule("SPL266")
@@ -499,6 +499,6 @@ def device_number(plan: Plan) -> Iterator[Verdict]:
         why="each worker stops: no backend of torch.distributed is chosen for it"
         if stops
         else f"the ranks communicate through gloo, the fallback, not through the backend of {kind}",
-        fix=Fix(f"set device to {kind}; base_gpu_id says which GPU is first", set={"device": kind}),
+        fix=Fix(f"set device to {kind}; base_gpu_id selects the first GPU", set={"device": kind}),
         severity=Severity.ERROR if stops else Severity.WARNING,
     )

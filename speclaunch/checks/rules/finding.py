@@ -114,7 +114,7 @@ class RuleResults(Struct, frozen=True):
     """All findings on one deployment, and the rules without a verdict."""
 
     findings: tuple[Finding, ...] = ()
-    unjudged: tuple[SkippedRule, ...] = ()
+    skipped: tuple[SkippedRule, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -124,7 +124,7 @@ class RuleResults(Struct, frozen=True):
     @property
     def blamed(self) -> frozenset[Place]:
         """All places of errors."""
-        return frozenset(place for one in self.errors for place in (one.place, *one.others))
+        return frozenset(place for error in self.errors for place in (error.place, *error.others))
 
 
 def in_order(finding: Finding) -> tuple[str, int, int, str]:

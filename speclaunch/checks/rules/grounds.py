@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from speclaunch.checks.rules.finding import Finding, RuleResults, Severity
 from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.runner import judge
+from speclaunch.checks.rules.runner import check_rules
 from speclaunch.engine import (
     Checkpoint,
     Facts,
@@ -29,38 +29,42 @@ from speclaunch.engine import (
 _LOCAL = frozenset({FactSource.DIRECTORY, FactSource.CACHE})
 
 
-def with_grounds(
-    judgement: RuleResults, plan: Plan, given: Facts, rules: Iterable[Rule]
+def annotate_grounds(
+    results: RuleResults, plan: Plan, facts: Facts, rules: Iterable[Rule]
 ) -> RuleResults:
     """Return the result with the source of each error's facts in its `why`.
 
     An error that depends on doubtful facts (of another revision, from a weak source) becomes a
     warning, unless a document states those facts.
     """
-    distant = [one for one in given.checkpoints if _is_distant(one)]
-    errors = {finding.code for finding in judgement.errors}
+    distant = [checkpoint for checkpoint in facts.checkpoints if _is_distant(checkpoint)]
+    errors = {finding.code for finding in results.errors}
     if not distant or not errors:
-        return judgement
+        return results
     selected = [rule for rule in rules if rule.code in errors]
     of_words = _found_keys(selected, _request_only(plan))
-    if all(_key(finding) in of_words for finding in judgement.errors):
-        return judgement
+    if all(_key(finding) in of_words for finding in results.errors):
+        return results
     firm = {
-        one.name: _found_keys(selected, resolve(plan.request, _without(given, one)))
-        for one in distant
+        checkpoint.name: _found_keys(selected, resolve(plan.request, _without(facts, checkpoint)))
+        for checkpoint in distant
     }
     certain = {
-        one.name: _found_keys(selected, resolve(plan.request, _as_stated(given, one)))
-        for one in distant
-        if one.origin is not None and one.origin.stated
+        checkpoint.name: _found_keys(selected, resolve(plan.request, _as_stated(facts, checkpoint)))
+        for checkpoint in distant
+        if checkpoint.origin is not None and checkpoint.origin.stated
     }
     findings = tuple(
-        _grounded(finding, [one for one in distant if _key(finding) not in firm[one.name]], certain)
+        _grounded(
+            finding,
+            [checkpoint for checkpoint in distant if _key(finding) not in firm[checkpoint.name]],
+            certain,
+        )
         if finding.severity is Severity.ERROR
         else finding
-        for finding in judgement.findings
+        for finding in results.findings
     )
-    return replace(judgement, findings=findings)
+    return replace(results, findings=findings)
 
 
 class _FactAccessError(Exception):
@@ -86,37 +90,39 @@ def _request_only(plan: Plan) -> Plan:
 
 
 def _found_keys(rules: Iterable[Rule], plan: Plan) -> set[tuple[str, str]]:
-    return {_key(finding) for finding in judge(plan, rules).findings}
+    return {_key(finding) for finding in check_rules(plan, rules).findings}
 
 
 def _key(finding: Finding) -> tuple[str, str]:
     return finding.code, finding.message
 
 
-def _is_distant(one: Checkpoint) -> bool:
-    origin = one.origin
+def _is_distant(checkpoint: Checkpoint) -> bool:
+    origin = checkpoint.origin
     return origin is not None and (origin.provenance not in _LOCAL or origin.assumed is not None)
 
 
-def _without(given: Facts, gone: Checkpoint) -> Facts:
-    unknown = UnknownFact(checkpoint_fact(gone.name), "not asked")
-    return replace(_replaced(given, gone, None), unknown=(*given.unknown, unknown))
+def _without(facts: Facts, gone: Checkpoint) -> Facts:
+    unknown = UnknownFact(checkpoint_fact(gone.name), "not considered")
+    return replace(_replaced(facts, gone, None), unknown=(*facts.unknown, unknown))
 
 
-def _as_stated(given: Facts, one: Checkpoint) -> Facts:
+def _as_stated(facts: Facts, checkpoint: Checkpoint) -> Facts:
     """Return the facts with only those keys of a checkpoint that a document states."""
-    stated = one.origin.stated if one.origin is not None else ()
-    raw = one.field_or_none("raw")
+    stated = checkpoint.origin.stated if checkpoint.origin is not None else ()
+    raw = checkpoint.field_or_none("raw")
     known = {key: raw[key] for key in stated if key in raw}
-    config = PartialConfig(one.name, known, set(raw) - set(known))
-    return _replaced(given, one, from_config(one.name, config, None, origin=one.origin))
+    config = PartialConfig(checkpoint.name, known, set(raw) - set(known))
+    return _replaced(
+        facts, checkpoint, from_config(checkpoint.name, config, None, origin=checkpoint.origin)
+    )
 
 
-def _replaced(given: Facts, one: Checkpoint, other: Checkpoint | None) -> Facts:
+def _replaced(facts: Facts, checkpoint: Checkpoint, other: Checkpoint | None) -> Facts:
     def instead(found: Checkpoint | None) -> Checkpoint | None:
-        return other if found is not None and found.name == one.name else found
+        return other if found is not None and found.name == checkpoint.name else found
 
-    return replace(given, target=instead(given.target), draft=instead(given.draft))
+    return replace(facts, target=instead(facts.target), draft=instead(facts.draft))
 
 
 def _grounded(
@@ -125,14 +131,18 @@ def _grounded(
     if not grounds:
         return finding
     sources, is_doubted = [], False
-    for one in grounds:
-        if _key(finding) in certain.get(one.name, ()):
-            sources.append(f"{one.name}: {one.origin and one.origin.stated_in}")
+    for checkpoint in grounds:
+        if _key(finding) in certain.get(checkpoint.name, ()):
+            sources.append(
+                f"{checkpoint.name}: {checkpoint.origin and checkpoint.origin.stated_in}"
+            )
         else:
-            sources.append(f"{one.name}: {one.origin}")
-            is_doubted = is_doubted or (one.origin is not None and one.origin.doubt is not None)
+            sources.append(f"{checkpoint.name}: {checkpoint.origin}")
+            is_doubted = is_doubted or (
+                checkpoint.origin is not None and checkpoint.origin.doubt is not None
+            )
     origins = "; ".join(sources)
     if is_doubted:
-        why = f"not certain, only if this holds: {origins}. Then: {finding.why}"
+        why = f"uncertain: it depends on {origins}. If so: {finding.why}"
         return replace(finding, why=why, severity=Severity.WARNING)
     return replace(finding, why=f"{finding.why} ({origins})".lstrip())

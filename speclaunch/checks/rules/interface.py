@@ -84,7 +84,7 @@ class Rule(Struct, frozen=True):
     check_across: CheckAcross | None = None
     also: Mapping[Severity, str] = {}
     """Other severities of its verdicts, each with its condition: `in 0.5.3`."""
-    says: tuple[str, ...] = ()
+    engine_messages: tuple[str, ...] = ()
     """Beginnings of the engine messages that it predicts; `{}` is the variable part."""
     compares: Callable[[Plan], bool] = every_plan
     """True for the plans that `check_across` needs: its result is the same without the others."""
@@ -119,7 +119,7 @@ def row(
     versions: str = "",
     algorithms: Iterable[str] = (),
     also: Mapping[Severity, str] | None = None,
-    says: Iterable[str] = (),
+    engine_messages: Iterable[str] = (),
     across: bool = False,
 ) -> Rule:
     """Return a rule of the table, with a check that imports its module when first called."""
@@ -134,7 +134,7 @@ def row(
         frozenset(algorithms),
         check if across else None,
         also or {},
-        tuple(says),
+        tuple(engine_messages),
         _Deferred(module, code, COMPARED) if across else every_plan,
     )
 

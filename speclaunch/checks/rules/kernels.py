@@ -31,7 +31,7 @@ class _Runner(Struct, frozen=True):
 
     name: str
     refused: tuple[str, ...]
-    said: str
+    engine_message: str
     versions: str = ""
     equal: bool = False
     """True if `ep_size` has to be 1 or `tp_size`."""
@@ -80,7 +80,7 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
         if str(method).lower() in row.refused:
             yield _verdict_of_moe_runner(
                 f"{row.name} does not run experts with quantization {method}",
-                row.said,
+                row.engine_message,
                 (_METHOD, _RUNNER),
             )
         tensor = number(plan, "tp_size")
@@ -100,11 +100,11 @@ def _groups(plan: Plan) -> int | None:
     return number(plan, "ep_size") if plan.value("moe_a2a_backend") == "none" else 1
 
 
-def _verdict_of_moe_runner(message: str, said: str, at: tuple[str, ...]) -> Verdict:
+def _verdict_of_moe_runner(message: str, engine_message: str, at: tuple[str, ...]) -> Verdict:
     return Verdict(
         message,
         at=at,
-        why=f"the engine refuses: {said}",
+        why=f"the engine refuses: {engine_message}",
         fix=Fix("let the engine choose the runner", set={_RUNNER: None}),
     )
 
@@ -145,16 +145,16 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
             f"--enable-return-aux-hidden-states with {method} requires "
             "--return-aux-hidden-state-layer-ids.",
             _AUX_HIDDEN_STATES_NAME,
-            Fix(f"name the layers in {_LAYERS}"),
+            Fix(f"list the layers in {_LAYERS}"),
         )
     if plan.user_value(_DRAFT) is not None:
         yield _verdict_of_aux_hidden_states(
-            f"{_AUX_HIDDEN_STATES_NAME} captures without a draft: {_DRAFT} is in the way",
+            f"{_AUX_HIDDEN_STATES_NAME} does not work with {_DRAFT}",
             "--enable-return-aux-hidden-states captures without a draft; drop "
             "--speculative-draft-model-path.",
             _DRAFT,
             Fix(
-                "remove the draft, or the hidden states",
+                f"remove {_DRAFT}, or the hidden states",
                 set={_AUX_HIDDEN_STATES_NAME: None, _LAYERS: None},
             ),
         )
@@ -168,9 +168,14 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _verdict_of_aux_hidden_states(message: str, said: str, other: str, fix: Fix) -> Verdict:
+def _verdict_of_aux_hidden_states(
+    message: str, engine_message: str, other: str, fix: Fix
+) -> Verdict:
     return Verdict(
-        message, at=(other, _AUX_HIDDEN_STATES_NAME), why=f"the engine refuses: {said}", fix=fix
+        message,
+        at=(other, _AUX_HIDDEN_STATES_NAME),
+        why=f"the engine refuses: {engine_message}",
+        fix=fix,
     )
 
 
@@ -221,20 +226,22 @@ def _online(plan: Plan) -> Iterator[Verdict]:
             at=(NAME,),
             why=f"the engine refuses: --quantization {_ONLINE} is supported only on NVIDIA "
             "Blackwell SM100/SM103 GPUs.",
-            fix=Fix("leave it out, or choose another one", set={NAME: None}),
+            fix=Fix("remove it, or choose another method", set={NAME: None}),
         )
 
 
-def _verdict_of_quantization_platform(plan: Plan, used: str, message: str, said: str) -> Verdict:
-    why = f"the engine refuses: {said}"
+def _verdict_of_quantization_platform(
+    plan: Plan, used: str, message: str, engine_message: str
+) -> Verdict:
+    why = f"the engine refuses: {engine_message}"
     if used == plan.user_value(NAME):
-        fix = Fix("leave it out, or choose another one", set={NAME: None})
+        fix = Fix("remove it, or choose another method", set={NAME: None})
         return Verdict(message, at=(NAME,), why=why, fix=fix)
     return Verdict(
         f"{target_of(plan).name}: {message}",
         at=("model_path",),
         why=why,
-        fix=Fix("use a checkpoint that is quantised otherwise, or not at all"),
+        fix=Fix("use a checkpoint with another quantization, or without any"),
     )
 
 
@@ -253,7 +260,7 @@ class _Runners(Struct, frozen=True):
     backend: str
     versions: str
     taken: tuple[str, ...]
-    said: str
+    engine_message: str
 
 
 _A2A_CUTLASS, _CUTEDSL, _ROUTED = (
@@ -328,7 +335,7 @@ def all_to_all(plan: Plan) -> Iterator[Verdict]:
     if row is not None and runner not in (None, "auto", *row.taken):
         yield _verdict_of_all_to_all(
             f"the all-to-all backend {backend} does not run with {runner}",
-            row.said,
+            row.engine_message,
             (_ALL_TO_ALL_NAME, _RUNNER),
             Fix("let the engine choose the runner", set={_RUNNER: None}),
         )
@@ -339,7 +346,7 @@ def all_to_all(plan: Plan) -> Iterator[Verdict]:
             "the all-to-all backend pplx does not run with deepep_mode normal",
             "moe_a2a_backend='pplx' only supports low-latency mode",
             (_ALL_TO_ALL_NAME, "deepep_mode"),
-            Fix("leave it out", set={"deepep_mode": None}),
+            Fix("remove it", set={"deepep_mode": None}),
         )
 
 
@@ -355,7 +362,7 @@ def _attention(plan: Plan, backend: str) -> Iterator[Verdict]:
             f"ranks, not {ranks}",
             f"{backend} MoE A2A is only supported with --attn-dp-size equal to --tp-size",
             (_ALL_TO_ALL_NAME,),
-            Fix("set it to deepep, or make attention data-parallel on all ranks"),
+            Fix("set moe_a2a_backend to deepep, or attn_dp_size to tp_size"),
         )
     if backend == "pplx" and ranks < 2:
         yield _verdict_of_all_to_all(
@@ -363,7 +370,7 @@ def _attention(plan: Plan, backend: str) -> Iterator[Verdict]:
             "moe_a2a_backend='pplx' requires attention DP with at least 2 groups "
             "(--attn-dp-size >= 2).",
             (_ALL_TO_ALL_NAME,),
-            Fix("set it to deepep, or make attention data-parallel"),
+            Fix("set moe_a2a_backend to deepep, or enable DP attention"),
         )
 
 
@@ -390,5 +397,7 @@ def _room(plan: Plan, backend: str) -> Iterator[Verdict]:
     )
 
 
-def _verdict_of_all_to_all(message: str, said: str, at: tuple[str, ...], fix: Fix) -> Verdict:
-    return Verdict(message, at=at, why=f"the engine refuses: {said}", fix=fix)
+def _verdict_of_all_to_all(
+    message: str, engine_message: str, at: tuple[str, ...], fix: Fix
+) -> Verdict:
+    return Verdict(message, at=at, why=f"the engine refuses: {engine_message}", fix=fix)

@@ -107,7 +107,8 @@ def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
     if target_of(plan).config.get("index_topk") is None:
         return
     yield Verdict(
-        f"the sparse attention of {target_of(plan).architecture} reads no KV cache of type {dtype}",
+        f"the sparse attention of {target_of(plan).architecture} does not support a KV cache of "
+        f"type {dtype}",
         at=(_DTYPE,),
         why="the engine refuses: DeepSeek DSA only supports bf16/bfloat16 or fp8_e4m3 "
         "kv_cache_dtype",
@@ -145,7 +146,7 @@ def fp4_kv_backend(plan: Plan) -> Iterator[Verdict]:
     if backend in known:
         return
     yield Verdict(
-        f"{backend} does not read a KV cache of type {requested}",
+        f"{backend} does not support a KV cache of type {requested}",
         at=("kv_cache_dtype", *BACKENDS),
         why=f"the engine refuses: KV4 expects attention_backend to be one of {', '.join(known)}",
         fix=Fix(f"use {known[0]}", set={"attention_backend": known[0]}),
@@ -166,7 +167,7 @@ def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
     """Report an NVFP4 KV cache in trtllm_mha's layout with features that do not support it."""
     if plan.user_value(_DTYPE) != "nvfp4" or generation(plan) != _BLACKWELL:
         return
-    if _BACKEND not in {plan.user_value(one) or plan.user_value(BOTH) for one in PHASES}:
+    if _BACKEND not in {plan.user_value(phase) or plan.user_value(BOTH) for phase in PHASES}:
         return
     algorithm = str(plan.user_value(_ALGORITHM)).upper()
     if algorithm in _NATIVE_FP4_CACHE_REFUSED:
@@ -182,23 +183,23 @@ def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
     if draft not in (None, _BACKEND) and algorithm not in ("NONE", "NGRAM"):
         message = "speculative decoding requires --speculative-draft-attention-backend=trtllm_mha"
         yield _verdict_of_native_fp4_cache(
-            f"is not read by {draft}, which the draft has", (_DRAFT,), message
+            f"does not work with the draft's backend {draft}", (_DRAFT,), message
         )
     if plan.value("disaggregation_mode") != "null":
         message = "trtllm_mha does not yet support PD disaggregation"
         yield _verdict_of_native_fp4_cache(
-            "is not carried to another server", ("disaggregation_mode",), message
+            "does not work with disaggregation", ("disaggregation_mode",), message
         )
     for name in _CACHES:
         if plan.value(name):
             message = "trtllm_mha does not yet support hierarchical KV cache or LMCache"
-            yield _verdict_of_native_fp4_cache(f"is not kept by {name}", (name,), message)
+            yield _verdict_of_native_fp4_cache(f"does not work with {name}", (name,), message)
 
 
-def _verdict_of_native_fp4_cache(what: str, at: tuple[str, ...], said: str) -> Verdict:
+def _verdict_of_native_fp4_cache(what: str, at: tuple[str, ...], engine_message: str) -> Verdict:
     return Verdict(
         f"a KV cache of type nvfp4 in the layout of trtllm_mha {what}",
         at=(*at, _DTYPE),
-        why=f"the engine refuses: SM100 native NVFP4: {said}",
+        why=f"the engine refuses: SM100 native NVFP4: {engine_message}",
         fix=Fix("use fp8_e4m3 for the KV cache", set={_DTYPE: "fp8_e4m3"}),
     )

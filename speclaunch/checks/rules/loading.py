@@ -55,10 +55,10 @@ def dimensions(checkpoint: Checkpoint) -> Dimensions | None:
     )
 
 
-def known(*said: int | None) -> list[int] | None:
+def known(*numbers: int | None) -> list[int] | None:
     """Return all the numbers; None if any is unknown."""
-    found = [one for one in said if one is not None]
-    return found if len(found) == len(said) else None
+    found = [number for number in numbers if number is not None]
+    return found if len(found) == len(numbers) else None
 
 
 def is_tied(checkpoint: Checkpoint) -> bool:
@@ -134,7 +134,7 @@ class Loader(Struct, frozen=True):
     expected: Mapping[str, ExpectedTensor]
     place: Callable[[str], str | None]
     layers: int | None = None
-    zero_is_one: bool = False
+    has_offset_norms: bool = False
     """True if norms are stored minus 1 (`GemmaRMSNorm`), so zeros are ordinary."""
 
 
@@ -244,9 +244,9 @@ def _near(
     for name in missing:
         shape, target = loader.expected[name].shape, _words(name)
         fitting = [
-            (len(words & target) / len(words | target), one)
-            for one, words in left.items()
-            if headers[one].shape == shape and words & target - _IN_ALL
+            (len(words & target) / len(words | target), other)
+            for other, words in left.items()
+            if headers[other].shape == shape and words & target - _IN_ALL
         ]
         found[name] = near = max(fitting)[1] if fitting else None
         if near is not None:

@@ -76,7 +76,7 @@ def lora_setup(plan: Plan) -> Iterator[Verdict]:
             "LoRA without lora_paths needs max_lora_rank and lora_target_modules",
             "When no initial --lora-paths is provided, you need to specify both --max-lora-rank "
             "and --lora-target-modules for LoRA initialization.",
-            Fix("set both, or name the adapters in lora_paths"),
+            Fix("set both, or list the adapters in lora_paths"),
         )
     if modules and "all" in modules and len(modules) > 1:
         yield _verdict(
@@ -125,17 +125,19 @@ def _loaded(plan: Plan, paths: Any) -> Iterator[Verdict]:
         yield _verdict(
             f"max_loaded_loras {loaded} is below max_loras_per_batch {batch}",
             "max_loaded_loras should be greater than or equal to max_loras_per_batch.",
-            Fix("raise it", set={"max_loaded_loras": batch}),
+            Fix("raise max_loaded_loras", set={"max_loaded_loras": batch}),
             "max_loaded_loras",
         )
     if len(paths or ()) > loaded:
         yield _verdict(
             f"{len(paths)} adapters are more than max_loaded_loras {loaded}",
             "The number of LoRA paths should not exceed max_loaded_loras.",
-            Fix("raise it", set={"max_loaded_loras": max(len(paths), batch)}),
+            Fix("raise max_loaded_loras", set={"max_loaded_loras": max(len(paths), batch)}),
             "max_loaded_loras",
         )
 
 
-def _verdict(message: str, said: str, fix: Fix, name: str = "enable_lora") -> Verdict:
-    return Verdict(message, at=(name,), why=f"the engine stops: AssertionError: {said}", fix=fix)
+def _verdict(message: str, engine_message: str, fix: Fix, name: str = "enable_lora") -> Verdict:
+    return Verdict(
+        message, at=(name,), why=f"the engine stops: AssertionError: {engine_message}", fix=fix
+    )

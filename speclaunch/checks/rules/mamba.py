@@ -161,7 +161,7 @@ def _explicit_no_buffer(plan: Plan) -> Iterator[Verdict]:
             at=(STRATEGY,),
             why="the engine stops: AssertionError: no_buffer do not support overlap schedule. Try "
             "to set disable_overlap_schedule=True.",
-            fix=Fix("remove the strategy: the engine chooses one that fits", set={STRATEGY: None}),
+            fix=Fix("remove the strategy: the engine chooses a suitable one", set={STRATEGY: None}),
         )
     page = plan.user_value("page_size")
     if page is not None and page != 1:
@@ -272,11 +272,11 @@ def _has_platform(plan: Plan) -> bool:
     return plan.facts.hardware.vendor is not Vendor.AMD or plan.in_versions(">=0.5.16")
 
 
-def _verdict(message: str, said: str) -> Verdict:
+def _verdict(message: str, engine_message: str) -> Verdict:
     return Verdict(
         message,
         at=(STRATEGY, "disable_radix_cache"),
-        why=f"the engine refuses: {said}",
+        why=f"the engine refuses: {engine_message}",
         fix=Fix(
             "remove the strategy, and disable the radix cache",
             set={STRATEGY: None, "disable_radix_cache": True},

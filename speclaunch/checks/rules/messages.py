@@ -18,13 +18,13 @@ def rule_of(message: str) -> Rule | None:
     combined, each = _patterns()
     if combined.match(message) is None:
         return None
-    found = [(one.end(), rule) for pattern, rule in each if (one := pattern.match(message))]
+    found = [(match.end(), rule) for pattern, rule in each if (match := pattern.match(message))]
     return max(found, key=lambda pair: pair[0])[1]
 
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], tuple[tuple[re.Pattern[str], Rule], ...]]:
     """Return all beginnings as one pattern, and each with its rule."""
-    each = [(beginning(text), rule) for rule in all_rules() for text in rule.says]
+    each = [(beginning(text), rule) for rule in all_rules() for text in rule.engine_messages]
     combined = re.compile("|".join(f"(?:{pattern})" for pattern, _ in each))
     return combined, tuple((re.compile(pattern), rule) for pattern, rule in each)

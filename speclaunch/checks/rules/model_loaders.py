@@ -157,7 +157,7 @@ def eagle(draft: Checkpoint, version: str) -> Loader | None:
     return Loader(name, f"sglang 0.5.23 {source}", expected, place, sizes.layers)
 
 
-def whole_model(checkpoint: Checkpoint, version: str) -> Loader | None:
+def complete_model(checkpoint: Checkpoint, version: str) -> Loader | None:
     """Return the loader of a dense Llama, Mistral, Qwen2 or Qwen3 model (`*ForCausalLM`)."""
     del version
     sizes = dimensions(checkpoint)
@@ -237,7 +237,7 @@ def dflash(draft: Checkpoint, version: str) -> Loader | None:
 
     gemma = flag(config, "use_gemma_norm")
     source = "sglang 0.5.23 models/dflash.py:886"
-    return Loader("DFlashDraftModel", source, expected, place, sizes.layers, zero_is_one=gemma)
+    return Loader("DFlashDraftModel", source, expected, place, sizes.layers, has_offset_norms=gemma)
 
 
 def mask_token(draft: Checkpoint) -> int | None:
@@ -439,7 +439,7 @@ def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
         "sglang 0.5.23 models/qwen3_next.py:1138",
         expected,
         _mtp_place("mtp"),
-        zero_is_one=True,
+        has_offset_norms=True,
     )
 
 
@@ -487,7 +487,7 @@ def find_loader(checkpoint: Checkpoint, argument: str, *, drafts: bool) -> _Find
         return _LOADERS_LAYERS[name]
     if argument == "model_path" and drafts:
         return None
-    return whole_model if name in _FULL_MODELS else _DRAFTS.get(name)
+    return complete_model if name in _FULL_MODELS else _DRAFTS.get(name)
 
 
 def drafts_itself(checkpoint: Checkpoint) -> bool:

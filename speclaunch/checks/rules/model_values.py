@@ -158,7 +158,7 @@ _MOST_NAMED = 2
 
 
 def known_drafts(plan: Plan) -> str:
-    """Return the end of a sentence that asks for a draft: the drafts that the index knows.
+    """Return the known drafts of the index, as the end of a sentence that suggests a draft.
 
     Drafts for the plan's algorithm, or if there are none, for another. Empty if the index knows
     none. Excludes drafts in another layout, or of a doubtful pair.
@@ -168,12 +168,12 @@ def known_drafts(plan: Plan) -> str:
     algorithm = str(plan.algorithm)
     algorithms = _MADE_AS.get(algorithm, (algorithm,))
     usable = [
-        one
-        for one in plan.facts.made_for_target
-        if one.form is None and one.confidence != "low" and one.draft != here
+        pairing
+        for pairing in plan.facts.made_for_target
+        if pairing.form is None and pairing.confidence != "low" and pairing.draft != here
     ]
-    fitting = [one.draft for one in usable if one.algorithm in algorithms]
+    fitting = [pairing.draft for pairing in usable if pairing.algorithm in algorithms]
     if fitting:
         return f": {' or '.join(fitting[:_MOST_NAMED])}"
-    others = [f"{one.draft} ({one.algorithm})" for one in usable]
+    others = [f"{pairing.draft} ({pairing.algorithm})" for pairing in usable]
     return f"; there is {' or '.join(others[:_MOST_NAMED])}" if others else ""

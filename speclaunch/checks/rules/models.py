@@ -47,8 +47,10 @@ def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{target.architecture} speculates only with {' or '.join(allowed)}, not {written}",
             at=("speculative_algorithm",),
-            why="the engine stops: AssertionError: Only EAGLE … supported for this model; it "
-            "compares the name as it was written",
+            why=(
+                "the engine stops: AssertionError: Only EAGLE … supported for this model; it "
+                "compares the unresolved name"
+            ),
             fix=Fix("set it to EAGLE", set={"speculative_algorithm": "EAGLE", _NAME: 1}),
         )
     elif written == "EAGLE" and plan.user_value(_NAME) != 1:
@@ -93,12 +95,14 @@ def mtp_weights_missing(plan: Plan) -> Iterator[Verdict]:
     if not target.mtp_layers or target.mtp_weights is not False:
         return
     yield Verdict(
-        f"the config declares {target.mtp_layers} multi-token-prediction layer(s), the index of "
-        "the weights holds none",
+        f"the config declares {target.mtp_layers} multi-token-prediction layer(s), but the "
+        "weight index contains none",
         at=("model_path", "speculative_algorithm"),
-        why="the engine does not log which weights it did not find: the draft's layer stays "
-        "uninitialised and its tokens are rejected",
-        fix=Fix("take a copy that keeps the layer, or name one as speculative_draft_model_path"),
+        why=(
+            "the engine does not log missing weights: the draft's layer remains uninitialized "
+            "and its tokens are rejected"
+        ),
+        fix=Fix("use a copy that contains the layer, or set speculative_draft_model_path to one"),
     )
 
 
@@ -127,7 +131,7 @@ def mtp_layers_missing(plan: Plan) -> Iterator[Verdict]:
         "with one",
         at=("speculative_algorithm", "model_path"),
         why="the engine fails while it loads the draft: Only 1 nextn layer is supported",
-        fix=Fix("name a separate draft, or use NGRAM"),
+        fix=Fix("use a separate draft, or NGRAM"),
     )
 
 
@@ -147,7 +151,7 @@ def eagle3_target(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{name} cannot be the target of EAGLE3 in SGLang {plan.version}",
         at=("speculative_algorithm", "model_path"),
-        why="its class has no set_eagle3_layers_to_capture; the engine fails while it starts",
+        why="its class has no set_eagle3_layers_to_capture; the engine fails at startup",
         fix=Fix("use a newer engine, or another algorithm"),
     )
 
@@ -189,9 +193,11 @@ def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the draft reads target {several}, {has}",
         at=("speculative_draft_model_path", "model_path"),
-        why="a layer that does not exist is not captured: the draft gets too few hidden states "
-        "and the first prefill fails",
-        fix=Fix(f"name a draft that was made for this target{known_drafts(plan)}"),
+        why=(
+            "a layer that does not exist is not captured: the draft receives too few hidden "
+            "states and the first prefill fails"
+        ),
+        fix=Fix(f"use a draft made for this target{known_drafts(plan)}"),
     )
 
 
@@ -235,11 +241,11 @@ def eagle3_small_target(plan: Plan) -> Iterator[Verdict]:
         return
     fails = len(captured) > 1
     yield Verdict(
-        f"EAGLE3 reads three layers of the target, of {layers} it finds {len(captured)}",
+        f"EAGLE3 reads three target layers, but finds only {len(captured)} among {layers}",
         at=("model_path", "speculative_algorithm"),
-        why="the draft gets too few hidden states and the first prefill fails"
+        why="the draft receives too few hidden states and the first prefill fails"
         if fails
-        else "the draft skips the layer that mixes them and its proposals are noise",
+        else "the draft skips the layer that combines them, and its proposals are noise",
         fix=Fix("use a target with at least seven layers"),
         severity=Severity.ERROR if fails else Severity.WARNING,
     )
@@ -253,14 +259,16 @@ def context_beyond_model(plan: Plan) -> Iterator[Verdict]:
         return
     goes_on = context_overwritten(plan)
     yield Verdict(
-        f"context_length is {requested}, the model's own is {own}",
+        f"context_length is {requested}, but the model's is {own}",
         at=("context_length", OVERWRITE),
-        why="the engine continues; positions that the model was not trained for give wrong "
-        "outputs or CUDA errors"
+        why=(
+            "the engine continues; positions beyond the trained length cause wrong outputs or "
+            "CUDA errors"
+        )
         if goes_on
         else "the engine refuses: User-specified context_length is greater than the derived "
         "context_length",
-        fix=Fix(f"set it to {own} or less", set={"context_length": own}),
+        fix=Fix(f"set context_length to {own} or less", set={"context_length": own}),
         severity=Severity.WARNING if goes_on else None,
     )
 
@@ -293,10 +301,12 @@ def multi_layer_target(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{name} has no layers for multi-layer EAGLE in SGLang {plan.version}",
         at=(_SWITCH,),
-        why="the engine fails while it starts: the class does not take draft_model_idx (sglang "
-        "issue #36536)",
+        why=(
+            "the engine fails at startup: the class does not accept draft_model_idx (sglang "
+            "issue #36536)"
+        ),
         fix=Fix(
-            "leave it out: the engine switches it on for the models that need it",
+            "remove it: the engine enables it for the models that need it",
             set={_SWITCH: None},
         ),
     )
@@ -309,11 +319,13 @@ def cpu_offload(plan: Plan) -> Iterator[Verdict]:
     if not size:
         return
     yield Verdict(
-        f"{size} GB of weights are offloaded to the CPU while {plan.algorithm} speculates",
+        f"{size} GB of weights are offloaded to the CPU with {plan.algorithm} speculation",
         at=("cpu_offload_gb",),
-        why="they are copied for every pass of target and draft; hybrid models crash on the first "
-        "request (sglang issue #23150)",
-        fix=Fix("disable the offload, or speculation", set={"cpu_offload_gb": None}),
+        why=(
+            "every pass of target and draft copies them; hybrid models crash on the first "
+            "request (sglang issue #23150)"
+        ),
+        fix=Fix("disable the offload or speculation", set={"cpu_offload_gb": None}),
     )
 
 
@@ -350,12 +362,12 @@ def quantization_mismatch(plan: Plan) -> Iterator[Verdict]:
     if not found.contradicted:
         return
     yield Verdict(
-        f"{target_of(plan).name} is quantised as {found.made}, not as {found.used}",
+        f"{target_of(plan).name} is quantized as {found.made}, not as {found.used}",
         at=(NAME,),
         why="the engine refuses: Quantization method specified in the model config "
         f"({found.made}) does not match the quantization method specified in the "
         f"`quantization` argument ({found.used})",
-        fix=Fix("leave it out: the checkpoint says it", set={NAME: None}),
+        fix=Fix("remove it: the checkpoint states it", set={NAME: None}),
     )
 
 
@@ -373,7 +385,7 @@ def config_refused(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"SGLang {plan.version} cannot read the config of {target.name}",
             at=("model_path",),
-            why=f"the transformers that it pins refuses it: {message}",
+            why=f"the transformers version that it pins rejects it: {message}",
             fix=Fix("use a later SGLang" if older else "correct config.json, or use SGLang 0.5.10"),
         )
 
@@ -410,9 +422,13 @@ def unknown_class(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 f"SGLang {plan.version} has no {named}",
                 at=(name,),
-                why="it has no class of that name, and Transformers has none that it could run; "
-                "the engine fails while it loads the model",
-                fix=Fix("use an engine that has it, or correct `architectures` in the config.json"),
+                why=(
+                    "neither SGLang nor Transformers has a usable class of that name; the "
+                    "engine fails while it loads the model"
+                ),
+                fix=Fix(
+                    "use an engine with this class, or correct `architectures` in the config.json"
+                ),
             )
 
 
@@ -433,9 +449,11 @@ def unnamed_class(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the config.json of {draft.name} has no `architectures`",
         at=("speculative_draft_model_path",),
-        why="the engine takes the class of the model from there: `'NoneType' object is not "
-        "subscriptable` as the configuration of the draft is made",
-        fix=Fix("name its class in the config.json, as `[LlamaForCausalLM]`"),
+        why=(
+            "the engine reads the model class from it and fails on the draft's config: "
+            "`'NoneType' object is not subscriptable`"
+        ),
+        fix=Fix("set it in the config.json, such as `[LlamaForCausalLM]`"),
     )
 
 
@@ -474,7 +492,7 @@ def rope_type(plan: Plan) -> Iterator[Verdict]:
         known = (*_KNOWN, *_OLD_NAMES, *(_LATER if plan.in_versions(_LAYERS_SINCE) else ()))
         if isinstance(kind, str) and kind not in known:
             yield Verdict(
-                f"SGLang {plan.version} knows no scaling of positions `{kind}`",
+                f"SGLang {plan.version} does not support the RoPE scaling type `{kind}`",
                 at=(name,),
                 why=f"`Unknown RoPE scaling type {kind}` as {checkpoint.name} is loaded",
                 fix=Fix("correct `rope_type` in the config.json: " + ", ".join(_KNOWN)),
@@ -490,7 +508,9 @@ def shared_heads(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 f"{heads} heads of {checkpoint.name} cannot share {shared} KV heads",
                 at=(name,),
-                why="each KV head serves as many heads as the others; attention fails on the first "
-                "tokens",
+                why=(
+                    "each KV head serves the same number of heads; attention fails on the "
+                    "first tokens"
+                ),
                 fix=Fix("correct `num_key_value_heads` in the config.json"),
             )

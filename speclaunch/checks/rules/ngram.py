@@ -44,7 +44,10 @@ def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
             at=("page_size", "attention_backend", "speculative_ngram_max_bfs_breadth"),
             why=f"the engine refuses: speculative_eagle_topk({breadth}) > 1 with page_size({page}) "
             "> 1 is only supported for the 'flashinfer' backend",
-            fix=Fix("use pages of one token, flashinfer, or a breadth of 1", set={"page_size": 1}),
+            fix=Fix(
+                "set page_size to 1, the breadth to 1, or attention_backend to flashinfer",
+                set={"page_size": 1},
+            ),
         )
 
 
@@ -76,12 +79,12 @@ def ngram_external_corpus(plan: Plan) -> Iterator[Verdict]:
     tokens = int(plan.value("speculative_num_draft_tokens"))
     if budget <= 0:
         yield Verdict(
-            f"{_BUDGET} {budget} takes nothing from the corpus",
+            f"{_BUDGET} {budget} drafts nothing from the corpus",
             at=(_BUDGET, _PATH),
             why="the engine refuses: it must be positive when "
             "--speculative-ngram-external-corpus-path is set.",
             fix=Fix(
-                f"give the corpus a share of the {tokens - 1} drafted tokens",
+                f"set it to 1 to {tokens - 1}: the corpus then drafts some of the tokens",
                 set={_BUDGET: max(1, (tokens - 1) // 2)},
             ),
         )
@@ -91,7 +94,7 @@ def ngram_external_corpus(plan: Plan) -> Iterator[Verdict]:
             at=(_BUDGET, "speculative_num_draft_tokens", _PATH),
             why="the engine refuses: speculative_ngram_external_sam_budget must be less than or "
             f"equal to speculative_num_draft_tokens - 1 ({tokens - 1}).",
-            fix=Fix("lower the budget, or draft more", set={_BUDGET: tokens - 1}),
+            fix=Fix("lower the budget, or draft more tokens", set={_BUDGET: tokens - 1}),
         )
     if most <= 0:
         yield Verdict(
@@ -122,9 +125,11 @@ def ngram_limits(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 message,
                 at=tuple(explicit),
-                why="the engine accepts any number; once the model is loaded, the trie's code "
-                "stops with a RuntimeError",
-                fix=Fix("use the default", set=dict.fromkeys(explicit)),
+                why=(
+                    "the engine accepts any number; the trie raises a RuntimeError after the "
+                    "model is loaded"
+                ),
+                fix=Fix("remove it: the default works", set=dict.fromkeys(explicit)),
             )
 
 
@@ -167,8 +172,10 @@ def ngram_draft_model(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"NGRAM does not use the draft model {path}",
             at=("speculative_draft_model_path",),
-            why="it drafts from earlier text; the engine accepts the path and loads nothing from "
-            "it",
+            why=(
+                "NGRAM drafts from earlier text; the engine accepts the path, but loads "
+                "nothing from it"
+            ),
             fix=Fix(
                 "remove the path, or choose the algorithm that the draft was made for",
                 set={"speculative_draft_model_path": None},

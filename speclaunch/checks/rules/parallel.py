@@ -201,7 +201,9 @@ def _nodes(plan: Plan) -> Iterator[Verdict]:
             at=("nnodes", "tp_size"),
             why="the engine stops: AssertionError: tp_size must be divisible by number of nodes. "
             "It is the size of the whole deployment",
-            fix=Fix(f"give every node the same number of ranks, for example tp_size {tp * nodes}"),
+            fix=Fix(
+                f"run the same number of ranks on every node, for example tp_size {tp * nodes}"
+            ),
         )
     if NODES.applies(plan):
         yield Verdict(
@@ -238,7 +240,7 @@ def dp_attention_sizes(plan: Plan) -> Iterator[Verdict]:
         )
     if REPLICAS_TOO.applies(plan):
         yield Verdict(
-            f"dp_size {plan.user_value(REPLICAS)} on top of attn_dp_size "
+            f"dp_size {plan.user_value(REPLICAS)} with attn_dp_size "
             f"{plan.user_value(ATTENTION_RANKS)}: "
             "replicas of a server with DP attention are not supported",
             at=(REPLICAS, ATTENTION_RANKS),
@@ -261,12 +263,13 @@ def requests_per_rank(plan: Plan) -> Iterator[Verdict]:
     ranks = attention_ranks(plan)
     if limit is not None and limit < ranks:
         yield Verdict(
-            f"max_running_requests {limit} leaves no request for each of {ranks} DP ranks",
+            f"max_running_requests {limit} leaves less than one request for each of {ranks} DP "
+            "ranks",
             at=("max_running_requests",),
             why=f"the limit is divided by the ranks: {limit} // {ranks} = 0, and the engine stops "
             "with AssertionError: max_running_request is zero",
             fix=Fix(
-                f"set it to {ranks} or more: {ranks} is one request a rank",
+                f"set it to {ranks} or more: {ranks} is one request per rank",
                 set={"max_running_requests": ranks},
             ),
         )

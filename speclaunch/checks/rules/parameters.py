@@ -33,9 +33,9 @@ def unknown_algorithm(plan: Plan) -> Iterator[Verdict]:
     if fork is not None:
         is_here = plan.facts.runtime is not None  # the installed version counts
         yield Verdict(
-            f"no release has the speculative algorithm {name}: it is of {fork.name} of SGLang",
+            f"no release has the speculative algorithm {name}; it belongs to {fork.name} of SGLang",
             at=("speculative_algorithm",),
-            why="SGLang itself refuses it; what the fork does with it is not known here",
+            why="SGLang itself refuses it; how the fork handles it is unknown here",
             fix=Fix(f"declare the engine, {fork.package}: {how_to_declare(plan)}"),
             severity=None if is_here else Severity.WARNING,
         )
@@ -79,8 +79,10 @@ def partial_parameters(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{' and '.join(explicit)} without speculative_num_steps",
         at=tuple(explicit),
-        why="the engine sets all three when speculative_num_steps is missing, and stops with an "
-        "AssertionError without a message when one of the others is given",
+        why=(
+            "without speculative_num_steps the engine sets all three, and stops with an "
+            "AssertionError without a message if another is set"
+        ),
         fix=_fix(plan),
     )
 
@@ -183,8 +185,10 @@ def tree_capacity_check(plan: Plan) -> Iterator[Verdict]:
         f"speculative_num_draft_tokens {tokens} is more than the {capacity} tokens of a draft tree "
         f"with {steps} steps and topk {topk}",
         at=("speculative_num_draft_tokens", "speculative_num_steps", "speculative_eagle_topk"),
-        why=f"the engine takes the best {tokens - 1} of {capacity - 1} drafted tokens: torch.topk "
-        "fails with: selected index k out of range",
+        why=(
+            f"the engine selects the best {tokens - 1} of {capacity - 1} drafted tokens: "
+            "torch.topk fails with: selected index k out of range"
+        ),
         fix=Fix(
             f"lower speculative_num_draft_tokens to {capacity}, or draft more steps",
             set={"speculative_num_draft_tokens": capacity},
@@ -203,10 +207,12 @@ def nonpositive_parameter(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"speculative_num_steps {steps} drafts nothing",
             at=("speculative_num_steps",),
-            why="the draft model is loaded and takes memory, and every step verifies one token"
+            why="the draft model occupies memory, but every step verifies only one token"
             if idle
-            else "there is no drafted token to verify: the engine concatenates an empty list, or "
-            "requests a negative number",
+            else (
+                "without drafted tokens the engine concatenates an empty list, or requests a "
+                "negative number of them"
+            ),
             fix=Fix("draft at least one step", set={"speculative_num_steps": 1}),
             severity=Severity.WARNING if idle else Severity.ERROR,
         )
@@ -214,15 +220,15 @@ def nonpositive_parameter(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"speculative_eagle_topk {topk} leaves no branch to draft",
             at=("speculative_eagle_topk",),
-            why="the engine does not check it, and torch.topk finds no token to choose from",
+            why="the engine does not check it; torch.topk finds no token to select",
             fix=Fix("set it to 1, which drafts a chain", set={"speculative_eagle_topk": 1}),
         )
     if tokens is not None and topk != 1 and tokens < 1:
         yield Verdict(
             f"speculative_num_draft_tokens {tokens} verifies nothing",
             at=("speculative_num_draft_tokens",),
-            why=f"the engine takes the best {tokens - 1} drafted tokens: torch.topk fails",
-            fix=Fix("verify at least two: one drafted token, and the target's own"),
+            why=f"the engine selects the best {tokens - 1} drafted tokens: torch.topk fails",
+            fix=Fix("verify at least two tokens: a drafted token and the target's own"),
         )
 
 
@@ -239,7 +245,9 @@ def accept_threshold(plan: Plan) -> Iterator[Verdict]:
                 at=(name,),
                 why="the kernel that verifies sampled tokens requires a probability: the first "
                 "request with a temperature above 0 stops the server",
-                fix=Fix("set it to 1.0, which keeps the target's distribution", set={name: 1.0}),
+                fix=Fix(
+                    "set it to 1.0, which preserves the target's distribution", set={name: 1.0}
+                ),
             )
 
 
@@ -262,8 +270,10 @@ def without_algorithm(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{', '.join(names)} without speculative_algorithm: speculation is off",
             at=tuple(setting.name for setting in idle),
-            why="the engine reads these values only where speculative_algorithm is set; it "
-            "serves one token at a time and does not log it",
+            why=(
+                "without speculative_algorithm the engine ignores them silently and generates "
+                "one token at a time"
+            ),
             fix=Fix("set speculative_algorithm, or remove them"),
         )
 
@@ -329,7 +339,7 @@ def replay_tree(plan: Plan) -> Iterator[Verdict]:
             at=(_REPLAY_TREE_NAME, _TOPK),
             why="the engine refuses: it requires a linear draft chain (--speculative-eagle-topk "
             "in {None, 1})",
-            fix=Fix("draft a chain", set={_TOPK: 1, _TOKENS: None}),
+            fix=Fix(f"set {_TOPK} to 1: it drafts a chain", set={_TOPK: 1, _TOKENS: None}),
         )
     elif plan.in_versions(">=0.5.16,<0.5.17"):
         yield from _ring(plan)
@@ -363,5 +373,5 @@ def _most_tokens(plan: Plan) -> int:
     if not plan.value("speculative_adaptive"):
         return int(tokens)
     if plan.user_value("speculative_adaptive_config") is not None:
-        raise UnknownValueError("the file of speculative_adaptive_config is not read")
+        raise UnknownValueError("the file of speculative_adaptive_config was not read")
     return _ADAPTIVE_TOKENS

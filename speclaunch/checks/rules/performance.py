@@ -93,7 +93,7 @@ def graph_coverage(plan: Plan) -> Iterator[Verdict]:
     explicit = plan.is_set("max_running_requests")
     listed = plan.is_set("cuda_graph_bs_decode")
     yield Verdict(
-        f"CUDA graphs cover {largest} requests, up to {running} run at a time",
+        f"CUDA graphs cover {largest} requests, but up to {running} run at a time",
         at=(*sizing, "max_running_requests"),
         why="larger batches are decoded without a graph, in target and draft"
         if explicit
@@ -120,7 +120,7 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
         return
     explicit, ranks = plan.is_set(_RUNNING), attention_ranks(plan)
     yield Verdict(
-        f"graphs are requested for up to {largest} requests, at most {running} run",
+        f"graphs are requested for up to {largest} requests, but at most {running} run",
         at=sizing,
         why=f"each of {ranks} ranks runs its share of max_running_requests; larger sizes are not "
         "captured"
@@ -154,10 +154,12 @@ def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
         return
     shown = "a size" if missing is None else f"a size (such as {missing[0]})"
     yield Verdict(
-        f"batches of {shown} without their own graph are padded, on FlashInfer",
+        f"batches of {shown} without a graph are padded on FlashInfer",
         at=("attention_backend", "decode_attention_backend", "cuda_graph_bs_decode"),
-        why="before 0.5.3 padded draft batches end in illegal memory accesses there (sglang issues "
-        "#9888, #9521)",
+        why=(
+            "before 0.5.3 padded draft batches cause illegal memory accesses (sglang issues "
+            "#9888, #9521)"
+        ),
         fix=Fix(
             "use fa3 or triton, or capture every size from 1 to 32",
             set={"attention_backend": "triton", "decode_attention_backend": None},
@@ -186,9 +188,11 @@ def padding_switch(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         "disable_cuda_graph_padding captures no further sizes when speculating",
         at=(_SWITCH,),
-        why="before 0.5.3 the list for speculation ignores it; sizes that are not in the list are "
-        "decoded without a graph",
-        fix=Fix("list the sizes, and leave the padding on", set={_SWITCH: None}),
+        why=(
+            "before 0.5.3 the list for speculation ignores it; other batch sizes are decoded "
+            "without a graph"
+        ),
+        fix=Fix("list the sizes, and remove disable_cuda_graph_padding", set={_SWITCH: None}),
     )
 
 
@@ -206,8 +210,10 @@ def no_graphs(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{plan.algorithm} runs without CUDA graphs ({found[0]})",
         at=tuple(found),
-        why="drafting is many small forward passes; without graphs their launches cost more than "
-        "speculation saves",
+        why=(
+            "drafting runs many small forward passes; without graphs their launches cost more "
+            "than speculation saves"
+        ),
         fix=Fix("capture a few small sizes instead", set=dict.fromkeys(found)),
     )
 
@@ -249,10 +255,10 @@ def _too_small(plan: Plan, room: int) -> Iterator[Verdict]:
     if needed <= room:
         return
     yield Verdict(
-        f"a batch of {batch} requests with {tokens} draft tokens is {needed} tokens; DeepEP takes "
-        f"{room} per rank",
+        f"a batch of {batch} requests with {tokens} draft tokens has {needed} tokens; DeepEP "
+        f"accepts {room} per rank",
         at=(_VARIABLE, "cuda_graph_max_bs_decode", "cuda_graph_bs_decode", "moe_a2a_backend"),
-        why="the capture of that size ends in DeepEP's assertion",
+        why="the capture of that size fails in an assertion of DeepEP",
         fix=Fix(
             f"set {_VARIABLE} to {needed} (at most {_LIMIT}), or capture smaller batches",
             env={_VARIABLE: str(min(needed, _LIMIT))},
@@ -276,11 +282,11 @@ def memory_fraction(plan: Plan) -> Iterator[Verdict]:
     percent = number / _PERCENT
     slip = _LEAST_PERCENT <= number < _PERCENT
     yield Verdict(
-        f"mem_fraction_static is {number:g}; it is a share of the GPU's memory, between 0 and 1",
+        f"mem_fraction_static is {number:g}, but must be a fraction of GPU memory, between 0 and 1",
         at=(_FRACTION,),
         why="no memory is left for the KV cache"
         if number <= 0
-        else "the engine takes all of the memory or more, and the first allocation beyond it fails",
+        else "the engine uses all of the memory or more, and the first further allocation fails",
         fix=Fix(f"set it to {percent:g} if {number:g} % is meant", set={_FRACTION: percent})
         if slip
         else Fix("leave it out: the engine chooses one", set={_FRACTION: None}),
@@ -311,21 +317,21 @@ def does_not_fit(plan: Plan) -> Iterator[Verdict]:
 def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
     if found.impossible:
         return Fix(
-            "use more GPUs (a larger tp_size), larger ones, or a quantised model; `speclaunch "
-            "plan --fit` shows what would fit"
+            "use more GPUs (a larger tp_size), larger GPUs, or a quantized model; "
+            "`speclaunch plan --fit` searches for settings that fit"
         )
     from speclaunch.engine import margins  # noqa: PLC0415
 
     choices = margins(plan)
     if choices is None:
         return Fix(
-            f"no {_FRACTION} helps; `speclaunch plan --fit` searches for settings that fit, "
-            "otherwise use more GPUs (tp_size) or a quantised model"
+            f"no {_FRACTION} helps; try `speclaunch plan --fit`, more GPUs (tp_size), or a "
+            "quantized model"
         )
     if choices.likely is None:  # a borderline value is no remedy: SPL712 would warn of it
         return Fix(
-            f"{_FRACTION}={choices.summary}; `speclaunch plan --fit` searches for settings that "
-            "are likely to work, otherwise use more GPUs (tp_size) or a quantised model"
+            f"set {_FRACTION}={choices.summary}, try `speclaunch plan --fit`, or use more GPUs "
+            "(tp_size) or a quantized model"
         )
     return Fix(
         f"{_FRACTION}={choices.summary}",
@@ -344,9 +350,9 @@ def tight_memory(plan: Plan) -> Iterator[Verdict]:
     if found.fit is not Fit.TIGHT:
         return
     yield Verdict(
-        f"the deployment is tight on GPU memory: {found.why}",
+        f"the deployment may run out of GPU memory: {found.why}",
         at=(_FRACTION, "model_path"),
-        why="the start, a capture of CUDA graphs or a long prompt may run out of memory",
+        why="startup, CUDA graph capture or a long prompt may fail",
         fix=_fix_of_tight_memory(plan),
     )
 
@@ -357,8 +363,8 @@ def _fix_of_tight_memory(plan: Plan) -> Fix:
     choices = margins(plan)
     if choices is None or choices.likely is None:
         return Fix(
-            f"no {_FRACTION} is likely to work; `speclaunch plan --fit` searches for settings that "
-            "are, otherwise use more GPUs (tp_size) or a quantized model"
+            f"no {_FRACTION} is likely to work; try `speclaunch plan --fit`, more GPUs "
+            "(tp_size), or a quantized model"
         )
     return Fix(
         f"{_FRACTION}={choices.summary}",

@@ -35,26 +35,29 @@ def _undivided(
         return
     from speclaunch.engine import division  # noqa: PLC0415  it counts weights
 
-    for one in getattr(division, what)(plan):
-        yield _verdict(one, at, instead)
+    for undivided in getattr(division, what)(plan):
+        yield _verdict(undivided, at, instead)
 
 
-def _verdict(one: Undivided, at: tuple[str, ...], instead: str) -> Verdict:
-    plural = "do" if one.what.endswith("heads") or one.what.endswith("experts") else "does"
+def _verdict(undivided: Undivided, at: tuple[str, ...], instead: str) -> Verdict:
+    plural = (
+        "do" if undivided.what.endswith("heads") or undivided.what.endswith("experts") else "does"
+    )
     return Verdict(
-        f"{one.what} of the {one.whose} {one.model} {plural} not divide by {one.ranks} {one.of}",
+        f"{undivided.what} of the {undivided.whose} {undivided.model} {plural} not divide by "
+        f"{undivided.ranks} {undivided.of}",
         at=at,
-        why=f"the engine stops while it builds the model: {one.engine}",
-        fix=_fix_of_common(one, instead),
+        why=f"the engine stops while it builds the model: {undivided.engine}",
+        fix=_fix_of_common(undivided, instead),
     )
 
 
-def _fix_of_common(one: Undivided, instead: str) -> Fix:
-    if one.groups is not None:
-        return Fix(f"set ep_size to {one.groups}", set={"ep_size": one.groups})
-    if not one.works:
+def _fix_of_common(undivided: Undivided, instead: str) -> Fix:
+    if undivided.groups is not None:
+        return Fix(f"set ep_size to {undivided.groups}", set={"ep_size": undivided.groups})
+    if not undivided.works:
         return Fix(instead)
-    return Fix(f"set tp_size to {one.works[0]}", set={"tp_size": one.works[0]})
+    return Fix(f"set tp_size to {undivided.works[0]}", set={"tp_size": undivided.works[0]})
 
 
 _AT = ("tp_size", "pp_size", "dp_size", "base_gpu_id")
@@ -83,7 +86,7 @@ def _fix_of_ranks_beyond_gpus(plan: Plan) -> Fix:
     plain = all(number(plan, name) == 1 for name in ("pp_size", "nnodes", "gpu_id_step"))
     is_simple = plain and not number(plan, "base_gpu_id") and replicas(plan) == 1
     if not is_simple or not _all_visible(plan, there):
-        return Fix("lower the parallel sizes to the GPUs of the machine, or use more GPUs")
+        return Fix("reduce the parallel sizes to the GPUs of the machine, or use more GPUs")
     fitting = 1 << (there.bit_length() - 1)
     nodes = -(-(number(plan, "tp_size") or 1) // there)
     more = f", or serve on {nodes} machines (nnodes)" if there >= _FEW else ""
@@ -107,7 +110,7 @@ def undivided_heads(plan: Plan) -> Iterator[Verdict]:
         plan,
         "undivided_heads",
         ("tp_size",),
-        "change tp_size, or the ranks of DP attention, so that their quotient divides the heads",
+        "choose tp_size and the DP attention ranks so that their quotient divides the heads",
     )
 
 
@@ -118,7 +121,7 @@ def undivided_experts(plan: Plan) -> Iterator[Verdict]:
         plan,
         "undivided_experts",
         ("ep_size", "tp_size"),
-        "choose an ep_size that divides the experts, so that tp_size over it divides each of them",
+        "choose an ep_size that divides the experts, so that tp_size / ep_size divides each expert",
     )
 
 

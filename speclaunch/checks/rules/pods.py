@@ -8,12 +8,12 @@ from pathlib import PurePosixPath
 from speclaunch.checks.rules.deployment_values import (
     GPU_RESOURCES,
     Image,
-    around,
-    asked_gpus,
+    context_of,
     grouped,
     http_port,
     in_compose,
     in_kubernetes,
+    integer,
     is_in_container,
     is_on,
     is_worker,
@@ -21,9 +21,9 @@ from speclaunch.checks.rules.deployment_values import (
     mode,
     number,
     ranks_on_host,
+    requested_gpus,
     serves_http,
     text,
-    whole,
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
@@ -39,17 +39,19 @@ def image_versions(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
         tagged = [(plan, image) for plan in members if (image := _release(plan)) is not None]
         for plan, image in tagged:
             first, other = tagged[0]
-            ours, theirs = around(plan).pod.image, around(first).pod.image
+            ours, theirs = context_of(plan).pod.image, context_of(first).pod.image
             if image == other or ours is None or theirs is None:
                 continue
             yield (
                 plan,
                 Verdict(
-                    f"{around(plan).part or around(plan).role} runs SGLang {image}, "
-                    f"{around(first).part or around(first).role} runs {other}",
-                    why="what ranks and roles tell each other (KV layout, bootstrap, messages) has "
-                    "no version of its own: releases that differ fail to connect, or serve wrongly",
-                    fix=Fix("give all parts one image"),
+                    f"{context_of(plan).part or context_of(plan).role} runs SGLang {image}, "
+                    f"{context_of(first).part or context_of(first).role} runs {other}",
+                    why=(
+                        "ranks and roles exchange unversioned data (KV layout, bootstrap, "
+                        "messages): different releases fail to connect, or serve wrong results"
+                    ),
+                    fix=Fix("set the same image for all parts"),
                     place=ours.place,
                     others=(theirs.place,),
                 ),
@@ -57,14 +59,14 @@ def image_versions(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _release(plan: Plan) -> str | None:
-    name = text(around(plan).pod.image)
+    name = text(context_of(plan).pod.image)
     return None if name is None else Image(name).release
 
 
 @rule("SPL861")
 def moving_image(plan: Plan) -> Iterator[Verdict]:
     """Report an image with a mutable tag."""
-    written = around(plan).pod.image
+    written = context_of(plan).pod.image
     name = text(written)
     if written is None or not name:
         return
@@ -73,9 +75,10 @@ def moving_image(plan: Plan) -> Iterator[Verdict]:
         return
     called = f"the tag {image.tag}" if image.tag is not None else "no tag"
     yield Verdict(
-        f"the image has {called}: it changes from day to day",
-        why="a pod that is rescheduled may run another release than its neighbours, which renames "
-        "arguments and changes defaults",
+        f"the image has {called}: its content changes",
+        why=(
+            "a rescheduled pod may run another release, with renamed arguments and other defaults"
+        ),
         fix=Fix(f"pin the release: v{plan.request.version}, or a digest"),
         place=written.place,
     )
@@ -94,7 +97,7 @@ sm_120 in 12.8, sm_103 and sm_121 in 12.9)."""
 @rule("SPL862")
 def image_accelerator(plan: Plan) -> Iterator[Verdict]:
     """Report an image whose kernels do not run on the GPUs."""
-    written = around(plan).pod.image
+    written = context_of(plan).pod.image
     name = text(written)
     if written is None or not name:
         return
@@ -107,24 +110,26 @@ def image_accelerator(plan: Plan) -> Iterator[Verdict]:
     if image.cuda is not None and first is not None and image.cuda < first:
         had = ".".join(map(str, image.cuda))
         yield Verdict(
-            f"the image has CUDA {had} and {hardware.name} needs {'.'.join(map(str, first))}",
-            why=f"no kernel of CUDA {had} is compiled for sm_{hardware.capability}: no kernel "
-            "image is available for execution on the device",
-            fix=Fix("take an image with a newer CUDA: cu129 or cu130"),
+            f"the image has CUDA {had}, but {hardware.name} needs {'.'.join(map(str, first))}",
+            why=(
+                f"CUDA {had} has no kernels for sm_{hardware.capability}: no kernel image is "
+                "available for execution on the device"
+            ),
+            fix=Fix("use an image with a newer CUDA: cu129 or cu130"),
             place=written.place,
         )
 
 
 def _resource(plan: Plan, image: Image, written: Setting) -> Iterator[Verdict]:
-    requested = asked_gpus(plan)
+    requested = requested_gpus(plan)
     if requested is None or image.vendor is None:
         return
     vendor = GPU_RESOURCES[requested[0]]
     if vendor is not image.vendor:
         yield Verdict(
-            f"the image is for GPUs of {image.vendor.value} and the pod asks for {requested[0]}",
-            why="it has no kernel for another maker's GPUs: the engine finds no device",
-            fix=Fix(f"take the image of this release for {vendor.value}"),
+            f"the image is for {image.vendor.value} GPUs, but the pod requests {requested[0]}",
+            why="it has no kernels for another vendor's GPUs: the engine finds no device",
+            fix=Fix(f"use the image of this release for {vendor.value}"),
             place=written.place,
             others=(requested[1].place,),
         )
@@ -135,8 +140,8 @@ _MIB = 1 << 20
 ENOUGH = 1 << 30
 """NCCL's troubleshooting guide recommends `--shm-size=1g`."""
 _WHY = (
-    "NCCL's ranks on one host talk through /dev/shm, some 10 MiB a channel and pair, and stop "
-    "with `Error while creating shared memory segment`; a container has 64 MiB by default"
+    "NCCL ranks on one host communicate through /dev/shm, about 10 MiB per channel and pair; "
+    "with the default 64 MiB they stop with `Error while creating shared memory segment`"
 )
 
 
@@ -145,13 +150,13 @@ def shared_memory(plan: Plan) -> Iterator[Verdict]:
     """Report ranks that share a host and have too little shared memory."""
     if not is_in_container(plan):
         return
-    pod = around(plan).pod
+    pod = context_of(plan).pod
     if is_on(pod.ipc_host) or (pod.ipc_host is not None and not pod.ipc_host.known):
         return
     ranks = ranks_on_host(plan)
     if ranks < 2:
         return
-    volume = next((one for one in pod.volumes if text(one.mount) == SHARED), None)
+    volume = next((mounted for mounted in pod.volumes if text(mounted.mount) == SHARED), None)
     if volume is not None:
         yield from _of_volume(volume, ranks)
     elif pod.shm_size is not None:
@@ -165,10 +170,10 @@ def shared_memory(plan: Plan) -> Iterator[Verdict]:
             else "set shm_size to 32g, or ipc to host"
         )
         yield Verdict(
-            f"{ranks} ranks share a container that has the default {SHARED} of 64 MiB",
+            f"{ranks} ranks share a container with the default {SHARED} of 64 MiB",
             why=_WHY,
             fix=Fix(remedy),
-            place=around(plan).place,
+            place=context_of(plan).place,
             others=written(plan, "tp_size"),
         )
 
@@ -177,9 +182,11 @@ def _of_volume(volume: Volume, ranks: int) -> Iterator[Verdict]:
     size = number(volume.size)
     if volume.kind == "emptyDir" and volume.medium != "Memory":
         yield Verdict(
-            f"the volume at {SHARED} lies on the disk of the node",
-            why="an emptyDir without medium: Memory is a directory of the node: what ranks "
-            "share goes through its disk",
+            f"the volume at {SHARED} is on the node's disk",
+            why=(
+                "an emptyDir without medium: Memory is a directory on the node: the ranks' "
+                "shared data goes through its disk"
+            ),
             fix=Fix("set its medium to Memory"),
             place=volume.place,
             others=(volume.mount.place,),
@@ -193,7 +200,7 @@ def _too_small(size: float, ranks: int, place: Place) -> Verdict:
     return Verdict(
         f"{ranks} ranks share {size / _MIB:,.0f} MiB of {SHARED}",
         why=_WHY,
-        fix=Fix("give it 1 GiB or more"),
+        fix=Fix("increase it to 1 GiB or more"),
         place=place,
     )
 
@@ -203,7 +210,7 @@ def gpu_requests(plan: Plan) -> Iterator[Verdict]:
     """Report a GPU request that the API server refuses."""
     if not in_kubernetes(plan):
         return
-    pod = around(plan).pod
+    pod = context_of(plan).pod
     for name in GPU_RESOURCES:
         request, limit = pod.requests.get(name), pod.limits.get(name)
         if request is None:
@@ -213,16 +220,16 @@ def gpu_requests(plan: Plan) -> Iterator[Verdict]:
                 f"{name} is requested without a limit",
                 why="the API server refuses the pod: Limit must be set for non overcommitable "
                 "resources",
-                fix=Fix("write it under limits"),
+                fix=Fix("set it under limits"),
                 place=request.place,
             )
-        elif request.known and limit.known and whole(request) != whole(limit):
+        elif request.known and limit.known and integer(request) != integer(limit):
             yield Verdict(
                 f"the request for {name} is {request.value} and its limit {limit.value}",
                 why="the API server refuses the pod: must be equal to nvidia.com/gpu limit"
                 if name.startswith("nvidia")
                 else "the API server refuses the pod: both must be equal",
-                fix=Fix("write the limit alone"),
+                fix=Fix("set only the limit"),
                 place=request.place,
                 others=(limit.place,),
             )
@@ -241,7 +248,7 @@ enable_hierarchical_cache switch."""
 @rule("SPL865")
 def host_memory(plan: Plan) -> Iterator[Verdict]:
     """Report a container memory limit below the host memory that the engine needs."""
-    written = around(plan).pod.limits.get("memory")
+    written = context_of(plan).pod.limits.get("memory")
     amount = text(written)
     if written is None or amount is None or not is_in_container(plan):
         return
@@ -253,21 +260,25 @@ def host_memory(plan: Plan) -> Iterator[Verdict]:
     taken = ranks * pools * _GB
     if taken > limit:
         yield Verdict(
-            f"{ranks} ranks take {pools:g} GB of host memory each and the container's limit is "
+            f"{ranks} ranks need {pools:g} GB of host memory each, but the container's limit is "
             f"{limit / _GIB:,.0f} GiB",
             at=tuple(name for name, _ in _POOLS),
-            why="the memory is pinned when the server starts: the kernel kills it (OOMKilled, "
-            "137), or the engine refuses",
-            fix=Fix(f"raise the limit beyond {taken / _GIB + ranks * PROCESS:,.0f} GiB"),
+            why=(
+                "the server pins the memory at startup: the kernel kills it (OOMKilled, 137), "
+                "or the engine refuses"
+            ),
+            fix=Fix(f"raise the limit above {taken / _GIB + ranks * PROCESS:,.0f} GiB"),
             place=written.place,
         )
     elif limit < ranks * PROCESS * _GIB:
         yield Verdict(
             f"{ranks} ranks share a memory limit of {limit / _GIB:,.1f} GiB",
             at=("tp_size",),
-            why=f"each scheduler process holds {PROCESS} GiB and more before it has loaded "
-            "anything: OOMKilled, 137",
-            fix=Fix("raise it to some GiB a rank, and the size of /dev/shm"),
+            why=(
+                f"each scheduler process needs at least {PROCESS} GiB before it loads anything: "
+                "OOMKilled, 137"
+            ),
+            fix=Fix("raise it to several GiB per rank, plus the size of /dev/shm"),
             place=written.place,
             severity=Severity.WARNING,
         )
@@ -282,7 +293,7 @@ def _gigabytes(plan: Plan, name: str, hierarchical: bool) -> float:
 @rule("SPL866")
 def termination_grace(plan: Plan) -> Iterator[Verdict]:
     """Report a server that is killed before it can shut down."""
-    written = around(plan).pod.grace
+    written = context_of(plan).pod.grace
     grace = number(written)
     if written is None or grace is None or not is_in_container(plan) or not serves_http(plan):
         return
@@ -290,11 +301,13 @@ def termination_grace(plan: Plan) -> Iterator[Verdict]:
     if grace >= least:
         return
     yield Verdict(
-        f"the server is killed {grace:g} s after SIGTERM and needs up to {least} s to end with "
-        "no request at all",
-        why="it looks for the signal every 5 s, lets all requests finish, then waits for its "
-        "schedulers; what is killed sooner cuts off answers",
-        fix=Fix("give it the time of the longest request: 300 s"),
+        f"the server is killed {grace:g} s after SIGTERM, but needs up to {least} s to exit even "
+        "when idle",
+        why=(
+            "it checks for the signal every 5 s, finishes all requests, then waits for its "
+            "schedulers; an earlier kill cuts off answers"
+        ),
+        fix=Fix("set it to the duration of the longest request: 300 s"),
         place=written.place,
     )
 
@@ -302,14 +315,16 @@ def termination_grace(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL867")
 def privileged(plan: Plan) -> Iterator[Verdict]:
     """Report a privileged container."""
-    written = around(plan).pod.privileged
+    written = context_of(plan).pod.privileged
     if written is None or not is_on(written):
         return
     yield Verdict(
         "the container is privileged",
-        why="it sees all devices of the node, GPUs of other pods too, and can leave its "
-        "container; the engine needs none of it",
-        fix=Fix("drop it; for RDMA ask for the device and add the capability IPC_LOCK"),
+        why=(
+            "it can access all devices of the node, including other pods' GPUs, and escape its "
+            "container; the engine does not need that"
+        ),
+        fix=Fix("remove it; for RDMA request the device and add the capability IPC_LOCK"),
         place=written.place,
     )
 
@@ -321,14 +336,16 @@ _OF_HOST = ("hostPath", "bind", "persistentVolumeClaim", "volume", "emptyDir", "
 @rule("SPL868")
 def mounted_source(plan: Plan) -> Iterator[Verdict]:
     """Report a volume that hides the engine's source in its image."""
-    for volume in around(plan).pod.volumes:
+    for volume in context_of(plan).pod.volumes:
         mount = (text(volume.mount) or "").rstrip("/")
         if volume.kind not in _OF_HOST or not _SOURCE.fullmatch(mount):
             continue
         yield Verdict(
             f"a volume of kind {volume.kind} replaces the engine's source at {mount}",
-            why="the release in the image's tag is not what runs, and each node may run "
-            "something else; an empty directory there and the engine does not start",
+            why=(
+                "the engine is no longer the release in the image's tag and may differ between "
+                "nodes; with an empty directory it does not start"
+            ),
             fix=Fix("build an image with the change, and remove the mount"),
             place=volume.mount.place,
             others=(volume.place,),
@@ -338,20 +355,20 @@ def mounted_source(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL869")
 def container_port(plan: Plan) -> Iterator[Verdict]:
     """Report a container whose ports lack the server's port."""
-    pod = around(plan).pod
+    pod = context_of(plan).pod
     if not pod.ports or not is_in_container(plan) or not serves_http(plan) or is_worker(plan):
         return
     if in_compose(plan) and is_on(pod.host_network):
         return
-    named = [whole(one) for one in pod.ports]
+    named = [integer(port) for port in pod.ports]
     if None in named or http_port(plan) in named or known_ports(plan) & set(named):
         return
-    shown = ", ".join(str(one) for one in named)
+    shown = ", ".join(str(port) for port in named)
     yield Verdict(
-        f"the container names port {shown} and the server listens on {http_port(plan)}",
+        f"the container declares port {shown}, but the server listens on {http_port(plan)}",
         at=("port",),
-        why="what is published or looked up by that port reaches no listener",
-        fix=Fix(f"name port {http_port(plan)}, or set port to {named[0]}"),
+        why="clients that use the declared port reach no listener",
+        fix=Fix(f"declare port {http_port(plan)}, or set port to {named[0]}"),
         place=pod.ports[0].place,
         others=() if plan.is_set("port") else (plan.request.place,),
     )
@@ -366,7 +383,7 @@ _ELSE = ("MC_FORCE_TCP", "MOONCAKE_PROTOCOL", "MC_FORCE_MNNVL", "UCX_TLS", "FI_P
 @rule("SPL881")
 def missing_rdma(plan: Plan) -> Iterator[Verdict]:
     """Report prefill and decode pods that transfer KV cache without a fast network."""
-    pod = around(plan).pod
+    pod = context_of(plan).pod
     backend = plan.value("disaggregation_transfer_backend")
     if mode(plan) is None or backend not in _CARRIERS or not in_kubernetes(plan):
         return
@@ -375,12 +392,15 @@ def missing_rdma(plan: Plan) -> Iterator[Verdict]:
     if any(_RDMA.search(name.lower()) for name in (*pod.limits, *pod.requests)):
         return
     yield Verdict(
-        f"{backend} moves the KV cache and the pod has no RDMA device and not the host's network",
+        f"{backend} transfers the KV cache, but the pod has neither an RDMA device nor the "
+        "host's network",
         at=("disaggregation_transfer_backend", "disaggregation_mode"),
-        why="it falls back to TCP, or finds no device: handing over a long prompt takes longer "
-        "than computing it",
-        fix=Fix("ask for the device plugin's resource (rdma/…), or use hostNetwork"),
-        place=around(plan).place,
+        why=(
+            "it falls back to TCP, or finds no device: the transfer of a long prompt takes "
+            "longer than its computation"
+        ),
+        fix=Fix("request the device plugin's resource (rdma/…), or use hostNetwork"),
+        place=context_of(plan).place,
         others=written(plan, "disaggregation_mode"),
     )
 
@@ -419,7 +439,7 @@ def _path(plan: Plan, name: str) -> str | None:
 
 def _volume(plan: Plan, path: str) -> Volume | None:
     target = PurePosixPath(path)
-    for volume in around(plan).pod.volumes:
+    for volume in context_of(plan).pod.volumes:
         mount = text(volume.mount)
         if mount is None or target.is_relative_to(mount):
             return volume
@@ -428,11 +448,10 @@ def _volume(plan: Plan, path: str) -> Volume | None:
 
 def _verdict(plan: Plan, name: str, path: str, other: Plan, volume: Volume) -> Verdict:
     return Verdict(
-        f"{around(plan).part or around(plan).role} has no volume at {path}, where "
-        f"{around(other).part or around(other).role} mounts one",
+        f"{context_of(plan).part or context_of(plan).role} has no volume at {path}, but "
+        f"{context_of(other).part or context_of(other).role} mounts one there",
         at=(name,),
-        why="what is not mounted does not exist in the container, unless its image holds it: the "
-        "engine takes the path for a repository, and stops",
+        why="unless the image contains the path, the engine treats it as a repository and stops",
         fix=Fix("mount the same volume in all parts"),
         others=(volume.mount.place, *written(other, name)),
     )

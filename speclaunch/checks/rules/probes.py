@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from speclaunch.checks.rules.deployment_values import (
-    around,
+    context_of,
     http_port,
     in_compose,
     in_kubernetes,
+    integer,
     is_also_worker,
     is_on,
     is_worker,
@@ -17,10 +18,9 @@ from speclaunch.checks.rules.deployment_values import (
     matches,
     number,
     path_of,
+    probe_name,
     probes,
-    said,
     serves_http,
-    whole,
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
@@ -46,8 +46,8 @@ specification, healthcheck) is enough."""
 _ENOUGH = 25
 _ENDS = {
     ProbeKind.STARTUP: "the container is killed before it has started",
-    ProbeKind.READINESS: "the pod never gets ready",
-    ProbeKind.LIVENESS: "the container is killed again and again",
+    ProbeKind.READINESS: "the pod never becomes ready",
+    ProbeKind.LIVENESS: "the container is killed repeatedly",
     ProbeKind.HEALTHCHECK: "the container stays unhealthy",
 }
 
@@ -63,9 +63,11 @@ def probe_timeout(plan: Plan) -> Iterator[Verdict]:
             continue
         named = f"{seconds:g} s" if probe.timeout is not None else f"{seconds:g} s, the default,"
         yield Verdict(
-            f"{said(probe)} gives up after {named} and the answer takes longer",
-            why=f"the engine sleeps {LEAST_SECONDS} s before it looks whether a token came: "
-            f"{_ENDS[probe.kind]}",
+            f"{probe_name(probe)} times out after {named}, but the answer takes longer",
+            why=(
+                f"the engine waits {LEAST_SECONDS} s before it checks for a token: "
+                f"{_ENDS[probe.kind]}"
+            ),
             fix=Fix(f"set its timeout to more than {_ENOUGH - 5} s: {_ENOUGH}"),
             place=probe.place if probe.timeout is None else probe.timeout.place,
             others=written(plan, "port"),
@@ -115,7 +117,7 @@ def _budget(plan: Plan) -> _Budget | None:
             if delay is None or period is None or failures is None:
                 return None
             settings = (probe.initial_delay, probe.period, probe.failure_threshold)
-            places = tuple(one.place for one in settings if one is not None)
+            places = tuple(setting.place for setting in settings if setting is not None)
             return _Budget(delay + period * failures, probe, places)
     return None
 
@@ -130,9 +132,11 @@ def _verdict_of_startup_budget(
     return Verdict(
         f"the {kind} kills the container after {budget.seconds:g} s and a start "
         f"{'needs at least' if sure else 'is likely to take'} {needed:,.0f} s",
-        why=f"processes, {weights}, graphs and a generation come before the first answer; the "
-        f"container is restarted, and loads from the beginning",
-        fix=Fix(f"give it a startupProbe of {2 * expected.likely:,.0f} s in all"),
+        why=(
+            f"the first answer needs processes, {weights}, graphs and a generation; the "
+            "restarted container loads everything again"
+        ),
+        fix=Fix(f"add a startupProbe of {2 * expected.likely:,.0f} s in total"),
         place=budget.probe.place,
         others=(*budget.others, *written(plan, "model_path")),
         severity=severity,
@@ -149,11 +153,14 @@ def blind_liveness(plan: Plan) -> Iterator[Verdict]:
         if generates(plan, path):
             continue
         yield Verdict(
-            f"{said(probe) if path else 'the livenessProbe on a TCP port'} succeeds while the "
-            "scheduler hangs",
-            why="the HTTP process answers it alone; measured with a stopped scheduler, 0.5.23 says "
-            "200 on /v1/models and takes connections, and 503 on /health_generate after 20 s",
-            fix=Fix("ask /health_generate with a timeout of 25 s"),
+            f"{probe_name(probe) if path else 'the livenessProbe on a TCP port'} succeeds while "
+            "the scheduler hangs",
+            why=(
+                "the HTTP process answers it without the scheduler; measured with a stopped "
+                "scheduler, 0.5.23 returns 200 on /v1/models and 503 on /health_generate after "
+                "20 s"
+            ),
+            fix=Fix("probe /health_generate with a timeout of 25 s"),
             place=probe.place if probe.path is None else probe.path.place,
         )
 
@@ -176,17 +183,19 @@ def impatient_liveness(plan: Plan) -> Iterator[Verdict]:
         if silence >= patience(plan):
             continue
         yield Verdict(
-            f"{said(probe)} kills the container after {silence:g} s without a token",
-            why=f"the engine itself waits {patience(plan)} s (SGLANG_HEALTH_CHECK_TIMEOUT) before "
-            "it says 503: a long prefill or a compilation takes as long, and no request survives "
-            "the restart",
+            f"{probe_name(probe)} kills the container after {silence:g} s without a token",
+            why=(
+                f"the engine waits {patience(plan)} s (SGLANG_HEALTH_CHECK_TIMEOUT) before it "
+                "returns 503: a long prefill or compilation takes that long, and the restart "
+                "loses all requests"
+            ),
             fix=Fix(f"set timeoutSeconds to {patience(plan) + 5}, or raise failureThreshold"),
             place=probe.place,
             others=written(plan, "SGLANG_HEALTH_CHECK_TIMEOUT"),
         )
 
 
-_FIX = Fix("give it a readinessProbe on /health_generate with a timeout of 25 s")
+_FIX = Fix("add a readinessProbe on /health_generate with a timeout of 25 s")
 
 
 @rule("SPL854")
@@ -199,15 +208,19 @@ def early_readiness(plan: Plan) -> Iterator[Verdict]:
     if found or any(probes(plan, ProbeKind.STARTUP)):
         return
     services = [
-        one for one in around(plan).group.services if matches(one.selector, around(plan).pod.labels)
+        service
+        for service in context_of(plan).group.services
+        if matches(service.selector, context_of(plan).pod.labels)
     ]
     if services:
         yield Verdict(
             f"the Service {services[0].name} sends requests to a pod without a readinessProbe",
-            why="a pod without one is ready as soon as its container runs; loading takes minutes, "
-            "and every request until then fails",
+            why=(
+                "such a pod is ready as soon as its container runs; every request fails until "
+                "the model is loaded, minutes later"
+            ),
             fix=_FIX,
-            place=around(plan).place,
+            place=context_of(plan).place,
             others=(services[0].place,),
         )
 
@@ -220,10 +233,12 @@ def _early(plan: Plan) -> Iterator[Verdict]:
         if is_also_worker(plan) or waits_for_warmup(plan, path):
             continue
         yield Verdict(
-            f"{said(probe) if path else 'the readinessProbe on a TCP port'} succeeds before the "
-            "warm-up",
-            why="the port is open and such a path says 200 while /health still says 503: the first "
-            "requests wait for compilation and graphs, or fail with it",
+            f"{probe_name(probe) if path else 'the readinessProbe on a TCP port'} succeeds before "
+            "the warm-up",
+            why=(
+                "the port is open and such a path returns 200 while /health still returns 503: "
+                "the first requests wait for compilation and graphs, or fail with them"
+            ),
             fix=_FIX,
             place=probe.place if probe.path is None else probe.path.place,
         )
@@ -241,30 +256,29 @@ def refused_probe(plan: Plan) -> Iterator[Verdict]:
 
 def _refused(plan: Plan, probe: Probe, path: str) -> Iterator[Verdict]:
     if is_also_worker(plan) and not exists_on_worker(plan, path):
-        where = "" if is_worker(plan) else " of the hosts behind the first"
+        where = "" if is_worker(plan) else " on the hosts after the first"
         yield _verdict_of_refused_probe(
             probe,
-            f"{said(probe)} is answered with 404 by the servers{where}",
-            "a rank behind the first serves /health, /health_generate and, from 0.5.4 on, /ping",
-            "ask /health",
+            f"{probe_name(probe)} gets 404 from the servers{where}",
+            "a rank after the first serves /health, /health_generate and, from 0.5.4 on, /ping",
+            "probe /health",
             written(plan, "node_rank", "nnodes"),
         )
     elif exists(plan, path) is False:
         more = " without enable_metrics" if path == "/metrics" else ""
         yield _verdict_of_refused_probe(
             probe,
-            f"{said(probe)} is answered with 404: SGLang {plan.request.version} does not serve "
-            f"it{more}",
-            "the probe fails however well the server does",
-            "ask /health_generate",
+            f"{probe_name(probe)} gets 404: SGLang {plan.request.version} does not serve it{more}",
+            "the probe fails even if the server is healthy",
+            "probe /health_generate",
             (),
         )
     elif needs_key(plan, path) and not probe.headers:
         yield _verdict_of_refused_probe(
             probe,
-            f"{said(probe)} is answered with 401: the server has an api_key",
-            "only /health, /health_generate, /metrics and, from 0.5.20 on, /ready pass without it",
-            "ask /health_generate",
+            f"{probe_name(probe)} gets 401: the server has an api_key",
+            "only /health, /health_generate, /metrics and, from 0.5.20 on, /ready work without it",
+            "probe /health_generate",
             written(plan, "api_key"),
         )
 
@@ -287,13 +301,15 @@ def loopback_address(plan: Plan) -> Iterator[Verdict]:
     from_outside = tuple(_visitors(plan))
     if not from_outside:
         return
-    subject = "host is" if plan.is_set("host") else "host is left out, and"
+    subject = "host is" if plan.is_set("host") else "host is not set and defaults to"
     yield Verdict(
-        f"the server listens on {plan.value('host')}, where nothing outside of its container "
-        "reaches it",
+        f"the server listens on {plan.value('host')}, which is unreachable from outside its "
+        "container",
         at=("host",),
-        why=f"{subject} the loopback address; a kubelet, a Service and a published port come from "
-        "outside: connection refused",
+        why=(
+            f"{subject} the loopback address; kubelet, Services and published ports connect "
+            "from outside: connection refused"
+        ),
         fix=Fix("set host to 0.0.0.0"),
         others=from_outside,
     )
@@ -301,31 +317,34 @@ def loopback_address(plan: Plan) -> Iterator[Verdict]:
 
 def _visitors(plan: Plan) -> Iterator[Place]:
     """Yield the places of outside clients: kubelet probes, Services, ports published by Compose."""
-    pod = around(plan).pod
+    pod = context_of(plan).pod
     if in_kubernetes(plan):
-        places = (one.place for one in probes(plan) if not one.command and one.host is None)
+        places = (probe.place for probe in probes(plan) if not probe.command and probe.host is None)
         yield from places
         if not is_worker(plan):
-            services = around(plan).group.services
-            yield from (one.place for one in services if matches(one.selector, pod.labels))
+            services = context_of(plan).group.services
+            yield from (
+                service.place for service in services if matches(service.selector, pod.labels)
+            )
     elif in_compose(plan) and not is_on(pod.host_network):
-        yield from (one.place for one in pod.ports)
+        yield from (port.place for port in pod.ports)
 
 
 @rule("SPL857")
 def probe_port(plan: Plan) -> Iterator[Verdict]:
     """Report a probe of a port that the server does not listen on."""
     for probe in probes(plan):
-        asked = whole(probe.port)
-        if asked is None or probe.port is None or asked == http_port(plan):
+        probed = integer(probe.port)
+        if probed is None or probe.port is None or probed == http_port(plan):
             continue
-        if asked in known_ports(plan):  # a TCP probe may intend it
+        if probed in known_ports(plan):  # a TCP probe may intend it
             continue
         note = "" if plan.is_set("port") else ", the default"
         yield Verdict(
-            f"{said(probe)} asks port {asked} and the server listens on {http_port(plan)}{note}",
-            why="connection refused: the probe fails however well the server does",
-            fix=Fix(f"ask port {http_port(plan)}"),
+            f"{probe_name(probe)} probes port {probed}, but the server listens on "
+            f"{http_port(plan)}{note}",
+            why="connection refused: the probe fails even if the server is healthy",
+            fix=Fix(f"probe port {http_port(plan)}"),
             place=probe.port.place,
             others=written(plan, "port"),
         )

@@ -54,7 +54,9 @@ class Routed(Struct, frozen=True):
 def routed(plans: Sequence[Plan]) -> Iterator[Routed]:
     """Yield each router with known options, and the servers of its deployment."""
     for plans_of_group in groups(plans):
-        group = next(around.group for around in map(_around, plans_of_group) if around is not None)
+        group = next(
+            context.group for context in map(_context, plans_of_group) if context is not None
+        )
         for router in group.routers:
             if _OTHERS not in router.program.lower():
                 yield Routed(router, tuple(plans_of_group), group.services)
@@ -62,11 +64,11 @@ def routed(plans: Sequence[Plan]) -> Iterator[Routed]:
 
 def has_router(plan: Plan) -> bool:
     """True if the file of a server configures a router in front of it."""
-    around = _around(plan)
-    return around is not None and bool(around.group.routers)
+    context = _context(plan)
+    return context is not None and bool(context.group.routers)
 
 
-def _around(plan: Plan) -> ServerContext | None:
+def _context(plan: Plan) -> ServerContext | None:
     return plan.request.server_context
 
 
@@ -82,7 +84,7 @@ def is_disaggregated(router: Router) -> bool | None:
         return None
     if _BALANCER in router.program:
         return True
-    if any(one.role in (PREFILL, DECODE) for one in router.upstreams):
+    if any(upstream.role in (PREFILL, DECODE) for upstream in router.upstreams):
         return not _drops_its_lists(router)
     return False if router.upstreams else None
 
@@ -92,7 +94,7 @@ def _drops_its_lists(router: Router) -> bool:
 
     See sglang_router 0.3.2 router.py:222. The renderer adds the switch to a recipe's router.
     """
-    written = any(one.host is not None for one in router.upstreams)
+    written = any(upstream.host is not None for upstream in router.upstreams)
     return written and router.program.startswith(_ROUTERS)
 
 
@@ -111,18 +113,18 @@ def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict
         if disaggregated is False and {PREFILL, DECODE} <= {*sides}:
             yield _verdict_of_router_disaggregation(
                 found.plans[sides.index(PREFILL)],
-                "the router is not told of prefill and decode",
-                "it takes each of them for a whole server, and both refuse a request without the "
-                "address of its partner: Disaggregated request received without bootstrap room id",
+                "the router does not know prefill and decode",
+                "it treats each as a complete server, and both refuse a request without its "
+                "partner's address: Disaggregated request received without bootstrap room id",
                 "pass --pd-disaggregation with --prefill and --decode to the router",
                 found.router,
             )
         elif disaggregated and not {PREFILL, DECODE} & {*sides}:
             yield _verdict_of_router_disaggregation(
                 found.plans[0],
-                "the router expects prefill and decode, and no server is either",
-                "it sends each request to a pair, and a server without disaggregation_mode knows "
-                "of no partner",
+                "the router expects prefill and decode servers, but has neither",
+                "it sends each request to a pair, but a server without disaggregation_mode has "
+                "no partner",
                 "set disaggregation_mode of the servers, or remove --pd-disaggregation",
                 found.router,
             )
@@ -145,7 +147,7 @@ def router_ports(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     """Report a router with other ports than its servers listen on."""
     for found in routed(plans):
         for upstream in found.router.upstreams:
-            servers = [one for one in found.plans if _fits(one, upstream)]
+            servers = [plan for plan in found.plans if _fits(plan, upstream)]
             if upstream.bootstrap is not None:
                 yield from _compared(upstream.bootstrap, servers, _BOOTSTRAP, upstream)
             if upstream.port is not None and not found.services:
@@ -153,8 +155,8 @@ def router_ports(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _fits(plan: Plan, upstream: Upstream) -> bool:
-    around = plan.request.server_context
-    if around is not None and around.part == "worker":
+    context = plan.request.server_context
+    if context is not None and context.part == "worker":
         return False  # a rank that serves no requests
     if upstream.role != PREFILL:
         return mode(plan) == (upstream.role if upstream.role == "decode" else None)
@@ -162,27 +164,27 @@ def _fits(plan: Plan, upstream: Upstream) -> bool:
 
 
 def _compared(
-    said: Setting, servers: Sequence[Plan], name: str, upstream: Upstream
+    setting: Setting, servers: Sequence[Plan], name: str, upstream: Upstream
 ) -> Iterator[tuple[Plan, Verdict]]:
-    if not said.known or not servers:
+    if not setting.known or not servers:
         return
     try:
         ports = {server.value(name) for server in servers}
     except UnknownValueError:
         return
-    if str(said.value) in {str(port) for port in ports}:
+    if str(setting.value) in {str(port) for port in ports}:
         return
     listening = ", ".join(sorted(str(port) for port in ports))
     yield (
         servers[0],  # same either way: the places are given
         Verdict(
-            f"the router is told of {name} {said.value} for {upstream.role}, and the servers "
-            f"have {listening}",
-            why="decode asks for the ranks of prefill at this port, where no server listens"
+            f"the router has {name} {setting.value} for {upstream.role}, but the servers have "
+            f"{listening}",
+            why="decode requests the ranks of prefill at this port, but no server listens there"
             if name == _BOOTSTRAP
             else "the router finds no server there",
-            fix=Fix(f"give the router {listening}"),
-            place=said.place,
+            fix=Fix(f"set it to {listening} in the router"),
+            place=setting.place,
             others=tuple(_places(servers, name)),
         ),
     )
@@ -224,30 +226,30 @@ def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
     They belong to one server if their deployment has exactly one leader, or they meet at one
     address.
     """
-    apart: dict[Any, list[Plan]] = {}
+    open_parts: dict[Any, list[Plan]] = {}
     for home, some in found:
         first, *others = some
-        around = first.request.server_context
-        if others or around is None or around.part is None:
+        context = first.request.server_context
+        if others or context is None or context.part is None:
             yield some
         else:
-            apart.setdefault((*home[:2], mode(first)), []).extend(some)
-    for some in apart.values():
+            open_parts.setdefault((*home[:2], mode(first)), []).extend(some)
+    for some in open_parts.values():
         parts = [plan.request.server_context.part for plan in some if plan.request.server_context]
         addresses = [plan.request.values.get(ADDRESS) for plan in some]
-        meet = {str(one.value) if one is not None else None for one in addresses}
+        meet = {str(address.value) if address is not None else None for address in addresses}
         if parts.count("leader") == 1 or (len(meet) == 1 and None not in meet):
             yield some
         else:
-            yield from ([one] for one in some)
+            yield from ([plan] for plan in some)
 
 
 def _home(plan: Plan) -> tuple[Any, ...]:
-    around = plan.request.server_context
-    if around is not None and around.part is None and _runs_on_all(around.nodes):
-        return "object", around.place
-    if around is not None:
-        return "group", (around.group.name, around.group.place), around.role
+    context = plan.request.server_context
+    if context is not None and context.part is None and _runs_on_all(context.nodes):
+        return "object", context.place
+    if context is not None:
+        return "group", (context.group.name, context.group.place), context.role
     return "file", plan.request.place.path, model_of(plan), mode(plan), plan.request.version
 
 
@@ -303,9 +305,9 @@ def server_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _differs(first: Plan, other: Plan, name: str) -> bool:
-    one, two = first.request.values.get(name), other.request.values.get(name)
-    if one is not None and two is not None:
-        return one.known and two.known and bool(one.value != two.value)
+    mine, theirs = first.request.values.get(name), other.request.values.get(name)
+    if mine is not None and theirs is not None:
+        return mine.known and theirs.known and bool(mine.value != theirs.value)
     if name == ADDRESS:
         return False
     return bool(first.value_or_none(name) != other.value_or_none(name))
@@ -313,12 +315,14 @@ def _differs(first: Plan, other: Plan, name: str) -> bool:
 
 def _verdict_of_server_ranks(first: Plan, other: Plan, name: str) -> tuple[Plan, Verdict]:
     return other, Verdict(
-        f"{name} is {_shown(other, name)} on one host and {_shown(first, name)} on the other of "
-        "one server",
+        f"{name} is {_shown(other, name)} on one host of a server and {_shown(first, name)} on "
+        "another",
         at=(name,),
-        why="all hosts of a server start one engine; with other arguments they wait for each other "
-        "for ever, or stop in the first collective operation",
-        fix=Fix(f"give all hosts the same {name}"),
+        why=(
+            "all hosts of a server start one engine; with different arguments they wait for "
+            "each other forever, or stop in the first collective operation"
+        ),
+        fix=Fix(f"set the same {name} on all hosts"),
         others=(place_of(first, (name,)),),
     )
 
@@ -334,7 +338,7 @@ def _ranks(commands: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     for rank, count in counted.items():
         if count < 2:
             continue
-        first, second = [plan for plan, one in zip(commands, ranks, strict=True) if one == rank][:2]
+        first, second = [plan for plan, own in zip(commands, ranks, strict=True) if own == rank][:2]
         if not second.request.values.keys() & {RANK} and not first.request.values.keys() & {RANK}:
             continue  # one command for all hosts; the platform sets the rank
         yield (
@@ -342,7 +346,7 @@ def _ranks(commands: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
             Verdict(
                 f"two hosts of one server have node_rank {rank}",
                 place=place_of(second, (RANK, NODES)),
-                why="the second host is refused, or both wait for a rank that no host has",
+                why="the second host is refused, or both wait for a missing rank",
                 fix=Fix("number the hosts from 0"),
                 others=(place_of(first, (RANK, NODES)),),
             ),
@@ -360,18 +364,19 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"node_rank {rank} is not below nnodes {nodes}",
             at=(RANK, NODES),
-            why="the ranks of this host are beyond the last one: the others never wait for it",
+            why="the ranks of this host are beyond the last rank: the other hosts ignore it",
             fix=Fix(f"number the hosts from 0 to {nodes - 1}"),
         )
     if plan.request.origin is RequestOrigin.RECIPE:
         yield from _fixed(plan)
     elif not plan.is_set(ADDRESS):
         yield Verdict(
-            f"{nodes} hosts, and no dist_init_addr",
+            f"nnodes is {nodes}, but dist_init_addr is not set",
             at=(NODES,),
-            why="each host looks for the others on its own 127.0.0.1, and waits until the start "
-            "times out",
-            fix=Fix("give all hosts the address of the first: --dist-init-addr HOST:PORT"),
+            why="each host searches for the others on its own 127.0.0.1 until startup times out",
+            fix=Fix(
+                "set it to the address of the first host on all hosts: --dist-init-addr HOST:PORT"
+            ),
         )
 
 
@@ -388,11 +393,10 @@ def _fixed(plan: Plan) -> Iterator[Verdict]:
     name = RANK
     if plan.is_set(name) and plan.place(name).path != COMMAND_LINE:
         yield Verdict(
-            f"the recipe is for {number(plan, NODES)} hosts, and fixes {name}",
+            f"the recipe is for {number(plan, NODES)} hosts, but fixes {name}",
             at=(name,),
-            why="each host starts the same recipe: the platform that starts it says which one it "
-            "is",
-            fix=Fix(f"remove {name}; give it at the start: args.{name}=…"),
+            why="each host starts the same recipe; the platform supplies the host's rank",
+            fix=Fix(f"remove {name} and pass it at launch: args.{name}=…"),
             severity=Severity.WARNING,
         )
 
@@ -403,33 +407,33 @@ _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 @rule("SPL832")
 def platform_nodes(plan: Plan) -> Iterator[Verdict]:
     """Report a platform that gives a server other hosts or GPUs than its arguments need."""
-    around = plan.request.server_context
-    if around is None or plan.request.origin is RequestOrigin.RECIPE or plan.value("use_ray"):
+    context = plan.request.server_context
+    if context is None or plan.request.origin is RequestOrigin.RECIPE or plan.value("use_ray"):
         return
-    yield from _hosts(plan, _amount(around.nodes))
-    yield from _gpus(plan, _amount(_platform_gpus(around)))
+    yield from _hosts(plan, _amount(context.nodes))
+    yield from _gpus(plan, _amount(_platform_gpus(context)))
 
 
-def _hosts(plan: Plan, given: tuple[int, Place] | None) -> Iterator[Verdict]:
+def _hosts(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
     nodes = number(plan, NODES) or 1  # same either way: every release has it
-    if given is None or nodes == given[0]:
+    if provided is None or nodes == provided[0]:
         return
-    hosts, place = given
+    hosts, place = provided
     yield Verdict(
-        f"nnodes is {nodes}, and the platform starts {hosts} hosts for the server",
+        f"nnodes is {nodes}, but the platform starts {hosts} hosts for the server",
         at=(NODES,),
         why="the engine waits for hosts that are never started"
         if nodes > hosts  # same either way: of equal ones nothing is said
-        else "the hosts beyond nnodes have no ranks, and stop",
+        else "the hosts beyond nnodes have no ranks and stop",
         fix=Fix(f"set nnodes to {hosts}, or start {nodes} hosts"),
         others=(place,),
     )
 
 
-def _gpus(plan: Plan, given: tuple[int, Place] | None) -> Iterator[Verdict]:
-    if given is None:
+def _gpus(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
+    if provided is None:
         return
-    there, place = given
+    there, place = provided
     try:
         needed = gpus_needed(plan)
     except UnknownValueError:
@@ -438,21 +442,21 @@ def _gpus(plan: Plan, given: tuple[int, Place] | None) -> Iterator[Verdict]:
         return
     short = needed > there  # same either way: of equal ones nothing is said
     yield Verdict(
-        f"the arguments need {needed} GPUs on a host, and the platform gives {there}",
+        f"the arguments need {needed} GPUs per host, but the platform provides {there}",
         at=("tp_size", "pp_size", "dp_size", NODES),
         why="a rank without a GPU stops: CUDA error: invalid device ordinal"
         if short
-        else f"{there - needed} GPUs of each host stay idle",
-        fix=Fix("make the parallel sizes, nnodes and the GPUs of a host agree"),
+        else f"{there - needed} GPUs of each host remain idle",
+        fix=Fix("match the parallel sizes, nnodes and the GPUs per host"),
         severity=None if short else Severity.INFO,
         others=(place,),
     )
 
 
-def _platform_gpus(around: ServerContext) -> Setting | None:
-    limits = around.pod.limits or around.pod.requests
+def _platform_gpus(context: ServerContext) -> Setting | None:
+    limits = context.pod.limits or context.pod.requests
     named = (limits[name] for name in _GPUS if name in limits)
-    return next(named, around.gpus_per_node)
+    return next(named, context.gpus_per_node)
 
 
 def _amount(setting: Setting | None) -> tuple[int, Place] | None:
@@ -471,7 +475,9 @@ def nodes_and_stages(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{nodes} hosts and {stages} pipeline stages: neither divides the other",
         at=(NODES, "pp_size"),
-        why="the engine gives each host whole stages, or each stage whole hosts, by division "
-        "without a rest: some ranks are never started, and the others wait for them",
+        why=(
+            "the engine assigns whole stages to hosts, or whole hosts to stages, by integer "
+            "division: some ranks never start, and the others wait for them"
+        ),
         fix=Fix("choose nnodes and pp_size so that one divides the other"),
     )

@@ -41,7 +41,7 @@ class RolePair(Struct, frozen=True):
 
     decode: Plan
     prefills: tuple[Plan, ...]
-    is_told: bool
+    is_grouped: bool
     """True if a file groups them. Otherwise a verdict requires that all of them differ, because any
     may be its partner."""
 
@@ -76,12 +76,12 @@ def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
     """Return the plans of each deployment that a file groups."""
     found: list[tuple[Group, list[Plan]]] = []
     for plan in plans:
-        around = plan.request.server_context
-        if around is None:
+        context = plan.request.server_context
+        if context is None:
             continue
-        known = next((some for group, some in found if group == around.group), None)
+        known = next((some for group, some in found if group == context.group), None)
         if known is None:
-            found.append((around.group, [plan]))
+            found.append((context.group, [plan]))
         else:
             known.append(plan)
     return [some for _, some in found]
@@ -91,27 +91,27 @@ def pairs(plans: Sequence[Plan]) -> Iterator[RolePair]:
     """Yield each decode server with its prefill servers: those of its model, if any."""
     for group in groups(plans):
         for decode in group:
-            prefills = [one for one in group if mode(one) == PREFILL]
+            prefills = [plan for plan in group if mode(plan) == PREFILL]
             if mode(decode) == DECODE and prefills:
-                same = [one for one in prefills if model_of(one) == model_of(decode)]
-                yield RolePair(decode, tuple(same or prefills), is_told=True)
-    alone = [one for one in plans if one.request.server_context is None]
+                same = [plan for plan in prefills if model_of(plan) == model_of(decode)]
+                yield RolePair(decode, tuple(same or prefills), is_grouped=True)
+    alone = [plan for plan in plans if plan.request.server_context is None]
     for decode in alone:
         home = _home(decode)
-        same = [one for one in alone if mode(one) == PREFILL and _home(one) == home]
+        same = [plan for plan in alone if mode(plan) == PREFILL and _home(plan) == home]
         if mode(decode) == DECODE and home is not None and same:  # same either way: it fits itself
-            yield RolePair(decode, tuple(same), is_told=False)
+            yield RolePair(decode, tuple(same), is_grouped=False)
 
 
 def conflicts(
     plans: Sequence[Plan],
-    judge: Callable[[Plan, Plan], Conflict | None],
+    compare: Callable[[Plan, Plan], Conflict | None],
     *,
     of_any_model: bool = False,
 ) -> Iterator[tuple[Plan, Verdict]]:
     """Yield a verdict for each decode server in conflict with its prefill servers.
 
-    The verdict has both places. `judge` gets prefill and decode; an unknown value is no conflict.
+    The verdict has both places. `compare` gets prefill and decode; an unknown value is no conflict.
     Servers of different models are compared only if `of_any_model` (SPL822), since nothing else of
     them is the same.
     """
@@ -119,9 +119,11 @@ def conflicts(
         model, *_ = map(model_of, pair.prefills)
         if model != model_of(pair.decode) and not of_any_model:
             continue
-        found = [(one, _conflict_or_none(judge, one, pair.decode)) for one in pair.prefills]
-        differing = [(one, conflict) for one, conflict in found if conflict is not None]
-        if differing and (pair.is_told or len(differing) == len(found)):
+        found = [
+            (prefill, _conflict_or_none(compare, prefill, pair.decode)) for prefill in pair.prefills
+        ]
+        differing = [(prefill, conflict) for prefill, conflict in found if conflict is not None]
+        if differing and (pair.is_grouped or len(differing) == len(found)):
             yield pair.decode, verdict(differing[0][1], pair.decode, differing[0][0])
 
 
@@ -137,14 +139,14 @@ def verdict(conflict: Conflict, plan: Plan, other: Plan) -> Verdict:
     )
 
 
-def differing_arguments(one: Plan, other: Plan, names: Sequence[str]) -> tuple[str, ...]:
+def differing_arguments(first: Plan, second: Plan, names: Sequence[str]) -> tuple[str, ...]:
     """Return those of `names` that two servers set differently, or only one sets."""
 
-    def said(plan: Plan, name: str) -> Any:
+    def value_of(plan: Plan, name: str) -> Any:
         setting = plan.request.values.get(name)
         return None if setting is None else setting.value
 
-    return tuple(name for name in names if said(one, name) != said(other, name))
+    return tuple(name for name in names if value_of(first, name) != value_of(second, name))
 
 
 def place_of(plan: Plan, names: Sequence[str]) -> Place:
@@ -156,10 +158,10 @@ def place_of(plan: Plan, names: Sequence[str]) -> Place:
 
 
 def _conflict_or_none(
-    judge: Callable[[Plan, Plan], Conflict | None], prefill: Plan, decode: Plan
+    compare: Callable[[Plan, Plan], Conflict | None], prefill: Plan, decode: Plan
 ) -> Conflict | None:
     try:
-        return judge(prefill, decode)
+        return compare(prefill, decode)
     except UnknownValueError:
         return None
 
@@ -192,13 +194,13 @@ def _conflict_of_role_page_size(prefill: Plan, decode: Plan) -> Conflict | None:
         return None
     why = "each request fails in the decode server: RuntimeError: Page size mismatch"
     if not decode.in_versions(_ROLE_PAGE_SIZE_COMPARED):
-        why = "nothing compares them before 0.5.8: pages are written to the wrong addresses, and "
+        why = "before 0.5.8 nothing compares them: pages are written to the wrong addresses, and "
         why += "the output is wrong"
     return Conflict(
         f"page_size is {ours} for decode and {theirs} for prefill",
         _AT,
         why,
-        Fix("give both roles the same page_size"),
+        Fix("set the same page_size in both roles"),
         None if sure and also_sure else Severity.WARNING,
     )
 
@@ -235,12 +237,12 @@ def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:
         return None
     why = "each request fails in the decode server: RuntimeError: KV cache dtype mismatch"
     if not compared:
-        why = "nothing compares them before 0.5.10: the bytes of one type are read as another"
+        why = "before 0.5.10 nothing compares them: the bytes of one type are read as another"
     return Conflict(
         f"kv_cache_dtype is {ours} for decode and {theirs} for prefill",
         ("kv_cache_dtype",),
         why,
-        Fix("give both roles the same kv_cache_dtype"),
+        Fix("set the same kv_cache_dtype in both roles"),
     )
 
 
@@ -253,7 +255,7 @@ def role_model(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 def _other_model(prefill: Plan, decode: Plan) -> Conflict:
     theirs, ours = prefill.value("model_path"), decode.value("model_path")
     return Conflict(
-        f"decode serves {ours}, and prefill {theirs}",
+        f"decode serves {ours}, but prefill serves {theirs}",
         ("model_path",),
         "decode continues from the KV cache of another model: the output is wrong, or the transfer "
         "fails",
@@ -270,9 +272,9 @@ def _conflict_of_role_model(prefill: Plan, decode: Plan) -> Conflict | None:
     return Conflict(
         f"revision is {ours or 'not set'} for decode and {theirs or 'not set'} for prefill",
         ("revision", "model_path"),
-        "decode continues from a KV cache that other weights have made: nothing compares them, and "
-        "the output may differ",
-        Fix("give both roles the same revision"),
+        "decode continues from a KV cache of other weights: nothing compares them, and the "
+        "output may differ",
+        Fix("set the same revision in both roles"),
     )
 
 
@@ -292,8 +294,8 @@ def _conflict_of_role_transfer_backend(prefill: Plan, decode: Plan) -> Conflict 
     return Conflict(
         f"{_NAME} is {ours} for decode and {theirs} for prefill",
         (_NAME,),
-        "each library has a handshake of its own: requests wait until they time out",
-        Fix(f"give both roles the same {_NAME}"),
+        "each library has its own handshake: requests wait until they time out",
+        Fix(f"set the same {_NAME} in both roles"),
     )
 
 
@@ -326,9 +328,9 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
         return Conflict(
             f"{difference}: neither divides the other",
             at,
-            "each rank of decode is assigned whole ranks of prefill, by division without a rest: "
-            "requests go to ranks that do not exist, or have parts of the KV cache missing",
-            Fix("choose tp_size over the ranks of DP attention so that one divides the other"),
+            "the engine assigns whole prefill ranks to decode ranks by integer division: "
+            "requests go to missing ranks, or lack parts of the KV cache",
+            Fix("choose tp_size / DP attention ranks so that one side divides the other"),
         )
     if _is_latent(decode):
         return None
@@ -338,14 +340,14 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
             at,
             "each request fails: AssertionError: PD with different TP sizes per DP rank is not "
             "yet supported for non-MLA models",
-            Fix("give both roles as many ranks of attention"),
+            Fix("set the same number of attention ranks in both roles"),
         )
     return Conflict(
         difference,
         at,
-        "without latent attention each head is cut out and sent by itself; the engine warns: "
-        "Performance is NOT guaranteed when using different TP sizes for non-MLA models",
-        Fix("give both roles as many ranks of attention"),
+        "without MLA each head is extracted and sent separately; the engine warns: Performance "
+        "is NOT guaranteed when using different TP sizes for non-MLA models",
+        Fix("set the same number of attention ranks in both roles"),
         Severity.WARNING,
     )
 
@@ -353,7 +355,7 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
 def _is_latent(plan: Plan) -> bool:
     target = plan.facts.target
     if target is None:
-        raise UnknownValueError("whether the model has latent attention is not known")
+        raise UnknownValueError("unknown whether the model uses MLA")
     return target.kv_lora_rank is not None or target.architecture in LATENT
 
 
@@ -389,6 +391,7 @@ def _conflict_of_role_context_length(prefill: Plan, decode: Plan) -> Conflict | 
     return Conflict(
         f"context_length is {ours} for decode and {theirs} for prefill",
         ("context_length", "model_path"),
-        "prefill takes a request that decode refuses: it fails after its KV cache was computed",
-        Fix("give both roles the same context_length"),
+        "prefill accepts requests that decode refuses: they fail after prefill computed their "
+        "KV cache",
+        Fix("set the same context_length in both roles"),
     )

@@ -32,20 +32,20 @@ BUG = "of a bug in this rule, please report it"
 """Beginning of the reason if a rule raised an error."""
 
 
-def judge(plan: Plan, rules: Iterable[Rule]) -> RuleResults:
+def check_rules(plan: Plan, rules: Iterable[Rule]) -> RuleResults:
     """Return the verdicts of `rules` on a plan, in the order of their places.
 
-    A rule that needs an unknown value keeps its verdicts so far and is listed as unjudged.
+    A rule that needs an unknown value keeps its verdicts so far and is listed as skipped.
     """
     findings: list[Finding] = []
-    unjudged: list[SkippedRule] = []
+    skipped: list[SkippedRule] = []
     for rule in rules:
         if rule.check_across is not None or not rule.holds_in(plan.request.version):
             continue  # compares deployments: no verdict on a single plan, and no need to import it
         if rule.of_deployments and plan.request.server_context is None:
             continue
         if plan.request.unseen and not rule.code.startswith(_OF_WORDS):
-            unjudged.append(SkippedRule(rule.code, rule.name, plan.request.unseen))
+            skipped.append(SkippedRule(rule.code, rule.name, plan.request.unseen))
             continue
         try:
             if rule.algorithms and plan.algorithm not in rule.algorithms:
@@ -53,12 +53,12 @@ def judge(plan: Plan, rules: Iterable[Rule]) -> RuleResults:
             for verdict in rule.check(plan):
                 findings.append(finding_of(rule, verdict, plan))
         except UnknownValueError as error:
-            unjudged.append(SkippedRule(rule.code, rule.name, str(error)))
+            skipped.append(SkippedRule(rule.code, rule.name, str(error)))
         except Exception as error:  # a bug in one rule must not hide the findings of the others
             reason = f"{BUG}: {type(error).__name__}: {error}"
-            unjudged.append(SkippedRule(rule.code, rule.name, reason))
+            skipped.append(SkippedRule(rule.code, rule.name, reason))
     findings.sort(key=in_order)
-    return RuleResults(tuple(findings), tuple(unjudged))
+    return RuleResults(tuple(findings), tuple(skipped))
 
 
 def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
@@ -77,7 +77,7 @@ def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
         verdict.severity or rule.severity,
         hide(verdict.message),
         hide(verdict.why),
-        verdict.fix and replace(verdict.fix, text=hide(_spelled(verdict.fix.text, request))),
+        verdict.fix and replace(verdict.fix, text=hide(_with_own_flags(verdict.fix.text, request))),
         place,
         request.version,
         others,
@@ -94,7 +94,7 @@ def _set_value(name: str, request: Request) -> str:
     return ""
 
 
-def _spelled(text: str, request: Request) -> str:
+def _with_own_flags(text: str, request: Request) -> str:
     """Return a help text with flags in the deployment's own spelling."""
     if request.origin is not RequestOrigin.SLIME:
         return text
@@ -115,11 +115,19 @@ def _spelled(text: str, request: Request) -> str:
 def secrets_of(request: Request) -> list[str]:
     """Return the secret values of a deployment."""
     arguments = (*request.values.values(), *request.overridden)
-    secret = [one for one in arguments if is_secret_argument(one.name) or holds_secret(one.value)]
+    secret = [
+        argument
+        for argument in arguments
+        if is_secret_argument(argument.name) or holds_secret(argument.value)
+    ]
     env = request.env.values()
-    secret += [one for one in env if is_secret_variable(one.name) or holds_secret(one.value)]
+    secret += [
+        variable
+        for variable in env
+        if is_secret_variable(variable.name) or holds_secret(variable.value)
+    ]
     # shorter values are no secrets, and would match in every sentence
-    return [str(one.value) for one in secret if one.known and len(str(one.value)) > 3]
+    return [str(value.value) for value in secret if value.known and len(str(value.value)) > 3]
 
 
 def _hider(request: Request) -> Callable[[str], str]:

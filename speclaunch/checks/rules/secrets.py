@@ -18,22 +18,33 @@ def written_secrets(plan: Plan) -> tuple[RequestedValue, ...]:
     reported, at the place of the text.
     """
     requested, env = plan.request.values.values(), plan.request.env.values()
-    variables = [one for one in env if _is_secret(one, named=is_secret_variable(one.name))]
-    in_variables = {_literal(one) for one in variables}
-    arguments = [one for one in requested if _is_secret(one, named=is_secret_argument(one.name))]
-    return (*(one for one in arguments if _literal(one) not in in_variables), *variables)
+    variables = [
+        variable
+        for variable in env
+        if _is_secret(variable, named=is_secret_variable(variable.name))
+    ]
+    in_variables = {_literal(variable) for variable in variables}
+    arguments = [
+        argument
+        for argument in requested
+        if _is_secret(argument, named=is_secret_argument(argument.name))
+    ]
+    return (
+        *(argument for argument in arguments if _literal(argument) not in in_variables),
+        *variables,
+    )
 
 
-def _is_secret(one: RequestedValue, *, named: bool) -> bool:
-    text = _literal(one)
-    written = one.value if text and isinstance(one.value, Mapping) else text
+def _is_secret(value: RequestedValue, *, named: bool) -> bool:
+    text = _literal(value)
+    written = value.value if text and isinstance(value.value, Mapping) else text
     return holds_secret(written) or (named and is_literal_secret(text))
 
 
-def _literal(one: RequestedValue) -> str:
+def _literal(value: RequestedValue) -> str:
     """Return the text of a value in the file."""
-    if one.place.path == COMMAND_LINE:
+    if value.place.path == COMMAND_LINE:
         return ""
-    if one.literal is not None:
-        return one.literal
-    return str(one.value) if one.known else ""
+    if value.literal is not None:
+        return value.literal
+    return str(value.value) if value.known else ""

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from speclaunch.checks.rules.deployment_values import (
     COMPOSE,
     RouterTarget,
-    around,
+    context_of,
     gives_ranks,
     grouped,
     hosts,
     http_port,
     in_compose,
     in_kubernetes,
+    integer,
     is_in_container,
     is_on,
     is_worker,
@@ -26,7 +27,6 @@ from speclaunch.checks.rules.deployment_values import (
     target_of,
     text,
     value_or,
-    whole,
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
@@ -38,14 +38,14 @@ def service_port(plan: Plan) -> Iterator[Verdict]:
     """Report a Service that leads to a port without a listener."""
     if not in_kubernetes(plan) or not serves_http(plan) or is_worker(plan):
         return
-    for service in around(plan).group.services:
-        if matches(service.selector, around(plan).pod.labels) and not service.headless:
+    for service in context_of(plan).group.services:
+        if matches(service.selector, context_of(plan).pod.labels) and not service.headless:
             yield from _of_service(plan, service)
 
 
 def _of_service(plan: Plan, service: Service) -> Iterator[Verdict]:
     targets = [outer if inner is None else inner for outer, inner in service.ports]
-    numbers = [whole(one) for one in targets]
+    numbers = [integer(target) for target in targets]
     if not numbers or None in numbers or http_port(plan) in numbers:
         return
     if known_ports(plan) & set(numbers):
@@ -55,11 +55,11 @@ def _of_service(plan: Plan, service: Service) -> Iterator[Verdict]:
 
 def _verdict_of_service_port(plan: Plan, service: Service, target: Setting) -> Verdict:
     port = http_port(plan)
-    named = {whole(one) for one in around(plan).pod.ports}
+    named = {integer(named_port) for named_port in context_of(plan).pod.ports}
     # a port that this container does not name may belong to another container of the pod
     sure = not named or target.value in named
     return Verdict(
-        f"the Service {service.name} leads to port {target.value} and the server listens on {port}",
+        f"the Service {service.name} targets port {target.value}, but the server listens on {port}",
         at=("port",),
         why="connection refused for every request through the Service",
         fix=Fix(f"set targetPort to {port}"),
@@ -89,8 +89,8 @@ def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                     "host's network",
                     at=("port",),
                     why="the second one fails: address already in use"
-                    + ("" if sure else ", where both come to one node"),
-                    fix=Fix("give each its own port"),
+                    + ("" if sure else "if both run on one node"),
+                    fix=Fix("set a different port for each"),
                     others=(*written(plan, "port"), *written(first, "port")),
                     severity=Severity.ERROR if sure else None,
                 ),
@@ -98,7 +98,7 @@ def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _is_on_the_host(plan: Plan) -> bool:
-    network = around(plan).pod.host_network
+    network = context_of(plan).pod.host_network
     return is_on(network) and serves_http(plan) and is_in_container(plan)
 
 
@@ -108,9 +108,14 @@ def _are_on_separate_nodes(first: Plan, plan: Plan, port: object) -> bool:
     Ranks of one server have separate nodes. Pods that name a host port are not scheduled to a node
     where it is taken.
     """
-    if around(first).part != around(plan).part and around(first).role == around(plan).role:
+    if (
+        context_of(first).part != context_of(plan).part
+        and context_of(first).role == context_of(plan).role
+    ):
         return True
-    named = all(port in [whole(p) for p in around(one).pod.ports] for one in (first, plan))
+    named = all(
+        port in [integer(p) for p in context_of(server).pod.ports] for server in (first, plan)
+    )
     return named and in_kubernetes(plan)
 
 
@@ -130,11 +135,11 @@ def router_upstream(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 def _wrong_of_router_upstream(
     router: str, upstream: Upstream, target: RouterTarget, service: Service
 ) -> Iterator[tuple[Plan, Verdict]]:
-    port = whole(upstream.port)
+    port = integer(upstream.port)
     if port is None or upstream.port is None:
         return
     plan = target.plans[0]
-    listens = {value_or(one, "port") for one in target.plans}
+    listens = {value_or(server, "port") for server in target.plans}
     behind = target.port_behind(port)
     if target.leads_on(port) and (behind is None or behind in listens or None in listens):
         return
@@ -144,10 +149,11 @@ def _wrong_of_router_upstream(
     yield (
         plan,
         Verdict(
-            f"the router {router} asks {upstream.host} at port {port} and {has}",
-            why="connection refused: the router counts the server as unhealthy and sends it "
-            "nothing",
-            fix=Fix("give the router the port that leads to the server"),
+            f"the router {router} uses {upstream.host} at port {port}, but {has}",
+            why=(
+                "connection refused: the router marks the server as unhealthy and sends it nothing"
+            ),
+            fix=Fix("set the router's port to one that reaches the server"),
             place=upstream.port.place,
             others=(*written(plan, "port"), service.place),
         ),
@@ -178,9 +184,8 @@ def _wrong_of_bootstrap_port(
     yield (
         plan,
         Verdict(
-            f"the Service {target.service.name} does not lead to the bootstrap port {serves}",
-            why="decode connects to the host that the router was told of, at that port: "
-            "connection refused",
+            f"the Service {target.service.name} does not expose the bootstrap port {serves}",
+            why="decode connects to the router's prefill host at that port: connection refused",
             fix=Fix(f"add port {serves} to the Service"),
             place=target.service.place,
             others=(*written(plan, _PORT), upstream.place),
@@ -201,7 +206,7 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 target = target_of(upstream.host, group, members)
                 if target is None:
                     continue
-                modes = {str(value_or(one, "disaggregation_mode")) for one in target.plans}
+                modes = {str(value_or(server, "disaggregation_mode")) for server in target.plans}
                 mode = min(modes)
                 expected = "null" if upstream.role == _WORKER else upstream.role
                 if len(modes) > 1 or mode not in _SAYS or mode == expected:
@@ -211,12 +216,14 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 yield (
                     plan,
                     Verdict(
-                        f"the router {router.name} takes {upstream.host} for {as_what} and its "
-                        f"disaggregation_mode says {_SAYS[mode]}",
+                        f"the router {router.name} uses {upstream.host} as {as_what}, but its "
+                        f"disaggregation_mode is {_SAYS[mode]}",
                         at=("disaggregation_mode",),
-                        why="a prefill server without a decode server behind it, or a decode "
-                        "server that is sent prompts, answers no request",
-                        fix=Fix("list it by its own role"),
+                        why=(
+                            "a prefill server without a decode server answers no request; "
+                            "neither does a decode server that receives prompts"
+                        ),
+                        fix=Fix("list it under its own role"),
                         place=upstream.place,
                         others=written(plan, "disaggregation_mode"),
                     ),
@@ -227,31 +234,33 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     """Report prefill and decode servers without a router."""
     for group, members in grouped(plans):
-        by_mode = {value_or(one, "disaggregation_mode"): one for one in reversed(members)}
+        by_mode = {value_or(server, "disaggregation_mode"): server for server in reversed(members)}
         prefill, decode = by_mode.get("prefill"), by_mode.get("decode")
         if prefill is None or decode is None or group.routers or not is_in_container(prefill):
             continue
         yield (
             prefill,
             Verdict(
-                "prefill and decode servers stand here without a router",
+                "prefill and decode servers without a router",
                 at=("disaggregation_mode",),
-                why="a request has to go to both with the same room and the prefill side's "
-                "bootstrap address: neither answers what a client sends it",
-                fix=Fix("add sglang_router with --pd-disaggregation, or name its file"),
-                place=around(prefill).place,
-                others=(around(decode).place,),
+                why=(
+                    "both need each request with the same room and the prefill server's "
+                    "bootstrap address: neither answers clients directly"
+                ),
+                fix=Fix("add sglang_router with --pd-disaggregation, or pass its file to lint"),
+                place=context_of(prefill).place,
+                others=(context_of(decode).place,),
             ),
         )
 
 
 _LEADER_AND_ONE = 2
 _FIXED_RANK_FIX = Fix(
-    "take it from the platform: $(LWS_WORKER_INDEX), the pod's index, SLURM_NODEID"
+    "set it from the platform: $(LWS_WORKER_INDEX), the pod's index, SLURM_NODEID"
 )
 _WHY = (
-    "each rank connects once: the second host with a rank is refused, or both wait for the others "
-    "until their timeout"
+    "each rank connects once: the second host with a rank is refused, or both wait for the "
+    "others until they time out"
 )
 
 
@@ -261,16 +270,16 @@ def fixed_rank(plan: Plan) -> Iterator[Verdict]:
     if not gives_ranks(plan):
         return
     number = _rank(plan)
-    nodes = whole(around(plan).nodes)
+    nodes = integer(context_of(plan).nodes)
     count = hosts(plan)
     if number is None or count < 2:
         return
-    part = around(plan).part
+    part = context_of(plan).part
     if part is None and nodes is not None and nodes > 1:
         yield _verdict_of_fixed_rank(plan, f"{nodes} hosts run one command with node_rank {number}")
     elif part == "leader" and number != 0:
         yield _verdict_of_fixed_rank(
-            plan, f"the leader has node_rank {number}, and dist_init_addr is that of 0"
+            plan, f"the leader has node_rank {number}, but dist_init_addr belongs to rank 0"
         )
     elif part == "worker" and number == 0:
         yield _verdict_of_fixed_rank(plan, "the workers have node_rank 0, which is the leader's")
@@ -281,7 +290,7 @@ def fixed_rank(plan: Plan) -> Iterator[Verdict]:
 
 
 def _verdict_of_fixed_rank(plan: Plan, message: str) -> Verdict:
-    nodes = around(plan).nodes
+    nodes = context_of(plan).nodes
     return Verdict(
         message,
         at=("node_rank",),
@@ -302,28 +311,28 @@ def _rank(plan: Plan) -> int | None:
 _OWN_RANK_ADDRESS_OWN = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104
 _NAME = "dist_init_addr"
 _OWN_RANK_ADDRESS_FIX = Fix(
-    "give all hosts the address of rank 0: $(LWS_LEADER_ADDRESS), its Service, its host"
+    "set it to the address of rank 0 on all hosts: $(LWS_LEADER_ADDRESS), its Service, its host"
 )
 
 
 @rule("SPL879")
 def own_rank_address(plan: Plan) -> Iterator[Verdict]:
     """Report hosts of one server that meet at each host's own address."""
-    if not gives_ranks(plan) or hosts(plan) < 2 or _is_one_machine(plan):
+    if not gives_ranks(plan) or hosts(plan) < 2 or _is_single_machine(plan):
         return
     address = plan.user_value(_NAME)  # SPL831 requires it
     if _host(str(address)) in _OWN_RANK_ADDRESS_OWN:
         yield Verdict(
-            f"{hosts(plan)} hosts meet at {_host(str(address))}, which is each host's own",
+            f"{hosts(plan)} hosts use {_host(str(address))}, which is local to each host",
             at=(_NAME, "nnodes"),
-            why="each host waits at itself for the others, until its timeout",
+            why="each host waits for the others at its own address until it times out",
             fix=_OWN_RANK_ADDRESS_FIX,
         )
 
 
-def _is_one_machine(plan: Plan) -> bool:
+def _is_single_machine(plan: Plan) -> bool:
     """True for Compose services in the host's network, which do meet at its loopback address."""
-    return in_compose(plan) and is_on(around(plan).pod.host_network)
+    return in_compose(plan) and is_on(context_of(plan).pod.host_network)
 
 
 def _host(address: str) -> str:
@@ -343,16 +352,16 @@ _NEVER = "None"
 @rule("SPL880")
 def lone_restart(plan: Plan) -> Iterator[Verdict]:
     """Report a rank that restarts without the other ranks."""
-    group, restart = around(plan).group, around(plan).pod.restart
+    group, restart = context_of(plan).group, context_of(plan).pod.restart
     if hosts(plan) < 2:
         return
     why = (
-        "the others keep their old connections: a rank that starts again waits at dist_init_addr "
-        "for all of them, and the rest hangs until its watchdog"
+        "the other ranks keep their old connections: a restarted rank waits at dist_init_addr "
+        "for all of them, and they hang until their watchdog ends them"
     )
     if group.platform in _EACH_ALONE:
         yield Verdict(
-            f"a {group.platform} restarts each of {hosts(plan)} ranks by itself",
+            f"a {group.platform} restarts each of {hosts(plan)} ranks separately",
             at=("nnodes",),
             why=why,
             fix=Fix("use a LeaderWorkerSet, which restarts the group"),
@@ -361,7 +370,7 @@ def lone_restart(plan: Plan) -> Iterator[Verdict]:
         )
     elif group.platform in _GROUPS and restart is not None and text(restart) == _NEVER:
         yield Verdict(
-            f"the restart policy None restarts each of {hosts(plan)} ranks by itself",
+            f"the restart policy None restarts each of {hosts(plan)} ranks separately",
             at=("nnodes",),
             why=why,
             fix=Fix(f"set it to {_GROUPS[group.platform]}"),
@@ -389,21 +398,25 @@ def _differing(plan: Plan, other: Plan) -> Iterator[tuple[Plan, Verdict]]:
     ours, theirs = _common(plan), _common(other)
     for name in sorted({*ours, *theirs}):
         mine, its = ours.get(name), theirs.get(name)
-        if text(mine) == text(its) or not all(one is None or one.known for one in (mine, its)):
+        if text(mine) == text(its) or not all(
+            setting is None or setting.known for setting in (mine, its)
+        ):
             continue
         values = " and ".join(
-            f"{around(one).part} has {'none' if value is None else text(value)}"
-            for one, value in ((plan, mine), (other, its))
+            f"{context_of(server).part} has {'none' if value is None else text(value)}"
+            for server, value in ((plan, mine), (other, its))
         )
         yield (
             plan,
             Verdict(
                 f"ranks of one server differ in {name}: {values}",
-                why="collectives and kernels have to be chosen alike on all ranks: they hang, or "
-                "fail to connect, where one rank is told otherwise",
-                fix=Fix("give all ranks the same variables"),
-                place=around(plan).place if mine is None else mine.place,
-                others=(around(other).place if its is None else its.place,),
+                why=(
+                    "all ranks must choose the same collectives and kernels: otherwise they "
+                    "hang or fail to connect"
+                ),
+                fix=Fix("set the same variables on all ranks"),
+                place=context_of(plan).place if mine is None else mine.place,
+                others=(context_of(other).place if its is None else its.place,),
             ),
         )
 
@@ -411,7 +424,7 @@ def _differing(plan: Plan, other: Plan) -> Iterator[tuple[Plan, Verdict]]:
 def _common(plan: Plan) -> dict[str, Setting]:
     return {
         name: value
-        for name, value in around(plan).pod.env.items()
+        for name, value in context_of(plan).pod.env.items()
         if name.startswith(_COMMON) and not any(word in name for word in _RANK_ENVIRONMENT_OWN)
     }
 
@@ -432,9 +445,11 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 yield (
                     members[0],
                     Verdict(
-                        f"the value of --{name} of the router {router.name} is written in the file",
-                        why="it stays in the repository and its history, for everyone who can "
-                        "read them",
+                        f"the file contains the value of --{name} of the router {router.name}",
+                        why=(
+                            "it remains in the repository and its history, for everyone who "
+                            "can read them"
+                        ),
                         fix=Fix("read it from a secret, and rotate it: it has been exposed"),
                         place=replace(written.place, hidden=True),
                     ),

@@ -30,7 +30,7 @@ def open_address(plan: Plan) -> Iterator[Verdict]:
             "anyone who reaches the machine can use every endpoint, including those that change "
             "weights"
         ),
-        fix=Fix("keep it inside a closed network, listen on one address, or set an api_key"),
+        fix=Fix("restrict it to a closed network, listen on one address, or set an api_key"),
     )
 
 
@@ -39,8 +39,8 @@ def _has_a_network(plan: Plan) -> bool:
 
     For a pod, Services and policies restrict access; for Compose, the published ports.
     """
-    around = plan.request.server_context
-    if around is None:
+    context = plan.request.server_context
+    if context is None:
         return False
     from speclaunch.checks.rules.deployment_values import (  # noqa: PLC0415  manifests
         KUBERNETES,
@@ -48,11 +48,11 @@ def _has_a_network(plan: Plan) -> bool:
         is_on,
     )
 
-    if is_on(around.pod.host_network):
+    if is_on(context.pod.host_network):
         return False
     if in_compose(plan):
-        return not around.pod.published
-    return around.group.platform in KUBERNETES
+        return not context.pod.published
+    return context.group.platform in KUBERNETES
 
 
 @rule("SPL802")
@@ -60,13 +60,13 @@ def plain_api_key(plan: Plan) -> Iterator[Verdict]:
     """Report an API key that is written into the command."""
     if plan.request.origin is RequestOrigin.RECIPE:  # it may come from the environment
         return
-    for one in written_secrets(plan):
-        if one.name not in KEYS_OF_A_COMMAND:
+    for secret in written_secrets(plan):
+        if secret.name not in KEYS_OF_A_COMMAND:
             continue
         yield Verdict(
-            f"the value of {one.name} is written in the file",
-            at=(one.name,),
-            why="it ends up in the repository and in the machine's list of processes",
+            f"the file contains the value of {secret.name}",
+            at=(secret.name,),
+            why="the repository and the machine's process list show it",
             fix=Fix("read it from a variable that the file does not set"),
         )
 
@@ -116,8 +116,8 @@ def remote_code(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the server runs the code in {model} without a pinned revision",
         at=("trust_remote_code",),
-        why="trust_remote_code without a revision runs what the repository holds at the time",
-        fix=Fix("set revision to a commit that was reviewed"),
+        why="trust_remote_code without a revision runs the repository's current code",
+        fix=Fix("set revision to a reviewed commit"),
     )
 
 
@@ -126,7 +126,7 @@ def slime_argument(plan: Plan) -> Iterator[Verdict]:
     """Report an argument that slime sets itself, ignoring the user's."""
     if plan.request.origin is not RequestOrigin.SLIME:
         return
-    ignored = {one.name: one for one in plan.request.ignored}
+    ignored = {value.name: value for value in plan.request.ignored}
     for name, own in OWN.items():
         setting = ignored.get(name)
         if setting is None:
@@ -135,8 +135,8 @@ def slime_argument(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"slime ignores --sglang-{name.replace('_', '-')}",
             place=setting.place,
-            why="it sets this argument of its engines itself",
-            fix=Fix(f"use {option}, or leave it out" if option else "leave it out"),
+            why="slime sets this argument of its engines itself",
+            fix=Fix(f"use {option}, or remove it" if option else "remove it"),
         )
 
 
@@ -163,9 +163,9 @@ def _conflict(prefill: Plan, decode: Plan) -> Conflict | None:
         ("draft", "speculative_draft_model_path"),
         ("topk", "speculative_eagle_topk"),
     ):
-        one, other = decode.user_value(name), prefill.user_value(name)
-        if one != other:
-            return _difference(subject, one, other, decode, name)
+        value, other_value = decode.user_value(name), prefill.user_value(name)
+        if value != other_value:
+            return _difference(subject, value, other_value, decode, name)
     return None
 
 
@@ -183,7 +183,7 @@ def _difference(subject: str, ours: object, theirs: object, decode: Plan, *names
         "over, in buffers whose sizes follow from speculation; a pair that differs "
         + ("fails or hangs" if fails else "loses accuracy without a message")
         + " (sglang issue #32527)",
-        Fix("give both roles the same speculative arguments"),
+        Fix("set the same speculative arguments in both roles"),
     )
 
 
@@ -224,6 +224,6 @@ def port_clash(plan: Plan) -> Iterator[Verdict]:
             why="the engine refuses: --grpc-port must differ from --port"
             if refused
             else "the second listener fails: address already in use",
-            fix=Fix("give them different ports"),
+            fix=Fix("set different ports"),
             severity=Severity.ERROR if refused else None,
         )

@@ -11,8 +11,9 @@ from speclaunch.engine import VARIABLE, Plan, spec_v2
 _AT = ("speculative_eagle_topk", spec_v2.VARIABLE, spec_v2.SWITCH)
 _REFUSED = "the engine refuses: Spec v2 currently only supports topk = 1 for speculative decoding."
 _UNCHECKED = (
-    "nothing checks it, and the worker treats the first tokens of the tree as the accepted path: "
-    "the output is gibberish, or the server stops with `Sizes of tensors must match`"
+    "the engine does not check it: the worker treats the first tokens of the tree as the "
+    "accepted path; the output is gibberish, or the server stops with `Sizes of tensors must "
+    "match`"
 )
 
 
@@ -26,11 +27,11 @@ def spec_v2_topk(plan: Plan) -> Iterator[Verdict]:
         yield _fallback(plan, topk)
         return
     switched = plan.in_versions(spec_v2.BY_SWITCH)
-    own = "the target switches SpecV2 on: set speculative_eagle_topk to 1"
+    own = "set speculative_eagle_topk to 1: the target enables SpecV2"
     fix = Fix(own, set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None})
     if switched or plan.env_flag(spec_v2.VARIABLE):  # same either way: only another remedy
         fix = Fix(
-            "disable SpecV2 to keep the tree, or set speculative_eagle_topk to 1",
+            "set speculative_eagle_topk to 1, or disable SpecV2 to draft a tree",
             set={spec_v2.SWITCH: None},
             env={spec_v2.VARIABLE: None},
             safe=True,
@@ -75,8 +76,10 @@ def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
         f"the engine chooses speculative_eagle_topk {topk} for this target, and SpecV2 of SGLang "
         f"{plan.request.version} verifies only topk 1",
         at=("speculative_algorithm", spec_v2.VARIABLE),
-        why="the choice is made after the check: nothing refuses it, and the worker treats the "
-        "first tokens of the tree as the accepted path",
+        why=(
+            "the engine chooses after its check and refuses nothing; the worker treats the "
+            "first tokens of the tree as the accepted path"
+        ),
         fix=Fix(
             f"set the parameters: {steps} steps, topk 1, {steps + 1} draft tokens",
             set={
@@ -117,7 +120,7 @@ def spec_v2_without_effect(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"SGLang {plan.request.version} has no {VARIABLE}: {since} introduced it",
             at=(VARIABLE,),
-            why="nothing reads it; speculation runs without the overlap schedule",
+            why="the release does not read it; speculation runs without the overlap schedule",
             fix=away,
         )
     elif (

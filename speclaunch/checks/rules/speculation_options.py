@@ -27,10 +27,12 @@ def adaptive_dropped(plan: Plan) -> Iterator[Verdict]:
     reason = adaptive.refusal(plan)
     if reason is not None:
         yield Verdict(
-            f"speculative_adaptive is dropped: {reason}",
+            f"speculative_adaptive is ignored: {reason}",
             at=("speculative_adaptive",),
-            why="the engine logs that it falls back to static speculative params, and keeps the "
-            "same number of steps throughout",
+            why=(
+                "the engine logs that it falls back to static speculative params, and uses a "
+                "fixed number of steps"
+            ),
             fix=Fix(
                 "remove speculative_adaptive, or what it does not work with",
                 set={"speculative_adaptive": None, "speculative_adaptive_config": None},
@@ -91,7 +93,7 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
             why="the engine refuses: --speculative-use-rejection-sampling requires "
             "--speculative-eagle-topk=1.",
             fix=Fix(
-                "draft a chain",
+                "set speculative_eagle_topk to 1: it drafts a chain",
                 set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
             ),
         )
@@ -202,7 +204,7 @@ def token_map_ignored(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             "speculative_token_map is ignored with EAGLE3",
             at=("speculative_token_map",),
-            why="an EAGLE-3 draft has its own map: the engine logs that it ignores the given one",
+            why="an EAGLE-3 draft has its own map: the engine logs that it ignores this one",
             fix=Fix("remove speculative_token_map", set={"speculative_token_map": None}, safe=True),
         )
 
@@ -219,8 +221,10 @@ def token_map_sharded(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"speculative_token_map does not work with an output layer on {parts} GPUs",
             at=("speculative_token_map", "tp_size"),
-            why="the engine picks the map's token ids out of one GPU's share of the vocabulary: "
-            "index out of bounds",
+            why=(
+                "the engine looks up the map's token ids in one GPU's share of the vocabulary: "
+                "index out of bounds"
+            ),
             fix=Fix(
                 "remove speculative_token_map, or serve on one GPU",
                 set={"speculative_token_map": None},
@@ -262,7 +266,7 @@ def draft_window_size(plan: Plan) -> Iterator[Verdict]:
             f"{plan.written_name(_WINDOW)} {window} is not positive",
             at=(_WINDOW,),
             why=f"the engine refuses: it must be positive, got {window}.",
-            fix=Fix("remove it: the draft then attends to everything", set={_WINDOW: None}),
+            fix=Fix("remove it: the draft then attends to the entire context", set={_WINDOW: None}),
         )
     if sink is not None and int(sink) < 0:
         yield Verdict(
@@ -342,7 +346,7 @@ def draft_moe_runner(plan: Plan) -> Iterator[Verdict]:
     drafts = plan.user_value("speculative_algorithm") is not None
     if str(requested).startswith("lora_") and drafts:
         yield Verdict(
-            f"{requested} serves adapters, which a draft has not",
+            f"{requested} serves adapters, but a draft has none",
             at=(_DRAFT_MOE_RUNNER_NAME,),
             why="the engine refuses: it is not supported: the LoRA MoE runner serves adapter "
             "traffic on the target model",

@@ -20,7 +20,7 @@ RULES: tuple[Rule, ...] = (
         "unknown-argument",
         ERROR,
         "arguments",
-        also={WARNING: "for an argument of a known fork, where no engine is available"},
+        also={WARNING: "for an argument of a known fork, if no engine is available"},
     ),
     row("SPL002", "ambiguous-argument", ERROR, "arguments"),
     row("SPL003", "invalid-value", ERROR, "arguments"),
@@ -41,8 +41,10 @@ RULES: tuple[Rule, ...] = (
         "parameters",
         versions=">=0.5.12",
         also={
-            WARNING: "where plugins are loaded (`SGLANG_PLUGINS`), and for an algorithm of a "
-            "known fork, if no engine is available"
+            WARNING: (
+                "if plugins are loaded (`SGLANG_PLUGINS`), and for an algorithm of a known "
+                "fork, if no engine is available"
+            )
         },
     ),
     row("SPL102", "partial-parameters", ERROR, "parameters", algorithms=EAGLE_HANDLER),
@@ -72,7 +74,7 @@ RULES: tuple[Rule, ...] = (
         "speculation_options",
         versions=">=0.5.13",
         algorithms=("EAGLE", "EAGLE3"),
-        says=("--speculative-num-steps={} is not in the adaptive config",),
+        engine_messages=("--speculative-num-steps={} is not in the adaptive config",),
     ),
     row("SPL110", "accept-threshold", WARNING, "parameters"),
     row(
@@ -82,7 +84,7 @@ RULES: tuple[Rule, ...] = (
         "speculation_options",
         versions=">=0.5.14",  # same either way: the argument exists from 0.5.14
         algorithms=EAGLE_HANDLER,
-        says=("--speculative-use-rejection-sampling ",),
+        engine_messages=("--speculative-use-rejection-sampling ",),
     ),
     row(
         "SPL112",
@@ -90,7 +92,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "speculation_options",
         versions=">=0.5.22",  # same either way: the argument exists from 0.5.22
-        says=("--speculative-use-block-verification ",),
+        engine_messages=("--speculative-use-block-verification ",),
     ),
     row("SPL113", "token-map-ignored", WARNING, "speculation_options", algorithms=("EAGLE3",)),
     row("SPL114", "token-map-sharded", ERROR, "speculation_options", algorithms=("EAGLE",)),
@@ -100,7 +102,7 @@ RULES: tuple[Rule, ...] = (
         "draft-window-size",
         ERROR,
         "speculation_options",
-        says=("--speculative-draft-window-size ", "--speculative-draft-sink-size "),
+        engine_messages=("--speculative-draft-window-size ", "--speculative-draft-sink-size "),
     ),
     row(
         "SPL117",
@@ -108,7 +110,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "speculation_options",
         versions=">=0.5.22",  # same either way: the argument exists from 0.5.22
-        says=(
+        engine_messages=(
             "--enable-watermark supports speculative",
             "--enable-watermark is not supported with pipeline",
             "--enable-watermark is incompatible with --speculative",
@@ -120,14 +122,14 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "speculation_options",
         versions="<0.5.23",  # same either way: the argument is gone then
-        says=("--speculative-skip-dp-mlp-sync is only supported",),
+        engine_messages=("--speculative-skip-dp-mlp-sync is only supported",),
     ),
     row(
         "SPL119",
         "draft-moe-runner",
         ERROR,
         "speculation_options",
-        says=(
+        engine_messages=(
             "--speculative-moe-runner-backend {} is not supported: the LoRA MoE runner",
             "Currently speculative MoE runner backend cannot be flashinfer_trtllm",
             "Currently speculative MoE runner backend doesn't support flashinfer_trtllm",
@@ -140,7 +142,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "parameters",
         versions=">=0.5.15",  # same either way: the argument exists from 0.5.15
-        says=("--decoupled-spec-bind-endpoint",),
+        engine_messages=("--decoupled-spec-bind-endpoint",),
     ),
     row("SPL123", "ragged-verify-mode", ERROR, "parameters", versions=">=0.5.16"),
     row("SPL124", "replay-tree", ERROR, "parameters"),
@@ -151,7 +153,7 @@ RULES: tuple[Rule, ...] = (
         "spec_v2",
         versions=">=0.5.3,<0.5.13",
         also={WARNING: "in 0.5.3, and from 0.5.11 on"},
-        says=("Spec v2 currently only supports topk = 1",),
+        engine_messages=("Spec v2 currently only supports topk = 1",),
     ),
     row("SPL202", "spec-v2-auto-topk", ERROR, "spec_v2", versions=">=0.5.3,<0.5.13"),
     row(
@@ -159,7 +161,7 @@ RULES: tuple[Rule, ...] = (
         "spec-v2-without-effect",
         WARNING,
         "spec_v2",
-        also={INFO: "where the engine does what is asked anyway (0.5.14 and later)"},
+        also={INFO: "if the engine does it anyway (0.5.14 and later)"},
     ),
     row(
         "SPL211",
@@ -168,7 +170,7 @@ RULES: tuple[Rule, ...] = (
         "parallel",
         algorithms=("NGRAM",),
         versions=">=0.5.3",  # same either way: NGRAM exists from 0.5.3
-        says=("Currently ngram speculative decoding does not support dp attention.",),
+        engine_messages=("Currently ngram speculative decoding does not support dp attention.",),
     ),
     row(
         "SPL212",
@@ -177,14 +179,16 @@ RULES: tuple[Rule, ...] = (
         "parallel",
         algorithms=("STANDALONE",),
         versions=">=0.5.2",  # same either way: STANDALONE exists from 0.5.2
-        says=("Currently standalone speculative decoding does not support dp attention.",),
+        engine_messages=(
+            "Currently standalone speculative decoding does not support dp attention.",
+        ),
     ),
     row(
         "SPL221",
         "pipeline-parallel-speculation",
         ERROR,
         "parallel",
-        says=(
+        engine_messages=(
             "Pipeline parallelism is not compatible with overlap schedule, speculative",
             "Pipeline parallelism currently only supports EAGLE",
             "SGLANG_ENABLE_PP_SPEC ",
@@ -199,7 +203,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "lora",
         versions=">=0.5.5",
-        says=(
+        engine_messages=(
             "Currently LoRA is only compatible with NGRAM",
             "LoRA is only compatible with NGRAM",
             "LoRA with EAGLE/NEXTN",
@@ -211,7 +215,9 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "disaggregation",
         versions=">=0.5.11",  # same either way: the argument exists from 0.5.11
-        says=("--disaggregation-decode-enable-radix-cache is incompatible with speculative",),
+        engine_messages=(
+            "--disaggregation-decode-enable-radix-cache is incompatible with speculative",
+        ),
     ),
     row(
         "SPL233",
@@ -219,7 +225,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "disaggregation",
         versions=">=0.5.5,<0.5.10",
-        says=("Spec v2 and decode offload kv cache are incompatible",),
+        engine_messages=("Spec v2 and decode offload kv cache are incompatible",),
     ),
     row(
         "SPL234",
@@ -227,7 +233,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "disaggregation",
         versions=">=0.5.21",  # same either way: the argument exists from 0.5.21
-        says=("--enable-pd-role-switch does not rebuild role-specific state",),
+        engine_messages=("--enable-pd-role-switch does not rebuild role-specific state",),
     ),
     row(
         "SPL235",
@@ -235,7 +241,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "features",
         versions=">=0.5.17",
-        says=("--weight-cache-mode is not supported together with speculative",),
+        engine_messages=("--weight-cache-mode is not supported together with speculative",),
     ),
     row(
         "SPL236",
@@ -243,7 +249,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "parallel",
         versions=">=0.5.15,<0.5.17",
-        says=("Decode context parallel (",),
+        engine_messages=("Decode context parallel (",),
     ),
     row(
         "SPL238",
@@ -251,7 +257,9 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "features",
         versions=">=0.5.12",
-        says=("--disable-cuda-graph-padding is incompatible with --enable-torch-compile",),
+        engine_messages=(
+            "--disable-cuda-graph-padding is incompatible with --enable-torch-compile",
+        ),
     ),
     row(
         "SPL239",
@@ -259,7 +267,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "features",
         versions=">=0.5.2",
-        says=("CPUGraphRunner does not support speculative inference",),
+        engine_messages=("CPUGraphRunner does not support speculative inference",),
     ),
     row(
         "SPL240",
@@ -267,7 +275,7 @@ RULES: tuple[Rule, ...] = (
         WARNING,
         "features",
         versions=">=0.5.10,<0.5.11",
-        says=("Streaming sessions are incompatible with speculative decoding v2",),
+        engine_messages=("Streaming sessions are incompatible with speculative decoding v2",),
     ),
     row(
         "SPL241",
@@ -275,7 +283,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "mamba",
         versions=">=0.5.10",
-        says=("Speculative decoding for {} is not compatible with radix cache",),
+        engine_messages=("Speculative decoding for {} is not compatible with radix cache",),
     ),
     row(
         "SPL242",
@@ -283,7 +291,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "mamba",
         versions=">=0.5.7",  # same either way: hybrid.py knows no target before
-        says=("mamba_track_interval {} must be greater than or equal to",),
+        engine_messages=("mamba_track_interval {} must be greater than or equal to",),
     ),
     row(
         "SPL243",
@@ -291,7 +299,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "models",
         versions=">=0.5.12",
-        says=("Only EAGLE speculative algorithm", "Only EAGLE and DSPARK speculative"),
+        engine_messages=("Only EAGLE speculative algorithm", "Only EAGLE and DSPARK speculative"),
     ),
     row(
         "SPL244",
@@ -299,7 +307,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "models",
         algorithms=("EAGLE3",),
-        says=("Gemma4AssistantForCausalLM draft requires",),
+        engine_messages=("Gemma4AssistantForCausalLM draft requires",),
     ),
     row("SPL245", "prefill-coordination", ERROR, "disaggregation", versions=">=0.5.21"),
     row(
@@ -308,7 +316,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "mamba",
         versions=">=0.5.7",  # same either way: the argument exists from 0.5.7
-        says=(
+        engine_messages=(
             "Mamba extra_buffer is only supported",
             "Mamba extra_buffer is not supported",
         ),
@@ -321,7 +329,7 @@ RULES: tuple[Rule, ...] = (
         "feature-without-speculation",
         ERROR,
         "features",
-        says=(
+        engine_messages=(
             "enable_mixed_chunk is required for speculative",
             "enable_mixed_chunk is not supported with",
         ),
@@ -362,7 +370,7 @@ RULES: tuple[Rule, ...] = (
         "moe-runner",
         ERROR,
         "kernels",
-        says=(
+        engine_messages=(
             "Invalid quantization '{}'.",
             "The expert parallel size must be 1 or the same as the tensor parallel size",
             "FP8/MXFP8 Cutlass MoE is only supported with ep_size == 1",
@@ -373,7 +381,7 @@ RULES: tuple[Rule, ...] = (
         "disaggregation-role",
         ERROR,
         "disaggregation",
-        says=(
+        engine_messages=(
             "Prefill server does not support 'fake' as the transfer backend",
             "Different tp size is supported only when one tp is multiple of the other.",
             "Cannot set --disaggregation-decode-tp for the decode engine.",
@@ -389,7 +397,7 @@ RULES: tuple[Rule, ...] = (
         "aux-hidden-states",
         ERROR,
         "kernels",
-        says=(
+        engine_messages=(
             "--enable-return-aux-hidden-states ",
             "--return-aux-hidden-state-layer-ids requires --enable-return-aux-hidden-states.",
         ),
@@ -399,7 +407,7 @@ RULES: tuple[Rule, ...] = (
         "quantization-platform",
         ERROR,
         "kernels",
-        says=(
+        engine_messages=(
             "--quantization nvfp4_online is supported only on",
             "Unknown quantization method: ",
             "{} quantization is currently not supported in ROCm.",
@@ -410,7 +418,7 @@ RULES: tuple[Rule, ...] = (
         "all-to-all",
         ERROR,
         "kernels",
-        says=(
+        engine_messages=(
             "Flashinfer MoE A2A ",
             "FlashInfer MoE A2A is supported with",
             "FlashInfer MegaMOE is only supported with",
@@ -428,7 +436,7 @@ RULES: tuple[Rule, ...] = (
         "attention",
         algorithms=EAGLE_HANDLER,
         versions=">=0.5.2",
-        says=("speculative_eagle_topk > 1 with page_size > 1 is",),
+        engine_messages=("speculative_eagle_topk > 1 with page_size > 1 is",),
     ),
     row(
         "SPL302",
@@ -437,14 +445,14 @@ RULES: tuple[Rule, ...] = (
         "attention",
         algorithms=EAGLE_HANDLER,
         versions=">=0.5.1",  # same either way: the backend exists from 0.5.1
-        says=("trtllm_mha backend only supports topk = 1",),
+        engine_messages=("trtllm_mha backend only supports topk = 1",),
     ),
     row(
         "SPL304",
         "backend-without-speculation",
         ERROR,
         "attention",
-        says=[
+        engine_messages=[
             "Speculative decoding is currently not supported with Flex Attention backend",
             "trtllm_mla backend does not support speculative decoding yet.",
             "Spec decoding is not supported for NSA backend now",
@@ -464,7 +472,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "attention",
         algorithms=EAGLE_HANDLER,
-        says=(
+        engine_messages=(
             "Currently Flashinfer MLA only supports topk=1",
             "Currently FlashMLA only supports topk=1",
         ),
@@ -476,7 +484,7 @@ RULES: tuple[Rule, ...] = (
         "attention",
         algorithms=EAGLE_HANDLER,
         versions=">=0.5.6",
-        says=("FlashAttention backend doesn't support topk > 1 speculative",),
+        engine_messages=("FlashAttention backend doesn't support topk > 1 speculative",),
     ),
     row(
         "SPL308",
@@ -485,7 +493,7 @@ RULES: tuple[Rule, ...] = (
         "attention",
         algorithms=EAGLE_HANDLER,
         versions=">=0.5.13",
-        says=("AiterAttnBackend SPEC_V2 path currently supports topk",),
+        engine_messages=("AiterAttnBackend SPEC_V2 path currently supports topk",),
     ),
     row(
         "SPL312",
@@ -493,7 +501,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "attention",
         algorithms=EAGLE_HANDLER,
-        says=(
+        engine_messages=(
             "EAGLE is not supported in attention backend",
             "EAGLE is not supported in decode attention backend",
         ),
@@ -504,7 +512,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "attention",
         versions=">=0.5.3",  # same either way: the argument exists from 0.5.3
-        says=("Currently only {} attention backends are supported for deterministic",),
+        engine_messages=("Currently only {} attention backends are supported for deterministic",),
     ),
     row(
         "SPL315",
@@ -523,7 +531,7 @@ RULES: tuple[Rule, ...] = (
         "hybrid-gdn-backend",
         ERROR,
         "attention_platforms",
-        says=(
+        engine_messages=(
             "triton backend is the only supported backend on Blackwell GPUs for hybrid GDN models",
             "triton or trtllm_mha backend are the only supported backends on Blackwell GPUs for",
             "triton, trtllm_mha, fa4, or flashinfer backend are the only supported backends on",
@@ -535,7 +543,7 @@ RULES: tuple[Rule, ...] = (
         "refused-backend",
         ERROR,
         "attention_platforms",
-        says=(
+        engine_messages=(
             "{} does not support triton attention backend",
             "FlashInfer backend can significantly degrade the performance of Olmo3 models.",
         ),
@@ -546,7 +554,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "kv_cache_dtypes",
         versions=">=0.5.4",
-        says=(
+        engine_messages=(
             "DeepSeek DSA only supports bf16/bfloat16 or fp8_e4m3 kv_cache_dtype",
             "DeepSeek NSA only supports bf16/bfloat16 or fp8_e4m3 kv_cache_dtype",
         ),
@@ -556,7 +564,7 @@ RULES: tuple[Rule, ...] = (
         "fp4-kv-backend",
         ERROR,
         "kv_cache_dtypes",
-        says=("KV4 MHA expects attention_backend", "KV4 MLA expects attention_backend"),
+        engine_messages=("KV4 MHA expects attention_backend", "KV4 MLA expects attention_backend"),
     ),
     row(
         "SPL328",
@@ -564,7 +572,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "kv_cache_dtypes",
         versions=">=0.5.21",
-        says=("SM100 native NVFP4 ",),
+        engine_messages=("SM100 native NVFP4 ",),
     ),
     row(
         "SPL401",
@@ -572,7 +580,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=("EAGLE", "EAGLE3"),
-        also={WARNING: "for drafts of another class than EAGLE's own"},
+        also={WARNING: "for drafts of another class than EAGLE's"},
     ),
     row(
         "SPL402",
@@ -580,7 +588,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=EAGLE_HANDLER | BLOCK_FAMILY,
-        also={WARNING: "before 0.5.1, where the engine is told to continue"},
+        also={WARNING: "before 0.5.1, if the engine is set to continue"},
     ),
     row(
         "SPL403",
@@ -596,7 +604,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=EAGLE_HANDLER,
-        also={WARNING: "for EAGLE and STANDALONE, and where plugins are loaded"},
+        also={WARNING: "for EAGLE and STANDALONE, and if plugins are loaded"},
     ),
     row("SPL405", "needless-draft-path", INFO, "drafts", algorithms=("EAGLE",)),
     row("SPL406", "eagle3-draft-under-eagle", WARNING, "drafts", algorithms=("EAGLE",)),
@@ -617,7 +625,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=("STANDALONE",),
-        also={WARNING: "before 0.5.15, which does not check it, and for other ids of the tokens"},
+        also={WARNING: "before 0.5.15, which does not check it, and for different token ids"},
     ),
     row("SPL412", "mtp-weights-missing", WARNING, "models", algorithms=("EAGLE",)),
     row("SPL413", "mtp-layers-missing", ERROR, "models", algorithms=("EAGLE",)),
@@ -627,7 +635,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=EAGLE_HANDLER | BLOCK_FAMILY,
-        also={WARNING: "where the draft's whole config.json is not available"},
+        also={WARNING: "if the draft's complete config.json is not available"},
     ),
     row("SPL415", "eagle3-target", ERROR, "models", algorithms=("EAGLE3",)),
     row(
@@ -644,16 +652,14 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "models",
         algorithms=("EAGLE3",),
-        also={WARNING: "where one layer is left"},
+        also={WARNING: "if one layer remains"},
     ),
     row(
         "SPL418",
         "context-beyond-model",
         ERROR,
         "models",
-        also={
-            WARNING: "where `SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN` lets the engine continue"
-        },
+        also={WARNING: "if `SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN` lets the engine continue"},
     ),
     row(
         "SPL419",
@@ -687,7 +693,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=("STANDALONE",),
-        also={WARNING: "before 0.5.12, and for other drafts than EAGLE's own"},
+        also={WARNING: "before 0.5.12, and for other drafts than EAGLE's"},
     ),
     row(
         "SPL426",
@@ -696,14 +702,14 @@ RULES: tuple[Rule, ...] = (
         "models",
         algorithms=("EAGLE", "EAGLE3"),
         versions=">=0.5.13",
-        says=("multi-layer EAGLE requires speculative_num_draft_tokens",),
+        engine_messages=("multi-layer EAGLE requires speculative_num_draft_tokens",),
     ),
     row(
         "SPL427",
         "quantization-mismatch",
         ERROR,
         "models",
-        says=("Quantization method specified in the model config ({}) does not match",),
+        engine_messages=("Quantization method specified in the model config ({}) does not match",),
     ),
     row("SPL428", "config-refused", ERROR, "models"),
     row("SPL429", "unknown-class", ERROR, "models"),
@@ -718,7 +724,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "ngram",
         algorithms=("NGRAM",),
-        says=("Ngram speculative decoding only supports",),
+        engine_messages=("Ngram speculative decoding only supports",),
     ),
     row(
         "SPL502",
@@ -726,7 +732,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "ngram",
         algorithms=("NGRAM",),
-        says=("speculative_eagle_topk({}) > 1 with page_size(",),
+        engine_messages=("speculative_eagle_topk({}) > 1 with page_size(",),
     ),
     row(
         "SPL503",
@@ -735,7 +741,7 @@ RULES: tuple[Rule, ...] = (
         "ngram",
         versions=">=0.5.11",  # same either way: the arguments exist from 0.5.11
         algorithms=("NGRAM",),
-        says=(
+        engine_messages=(
             "--speculative-ngram-external",
             "--speculative_ngram_external",
             "speculative-ngram-external",
@@ -751,7 +757,7 @@ RULES: tuple[Rule, ...] = (
         "undivided-experts",
         ERROR,
         "placement",
-        says=(
+        engine_messages=(
             "For quantized MoE models, please make sure",
             "The output_size of gate's and up's weight = {} is not divisible by",
         ),
@@ -764,7 +770,7 @@ RULES: tuple[Rule, ...] = (
         "dflash",
         algorithms=("DFLASH",),
         versions=">=0.5.16",
-        says=(
+        engine_messages=(
             "DFLASH speculative decoding only supports",
             "DFLASH speculative decoding is not supported by",
         ),
@@ -775,7 +781,9 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "dflash",
         algorithms=("DFLASH",),
-        says=("DFLASH speculative decoding requires setting --speculative-draft-model-path",),
+        engine_messages=(
+            "DFLASH speculative decoding requires setting --speculative-draft-model-path",
+        ),
     ),
     row(
         "SPL603",
@@ -783,7 +791,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "dflash",
         algorithms=("DFLASH",),
-        says=("Currently DFLASH speculative decoding only supports pp_size == 1",),
+        engine_messages=("Currently DFLASH speculative decoding only supports pp_size == 1",),
     ),
     row(
         "SPL604",
@@ -791,7 +799,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "dflash",
         algorithms=("DFLASH",),
-        says=[
+        engine_messages=[
             "Currently DFLASH speculative decoding does not support dp attention",
             "DFLASH with dp attention ",
         ],
@@ -802,7 +810,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "dflash",
         algorithms=("DFLASH",),
-        says=(
+        engine_messages=(
             "DFLASH requires --speculative-dflash-block-size",
             "Both --speculative-num-draft-tokens and --speculative-dflash-block-size",
         ),
@@ -813,7 +821,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "dflash",
         algorithms=("DFLASH",),
-        says=(
+        engine_messages=(
             "DFLASH requires --speculative-dflash-draft-window-size",
             "DFLASH --speculative-dflash-draft-window-size",
         ),
@@ -827,7 +835,7 @@ RULES: tuple[Rule, ...] = (
         "dflash",
         algorithms=("DFLASH",),
         versions=">=0.5.20",
-        says=("DFLASH Domino ", "--speculative-domino-candidate-pool-size"),
+        engine_messages=("DFLASH Domino ", "--speculative-domino-candidate-pool-size"),
     ),
     row(
         "SPL610",
@@ -836,7 +844,7 @@ RULES: tuple[Rule, ...] = (
         "dflash",
         algorithms=("DFLASH",),
         versions=">=0.5.21",
-        says=(
+        engine_messages=(
             "DFLASH dflash_config.{} is required",
             "DFLASH dflash_config.{} must be",
             "dflash_config.{} is required",
@@ -851,7 +859,7 @@ RULES: tuple[Rule, ...] = (
         "dflash",
         algorithms=("DFLASH",),
         versions=">=0.5.23",
-        says=("DFLASH with dp attention supports plain DFlash",),
+        engine_messages=("DFLASH with dp attention supports plain DFlash",),
     ),
     row(
         "SPL612",
@@ -859,7 +867,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "dflash",
         algorithms=BLOCK_FAMILY,
-        says=(
+        engine_messages=(
             "Model {} does not implement set_dflash_layers_to_capture",
             "Model {} implements neither set_dspark",
         ),
@@ -873,7 +881,7 @@ RULES: tuple[Rule, ...] = (
         "dflash",
         algorithms=("DSPARK",),
         versions=">=0.5.16",
-        says=("DSpark speculative decoding only supports",),
+        engine_messages=("DSpark speculative decoding only supports",),
     ),
     row(
         "SPL622",
@@ -882,7 +890,11 @@ RULES: tuple[Rule, ...] = (
         "dspark",
         algorithms=("DSPARK",),
         versions=">=0.5.16",  # same either way: its rows and the algorithm have them
-        says=("DSpark with dp attention", "DSpark ignores --speculative-moe-a2a", "DSpark DP MoE"),
+        engine_messages=(
+            "DSpark with dp attention",
+            "DSpark ignores --speculative-moe-a2a",
+            "DSpark DP MoE",
+        ),
     ),
     row(
         "SPL623",
@@ -891,7 +903,7 @@ RULES: tuple[Rule, ...] = (
         "dspark",
         algorithms=("DSPARK",),
         versions=">=0.5.16",
-        says=(
+        engine_messages=(
             "Currently DSpark speculative decoding only supports pp_size",
             "DSpark pipeline parallel",
             "Pipeline parallel DSPARK",
@@ -904,7 +916,7 @@ RULES: tuple[Rule, ...] = (
         "dspark",
         algorithms=("DSPARK",),
         versions=">=0.5.16",
-        says=("DSpark dense speculative decoding requires setting",),
+        engine_messages=("DSpark dense speculative decoding requires setting",),
     ),
     row(
         "SPL625",
@@ -913,7 +925,7 @@ RULES: tuple[Rule, ...] = (
         "dspark",
         algorithms=("DSPARK",),
         versions=">=0.5.16",
-        says=(
+        engine_messages=(
             "DSpark speculative_num_draft_tokens",
             "DSpark could not resolve",
             "DSpark requires --speculative-dspark-block-size",
@@ -934,7 +946,7 @@ RULES: tuple[Rule, ...] = (
         "dspark",
         algorithms=("UNO",),
         versions=">=0.5.20",
-        says=("UNO reuses the target model",),
+        engine_messages=("UNO reuses the target model",),
     ),
     row(
         "SPL642",
@@ -943,7 +955,7 @@ RULES: tuple[Rule, ...] = (
         "dspark",
         algorithms=("UNO",),
         versions=">=0.5.20",
-        says=("UNO ",),
+        engine_messages=("UNO ",),
     ),
     row("SPL643", "uno-parallelism", ERROR, "dspark", algorithms=("UNO",), versions=">=0.5.20"),
     row(
@@ -953,7 +965,7 @@ RULES: tuple[Rule, ...] = (
         "dspark",
         algorithms=("UNO",),
         versions=">=0.5.20",
-        says=("UNO tree mode", "UNO requires --speculative"),
+        engine_messages=("UNO tree mode", "UNO requires --speculative"),
     ),
     row(
         "SPL645",
@@ -962,7 +974,7 @@ RULES: tuple[Rule, ...] = (
         "dspark",
         algorithms=("UNO",),
         versions=">=0.5.20",
-        says=("UNO requires FA3",),
+        engine_messages=("UNO requires FA3",),
     ),
     row(
         "SPL701",
@@ -970,7 +982,7 @@ RULES: tuple[Rule, ...] = (
         WARNING,
         "performance",
         algorithms=SPECULATIVE,
-        also={INFO: "where `max_running_requests` is not given, or a fourth of it covered"},
+        also={INFO: "if `max_running_requests` is not set, or a quarter of it is covered"},
     ),
     row(
         "SPL702",
@@ -978,7 +990,7 @@ RULES: tuple[Rule, ...] = (
         WARNING,
         "performance",
         algorithms=SPECULATIVE,
-        also={INFO: "where `max_running_requests` is given"},
+        also={INFO: "if `max_running_requests` is set"},
     ),
     row(
         "SPL703",
@@ -1003,7 +1015,7 @@ RULES: tuple[Rule, ...] = (
         WARNING,
         "performance",
         algorithms=SPECULATIVE,
-        also={ERROR: "for more tokens than DeepEP takes at all, from 0.5.2 on"},
+        also={ERROR: "for more tokens than DeepEP ever accepts, from 0.5.2 on"},
     ),
     row("SPL710", "memory-fraction", ERROR, "performance", also={WARNING: "for 1"}),
     row(
@@ -1011,7 +1023,7 @@ RULES: tuple[Rule, ...] = (
         "does-not-fit",
         WARNING,
         "performance",
-        also={ERROR: "where the weights alone exceed the GPU"},
+        also={ERROR: "if the weights alone exceed the GPU"},
     ),
     row("SPL712", "tight-memory", WARNING, "performance"),
     row("SPL801", "open-address", INFO, "serving"),
@@ -1027,8 +1039,8 @@ RULES: tuple[Rule, ...] = (
         "role-page-size",
         ERROR,
         "roles",
-        also={WARNING: "where a fact is missing that decides the size"},
-        says=("Page size mismatch: prefill server has page_size={}",),
+        also={WARNING: "if a fact that determines the size is missing"},
+        engine_messages=("Page size mismatch: prefill server has page_size={}",),
         across=True,
     ),
     row(
@@ -1036,7 +1048,7 @@ RULES: tuple[Rule, ...] = (
         "role-kv-dtype",
         ERROR,
         "roles",
-        says=("KV cache dtype mismatch: prefill server has kv_cache_dtype={}",),
+        engine_messages=("KV cache dtype mismatch: prefill server has kv_cache_dtype={}",),
         across=True,
     ),
     row("SPL822", "role-model", WARNING, "roles", across=True),
@@ -1046,8 +1058,8 @@ RULES: tuple[Rule, ...] = (
         "role-attention-ranks",
         ERROR,
         "roles",
-        also={WARNING: "where the engine takes it, and it is slow"},
-        says=("PD with different TP sizes per DP rank",),
+        also={WARNING: "if the engine accepts it, but is slow"},
+        engine_messages=("PD with different TP sizes per DP rank",),
         across=True,
     ),
     row(
@@ -1056,7 +1068,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "roles",
         versions=">=0.5.10",
-        says=("Decode pp size ({}) should be equal to prefill pp size",),
+        engine_messages=("Decode pp size ({}) should be equal to prefill pp size",),
         across=True,
     ),
     row("SPL826", "role-context-length", WARNING, "roles", across=True),
@@ -1068,14 +1080,12 @@ RULES: tuple[Rule, ...] = (
         "node-address",
         ERROR,
         "ranks",
-        also={WARNING: "for a recipe that is for one of its hosts alone"},
+        also={WARNING: "for a recipe that starts only one of its hosts"},
     ),
-    row("SPL832", "platform-nodes", ERROR, "ranks", also={INFO: "where GPUs stay idle"}),
+    row("SPL832", "platform-nodes", ERROR, "ranks", also={INFO: "if GPUs remain idle"}),
     row("SPL833", "nodes-and-stages", ERROR, "ranks"),
     row("SPL850", "probe-timeout", ERROR, "probes"),
-    row(
-        "SPL851", "startup-budget", WARNING, "probes", also={ERROR: "where no disk is fast enough"}
-    ),
+    row("SPL851", "startup-budget", WARNING, "probes", also={ERROR: "if no disk is fast enough"}),
     row("SPL852", "blind-liveness", WARNING, "probes"),
     row("SPL853", "impatient-liveness", WARNING, "probes"),
     row("SPL854", "early-readiness", WARNING, "probes"),
@@ -1087,7 +1097,7 @@ RULES: tuple[Rule, ...] = (
     row("SPL862", "image-accelerator", ERROR, "pods"),
     row("SPL863", "shared-memory", WARNING, "pods"),
     row("SPL864", "gpu-requests", ERROR, "pods"),
-    row("SPL865", "host-memory", ERROR, "pods", also={WARNING: "for processes alone"}),
+    row("SPL865", "host-memory", ERROR, "pods", also={WARNING: "for processes only"}),
     row("SPL866", "termination-grace", WARNING, "pods"),
     row("SPL867", "privileged", WARNING, "pods"),
     row("SPL868", "mounted-source", WARNING, "pods"),
@@ -1097,7 +1107,7 @@ RULES: tuple[Rule, ...] = (
         "service-port",
         ERROR,
         "services",
-        also={WARNING: "where another container may listen there"},
+        also={WARNING: "if another container may listen there"},
     ),
     row(
         "SPL871",
@@ -1139,7 +1149,7 @@ RULES: tuple[Rule, ...] = (
         "tensor-shape",
         ERROR,
         "tensors",
-        also={WARNING: "where the engine cuts or fills up what ranks share, and goes on"},
+        also={WARNING: "if the engine truncates or pads sharded tensors and continues"},
     ),
     row(
         "SPL953",

@@ -40,13 +40,13 @@ class Subject(Struct, frozen=True):
         return headers.tensors
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """True if no file is missing or broken."""
         return not (self.tensors.headers.broken or self.checkpoint.missing_files)
 
     def compared(self) -> TensorComparison | None:
         """Compare the files with the class; None if a file is broken or no loader is known."""
-        if self.loader is None or not self.is_whole:
+        if self.loader is None or not self.is_complete:
             return None
         from speclaunch.checks.rules.loading import compare  # noqa: PLC0415
 
@@ -132,23 +132,24 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
         else ""
     )
     renamed = {near: name for name, near in missing.items() if near is not None}
-    fix = "take a complete copy of the checkpoint"
+    fix = "use a complete copy of the checkpoint"
     if renamed:
         near, name = next(iter(renamed.items()))
-        fix = f"rename the tensors as the engine calls them: {near} to {name}"
+        fix = f"rename the tensors to the engine's names: {near} to {name}"
     yield Verdict(
         f"{len(missing)} of {sum(tensor.needed for tensor in loader.expected.values())} tensors "
         f"that {loader.name} loads are missing: {names}{more}",
         at=(found.argument,),
-        why="the engine says nothing of a tensor that it does not find, and drops one whose name "
-        "it does not know: the weight keeps what was in memory, and nearly every proposal is "
-        "rejected",
+        why=(
+            "the engine silently skips missing tensors and drops unknown names: such weights "
+            "remain uninitialized, and nearly every proposal is rejected"
+        ),
         fix=Fix(fix),
     )
 
 
 def _message_of_missing_tensors(name: str, near: str | None) -> str:
-    return name if near is None else f"{name} ({near} is like it)"
+    return name if near is None else f"{name} ({near} is similar)"
 
 
 _TENSOR_SHAPE_SHOWN = 3
@@ -156,7 +157,7 @@ _CUT = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), 0),
     **dict.fromkeys(("o_proj", "down_proj"), 1),
 }
-"""Matrices that ranks share, and the axis along which each rank takes its part. A longer matrix is
+"""Sharded matrices, and the axis along which each rank reads its part. A longer matrix is
 cut (0.5.23 layers/linear.py:864-872, 1523, 1695; `narrow` in 0.4.6.post5 layers/linear.py:634)."""
 _FILLED = ("gate_proj", "up_proj", "o_proj", "down_proj")
 """Matrices that are padded with zeros if they are too short (`pad_or_narrow_weight`)."""
@@ -172,19 +173,19 @@ def tensor_shape(plan: Plan) -> Iterator[Verdict]:
     if examined_here is None:
         return
     found, loader, compared = examined_here
-    wrong = [one for one in compared.misshapen if not is_about_layers(one)]
+    wrong = [tensor for tensor in compared.misshapen if not is_about_layers(tensor)]
     if not wrong:
         return
-    if all(_is_taken(one, plan) for one in wrong):
+    if all(_is_taken(tensor, plan) for tensor in wrong):
         yield _misread(loader.name, found.argument, wrong)
         return
-    turned = all(one.is_transposed for one in wrong)
+    turned = all(tensor.is_transposed for tensor in wrong)
     yield Verdict(
-        f"{loader.name} cannot load what the files hold: {_all(wrong)}",
+        f"{loader.name} cannot load tensors of the files: {_all(wrong)}",
         at=(found.argument,),
         why="the engine refuses: Attempted to load weight into parameter of another size"
         if not turned
-        else "they stand the other way round, and the engine refuses them",
+        else "they are transposed, and the engine refuses them",
         fix=Fix(
             "transpose them"
             if turned
@@ -195,25 +196,27 @@ def tensor_shape(plan: Plan) -> Iterator[Verdict]:
 
 def _misread(name: str, argument: str, wrong: list[Misshapen]) -> Verdict:
     return Verdict(
-        f"{name} loads a part of what the files hold, or fills it up: {_all(wrong)}",
+        f"{name} truncates or pads tensors of the files: {_all(wrong)}",
         at=(argument,),
-        why="where ranks share a matrix, the engine takes the rows or columns that it expects, and "
-        "silently zeros for those that are missing: the model computes nonsense",
+        why=(
+            "for sharded matrices the engine reads the rows or columns that it expects, and "
+            "silently fills missing ones with zeros: the model computes nonsense"
+        ),
         fix=Fix("use the config.json that belongs to these weights"),
         severity=Severity.WARNING,
     )
 
 
-def _is_taken(one: Misshapen, plan: Plan) -> bool:
+def _is_taken(tensor: Misshapen, plan: Plan) -> bool:
     """True if the engine cuts or pads a matrix to the size that it expects."""
-    module = one.name.split(".")[-2:][0]
-    if module not in _CUT or "experts" in one.name or len(one.found) != len(one.expected):
+    module = tensor.name.split(".")[-2:][0]
+    if module not in _CUT or "experts" in tensor.name or len(tensor.found) != len(tensor.expected):
         return False
     axis = _CUT[module]
-    differ = [at for at, size in enumerate(one.expected) if one.found[at] != size]
+    differ = [at for at, size in enumerate(tensor.expected) if tensor.found[at] != size]
     if differ != [axis]:
         return False
-    if one.found[axis] > one.expected[axis]:
+    if tensor.found[axis] > tensor.expected[axis]:
         return True
     if module in _FILLED and plan.in_versions(_FILLS):
         return True
@@ -232,22 +235,24 @@ def _all(wrong: list[Misshapen]) -> str:
     return "; ".join(map(_message_of_tensor_shape, wrong[:_TENSOR_SHAPE_SHOWN])) + more
 
 
-def _message_of_tensor_shape(one: Misshapen) -> str:
-    return f"{one.name} is {_shape(one.found)}, its config gives {_shape(one.expected)}"
+def _message_of_tensor_shape(tensor: Misshapen) -> str:
+    return (
+        f"{tensor.name} is {_shape(tensor.found)}, but its config gives {_shape(tensor.expected)}"
+    )
 
 
 def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "a single number"
 
 
-_FIX = Fix("take the draft's original weights: d2t holds how far each of its tokens is off")
+_FIX = Fix("use the draft's original weights: d2t contains the offset of each draft token")
 
 
 @rule("SPL953")
 def token_map(plan: Plan) -> Iterator[Verdict]:
     """Report a map from draft to target vocabulary that points at wrong tokens."""
     found = subject(plan)
-    if found is None or not found.is_whole:
+    if found is None or not found.is_complete:
         return
     ids = _ids(found, "d2t")
     if ids is None:
@@ -258,22 +263,25 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
     if vocabulary is not None:
         outside = [at for at, token in enumerate(tokens) if not 0 <= token < vocabulary]
         if outside:
-            absolute = all(one < two for one, two in pairwise(ids)) and ids[-1] < vocabulary
-            hint = ": it holds tokens instead of distances" if absolute else ""
+            absolute = (
+                all(token < next_token for token, next_token in pairwise(ids))
+                and ids[-1] < vocabulary
+            )
+            hint = ": it contains tokens instead of offsets" if absolute else ""
             yield _verdict(
-                f"d2t maps {len(outside)} of the draft's {len(tokens)} tokens to none of the "
+                f"d2t maps {len(outside)} of the draft's {len(tokens)} tokens outside the "
                 f"target's {vocabulary}, the first to {tokens[outside[0]]}{hint}",
-                "a token that does not exist is looked up in the embedding, and the engine crashes",
+                "the engine looks up a nonexistent token in the embedding and crashes",
                 Severity.ERROR,
             )
             return
     twice = len(tokens) - len(set(tokens))
     if twice:
         yield _verdict(
-            f"d2t maps {twice} of the draft's {len(tokens)} tokens to a token that another has, "
-            "too",
-            "the engine adds its place to each number: the draft proposes other tokens than it "
-            "means, and they are rejected",
+            f"d2t maps {twice} of the draft's {len(tokens)} tokens to a target token that is "
+            "already mapped",
+            "the engine adds each entry's index to it: the draft proposes the wrong tokens, and "
+            "they are rejected",
         )
         return
     known = _ids(found, "t2d")
@@ -281,17 +289,16 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
         return
     marked = {token for token, mark in enumerate(known) if mark}
     if marked != set(tokens):
-        apart = len(marked ^ set(tokens))
+        differing = len(marked ^ set(tokens))
         yield _verdict(
-            f"d2t and t2d tell of different tokens: {apart} are in one of them only",
-            "the engine reads d2t alone: if that is the wrong one, the draft proposes other tokens "
-            "than it means",
+            f"d2t and t2d contain different tokens: {differing} are in only one of them",
+            "the engine reads only d2t: if it is wrong, the draft proposes the wrong tokens",
         )
     elif sorted(tokens) != tokens:
         yield _verdict(
-            "d2t does not go up: the draft's tokens stand in another order than the target's",
-            "the maps that are made for EAGLE-3 go up, and rows of lm_head that were not reordered "
-            "with this one stand for other tokens",
+            "d2t is not ascending: the draft's tokens are in another order than the target's",
+            "EAGLE-3 maps are ascending; rows of lm_head that were not reordered with this map "
+            "represent other tokens",
         )
 
 
@@ -316,23 +323,23 @@ def fc_captured_layers(plan: Plan) -> Iterator[Verdict]:
     if examined_here is None:
         return
     found, _, compared = examined_here
-    for one in compared.misshapen:
-        if not is_about_layers(one):
+    for tensor in compared.misshapen:
+        if not is_about_layers(tensor):
             continue
-        width = found.checkpoint.target_hidden_size or one.expected[0]
+        width = found.checkpoint.target_hidden_size or tensor.expected[0]
         yield Verdict(
-            f"{one.name} takes {one.found[1] / width:g} hidden states of the target, the config "
-            f"names {one.expected[1] // width}",
+            f"{tensor.name} accepts {tensor.found[1] / width:g} hidden states of the target, but "
+            f"the config names {tensor.expected[1] // width}",
             at=(found.argument,),
-            why="the engine builds the layer by the config and refuses these weights",
+            why="the engine builds the layer from the config and refuses these weights",
             fix=Fix("use the config.json that belongs to these weights"),
         )
 
 
-def is_about_layers(one: Misshapen) -> bool:
+def is_about_layers(tensor: Misshapen) -> bool:
     """True if it is `fc.weight` and only its number of columns is wrong."""
-    is_matrix = len(one.found) == 2 and one.name.endswith("fc.weight")
-    return is_matrix and one.found[0] == one.expected[0]
+    is_matrix = len(tensor.found) == 2 and tensor.name.endswith("fc.weight")
+    return is_matrix and tensor.found[0] == tensor.expected[0]
 
 
 _EMPTY_WEIGHTS_SHOWN = 3
@@ -343,20 +350,24 @@ _MAY_BE_ZERO = (".bias", "e_score_correction_bias")
 def zero_weights(plan: Plan) -> Iterator[Verdict]:
     """Report tensors that are all zero, except biases, which may be."""
     found = subject(plan)
-    if found is None or not found.is_whole:
+    if found is None or not found.is_complete:
         return
     contents = found.tensors.contents(found.loaded())
-    empty = [name for name, one in contents.items() if one.all_zero and not _may_be(found, name)]
+    empty = [
+        name for name, content in contents.items() if content.all_zero and not _may_be(found, name)
+    ]
     if not empty:
         return
     partly = any(not contents[name].all_read for name in empty)
-    read = " in what was read of them" if partly else ""
+    read = " in the part that was read" if partly else ""
     yield Verdict(
         f"{_message_of_empty_weights(empty)} all zero{read}",
         at=(found.argument,),
-        why="a layer of zeros passes nothing on: such files come from downloads and conversions "
-        "that broke off, and the engine loads them silently",
-        fix=Fix("take a new copy of the weights"),
+        why=(
+            "a layer of zeros has no output: such files come from interrupted downloads and "
+            "conversions, and the engine loads them silently"
+        ),
+        fix=Fix("use a new copy of the weights"),
     )
 
 
@@ -364,21 +375,21 @@ def zero_weights(plan: Plan) -> Iterator[Verdict]:
 def nan_weights(plan: Plan) -> Iterator[Verdict]:
     """Report tensors that contain NaN or infinity."""
     found = subject(plan)
-    if found is None or not found.is_whole:
+    if found is None or not found.is_complete:
         return
     contents = found.tensors.contents(found.loaded())
-    broken = [name for name, one in contents.items() if one.not_finite]
+    broken = [name for name, content in contents.items() if content.not_finite]
     if broken:
         yield Verdict(
             f"{_message_of_empty_weights(broken)} not finite (NaN or infinity)",
             at=(found.argument,),
             why="one such number makes all outputs NaN, and no proposal is accepted",
-            fix=Fix("take a new copy of the weights"),
+            fix=Fix("use a new copy of the weights"),
         )
 
 
 def _may_be(found: Subject, name: str) -> bool:
-    norm = "norm" in name and found.loader is not None and found.loader.zero_is_one
+    norm = "norm" in name and found.loader is not None and found.loader.has_offset_norms
     return name.endswith(_MAY_BE_ZERO) or norm
 
 
@@ -412,10 +423,12 @@ def _of(checkpoint: Checkpoint | None, argument: str) -> Iterator[Verdict]:
         )
     elif missing:
         yield Verdict(
-            f"the index names files that are not beside it: {', '.join(missing[:3])}",
+            f"the index lists missing files: {', '.join(missing[:3])}",
             at=(argument,),
-            why="the tensors in them are missing; before it checked, the engine left their weights "
-            "as they were in memory",
+            why=(
+                "the tensors in them are missing; releases that do not check it leave these "
+                "weights uninitialized"
+            ),
             fix=Fix("download the missing files"),
         )
 
@@ -440,12 +453,14 @@ def unclaimed_layers(plan: Plan) -> Iterator[Verdict]:
     }
     if behind:
         yield Verdict(
-            f"the files hold layer {', '.join(map(str, sorted(behind)[:5]))}, of which the engine "
+            f"the files contain layer {', '.join(map(str, sorted(behind)[:5]))}, but the engine "
             f"builds {built}",
             at=(found.argument,),
-            why="layers beyond num_hidden_layers are dropped silently: the draft computes "
-            "with a part of what was trained",
-            fix=Fix("set num_hidden_layers in config.json to what the files hold"),
+            why=(
+                "the engine silently drops layers beyond num_hidden_layers: the draft computes "
+                "with only part of its layers"
+            ),
+            fix=Fix("set num_hidden_layers in config.json to the number in the files"),
         )
 
 
@@ -466,7 +481,7 @@ def mask_embedding(plan: Plan) -> Iterator[Verdict]:
 
     token = mask_token(draft)
     headers = target.tensors.headers.tensors
-    name = next((one for one in _EMBEDDINGS if one in headers), None)
+    name = next((embedding for embedding in _EMBEDDINGS if embedding in headers), None)
     if token is None or name is None or len(headers[name].shape) != 2:
         return
     if token >= headers[name].shape[0]:
@@ -475,13 +490,15 @@ def mask_embedding(plan: Plan) -> Iterator[Verdict]:
         row = target.tensors.row(name, token)
         if row is None or not row.all_zero:
             return
-        problem = "has a row of zeros for it"
+        problem = "has only zeros for it"
     yield Verdict(
-        f"the draft's mask token is {token}, and the target's {name} {problem}",
+        f"the draft's mask token is {token}, but the target's {name} {problem}",
         at=("speculative_draft_model_path", "model_path"),
-        why="each place that is to be drafted starts from the embedding of the mask token: without "
-        "one the draft cannot tell them apart from nothing, and its tokens are rejected",
-        fix=Fix("name the draft's own mask_token_id, and a target that was trained with it"),
+        why=(
+            "every drafted position starts from the mask token's embedding: without it the "
+            "draft's tokens are rejected"
+        ),
+        fix=Fix("set the draft's own mask_token_id, and use a target trained with it"),
     )
 
 
@@ -492,18 +509,20 @@ _HEAD = "lm_head.weight"
 def tied_head(plan: Plan) -> Iterator[Verdict]:
     """Report a separate output layer in the files although the config ties it to the embedding."""
     found = subject(plan)
-    if found is None or found.loader is None or not found.is_whole:
+    if found is None or found.loader is None or not found.is_complete:
         return
     from speclaunch.checks.rules.loading import is_tied  # noqa: PLC0415
 
     if not is_tied(found.checkpoint) or not _is_another(found):
         return
     yield Verdict(
-        f"the config ties the output layer to the embedding, and the files hold {_HEAD}, which is "
-        "another",
+        "the config ties the output layer to the embedding, but the files contain a different "
+        f"{_HEAD}",
         at=(found.argument,),
-        why="with tie_word_embeddings the engine drops the output layer of the files and takes the "
-        "embedding for it: other tokens are proposed, and they are rejected",
+        why=(
+            "with tie_word_embeddings the engine uses the embedding instead of the files' "
+            "output layer: the draft proposes the wrong tokens, and they are rejected"
+        ),
         fix=Fix("set tie_word_embeddings to false in config.json"),
     )
 
@@ -515,7 +534,7 @@ def _is_another(found: Subject) -> bool:
     if head.shape[:1] != (found.checkpoint.vocab_size,):
         return True  # reduced vocabulary: no embedding has as many rows
     names = ("model.embed_tokens.weight", "embed_tokens.weight")
-    embedding = next((one for one in names if one in found.headers), None)
+    embedding = next((name for name in names if name in found.headers), None)
     if embedding is None:
         return False  # the target's is used, whose content is not known here
     both = found.tensors.fingerprint(_HEAD), found.tensors.fingerprint(embedding)

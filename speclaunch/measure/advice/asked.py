@@ -12,8 +12,8 @@ from speclaunch.checks import (
     Contradiction,
     Rule,
     RuleResults,
+    check_plan,
     engine_findings,
-    examine_plan,
     in_order,
     interpreter,
     with_engine_values,
@@ -42,7 +42,7 @@ def examined_with(
 
     Rules that lacked a value run again with the engine's value. Raises NoJudgeError.
     """
-    opinion = asker.opinion(examined.plan, interpreter(python), examined.judgement.blamed)
+    opinion = asker.opinion(examined.plan, interpreter(python), examined.results.blamed)
     if opinion is None:
         return examined, None
     return _with_opinion(examined, opinion, rules)
@@ -52,9 +52,9 @@ def _with_opinion(
     examined: CheckedRequest, opinion: Opinion, rules: Iterable[Rule]
 ) -> tuple[CheckedRequest, EngineSays]:
     merged = with_engine_values(examined.plan, opinion)
-    judgement = examined.judgement
+    judgement = examined.results
     if merged.plan is not examined.plan:
-        judgement = examine_plan(merged.plan, rules).judgement
+        judgement = check_plan(merged.plan, rules).results
     more = engine_findings(opinion, merged.plan, judgement.findings)
     has_answer = opinion.accepted or opinion.refusal is not None
     return (
@@ -62,7 +62,7 @@ def _with_opinion(
             merged.plan,
             RuleResults(
                 tuple(sorted((*judgement.findings, *more.findings), key=in_order)),
-                (*judgement.unjudged, *more.unjudged),
+                (*judgement.skipped, *more.skipped),
             ),
         ),
         EngineSays(

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.checks import Lookup, Severity, judge
+from speclaunch.checks import Lookup, Severity, check_rules
 from speclaunch.core import InputError, Problem
 from speclaunch.engine import (
     UNKNOWN_HARDWARE,
@@ -172,7 +172,7 @@ def _doubts(way: Way, settled: SettledArguments) -> Iterator[str]:
     """Yield the warnings of all rules, including those that never reject."""
     if way.mode is not None:
         yield f"trained for {way.mode} mode: in any other mode fewer drafted tokens are accepted"
-    further = judge(settled.plan, warnings_of_the_way()).findings
+    further = check_rules(settled.plan, warnings_of_the_way()).findings
     for one in (*settled.findings, *further):
         if one.severity is Severity.WARNING:
             yield f"{one.code}: {one.message}"

@@ -13,8 +13,8 @@ from speclaunch.checks import (
     Severity,
     Subject,
     TensorComparison,
+    check_rules,
     drafts_itself,
-    judge,
     selected,
     subject,
 )
@@ -100,7 +100,7 @@ def inspect_checkpoint(
         )
     other = None if target is None else _found(target, online=online, weights=False)
     plan = _plan(found, other, engine)
-    judgement = judge(plan, selected(_FILES if other is None else _PAIR))
+    judgement = check_rules(plan, selected(_FILES if other is None else _PAIR))
     findings = tuple(one for one in judgement.findings if one.severity is not Severity.INFO)
     looked_at = _subject(plan)
     headers = found.tensors.headers

@@ -22,7 +22,7 @@ from speclaunch.checks import (
     Severity,
     SkippedRule,
     all_rules,
-    judge,
+    check_rules,
 )
 from speclaunch.core import Place, SpeclaunchError
 from speclaunch.engine import (
@@ -177,10 +177,10 @@ def _checked(
 ) -> SettledArguments:
     request = request_of(arguments, env, version)
     plan = resolve(request, lookup.facts(request))
-    judgement = judge(plan, rules)
+    judgement = check_rules(plan, rules)
     left = tuple(one for one in judgement.findings if one.severity is not Severity.INFO)
     unknown = lacks_class(plan.facts, version)
-    return SettledArguments(version, {}, {}, plan, left, judgement.unjudged, {}, unknown)
+    return SettledArguments(version, {}, {}, plan, left, judgement.skipped, {}, unknown)
 
 
 def request_of(arguments: Mapping[str, Any], env: Mapping[str, str], version: str) -> Request:

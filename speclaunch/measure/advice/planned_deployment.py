@@ -20,8 +20,8 @@ from speclaunch.checks import (
     Rule,
     Severity,
     SkippedRule,
+    check_request,
     decodes_without_graphs,
-    examine,
     on_cpu,
     unsilenced,
 )
@@ -252,7 +252,7 @@ def planned(
     """
     rules = tuple(rules)
     request = prepared.request(os.environ if inherited is None else inherited)
-    examined, says = examine(request, lookup, rules), None
+    examined, says = check_request(request, lookup, rules), None
     if asker is not None:
         from speclaunch.measure.advice.asked import examined_with  # noqa: PLC0415 - rarely needed
 
@@ -272,8 +272,8 @@ def planned(
         rows=effective_arguments(plan),
         budget=found,
         coverage=coverage(plan, found.running_requests),
-        findings=tuple(unsilenced(examined.judgement.findings, recipe.path)),
-        unjudged=examined.judgement.unjudged,
+        findings=tuple(unsilenced(examined.results.findings, recipe.path)),
+        unjudged=examined.results.skipped,
         command=command_of(prepared),
         fitting=fitting(prepared, plan) if fit else None,
         margins=_margins(plan),

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.checks import all_rules, examine, tree_capacity
+from speclaunch.checks import all_rules, check_request, tree_capacity
 from speclaunch.core import InputError, LaunchError, Problem
 from speclaunch.engine import EAGLE_HANDLER, UnknownValueError
 from speclaunch.measure.bench.engines import EngineOrder
@@ -111,7 +111,7 @@ def possible(
             changed = side.prepared.changed(one.arguments)
         except LaunchError:
             continue
-        result = examine(changed.request(os.environ), side.lookup, all_rules()).judgement
+        result = check_request(changed.request(os.environ), side.lookup, all_rules()).results
         if not result.errors:
             found.append(one)
     if not found:

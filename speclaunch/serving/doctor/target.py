@@ -15,7 +15,7 @@ from speclaunch.checks import (
     Lookup,
     Rule,
     SkippedRule,
-    examine,
+    check_request,
     unsilenced,
 )
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
@@ -106,9 +106,9 @@ def check_recipe(
         deployment = recipe.deployment
         rendered = render_args(deployment.args, deployment.engine.env, catalogue)
         request = from_recipe(recipe, rendered, catalogue, inherited)
-        examined.append(examine(request, lookup, rules))
-    findings = [finding for result in examined for finding in result.judgement.findings]
-    skipped = [reason for result in examined for reason in result.judgement.unjudged]
+        examined.append(check_request(request, lookup, rules))
+    findings = [finding for result in examined for finding in result.results.findings]
+    skipped = [reason for result in examined for reason in result.results.skipped]
     return RecipeResults(
         examined[0].plan,
         tuple(unsilenced(findings, recipe.path)),
@@ -142,11 +142,11 @@ def with_engine_checks(
 
     findings, skipped = list(results.findings), list(results.skipped)
     for checked in results.examined:
-        opinion = asker.opinion(checked.plan, python, checked.judgement.blamed)
+        opinion = asker.opinion(checked.plan, python, checked.results.blamed)
         if opinion is not None:
-            more = engine_findings(opinion, checked.plan, checked.judgement.findings)
+            more = engine_findings(opinion, checked.plan, checked.results.findings)
             findings += unsilenced(more.findings, recipe.path)
-            skipped += more.unjudged
+            skipped += more.skipped
     return replace(results, findings=tuple(findings), skipped=tuple(dict.fromkeys(skipped)))
 
 

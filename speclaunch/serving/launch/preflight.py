@@ -16,7 +16,7 @@ from speclaunch.checks import (
     PreflightError,
     Rule,
     Severity,
-    examine,
+    check_request,
     interpreter,
     unsilenced,
 )
@@ -94,8 +94,8 @@ def preflight(
     """Return findings of the rules, and of the engine to be started, except those that the recipe's
     comments ignore. Raises NoJudgeError if the engine must be queried and cannot be.
     """
-    examined = examine(prepared.request(os.environ), found, rules)
-    reported = examined.judgement.findings
+    examined = check_request(prepared.request(os.environ), found, rules)
+    reported = examined.results.findings
     if asker is not None:
         reported += _engine_refusals(prepared, examined, asker)
     findings = unsilenced(reported, prepared.recipe.path)
@@ -126,8 +126,8 @@ def _engine_refusals(
     """Return the engine's own refusals if a query is cheap compared with its start."""
     from speclaunch.checks import engine_findings  # noqa: PLC0415  rarely needed
 
-    blamed = examined.judgement.blamed
-    query = asker.wanted(examined.plan, interpreter(prepared.python), blamed)
+    blamed = examined.results.blamed
+    query = asker.query_for(examined.plan, interpreter(prepared.python), blamed)
     if query is None:
         return ()
     opinion = asker.known(query)
@@ -140,7 +140,7 @@ def _engine_refusals(
         if asker.mode is EngineCheckMode.AUTO and asker.cost(query) > max(_CHEAP_S, seconds / 3):
             return ()
         opinion = asker.opinion_on(query)
-    return engine_findings(opinion, examined.plan, examined.judgement.findings).findings
+    return engine_findings(opinion, examined.plan, examined.results.findings).findings
 
 
 def absent_paths(prepared: Prepared) -> list[Problem]:

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from speclaunch.app.verbs.commands import app, register
 from speclaunch.checks.engine_check.installed_judges import (
     AddedJudge,
+    added_judges,
     all_judges,
     folder,
-    kept,
     remove,
     write,
 )
@@ -47,25 +47,25 @@ def test_none_is_told_with_what_to_do() -> None:
 
 def test_listed_then_removed(home: Path) -> None:
     made = a_judge(home, "0.5.18")
-    assert kept() == [made]
+    assert added_judges() == [made]
     assert [judge.release for judge in all_judges()] == ["0.5.18"]
     listed = run("ls")
     assert "0.5.18" in listed and "5 MiB" in listed and "PyPI" in listed
     run("rm", "0.5.18")
-    assert not folder("0.5.18").exists() and not kept()
+    assert not folder("0.5.18").exists() and not added_judges()
 
 
 def test_a_judge_that_is_half_there_is_none(home: Path) -> None:
     a_judge(home, "0.5.18")
     (folder("0.5.18") / "judge.json").write_text('{"name": "0.5.18"')
-    assert kept() == []
+    assert added_judges() == []
     assert remove("0.5.18")
 
 
 def test_one_whose_interpreter_is_gone_is_none(home: Path) -> None:
     a_judge(home, "0.5.18")
     (home / "python").unlink()
-    assert kept() == []
+    assert added_judges() == []
 
 
 @pytest.mark.parametrize("name", ["../cpu-engine", "..", "/", "", "a/b", ".lock"])
@@ -74,7 +74,7 @@ def test_nothing_else_is_removed(home: Path, name: str) -> None:
     other.mkdir()
     a_judge(home, "0.5.18")
     assert not remove(name)
-    assert other.is_dir() and kept()
+    assert other.is_dir() and added_judges()
 
 
 def test_a_wrong_name_is_met_with_the_right_one(home: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_target_beside_it(models: dict[str, Path], tmp_path: Path) -> None:
     done = run("models", "inspect", draft, "--target", str(tmp_path / "t"))
     assert done.returncode == 1
     assert "SPL953" in done.stdout
-    assert "none of the target's 400" in done.stdout
+    assert "outside the target's 400" in done.stdout
 
 
 def test_a_whole_model_is_a_draft_beside_a_target(models: dict[str, Path]) -> None:

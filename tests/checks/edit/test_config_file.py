@@ -130,7 +130,7 @@ def test_what_is_not_ours_to_change_is_named_with_the_command(tmp_path: Path) ->
     inner.mkdir()
     (tmp_path / "c.yaml").write_text(CONFIG)
     (problem,) = carried(inner, SCRIPT.replace("c.yaml", "../c.yaml")).problems
-    assert problem.message.startswith("../c.yaml has to be migrated, too: removed collect-")
+    assert problem.message.startswith("../c.yaml must be migrated, too: removed collect-")
     command = (problem.help or "").split("`")[1]
     assert shlex.split(command)[1:] == [
         "migrate", str(inner / "../c.yaml"), "--to", "0.5.23",

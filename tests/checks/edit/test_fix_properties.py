@@ -235,7 +235,7 @@ def ask(text: str, name: str, fix: Fix, folder: Path, *, windows: bool = False) 
         try:
             once_more = fixed_commands(after, name, None, about, fix, load(VERSION))
         except NotFixableError as error:
-            assert str(error) == "nothing has to be changed"
+            assert str(error) == "nothing needs to change"
         else:
             assert once_more == after
 
@@ -337,7 +337,7 @@ def ask_recipe(text: str, group: str, fix: Fix, folder: Path, *, windows: bool) 
     try:
         after = fixed_recipe(given_, "mine.yaml", path, fix, load(VERSION))
     except NotFixableError as error:
-        assert str(error) in ("nothing has to be changed", "no edit of its text does it"), error
+        assert str(error) in ("nothing needs to change", "no edit of its text achieves it"), error
         return
     assert applied(given_, text_edits_between(given_, after)) == after
     assert not windows or after.count("\n") == after.count("\r\n")

@@ -17,7 +17,7 @@ from speclaunch.checks.edit.fix_target import NotFixableError
 from speclaunch.checks.edit.fixed_text import composed, fixed_commands, fixed_recipe
 from speclaunch.checks.rules.finding import Finding
 from speclaunch.checks.rules.registry import by_code
-from speclaunch.checks.rules.runner import judge
+from speclaunch.checks.rules.runner import check_rules
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.load import validate
 from speclaunch.deployments.sources.files import read_text
@@ -54,7 +54,7 @@ def all_cases() -> Iterator[Case]:
 def findings(case: Case, request: Request) -> list[Finding]:
     rule = by_code(case.code)
     assert rule is not None
-    found = judge(resolve(request, case.facts), [rule]).findings
+    found = check_rules(resolve(request, case.facts), [rule]).findings
     return [one for one in found if one.fix is not None and (one.fix.set or one.fix.env)]
 
 

@@ -96,10 +96,10 @@ def test_without_a_version_the_new_name_is_a_guess(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (f"{SERVER} --schedule-polisy lpm --schedule-policy fcfs\n", "is given, too"),
+        (f"{SERVER} --schedule-polisy lpm --schedule-policy fcfs\n", "is also set"),
         (
             f"A=--schedule-polisy\n{SERVER} $A lpm\n{SERVER} $A lpm --schedule-policy fcfs\n",
-            "is given, too",
+            "is also set",
         ),
     ],
 )

@@ -17,7 +17,7 @@ import pytest
 
 from speclaunch.checks.engine_check import add_judge as adding
 from speclaunch.checks.engine_check.add_judge import First, NotLightError, add
-from speclaunch.checks.engine_check.installed_judges import SITE, folder, kept, remove
+from speclaunch.checks.engine_check.installed_judges import SITE, added_judges, folder, remove
 from speclaunch.checks.engine_check.worker import compiled
 from speclaunch.core.errors import LaunchError
 from speclaunch.core.home import judges_home
@@ -80,7 +80,7 @@ def test_a_judge_is_put_in_place(wheel: Path, scripted: Callable[..., None]) -> 
     scripted()
     made = add("0.5.18", str(wheel))
     assert (made.release, made.light, made.catalogue) == ("0.5.18", True, "")
-    assert kept() == [made]
+    assert added_judges() == [made]
     assert sorted(path.name for path in (folder("0.5.18") / SITE).iterdir()) == [
         *(compiled.NAME, "sglang")
     ]
@@ -107,7 +107,7 @@ def test_nothing_is_left_of_one_that_fails(
     scripted(light=fault)
     with pytest.raises(type(fault)):
         add("my-fork", str(wheel))
-    assert [one.name for one in kept()] == ["my-fork"]  # the older one stays
+    assert [one.name for one in added_judges()] == ["my-fork"]  # the older one stays
 
 
 def test_a_failure_at_the_very_end_takes_the_catalogue_along(
@@ -131,7 +131,7 @@ def test_what_cannot_be_exact_without_torch_says_so(
     scripted(first=NotLightError("sglang.srt.x ends with TypeError: no Thing"))
     with pytest.raises(LaunchError) as caught:
         add("0.5.18", str(wheel), tell=told.append)
-    why = "SGLang 0.5.18 cannot be judged without torch: sglang.srt.x ends with TypeError: no Thing"
+    why = "SGLang 0.5.18 cannot validate without torch: sglang.srt.x ends with TypeError: no Thing"
     assert why in told and caught.value.problems[0].message == why
     assert "engine install cpu" in str(caught.value.problems[0].help)
     assert left() == []
@@ -202,7 +202,7 @@ def test_interrupted_it_leaves_nothing_and_killed_nothing_that_counts(wheel: Pat
         child.send_signal(sign)
         child.wait(30)
         child.stdout.close()
-        assert kept() == expected
+        assert added_judges() == expected
         assert [name for name in left() if not name.startswith(".new-")] == []
         if sign == signal.SIGINT:
             assert left() == []
@@ -216,7 +216,7 @@ def test_the_second_one_waits(wheel: Path) -> None:
     second = started(wheel, 0)
     assert second.stdout is not None
     said = [second.stdout.readline()]
-    assert said == ["another process adds a judge: waiting\n"]
+    assert said == ["another process is adding a judge: waiting\n"]
     assert second.wait(60) == first.wait(60) == 0
     assert time.monotonic() - began > 0.5
     assert json.loads((folder("0.5.18") / "judge.json").read_text())["light"] is True

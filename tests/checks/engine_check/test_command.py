@@ -9,7 +9,7 @@ import pytest
 
 from speclaunch.checks.engine_check.command import (
     ANY_MACHINE,
-    NotAskedError,
+    NotQueriedError,
     QueryCommand,
     query_command,
 )
@@ -26,7 +26,7 @@ def command(*words: str, **more) -> QueryCommand:  # type: ignore[no-untyped-def
 
 
 def why_not(*words: str, **more) -> str:  # type: ignore[no-untyped-def]
-    with pytest.raises(NotAskedError) as raised:
+    with pytest.raises(NotQueriedError) as raised:
         query_command(plan_of(*words, **more))
     return str(raised.value)
 
@@ -78,21 +78,21 @@ def test_a_value_of_no_weight_may_be_unknown_and_no_other() -> None:
 
     found = asked(f"--model-path {MODEL} --port $PORT --host=$HOST")
     assert found.words[2:] == ("--port", "30000", "--host=127.0.0.1")
-    with pytest.raises(NotAskedError, match=r"\Athe value of --tp-size is not known\Z"):
+    with pytest.raises(NotQueriedError, match=r"\Athe value of --tp-size is not known\Z"):
         asked(f"--model-path {MODEL} --tp-size $TP")
-    with pytest.raises(NotAskedError, match=r"\Athe model is not known\Z"):
+    with pytest.raises(NotQueriedError, match=r"\Athe model is not known\Z"):
         asked("--model-path $MODEL")
 
 
 def test_a_model_that_is_not_known_in_whole_is_not_asked() -> None:
     assert "is not available" in why_not("--speculative-draft-model-path", "nobody/nothing")
     part = "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3"
-    assert "in part only" in why_not("--speculative-draft-model-path", part)
+    assert "only partly known" in why_not("--speculative-draft-model-path", part)
 
 
 def test_code_that_a_variable_names_is_not_run() -> None:
     why = why_not(env={"SGLANG_EXTERNAL_MODEL_PACKAGE": "evil"})
-    assert why == "SGLANG_EXTERNAL_MODEL_PACKAGE names code, and none is run to judge a command"
+    assert why == "SGLANG_EXTERNAL_MODEL_PACKAGE names code, which an engine check never runs"
 
 
 def test_a_model_on_disk_is_left_where_it_is(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ print(mine.f())
 
 
 def test_it_is_kept_in_one_file_and_read_back(site: Path) -> None:
-    compiled.keep(site)
+    compiled.pack(site)
     assert not list(site.rglob("__pycache__")) and (site / compiled.NAME).is_file()
     # a source that cannot be compiled shows that the kept code is what runs
     (site / "mine/part.py").write_text("def f(:\n")
@@ -48,7 +48,7 @@ def test_it_is_kept_in_one_file_and_read_back(site: Path) -> None:
 
 
 def test_it_says_where_the_source_is_now(site: Path, tmp_path: Path) -> None:
-    compiled.keep(site)
+    compiled.pack(site)
     moved = site.rename(tmp_path / "moved")
     assert run(moved) == str(moved / "mine/part.py")
 
@@ -60,7 +60,7 @@ def test_a_file_that_is_none_is_passed_over(site: Path, data: bytes) -> None:
 
 
 def test_code_of_another_python_is_passed_over(site: Path) -> None:
-    compiled.keep(site)
+    compiled.pack(site)
     kept = site / compiled.NAME
     kept.write_bytes(b"\1\2\r\n" + kept.read_bytes()[4:])
     assert run(site) == str(site / "mine/part.py")

@@ -42,10 +42,10 @@ def judge() -> Iterator[EngineJudge]:
 @pytest.mark.parametrize(
     ("act", "told"),
     [
-        ("garbage", "not an answer"),
-        ("list", "not an answer"),
-        ("nothing", "not an answer"),
-        ("unasked", "to no question"),
+        ("garbage", "invalid answer"),
+        ("list", "invalid answer"),
+        ("nothing", "invalid answer"),
+        ("unasked", "without a query"),
         ("die", "died of SIGSEGV: Fatal: it hurts"),
         ("exit", "ended with exit 3"),
         ("huge", "longer than 8 MiB"),
@@ -88,7 +88,7 @@ def test_an_answer_too_many_is_not_the_next_questions(judge: EngineJudge) -> Non
         [question("twice"), question("repeat", "no"), question("repeat", "no")], seconds=100
     )
     assert first.accepted is True
-    assert second.accepted is None and "to no question" in second.why
+    assert second.accepted is None and "without a query" in second.why
     assert last.accepted is False and "no" in last.why
 
 
@@ -230,7 +230,7 @@ def test_what_is_read_at_import_is_there_at_import(judge: EngineJudge) -> None:
 
 def test_a_variable_that_names_code_is_not_imported_with(judge: EngineJudge) -> None:
     (answer,) = judge.ask([question("echo", env=(("SGLANG_PLUGINS", "evil"),))], seconds=100)
-    assert answer.accepted is None and "SGLANG_PLUGINS decides what is imported" in answer.why
+    assert answer.accepted is None and "SGLANG_PLUGINS changes what is imported" in answer.why
 
 
 names = st.text("abz/.~-_ é", min_size=1, max_size=20)

@@ -32,7 +32,7 @@ def test_another_value_than_ours_is_our_defect() -> None:
     asked = with_engine_values(plan, told(page_size=64))
     (one,) = asked.contradictions
     assert (one.name, one.ours, one.engine) == ("page_size", 16, 64)
-    assert one.report == "page_size: SGLang 0.5.23 on h200 says 64, speclaunch 16"
+    assert one.report == "page_size: SGLang 0.5.23 on h200 resolves 64, speclaunch 16"
     assert asked.plan.value("page_size") == 64
 
 

@@ -11,7 +11,7 @@ from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks.engine_check import installed_judges
 from speclaunch.checks.engine_check.installed_judges import AddedJudge
 from speclaunch.checks.lint.engine_findings import engine_findings
-from speclaunch.checks.rules.examine import examine_plan
+from speclaunch.checks.rules.examine import check_plan
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.errors import ExitCode
@@ -47,12 +47,12 @@ def added(on: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `engine judge add` leaves it."""
     (on / "judges" / RELEASE).mkdir(parents=True)
     kept = [AddedJudge(RELEASE, RELEASE, "python3", "PyPI", "digest", 1)]
-    monkeypatch.setattr(installed_judges, "kept", lambda: kept)
+    monkeypatch.setattr(installed_judges, "added_judges", lambda: kept)
 
 
 def said(*words: str, judge: ScriptedJudge) -> list[Finding]:
     plan = plan_of(*words)
-    found = examine_plan(plan, all_rules()).judgement
+    found = check_plan(plan, all_rules()).results
     opinion = asker(judge).opinion(plan, blamed=found.blamed)
     assert opinion is not None
     return list(engine_findings(opinion, plan, found.findings).findings)
@@ -64,8 +64,8 @@ def test_the_engines_own_words_file_and_line() -> None:
     assert finding.severity is Severity.ERROR
     assert finding.message == "SGLang 0.5.23 refuses this: these do not go together"
     assert finding.why == (
-        "ValueError at srt/server_args.py:42 on h200:8, `assert not both`; it takes "
-        "--schedule-conservativeness and --stream-interval together; exact: asked SGLang 0.5.23"
+        "ValueError at srt/server_args.py:42 on h200:8, `assert not both`; only the "
+        "combination of --schedule-conservativeness and --stream-interval is refused; exact: asked SGLang 0.5.23"
     )
     assert finding.fix is not None
     assert finding.fix.text == "change or remove --schedule-conservativeness or --stream-interval"
@@ -90,10 +90,10 @@ def test_a_word_that_only_we_refuse_is_our_defect() -> None:
     (finding,) = said("--schedule-policy", "newest", judge=ScriptedJudge())
     assert finding.severity is Severity.INFO
     assert finding.message == (
-        "SGLang 0.5.23 accepts this, and SPL003 refuses it: a defect of speclaunch"
+        "SGLang 0.5.23 accepts this, but SPL003 rejects it: a bug in speclaunch"
     )
     assert finding.fix is not None
-    assert "report: SPL003, SGLang 0.5.23: " in finding.fix.text
+    assert "report the bug: SPL003, SGLang 0.5.23: " in finding.fix.text
 
 
 def test_an_error_about_a_later_failure_is_not_contradicted() -> None:

@@ -17,7 +17,7 @@ BEFORE = f"""
 import copy, importlib.metadata, importlib.util, pickle, sys
 sys.path.insert(0, {str(JUDGE)!r})
 from worker import light
-assert light.is_wanted()
+assert light.is_needed()
 light.install()
 import numpy as np
 import torch
@@ -103,6 +103,6 @@ def test_its_versions_are_the_cpu_engines() -> None:
 def test_a_judge_with_torch_has_the_real_one(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("")
     code = f"import sys; sys.path[:0] = [{str(JUDGE)!r}, {str(tmp_path)!r}]\n"
-    code += "from worker import light; print(light.is_wanted())"
+    code += "from worker import light; print(light.is_needed())"
     done = subprocess.run([sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr

@@ -169,7 +169,7 @@ def test_entries_are_bounded(tmp_path: Path) -> None:
 
 
 def test_nothing_is_kept_where_nothing_shall_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert opened(wanted=False) is None
+    assert opened(enabled=False) is None
     monkeypatch.setitem(os.environ, "SPECLAUNCH_NO_CACHE", "1")
     assert opened() is None
 
@@ -208,7 +208,7 @@ def test_the_interpreter_that_is_launched_goes_first() -> None:
 def test_the_time_that_loading_took_is_remembered(tmp_path: Path) -> None:
     judge = ScriptedJudge()
     first = asker(judge, tmp_path)
-    wanted = first.wanted(plan_of())
+    wanted = first.query_for(plan_of())
     assert wanted is not None
     assert first.cost(wanted) > 1
     assert first.known(wanted) is None

@@ -422,6 +422,6 @@ def test_the_installed_engine_is_looked_for_once(
 
     for wanted in (False, True):
         asked.clear()
-        _, installed = cache_module.opened([], found, wanted=wanted)
+        _, installed = cache_module.opened([], found, enabled=wanted)
         assert [installed(), installed()] == ["0.5.18", "0.5.18"]
         assert len(asked) == 1

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from speclaunch.checks.lint.ignores import Extent, complaints, kept, read_ignores
+from speclaunch.checks.lint.ignores import Extent, complaints, read_ignores, unsuppressed
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.core.errors import Place
 from tests.checks.lint.linting import ENGINE, GROUP, RECIPE, SERVER
@@ -18,12 +18,12 @@ def finding(code: str, line: int, path: str = "a.yaml") -> Finding:
 
 def left(text: str, *found: Finding, commands: tuple[Extent, ...] = ()) -> list[str]:
     ignores = read_ignores(text, "a.yaml", commands)
-    return [f"{f.code}:{f.place.line}" for f in kept(found, ignores)]
+    return [f"{f.code}:{f.place.line}" for f in unsuppressed(found, ignores)]
 
 
 def said(text: str, *found: Finding, selected: Collection[str] | None = None) -> list[str]:
     ignores = read_ignores(text, "a.yaml")
-    kept(found, ignores)
+    unsuppressed(found, ignores)
     found = complaints(ignores, "a.yaml", ENGINE, selected)
     return [f"{one.code} {one.message}" for one in found]
 

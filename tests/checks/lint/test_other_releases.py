@@ -43,7 +43,7 @@ def test_what_an_older_release_takes_is_a_warning_with_the_releases(tmp_path: Pa
     path = script(tmp_path, "--cuda-graph-max-bs 8")
     (found,) = told(report(path), "SPL002")
     assert found.severity is Severity.WARNING and found.engine == NEWEST
-    assert "SGLang 0.4.6.post5 to 0.5.19 take it; it is refused from 0.5.20 on" in found.why
+    assert "SGLang 0.4.6.post5 to 0.5.19 accept it; 0.5.20 and later reject it" in found.why
     assert found.fix is not None and "--engine" in found.fix.text
     for version in held_versions():  # what is said is so
         takes = version <= "0.5.19"
@@ -54,7 +54,7 @@ def test_what_an_older_release_takes_is_a_warning_with_the_releases(tmp_path: Pa
 def test_one_release_alone(tmp_path: Path) -> None:
     (found,) = told(report(script(tmp_path, "--kt-amx-method x")), "SPL001")
     assert found.severity is Severity.WARNING
-    assert "SGLang 0.5.4.post3 takes it; it is refused from 0.5.5.post3 on" in found.why
+    assert "SGLang 0.5.4.post3 accepts it; 0.5.5.post3 and later reject it" in found.why
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_bounded_number_of_deployments_is_compared_and_the_rest_is_named(
     assert severities == [Severity.WARNING] * 2 + [Severity.ERROR] * 2
     (unknown,) = [one for file in found.files for one in file.unknown if "more" in one.what]
     assert unknown.what == "the releases that accept 2 more deployments"
-    assert unknown.why == "only 2 of a file are compared with other releases"
+    assert unknown.why == "only 2 deployments of a file are compared with other releases"
 
 
 def test_a_deployment_is_compared_without_the_others_of_its_file(

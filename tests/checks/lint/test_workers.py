@@ -116,7 +116,7 @@ def test_an_interrupt_ends_all(place: Place) -> None:
 
 def test_few_files_are_checked_in_one_process() -> None:
     def processes(files: int, jobs: int | None = None, *, asks: bool = False) -> int:
-        lint = lint_files.LintRun((), b"", (), lambda: None, jobs=jobs, asks_engines=asks)  # type: ignore[arg-type,return-value]
+        lint = lint_files.LintRun((), b"", (), lambda: None, jobs=jobs, queries_engines=asks)  # type: ignore[arg-type,return-value]
         return lint.processes(files, first=lint_files._FIRST)
 
     assert [processes(files) for files in (0, 1, 10, 149, 299)] == [1] * 5

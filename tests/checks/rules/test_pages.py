@@ -74,7 +74,7 @@ def test_explained_has_what_the_rule_knows_above_the_text() -> None:
     rule = next(rule for rule in all_rules() if rule.code == "SPL239")
     above, _, below = explained(rule).partition("\n## What it does\n")
     assert above == (
-        "# SPL239 cpu-graph\n\nCPU graphs do not support speculation.\n\n"
+        "# SPL239 cpu-graph\n\nCPU graphs with speculation.\n\n"
         "**Severity:** error  \n**Algorithms:** any  \n**Engine versions:** `>=0.5.2`\n"
     )
     assert below == page("SPL239").body.removeprefix("## What it does\n")

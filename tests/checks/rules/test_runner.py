@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Rule, Severity, Verdict
-from speclaunch.checks.rules.runner import BUG, judge
+from speclaunch.checks.rules.runner import BUG, check_rules
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.plan.plan import Plan
@@ -29,13 +29,13 @@ def test_a_rule_that_stumbles_hides_nothing() -> None:
         Rule("SPL998", "broken", Severity.ERROR, "features", broken),
         Rule("SPL999", "telling", Severity.ERROR, "features", telling),
     ]
-    judgement = judge(PLAN, rules)
+    judgement = check_rules(PLAN, rules)
     assert [f.code for f in judgement.findings] == ["SPL998", "SPL999"]
-    (unjudged,) = judgement.unjudged
+    (unjudged,) = judgement.skipped
     assert unjudged.reason == f"{BUG}: TypeError: of all things"
 
 
 def test_a_secret_does_not_get_into_a_message() -> None:
     shown = Rule("SPL999", "telling", Severity.ERROR, "features", telling)
-    (finding,) = judge(PLAN, [shown]).findings
+    (finding,) = check_rules(PLAN, [shown]).findings
     assert finding.message == "the key is ***"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.checks.rules.examine import Lookup, examine
+from speclaunch.checks.rules.examine import Lookup, check_request
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.recipe.find_recipe import recipe_names
 from speclaunch.deployments.recipe.load import load
@@ -32,8 +32,8 @@ def test_its_checkpoints_are_known_and_its_memory_is(
     catalogue = load_catalogue(version)
     spelling = render_args(recipe.deployment.args, engine.env, catalogue)
     request = from_recipe(recipe, spelling, catalogue)
-    found = examine(request, Lookup(hardware=declare("h200:8")), all_rules())
+    found = check_request(request, Lookup(hardware=declare("h200:8")), all_rules())
     assert not [fact for fact in found.plan.facts.unknown if "checkpoint" in fact.what]
-    assert {one.code for one in found.judgement.unjudged} == UNREAD.get(name, set())
-    assert not found.judgement.errors
+    assert {one.code for one in found.results.skipped} == UNREAD.get(name, set())
+    assert not found.results.errors
     assert budget(found.plan).fit is Fit.FITS

@@ -430,7 +430,7 @@ def test_an_empty_variable_is_what_it_is_to_bash(
         env, *words = done.stdout.splitlines()
         parsed = meaning_of([word[1:-1] for word in words[2:]], load_catalogue("0.5.23"))
         assert parsed is not None
-        return [env, *(f"{name}={parsed.values[name]}" for name in parsed.given)]
+        return [env, *(f"{name}={parsed.values[name]}" for name in parsed.explicit)]
 
     prepared = prepare(load(str(path)), "0.5.23", dry_run=True)
     overlay = {name: said for name, said in prepared.overlay.items() if name == "NCCL_X"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speclaunch.checks.edit.import_recipes import import_one
+from speclaunch.checks.edit.import_recipes import import_command
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import Reading
 from tests.support.deployments.sources.helpers import SERVER, lint_text, only, texts
@@ -60,7 +60,7 @@ def test_variables_and_functions() -> None:
 
 
 def test_import_leaves_defaults_to_the_environment() -> None:
-    _, text = import_one(only(_read(MAKEFILE)), "x", "Makefile", None)
+    _, text = import_command(only(_read(MAKEFILE)), "x", "Makefile", None)
     for line in (
         "model_path: ${oc.env:MODEL,org/m}",
         "host: ${env_or:HOST,'127.0.0.1'}",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.app.verbs.import_ import read
-from speclaunch.checks.edit.import_recipes import import_one
+from speclaunch.checks.edit.import_recipes import import_command
 from speclaunch.deployments.sources import vllm
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import Invocation
@@ -75,7 +75,7 @@ def test_methods_without_counterpart_are_errors(method: str) -> None:
     found = _speculation({"method": method, "model": "d", "num_speculative_tokens": 3})
     assert texts(found) == ["--model-path", "org/m"]
     assert method in found.refused[0].message
-    imported, _ = import_one(found, "x", "x", None)
+    imported, _ = import_command(found, "x", "x", None)
     assert imported.problems
 
 
@@ -106,7 +106,7 @@ def test_what_is_lost_is_reported() -> None:
         *("org/m", "--swap-space", "4", "--enable-prefix-caching", "--speculative-config"),
         '{"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 4}',
     )
-    imported, text = import_one(found, "x", "x", None)
+    imported, text = import_command(found, "x", "x", None)
     warned = [one.message for one in imported.assumed]
     assert [one.partition(":")[0] for one in warned] == [
         "left out --swap-space 4",
@@ -161,7 +161,7 @@ def test_a_variable_in_the_configuration_stays_one() -> None:
         ' \\"num_speculative_tokens\\": 2}"\n',
         "x.sh",
     )
-    _, text = import_one(found, "x", "x", None)
+    _, text = import_command(found, "x", "x", None)
     assert "speculative_draft_model_path: ${oc.env:DRAFT}\n" in text
 
 

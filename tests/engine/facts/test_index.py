@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import BUG, judge
+from speclaunch.checks.rules.runner import BUG, check_rules
 from speclaunch.core.resources import models_dir
 from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource
 from speclaunch.engine.facts.facts import Facts, UnknownFact
@@ -68,8 +68,8 @@ def test_no_entry_makes_a_rule_or_a_budget_stumble(start: int) -> None:
                 draft = one
             version = ("0.5.6", "0.5.14", "0.5.23")[number % 3]
             plan = resolve(request_of(args, None, {}, version), Facts(one, draft, H100))
-            said = judge(plan, all_rules())
-            assert not [rule for rule in said.unjudged if rule.reason.startswith(BUG)], name
+            said = check_rules(plan, all_rules())
+            assert not [rule for rule in said.skipped if rule.reason.startswith(BUG)], name
             budget(plan)
 
 
@@ -91,9 +91,11 @@ def test_the_unread_context_of_a_draft_gives_no_verdict() -> None:
         "speculative_algorithm": "DFLASH",
         "speculative_draft_model_path": draft.name,
     }
-    said = judge(resolve(request_of(args, None, {}, "0.5.23"), Facts(target, draft)), all_rules())
+    said = check_rules(
+        resolve(request_of(args, None, {}, "0.5.23"), Facts(target, draft)), all_rules()
+    )
     assert "SPL402" not in {finding.code for finding in said.findings}
-    reasons = {one.code: one.reason for one in said.unjudged}
+    reasons = {one.code: one.reason for one in said.skipped}
     assert "`max_position_embeddings`" in reasons["SPL402"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import judge
+from speclaunch.checks.rules.runner import check_rules
 from speclaunch.deployments.sources.requests import from_words, meant_by
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.plan.budget import Fit
@@ -30,9 +30,9 @@ def test_an_ambiguous_flag_leaves_all_that_it_may_mean_unknown(version: str) -> 
     for ask in (found.user_value, found.value, found.is_set):
         with pytest.raises(UnknownValueError, match="--speculative-draft was rejected"):
             ask(_DRAFT)
-    judged = judge(found, all_rules())
+    judged = check_rules(found, all_rules())
     assert {"SPL002"} == {finding.code for finding in judged.errors}
-    assert "SPL404" in {rule.code for rule in judged.unjudged}
+    assert "SPL404" in {rule.code for rule in judged.skipped}
 
 
 def test_the_target_is_not_taken_for_its_own_draft() -> None:

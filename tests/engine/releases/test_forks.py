@@ -11,7 +11,7 @@ import pytest
 from speclaunch.checks.lint.checked_file import Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import by_code
-from speclaunch.checks.rules.runner import judge
+from speclaunch.checks.rules.runner import check_rules
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.load import load as load_recipe
 from speclaunch.deployments.sources.requests import from_words
@@ -90,9 +90,9 @@ def test_a_path_is_an_engine_of_its_own(fork: Path) -> None:
 def test_the_name_of_its_judge_is_its_name(fork: Path, home: Path, tmp_path: Path) -> None:
     """As `engine judge add my-fork --from ./checkout` leaves it."""
     release = add_fork(fork)
-    judge = home / "judges" / "my-fork"
-    judge.mkdir(parents=True)
-    (judge / "judge.json").write_text(json.dumps({"name": "my-fork", "release": release}))
+    check_rules = home / "judges" / "my-fork"
+    check_rules.mkdir(parents=True)
+    (check_rules / "judge.json").write_text(json.dumps({"name": "my-fork", "release": release}))
     assert resolve_version("my-fork") == ResolvedVersion("my-fork", release, exact=True)
     path = recipe(tmp_path, "")
     assert codes(path, "0.5.21") != [] == codes(path, named("my-fork").held)
@@ -102,7 +102,7 @@ def test_the_name_of_its_judge_is_its_name(fork: Path, home: Path, tmp_path: Pat
         with pytest.raises(InputError):
             resolve_version(name)
     for text in ("{", "[]", '{"release": 5}', '{"release": "my-fork"}', '{"release": "no"}'):
-        (judge / "judge.json").write_text(text)
+        (check_rules / "judge.json").write_text(text)
         with pytest.raises(InputError):
             resolve_version("my-fork")
 
@@ -218,7 +218,7 @@ def test_the_finding_says_how_to_declare_a_fork(words: str, told: bool) -> None:
     version = "0.5.11" if "hpc_ops" in words else "0.5.23"
     request = from_words(["--model-path", "m", *words.split()], {}, load(version))
     rules = [rule for code in ("SPL001", "SPL003") if (rule := by_code(code))]
-    (finding,) = judge(resolve(request, Facts()), rules).findings
+    (finding,) = check_rules(resolve(request, Facts()), rules).findings
     assert finding.fix is not None or not told
     assert ("declare it" in (finding.fix.text if finding.fix else "")) is told
 

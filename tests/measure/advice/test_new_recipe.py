@@ -8,7 +8,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from speclaunch.checks.rules.examine import Lookup, examine
+from speclaunch.checks.rules.examine import Lookup, check_request
 from speclaunch.checks.rules.finding import Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.errors import InputError
@@ -113,8 +113,8 @@ def test_what_is_written_is_clean_and_fits(
     assert not parsed.problems
     env = {name: value for name, value in prepared.overlay.items() if value is not None}
     lookup = Lookup(hardware=declare(hardware))
-    found = examine(from_words(words, env, catalogue), lookup, all_rules())
-    told = [one for one in found.judgement.findings if one.severity is not Severity.INFO]
+    found = check_request(from_words(words, env, catalogue), lookup, all_rules())
+    told = [one for one in found.results.findings if one.severity is not Severity.INFO]
     assert {one.code for one in told} <= {LENGTHENED}
     fits = budget(found.plan)
     assert fits.fit is Fit.FITS

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import judge
+from speclaunch.checks.rules.runner import check_rules
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.facts import Facts
@@ -219,14 +219,14 @@ def compare(said: Said) -> Comparison:
         hardware(said.machine),
     )
     plan = resolve(request, facts)
-    judgement = judge(plan, all_rules())
+    judgement = check_rules(plan, all_rules())
     errors = [(finding.code, finding.message) for finding in judgement.errors]
     errors += [("parser", problem.message) for problem in request.problems]
     excused = exceptions().reason(said, errors) if errors else None
     comparison = Comparison(
         said,
         tuple(errors),
-        tuple(f"{u.code} {u.reason}" for u in judgement.unjudged),
+        tuple(f"{u.code} {u.reason}" for u in judgement.skipped),
         excused=excused,
     )
     return _with_values(comparison, plan) if said.accepts and not errors else comparison

@@ -6,7 +6,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from speclaunch.checks.rules.examine import Lookup, examine
+from speclaunch.checks.rules.examine import Lookup, check_request
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.checks.rules.runner import BUG
@@ -38,8 +38,8 @@ def findings(case: Case, healthy: Healthy) -> tuple[Finding, ...]:
         if case.lifted:
             del args["device"]
         request = request_of(args, None, case.env, SGLANG_VERSION)
-        judgement = examine(request, Lookup(), all_rules()).judgement
-    stumbled = [one for one in judgement.unjudged if one.reason.startswith(BUG)]
+        judgement = check_request(request, Lookup(), all_rules()).results
+    stumbled = [one for one in judgement.skipped if one.reason.startswith(BUG)]
     assert not stumbled, stumbled
     return judgement.findings
 

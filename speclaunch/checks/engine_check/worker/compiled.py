@@ -23,7 +23,7 @@ _HEADER = 16
 """Bytes before the code in a file of `__pycache__` (PEP 552)."""
 
 
-def keep(site: Path) -> None:
+def pack(site: Path) -> None:
     """Move the compiled code of a folder of packages into its file."""
     found = {}
     for folder in sorted(site.rglob("__pycache__")):

@@ -56,7 +56,7 @@ class AuditGuard:
 
     def install(self) -> None:
         """Install the hook, which blocks the network from here on."""
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._audit)
 
     def arm(self, scratch: str) -> None:
         """Forbid programs, writes outside of `scratch`, and new code from here on."""
@@ -65,7 +65,7 @@ class AuditGuard:
         self.roots = tuple(root.rstrip("/") + "/" for root in roots if len(root) > 1)
         self.scratch = os.path.realpath(scratch) + "/"
 
-    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if event in NETWORK:
             raise OSError(errno.ENETUNREACH, "the judge has no network")
         if self.scratch is None:
@@ -77,11 +77,11 @@ class AuditGuard:
         elif event in PROGRAMS:
             raise FileNotFoundError(errno.ENOENT, "the judge starts no program", str(args[:1])[:80])
         elif event in CHANGES:
-            for one in args:
-                if isinstance(one, (str, bytes)):
-                    self._written(os.fsdecode(one))
+            for path in args:
+                if isinstance(path, (str, bytes)):
+                    self._written(os.fsdecode(path))
         elif event == "pickle.find_class":
-            raise NotJudged(f"a pickle asks for {args[0]}.{args[1]}, which may run code")
+            raise NotJudged(f"a pickle requests {args[0]}.{args[1]}, which may run code")
 
     def _opened(self, path: Any, _mode: Any, flags: Any) -> None:
         if isinstance(path, (str, bytes)) and isinstance(flags, int) and flags & WRITING:
@@ -97,7 +97,7 @@ class AuditGuard:
             return
         real = os.path.realpath(name)
         if os.path.isabs(name) and not real.startswith(self.roots):
-            raise NotJudged(f"{os.path.basename(name)} is code that no installed package brought")
+            raise NotJudged(f"{os.path.basename(name)} is code outside the installed packages")
 
 
 def refuse_remote_code() -> None:
@@ -114,14 +114,14 @@ def refuse_remote_code() -> None:
             return False
         if remote and trust:
             raise NotJudged(
-                "the config.json names Python code of the model's own (auto_map), which is never"
-                " executed here"
+                "the config.json names the model's own Python code (auto_map), which is never "
+                "executed here"
             )
         decided: bool = own(trust, model, local, remote, *rest, **more)
         return decided
 
     def load(*_: Any, **__: Any) -> Any:
-        raise NotJudged("the model brings Python code of its own, which is never executed here")
+        raise NotJudged("the model includes its own Python code, which is never executed here")
 
     replace: dict[str, Callable[..., Any]] = {
         "resolve_trust_remote_code": resolve,

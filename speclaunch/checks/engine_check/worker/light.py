@@ -72,7 +72,7 @@ def fill(module: types.ModuleType) -> None:
         module.EventLoopPolicy = asyncio.DefaultEventLoopPolicy  # type: ignore[attr-defined]
 
 
-def is_wanted() -> bool:
+def is_needed() -> bool:
     """True if this interpreter has no torch."""
     return importlib.util.find_spec("torch") is None
 

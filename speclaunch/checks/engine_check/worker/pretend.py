@@ -112,7 +112,7 @@ def answering(name: str, value: Any) -> Callable[..., Any]:
 def prepare() -> None:
     """Prepare the first import of SGLang, like the shim of the CPU engine."""
     sys.modules["kernels"] = None  # type: ignore[assignment]  # optional, pinned differently
-    if light.is_wanted():
+    if light.is_needed():
         light.install()
     else:
         prepare_torch()

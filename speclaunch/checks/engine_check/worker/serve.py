@@ -56,7 +56,7 @@ def main() -> None:
 
 def serve(lines: TextIO, out: TextIO, setting: dict[str, Any]) -> None:
     """Import the release, warm it up, and answer."""
-    apart = without_network() if setting.get("apart", True) else False
+    isolated = without_network() if setting.get("apart", True) else False
     GUARD.install()
     for site in setting.get("sites", ()):
         use(site)
@@ -73,7 +73,13 @@ def serve(lines: TextIO, out: TextIO, setting: dict[str, Any]) -> None:
     gc.collect()
     gc.freeze()
     stood_in = sorted(FINDER.packages)
-    hello = {"sglang": sglang, "failed": failed, "warm": warm, "apart": apart, "stood_in": stood_in}
+    hello = {
+        "sglang": sglang,
+        "failed": failed,
+        "warm": warm,
+        "apart": isolated,
+        "stood_in": stood_in,
+    }
     hello["at_import"] = sorted(at_import)
     if setting.get("files"):
         found = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
@@ -113,10 +119,10 @@ def answers(lines: Iterable[str], out: TextIO, setting: dict[str, Any]) -> None:
         child.tell(line)
         ready = Child(setting)
         print(numbered(child.answer(), json.loads(line)), file=out, flush=True)
-        gone = [one for one in (*gone, child) if not one.has_ended()]
+        gone = [process for process in (*gone, child) if not process.has_ended()]
     ready.end()
-    for one in gone:
-        one.end()
+    for process in gone:
+        process.end()
 
 
 def numbered(text: str, question: dict[str, Any]) -> str:
@@ -141,7 +147,7 @@ class Child:
                 end_with(parent, signal.SIGKILL)
                 os.close(self._asks)
                 os.close(self._read)
-                serve_one(question_pipe, answer_pipe, setting)
+                answer_question(question_pipe, answer_pipe, setting)
                 status = 0
             finally:
                 os._exit(status)
@@ -191,14 +197,14 @@ class Child:
         os.close(self._read)
 
 
-def serve_one(asked: int, said: int, setting: dict[str, Any]) -> None:
+def answer_question(question_pipe: int, answer_pipe: int, setting: dict[str, Any]) -> None:
     """Wait for the question in the child, and answer it."""
     gc.disable()
     limit(setting["seconds"], setting["memory"])
-    with os.fdopen(asked, "rb") as pipe:
+    with os.fdopen(question_pipe, "rb") as pipe:
         line = pipe.read()
     if line:
-        with os.fdopen(said, "w", encoding="utf-8") as answer:
+        with os.fdopen(answer_pipe, "w", encoding="utf-8") as answer:
             answer.write(in_child(json.loads(line), setting) + "\n")
 
 
@@ -240,5 +246,5 @@ def in_child(question: dict[str, Any], setting: dict[str, Any]) -> str:
     except BaseException as error:
         found = refusal(error, "record")
     if found.get("error") == "MemoryError":
-        found["message"] = f"it wants more than {setting['memory'] >> 20} MiB of memory"
+        found["message"] = f"it needs more than {setting['memory'] >> 20} MiB of memory"
     return json.dumps(found, default=str)

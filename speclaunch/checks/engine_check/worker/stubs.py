@@ -259,7 +259,7 @@ def import_standing_in(module: str, most: int = 20) -> None:
             if importlib.util.find_spec(name) is not None:  # a missing part of an installed package
                 raise
             install([name])
-            for known in [one for one in sys.modules if one.partition(".")[0] == own]:
+            for known in [loaded for loaded in sys.modules if loaded.partition(".")[0] == own]:
                 del sys.modules[known]  # remove the partial import
         else:
             return

@@ -249,8 +249,8 @@ class TorchSize(tuple):  # type: ignore[type-arg]
     def numel(self) -> int:
         """Return the number of elements."""
         total = 1
-        for one in self:
-            total *= one
+        for size in self:
+            total *= size
         return total
 
 
@@ -264,12 +264,12 @@ class TorchVersion(str):
         return version(str.__str__(self)), version(str(other))
 
     def __lt__(self, other: Any) -> bool:
-        one, two = self._order(other)
-        return bool(one < two)
+        mine, theirs = self._order(other)
+        return bool(mine < theirs)
 
     def __le__(self, other: Any) -> bool:
-        one, two = self._order(other)
-        return bool(one <= two)
+        mine, theirs = self._order(other)
+        return bool(mine <= theirs)
 
     def __gt__(self, other: Any) -> bool:
         return not self <= other
@@ -313,7 +313,7 @@ def zero(*_: Any, **__: Any) -> int:
     return 0
 
 
-def one(*_: Any, **__: Any) -> int:
+def return_1(*_: Any, **__: Any) -> int:
     """Return the number of threads."""
     return 1
 
@@ -343,7 +343,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "__version__": TorchVersion(VERSION),
         "is_tensor": lambda value: isinstance(value, Tensor),
         "is_grad_enabled": true,
-        "get_num_threads": one,
+        "get_num_threads": return_1,
         "set_num_threads": nothing,
         "manual_seed": nothing,
         "inf": float("inf"),
@@ -392,7 +392,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "torch.mps": {"is_available": false, "device_count": zero},
     "torch.mtia": {"is_available": false, "device_count": zero},
     "torch.accelerator": {"is_available": false, "device_count": zero},
-    "torch.cpu": {"is_available": true, "device_count": one},
+    "torch.cpu": {"is_available": true, "device_count": return_1},
     "torch.backends.mps": {"is_available": false, "is_built": false},
     "torch.backends.cuda": {"is_built": false},
     "torch.backends.cudnn": {"is_available": false, "version": nothing},

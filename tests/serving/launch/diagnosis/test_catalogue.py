@@ -104,10 +104,10 @@ def test_a_refusal_that_a_rule_finds_is_told_in_the_words_of_the_rule() -> None:
 
 
 def test_what_rules_foretell_is_a_beginning_and_not_a_pattern() -> None:
-    said = [one for rule in all_rules() for one in rule.says]
+    said = [one for rule in all_rules() for one in rule.engine_messages]
     assert len(said) == len(set(said))
     for rule in all_rules():
-        for one in rule.says:
+        for one in rule.engine_messages:
             found = rule_of(one.replace("{}", "7"))
             assert found is not None and found.code == rule.code, one
 

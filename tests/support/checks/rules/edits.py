@@ -153,7 +153,7 @@ def _left_alone(tree: ast.Module) -> set[int]:
         elif isinstance(node, ast.Subscript):
             parts = [node.slice] if _is_type(node.value) else []
         elif (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) or (
-            isinstance(node, ast.keyword) and node.arg == "says"
+            isinstance(node, ast.keyword) and node.arg == "engine_messages"
         ):
             parts = [node.value]
         for part in parts:

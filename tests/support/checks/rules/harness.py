@@ -12,10 +12,10 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.checks.rules.examine import examine_together
+from speclaunch.checks.rules.examine import check_together
 from speclaunch.checks.rules.finding import RuleResults
 from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.runner import BUG, judge
+from speclaunch.checks.rules.runner import BUG, check_rules
 from speclaunch.core.errors import Place
 from speclaunch.deployments.recipe.load import Recipe
 from speclaunch.deployments.recipe.schema import Deployment, Engine
@@ -319,15 +319,15 @@ def plans_of(case: Case) -> list[Plan]:
 def verdict(rule: Rule, case: Case, plans: Sequence[Plan] | None = None) -> RuleResults:
     plans = plans_of(case) if plans is None else plans
     if case.text is not None:
-        alone = [judge(plan, [rule]) for plan in plans]
-        found = [finding for _, finding in examine_together(plans, [rule])]
+        alone = [check_rules(plan, [rule]) for plan in plans]
+        found = [finding for _, finding in check_together(plans, [rule])]
         return RuleResults(
             (*(finding for one in alone for finding in one.findings), *found),
-            tuple(reason for one in alone for reason in one.unjudged),
+            tuple(reason for one in alone for reason in one.skipped),
         )
     if case.together:
-        return RuleResults(tuple(finding for _, finding in examine_together(plans, [rule])))
-    return judge(plans[0], [rule])
+        return RuleResults(tuple(finding for _, finding in check_together(plans, [rule])))
+    return check_rules(plans[0], [rule])
 
 
 def complaint(rule: Rule, case: Case, plans: Sequence[Plan] | None = None) -> str | None:
@@ -335,15 +335,15 @@ def complaint(rule: Rule, case: Case, plans: Sequence[Plan] | None = None) -> st
     plans = plans_of(case) if plans is None else plans
     said = verdict(rule, case, plans)
     messages = [f.message for f in said.findings]
-    stumbled = [one.reason for one in said.unjudged if one.reason.startswith(BUG)]
+    stumbled = [one.reason for one in said.skipped if one.reason.startswith(BUG)]
     if stumbled:
         return f"the rule stumbled: {stumbled}"
     if case.name.startswith("unknown"):
-        return None if said.unjudged and not messages else f"it could tell: {messages}"
+        return None if said.skipped and not messages else f"it could tell: {messages}"
     if not case.fails:
-        return f"unexpected: {messages or said.unjudged}" if messages or said.unjudged else None
+        return f"unexpected: {messages or said.skipped}" if messages or said.skipped else None
     if not messages:
-        return f"nothing was found ({said.unjudged})"
+        return f"nothing was found ({said.skipped})"
     told = {rule.severity, *rule.also}
     if any(finding.severity not in told for finding in said.findings):
         return f"its page does not tell severity {said.findings[0].severity}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speclaunch.checks.rules.examine import Lookup, examine
+from speclaunch.checks.rules.examine import Lookup, check_request
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.checks.rules.runner import BUG
@@ -29,8 +29,8 @@ def findings(base: str, target: Path, draft: Path | None) -> tuple[Finding, ...]
     }
     if draft is not None:
         args["speculative_draft_model_path"] = str(draft)
-    judgement = examine(request_of(args, None, {}, ENGINE), Lookup(), all_rules()).judgement
-    stumbled = [one for one in judgement.unjudged if one.reason.startswith(BUG)]
+    judgement = check_request(request_of(args, None, {}, ENGINE), Lookup(), all_rules()).results
+    stumbled = [one for one in judgement.skipped if one.reason.startswith(BUG)]
     assert not stumbled, stumbled
     told = (Severity.ERROR, Severity.WARNING)
     return tuple(one for one in judgement.findings if one.severity in told)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import judge
+from speclaunch.checks.rules.runner import check_rules
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.checkpoint import Checkpoint
@@ -141,7 +141,7 @@ def _planned(
     prepared = prepare(load(recipe, list(overrides)), version, dry_run=True)
     facts = replace(facts, hardware=declare(hardware) if hardware else None)
     plan = resolve(prepared.request({}), facts)
-    judgement = judge(plan, all_rules())
+    judgement = check_rules(plan, all_rules())
     deployment = prepared.recipe.deployment
     return PlannedDeployment(
         label=deployment.name,
@@ -156,7 +156,7 @@ def _planned(
         budget=FITS,
         coverage=coverage(plan),
         findings=judgement.findings,
-        unjudged=judgement.unjudged,
+        unjudged=judgement.skipped,
         command=command_of(prepared),
     )
 
