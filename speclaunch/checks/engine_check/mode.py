@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from speclaunch.checks.engine_check.query_plans import EngineQuerier
 
 
-def ask_mode(requested: EngineCheckMode | None, project: SettingsFrom | None = None) -> EngineCheckMode:
+def ask_mode(
+    requested: EngineCheckMode | None, project: SettingsFrom | None = None
+) -> EngineCheckMode:
     """Return the mode of `--ask`, else that of the project file for this directory.
 
     Raises InputError for an invalid file.
