@@ -6,6 +6,8 @@ Other libraries import only these names. See README.md.
 from speclaunch.core import front_door
 
 NAMES = {
+    "advisories.advisory": "Advisory advisory_of all_advisories Symptom",
+    "advisories.osv": "osv_document",
     "edit.edits": """
         apply Edit FileEdits Insertion lines_of shown_diff ShownDiff write_atomically
         write_together

@@ -8,6 +8,7 @@ from speclaunch.app.verbs.options import (
     ASSUME,
     CONFIG_DIR,
     ENGINE,
+    ENGINES,
     FORCE,
     HARDWARE,
     MODELS,
@@ -337,6 +338,46 @@ class ExplainOptions(VerbOptions):
     """The options of `speclaunch explain`."""
 
     code = required(str, metavar="CODE", help="A rule's code or name.")
+
+
+class AdvisoriesListOptions(VerbOptions):
+    """The options of `speclaunch advisories` and `advisories ls`."""
+
+    engine = option(
+        str,
+        "--engine",
+        metavar="VERSION[,VERSION…]",
+        help="Only advisories that affect one of these SGLang versions.",
+    )
+    output_format = OUTPUT_FORMAT
+
+
+class AdvisoriesShowOptions(VerbOptions):
+    """The options of `speclaunch advisories show`."""
+
+    id = required(str, metavar="ID", help="An advisory's ID or name.")
+    output_format = OUTPUT_FORMAT
+
+
+class AdvisoriesCheckOptions(VerbOptions):
+    """The options of `speclaunch advisories check`."""
+
+    words = OVERRIDES
+    config_dir = CONFIG_DIR
+    role = ROLE
+    engine = ENGINES
+    hardware = HARDWARE
+    models = MODELS
+    online = ONLINE
+    assume = ASSUME
+    trust_engine = TRUST_ENGINE
+    output_format = OUTPUT_FORMAT
+
+
+class AdvisoriesExportOptions(VerbOptions):
+    """The options of `speclaunch advisories export`."""
+
+    osv = flag("--osv", help="The format: OSV, schema 1.6.")
 
 
 class LspOptions(VerbOptions):

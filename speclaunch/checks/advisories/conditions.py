@@ -1,0 +1,255 @@
+"""Conditions of advisories, evaluated on plans.
+
+A condition holds for effective values. It is unknown if it depends on a missing fact, unless
+another part of it already excludes the deployment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from speclaunch.engine import (
+    Checkpoint,
+    Plan,
+    UnknownValueError,
+    architectures,
+    deterministic,
+    draft_checkpoint,
+    has_states,
+    is_one_of,
+    own_path,
+    spec_v2,
+    within,
+)
+
+
+class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """GPUs: `capability` is the CUDA compute capability (90: Hopper); `below` and `above` bound
+    it."""
+
+    vendor: tuple[str, ...] = ()
+    capability: tuple[int, ...] = ()
+    below: int | None = None
+    above: int | None = None
+    names: tuple[str, ...] = ()
+
+
+class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A checkpoint: each field lists the accepted values; empty: any."""
+
+    architectures: tuple[str, ...] = ()
+    quantization: tuple[str, ...] = ()
+    dtype: tuple[str, ...] = ()
+    model_type: tuple[str, ...] = ()
+
+
+class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What an affected deployment has; all fields must hold, and one of `any`.
+
+    `arguments`: effective values by current names: a value, a list of values, `set`, `unset`,
+    `{above: N}`, `{below: N}` or `{not: […]}`. `packages`: specifier sets of an installed engine's
+    packages.
+    """
+
+    algorithm: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = {}
+    env: Mapping[str, bool | str] = {}
+    features: tuple[str, ...] = ()
+    hardware: HardwareCondition | None = None
+    target: CheckpointCondition | None = None
+    draft: CheckpointCondition | None = None
+    packages: Mapping[str, str] = {}
+    any: tuple[Condition, ...] = ()
+
+    def holds(self, plan: Plan) -> bool:
+        """True if a deployment is affected. Raises UnknownValueError."""
+        return _every(self._parts(plan))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Arguments and variables that it is about, in order."""
+        own = (*self.arguments, *self.env)
+        return tuple(dict.fromkeys((*own, *(name for part in self.any for name in part.names))))
+
+    def _parts(self, plan: Plan) -> Iterator[Callable[[], bool]]:
+        """Yield the parts, quick ones first."""
+        if self.algorithm:
+            yield lambda: plan.algorithm in self.algorithm
+        for name, expected in self.arguments.items():
+            yield partial(_has_value, plan, name, expected)
+        for name, value in self.env.items():
+            yield partial(_has_variable, plan, name, value)
+        for feature in self.features:
+            yield partial(_has_feature, plan, feature)
+        if self.hardware is not None:
+            yield partial(_runs_on, plan, self.hardware)
+        if self.target is not None:
+            yield partial(_is_target, plan, self.target)
+        if self.draft is not None:
+            yield partial(_is_draft, plan, self.draft)
+        for package, specifier in self.packages.items():
+            yield partial(_has_package, plan, package, specifier)
+        if self.any:
+            yield lambda: _some(partial(part.holds, plan) for part in self.any)
+
+
+def _every(parts: Iterable[Callable[[], bool]]) -> bool:
+    """True if all parts hold. A part that does not hold outweighs an unknown one."""
+    unknown: UnknownValueError | None = None
+    for part in parts:
+        try:
+            if not part():
+                return False
+        except UnknownValueError as error:
+            unknown = unknown or error
+    if unknown is not None:
+        raise unknown
+    return True
+
+
+def _some(parts: Iterable[Callable[[], bool]]) -> bool:
+    """True if a part holds. A part that holds outweighs an unknown one."""
+    return not _every(partial(_not, part) for part in parts)
+
+
+def _not(part: Callable[[], bool]) -> bool:
+    return not part()
+
+
+def _has_value(plan: Plan, name: str, expected: Any) -> bool:
+    return matches(plan.value(name), expected)
+
+
+def matches(value: Any, expected: Any) -> bool:
+    """True if an effective value is as a condition states it."""
+    match expected:
+        case "set" | "unset":
+            return (value in (None, False, "", [], {})) is (expected == "unset")
+        case list() | tuple():
+            return any(matches(value, each) for each in expected)
+        case {"above": bound}:
+            return isinstance(value, int | float) and value > bound
+        case {"below": bound}:
+            return isinstance(value, int | float) and value < bound
+        case {"not": excluded}:
+            return not matches(value, excluded)
+    return bool(value) is expected if isinstance(expected, bool) else bool(value == expected)
+
+
+def _has_variable(plan: Plan, name: str, expected: bool | str) -> bool:
+    if isinstance(expected, bool):
+        return plan.env_flag(name) is expected
+    return plan.env(name) == expected
+
+
+def _runs_on(plan: Plan, condition: HardwareCondition) -> bool:
+    hardware = plan.facts.hardware
+    if hardware is None:
+        raise UnknownValueError("the hardware is unknown")
+    if condition.vendor and hardware.vendor not in condition.vendor:
+        return False
+    if condition.names and not any(name in hardware.name.lower() for name in condition.names):
+        return False
+    if condition.capability or condition.below is not None or condition.above is not None:
+        found = hardware.capability
+        if found is None:
+            if hardware.vendor != "nvidia":
+                return False
+            raise UnknownValueError("the compute capability of the GPU is unknown")
+        return (
+            (not condition.capability or found in condition.capability)
+            and (condition.below is None or found < condition.below)
+            and (condition.above is None or found > condition.above)
+        )
+    return True
+
+
+def _is_target(plan: Plan, condition: CheckpointCondition) -> bool:
+    if condition.architectures and not is_one_of(plan, condition.architectures):
+        return False
+    return _is_checkpoint(plan, plan.facts.target, condition, "quantization")
+
+
+def _is_draft(plan: Plan, condition: CheckpointCondition) -> bool:
+    if plan.algorithm in (None, "NGRAM"):
+        return False
+    draft = draft_checkpoint(plan)
+    name = "speculative_draft_model_quantization"
+    if condition.architectures and draft is not None:
+        found = set(draft.architectures)
+        if own_path(plan, as_given=False) is None:  # the draft of the target's own checkpoint
+            mapping = architectures(plan.request.version).draft_map
+            found |= {new for old in draft.architectures for new in mapping.get(old, ())}
+        if found.isdisjoint(condition.architectures):
+            return False
+    return _is_checkpoint(plan, draft, condition, name)
+
+
+def _is_checkpoint(
+    plan: Plan, checkpoint: Checkpoint | None, condition: CheckpointCondition, argument: str
+) -> bool:
+    if checkpoint is None:
+        raise UnknownValueError("the checkpoint is unknown")
+    method = plan.value(argument) or checkpoint.quantization
+    return (
+        (not condition.quantization or str(method or "none") in condition.quantization)
+        and (not condition.dtype or checkpoint.dtype in condition.dtype)
+        and (not condition.model_type or checkpoint.model_type in condition.model_type)
+    )
+
+
+def _has_package(plan: Plan, name: str, specifier: str) -> bool:
+    runtime = plan.facts.runtime
+    if runtime is None or name not in runtime.packages:
+        raise UnknownValueError(f"the version of {name} is unknown")
+    return within(runtime.packages[name], specifier)
+
+
+def _target(plan: Plan) -> Checkpoint:
+    if plan.facts.target is None:
+        raise UnknownValueError("the target checkpoint is unknown")
+    return plan.facts.target
+
+
+def _is_hybrid(plan: Plan) -> bool:
+    known = architectures(plan.request.version).hybrid
+    return is_one_of(plan, known) and has_states(_target(plan))
+
+
+def _uses_mla(plan: Plan) -> bool:
+    return bool(architectures(plan.request.version).uses_mla(_target(plan)))
+
+
+def _topk(plan: Plan) -> int:
+    return int(plan.value("speculative_eagle_topk") or 1)
+
+
+FEATURES: Mapping[str, Callable[[Plan], bool]] = {
+    "spec_v2": lambda plan: plan.algorithm is not None and spec_v2.runs(plan),
+    "spec_v1": lambda plan: plan.algorithm is not None and not spec_v2.runs(plan),
+    "adaptive": lambda plan: bool(plan.value("speculative_adaptive")),
+    "tree": lambda plan: _topk(plan) > 1,
+    "chain": lambda plan: _topk(plan) == 1,
+    "deterministic": deterministic.is_asked,
+    "hybrid": _is_hybrid,
+    "mla": _uses_mla,
+    "moe": lambda plan: bool(_target(plan).is_moe),
+    "multimodal": lambda plan: _target(plan).is_multimodal,
+    "self_draft": lambda plan: (
+        plan.algorithm not in (None, "NGRAM") and own_path(plan, as_given=False) is None
+    ),
+    "separate_draft": lambda plan: own_path(plan, as_given=False) is not None,
+    "disaggregated": lambda plan: plan.value("disaggregation_mode") in ("prefill", "decode"),
+    "lora": lambda plan: bool(plan.value("enable_lora") or plan.value("lora_paths")),
+    "hicache": lambda plan: bool(plan.value("enable_hierarchical_cache")),
+}
+"""Features of a deployment by name; `not-NAME` negates one."""
+
+
+def _has_feature(plan: Plan, name: str) -> bool:
+    positive = name.removeprefix("not-")
+    return FEATURES[positive](plan) is (positive == name)
