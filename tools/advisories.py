@@ -38,7 +38,8 @@ from speclaunch.checks.advisories.advisory import (  # noqa: E402
     Confidence,
     Mark,
 )
-from speclaunch.checks.advisories.conditions import FEATURES, Condition  # noqa: E402
+from speclaunch.checks.advisories.conditions import FEATURES  # noqa: E402
+from speclaunch.checks.advisories.records import Condition  # noqa: E402
 from speclaunch.engine.releases.catalogue import (  # noqa: E402
     held_versions,
     is_released_variable,

@@ -54,6 +54,7 @@ NAMES = {
     "rules.pages": "Page page page_url",
     "rules.performance": "decodes_without_graphs on_cpu",
     "rules.registry": "all_rules by_code is_selected selected",
+    "rules.table": "RULES",
     "rules.runner": "judge",
     "rules.tensors": "Subject subject",
     "rules.values": "tree_capacity",

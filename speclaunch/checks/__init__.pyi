@@ -118,6 +118,7 @@ from speclaunch.checks.rules.registry import by_code as by_code
 from speclaunch.checks.rules.registry import is_selected as is_selected
 from speclaunch.checks.rules.registry import selected as selected
 from speclaunch.checks.rules.runner import judge as judge
+from speclaunch.checks.rules.table import RULES as RULES
 from speclaunch.checks.rules.tensors import Subject as Subject
 from speclaunch.checks.rules.tensors import subject as subject
 from speclaunch.checks.rules.values import tree_capacity as tree_capacity

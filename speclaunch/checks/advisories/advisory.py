@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from speclaunch.checks.advisories.conditions import Condition
+from speclaunch.checks.advisories.records import Condition
 from speclaunch.checks.rules.finding import Fix, Severity
 from speclaunch.checks.rules.interface import Rule, Verdict
-from speclaunch.engine import Plan, held_versions
+from speclaunch.engine import held_versions
+
+if TYPE_CHECKING:
+    from speclaunch.engine import Plan
 
 DATA = Path(__file__).parent / "data" / "advisories.json"
 NONE, UNKNOWN = "none", "unknown"
@@ -175,7 +179,7 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     def applies(self, plan: Plan) -> bool:
         """True if a deployment is affected. Raises UnknownValueError."""
-        return plan.in_versions(self.versions) and self.when.holds(plan)
+        return plan.in_versions(self.versions) and _holds(self, plan)
 
     def rule(self) -> Rule:
         """Return the rule that reports it."""
@@ -194,9 +198,15 @@ _PROVEN = (Confidence.MARKER, Confidence.NAMED_CHANGE, Confidence.MAINTAINER)
 _SERIOUS = (Symptom.HANG, Symptom.CRASH, Symptom.REFUSAL, Symptom.WRONG_OUTPUT)
 
 
+def _holds(advisory: Advisory, plan: Plan) -> bool:
+    from speclaunch.checks.advisories import conditions  # noqa: PLC0415  rules are read without plans
+
+    return conditions.holds(advisory.when, plan)
+
+
 def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
     """Yield the finding of an affected deployment. Raises UnknownValueError."""
-    if not advisory.when.holds(plan):
+    if not _holds(advisory, plan):
         return
     workaround = advisory.workaround
     why = f"{advisory.symptom.value}; {advisory.release_range}"

@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
-
+from speclaunch.checks.advisories.records import (
+    CheckpointCondition,
+    Condition,
+    HardwareCondition,
+)
 from speclaunch.engine import (
     Checkpoint,
     Plan,
@@ -27,74 +30,31 @@ from speclaunch.engine import (
 )
 
 
-class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """GPUs: `capability` is the CUDA compute capability (90: Hopper); `below` and `above` bound
-    it."""
-
-    vendor: tuple[str, ...] = ()
-    capability: tuple[int, ...] = ()
-    below: int | None = None
-    above: int | None = None
-    names: tuple[str, ...] = ()
+def holds(condition: Condition, plan: Plan) -> bool:
+    """True if a deployment meets a condition. Raises UnknownValueError."""
+    return _every(_parts(condition, plan))
 
 
-class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A checkpoint: each field lists the accepted values; empty: any."""
-
-    architectures: tuple[str, ...] = ()
-    quantization: tuple[str, ...] = ()
-    dtype: tuple[str, ...] = ()
-    model_type: tuple[str, ...] = ()
-
-
-class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an affected deployment has; all fields must hold, and one of `any`.
-
-    `arguments`: effective values by current names: a value, a list of values, `set`, `unset`,
-    `{above: N}`, `{below: N}` or `{not: […]}`. `packages`: specifier sets of an installed engine's
-    packages.
-    """
-
-    algorithm: tuple[str, ...] = ()
-    arguments: Mapping[str, Any] = {}
-    env: Mapping[str, bool | str] = {}
-    features: tuple[str, ...] = ()
-    hardware: HardwareCondition | None = None
-    target: CheckpointCondition | None = None
-    draft: CheckpointCondition | None = None
-    packages: Mapping[str, str] = {}
-    any: tuple[Condition, ...] = ()
-
-    def holds(self, plan: Plan) -> bool:
-        """True if a deployment is affected. Raises UnknownValueError."""
-        return _every(self._parts(plan))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Arguments and variables that it is about, in order."""
-        own = (*self.arguments, *self.env)
-        return tuple(dict.fromkeys((*own, *(name for part in self.any for name in part.names))))
-
-    def _parts(self, plan: Plan) -> Iterator[Callable[[], bool]]:
-        """Yield the parts, quick ones first."""
-        if self.algorithm:
-            yield lambda: plan.algorithm in self.algorithm
-        for name, expected in self.arguments.items():
-            yield partial(_has_value, plan, name, expected)
-        for name, value in self.env.items():
-            yield partial(_has_variable, plan, name, value)
-        for feature in self.features:
-            yield partial(_has_feature, plan, feature)
-        if self.hardware is not None:
-            yield partial(_runs_on, plan, self.hardware)
-        if self.target is not None:
-            yield partial(_is_target, plan, self.target)
-        if self.draft is not None:
-            yield partial(_is_draft, plan, self.draft)
-        for package, specifier in self.packages.items():
-            yield partial(_has_package, plan, package, specifier)
-        if self.any:
-            yield lambda: _some(partial(part.holds, plan) for part in self.any)
+def _parts(condition: Condition, plan: Plan) -> Iterator[Callable[[], bool]]:
+    """Yield the parts, quick ones first."""
+    if condition.algorithm:
+        yield lambda: plan.algorithm in condition.algorithm
+    for name, expected in condition.arguments.items():
+        yield partial(_has_value, plan, name, expected)
+    for name, value in condition.env.items():
+        yield partial(_has_variable, plan, name, value)
+    for feature in condition.features:
+        yield partial(_has_feature, plan, feature)
+    if condition.hardware is not None:
+        yield partial(_runs_on, plan, condition.hardware)
+    if condition.target is not None:
+        yield partial(_is_target, plan, condition.target)
+    if condition.draft is not None:
+        yield partial(_is_draft, plan, condition.draft)
+    for package, specifier in condition.packages.items():
+        yield partial(_has_package, plan, package, specifier)
+    if condition.any:
+        yield lambda: _some(partial(holds, part, plan) for part in condition.any)
 
 
 def _every(parts: Iterable[Callable[[], bool]]) -> bool:
