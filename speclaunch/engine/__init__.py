@@ -82,8 +82,8 @@ NAMES = {
     "plan.topics": "adaptive deterministic drafts graphs lora memory parallel spec_v2",
     "plan.topics.adaptive": "ALGORITHMS",
     "plan.topics.algorithms": """
-        algorithm_names BLOCK_FAMILY BLOCKS blocks_need_rejection EAGLE_HANDLER FIRST_WITH
-        REJECTION RUNNING SPECULATIVE WHEN_SPECULATING
+        algorithm_names BLOCK_FAMILY BLOCKS blocks_need_rejection EAGLE_FAMILY EAGLE_HANDLER
+        FIRST_WITH REJECTION RUNNING SPECULATIVE WHEN_SPECULATING
     """,
     "plan.topics.attention": """
         BACKENDS BEFORE_RENAMED BOTH DECODE DRAFT FA3_GIVES_WAY PHASES RENAMED_IN

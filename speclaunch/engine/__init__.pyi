@@ -208,6 +208,7 @@ from speclaunch.engine.plan.topics import spec_v2 as spec_v2
 from speclaunch.engine.plan.topics.adaptive import ALGORITHMS as ALGORITHMS
 from speclaunch.engine.plan.topics.algorithms import BLOCKS as BLOCKS
 from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY as BLOCK_FAMILY
+from speclaunch.engine.plan.topics.algorithms import EAGLE_FAMILY as EAGLE_FAMILY
 from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER as EAGLE_HANDLER
 from speclaunch.engine.plan.topics.algorithms import FIRST_WITH as FIRST_WITH
 from speclaunch.engine.plan.topics.algorithms import REJECTION as REJECTION
