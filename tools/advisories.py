@@ -36,7 +36,7 @@ from speclaunch.checks.advisories.advisory import (  # noqa: E402
     UNKNOWN,
     Advisory,
     Confidence,
-    Mark,
+    SourceMark,
 )
 from speclaunch.checks.advisories.conditions import FEATURES  # noqa: E402
 from speclaunch.checks.advisories.records import Condition  # noqa: E402
@@ -142,11 +142,11 @@ class Release:
         self._source = PackageSource(found)
         self._squeezed: dict[tuple[str, str], str] = {}
 
-    def has(self, mark: Mark) -> bool:
+    def has(self, mark: SourceMark) -> bool:
         """True if one of a mark's files has it."""
         return any(self._has(f"sglang/{file}", mark) for file in mark.files)
 
-    def _has(self, file: str, mark: Mark) -> bool:
+    def _has(self, file: str, mark: SourceMark) -> bool:
         text = self._text(file, mark.scope)
         if text is None:
             return False
@@ -194,6 +194,21 @@ def disagreements(advisory: Advisory, releases: Iterable[Release]) -> Iterator[s
         shown = affected(advisory, release)
         if shown != within(release.version, advisory.versions):
             yield f"{release.version}: the marker shows {'the bug' if shown else 'no bug'}"
+
+
+def changes(release: Release) -> Iterator[str]:
+    """Yield the advisories whose marker disagrees with their range in one release.
+
+    For a new release these are the bugs that it fixes or has again.
+    """
+    for path in sorted(FOLDER.glob("*.yaml")):
+        advisory = read(path)
+        if advisory.marker is None:
+            continue
+        shown = affected(advisory, release)
+        if shown != within(release.version, advisory.versions):
+            end = "is there again" if shown else f"is fixed: set `fixed: {release.version}`"
+            yield f"{advisory.id} {advisory.name} {end}"
 
 
 def _wrong_cases(advisory: Advisory, path: Path) -> Iterator[str]:

@@ -41,12 +41,14 @@ def navigation() -> list[dict[str, Any]]:
     }
     rules: list[Any] = ["rules/README.md"]
     rules += [{family: pages} for family, pages in _families().items()]
+    advisories = sorted(f"advisories/{page.name}" for page in (DOCS / "advisories").glob("SPA*.md"))
     return [
         {"Home": "index.md"},
         {"Tutorial": "tutorial.md"},
         {"How to": sections["How to"]},
         {"Reference": sections["Reference"]},
         {"Rules": rules},
+        {"Advisories": ["advisories/README.md", *advisories]},
         {"Explanation": sections["Explanation"]},
         {"Decisions": sections["Decisions"]},
     ]

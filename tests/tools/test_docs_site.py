@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from speclaunch.checks.advisories.advisory import all_advisories
 from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import DOCS_URL, DOCS_URL_VARIABLE
@@ -48,6 +49,8 @@ def test_the_site(tmp_path: Path) -> None:
         page = (site / "rules" / code / "index.html").read_text()
         assert f'<link rel="canonical" href="{base}/rules/{code}/"' in page
         assert "<strong>Severity:</strong>" in page
+    for advisory in all_advisories():
+        assert advisory.summary in (site / "advisories" / advisory.id / "index.html").read_text()
     home = (site / "index.html").read_text()
     assert 'href="rules/"' in home
     for tag in ("<script", "<link", "<img"):  # nothing of the page itself is fetched from elsewhere

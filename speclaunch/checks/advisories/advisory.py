@@ -81,7 +81,7 @@ class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     env: dict[str, str | None] = {}
 
 
-class Mark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope": "in"}):
+class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope": "in"}):
     """Something in the source of a release: a text (ignoring layout), a regular expression, or a
     definition. `file`: path below `sglang/`, or alternatives. `scope`: the class or function that
     holds it."""
@@ -101,8 +101,8 @@ class Mark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope": "in
 class Marker(Struct, frozen=True, forbid_unknown_fields=True):
     """A release is affected exactly if it has every mark of `bug` and none of `fix`."""
 
-    bug: tuple[Mark, ...] = ()
-    fix: tuple[Mark, ...] = ()
+    bug: tuple[SourceMark, ...] = ()
+    fix: tuple[SourceMark, ...] = ()
 
 
 class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

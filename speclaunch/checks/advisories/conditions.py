@@ -20,6 +20,7 @@ from speclaunch.engine import (
     Plan,
     UnknownValueError,
     architectures,
+    attention_ranks,
     deterministic,
     draft_checkpoint,
     has_states,
@@ -100,10 +101,9 @@ def matches(value: Any, expected: Any) -> bool:
     return bool(value) is expected if isinstance(expected, bool) else bool(value == expected)
 
 
-def _has_variable(plan: Plan, name: str, expected: bool | str) -> bool:
-    if isinstance(expected, bool):
-        return plan.env_flag(name) is expected
-    return plan.env(name) == expected
+def _has_variable(plan: Plan, name: str, expected: Any) -> bool:
+    value = plan.env_flag(name) if isinstance(expected, bool) else plan.env(name)
+    return matches(value, expected)
 
 
 def _runs_on(plan: Plan, condition: HardwareCondition) -> bool:
@@ -159,6 +159,10 @@ def _is_checkpoint(
         (not condition.quantization or str(method or "none") in condition.quantization)
         and (not condition.dtype or checkpoint.dtype in condition.dtype)
         and (not condition.model_type or checkpoint.model_type in condition.model_type)
+        and all(
+            matches(checkpoint.config.get(key), expected)
+            for key, expected in condition.config.items()
+        )
     )
 
 
@@ -195,6 +199,7 @@ FEATURES: Mapping[str, Callable[[Plan], bool]] = {
     "tree": lambda plan: _topk(plan) > 1,
     "chain": lambda plan: _topk(plan) == 1,
     "deterministic": deterministic.is_asked,
+    "attention_tp": lambda plan: attention_ranks(plan) > 1,
     "hybrid": _is_hybrid,
     "mla": _uses_mla,
     "moe": lambda plan: bool(_target(plan).is_moe),

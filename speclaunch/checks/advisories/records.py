@@ -26,19 +26,22 @@ class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_
     quantization: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()
     model_type: tuple[str, ...] = ()
+    config: Mapping[str, Any] = {}
+    """Keys of its configuration, as `arguments` of a condition."""
 
 
 class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an affected deployment has; all fields must hold, and one of `any`.
+    """Condition on a deployment: all fields must hold, and one of `any`.
 
     `arguments`: effective values by current names: a value, a list of values, `set`, `unset`,
-    `{above: N}`, `{below: N}` or `{not: […]}`. `packages`: specifier sets of an installed engine's
+    `{above: N}`, `{below: N}` or `{not: […]}`; `env` likewise, true and false as the engine reads
+    them. `packages`: specifier sets of an installed engine's
     packages.
     """
 
     algorithm: tuple[str, ...] = ()
     arguments: Mapping[str, Any] = {}
-    env: Mapping[str, bool | str] = {}
+    env: Mapping[str, Any] = {}
     features: tuple[str, ...] = ()
     hardware: HardwareCondition | None = None
     target: CheckpointCondition | None = None
