@@ -16,7 +16,6 @@ import argparse
 import ast
 import re
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,28 +29,20 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 import catalogue  # noqa: E402
 from releasing.sources import squeezed, wheel_or_folder  # noqa: E402
 
-from speclaunch.checks.advisories.advisory import (  # noqa: E402
-    DATA,
-    NONE,
-    UNKNOWN,
-    Advisory,
-    Confidence,
-    SourceMark,
+from speclaunch.checks.advisories.advisory import DATA, Advisory, SourceMark  # noqa: E402
+from speclaunch.checks.advisories.database import (  # noqa: E402
+    defects,
+    encode_advisories,
+    marker_defects,
+    page_text,
 )
-from speclaunch.checks.advisories.conditions import FEATURES  # noqa: E402
-from speclaunch.checks.advisories.records import Condition  # noqa: E402
-from speclaunch.engine.releases.catalogue import (  # noqa: E402
-    held_versions,
-    is_released_variable,
-    released_names,
-)
+from speclaunch.engine.releases.catalogue import held_versions  # noqa: E402
 from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: E402
 from speclaunch.engine.releases.versions import within  # noqa: E402
 from tests.support.checks.rules.harness import CASES, complaint, load_cases  # noqa: E402
 
 FOLDER = REPOSITORY / "advisories"
 PAGES = REPOSITORY / "docs" / "advisories"
-_LONGEST = 140
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,52 +76,12 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def defects(advisory: Advisory, path: Path) -> Iterator[str]:
+def all_defects(advisory: Advisory, path: Path) -> Iterator[str]:
     """Yield what is wrong with an advisory by itself."""
-    held = held_versions()
     if advisory.id != path.stem:
         yield f"its ID is not the file's name: {advisory.id}"
-    if not re.fullmatch(r"SPA-\d{4}-\d{4}", advisory.id):
-        yield f"not an ID: {advisory.id}"
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", advisory.name):
-        yield f"not a name: {advisory.name}"
-    if len(advisory.summary) > _LONGEST or "\n" in advisory.summary:
-        yield f"a summary of {len(advisory.summary)} letters; {_LONGEST} are allowed"
-    for bound, other in ((advisory.introduced, UNKNOWN), (advisory.fixed, NONE)):
-        if bound not in (*held, other, UNKNOWN):
-            yield f"not a known release: {bound}"
-    if UNKNOWN in (advisory.introduced, advisory.fixed) and not advisory.seen:
-        yield "`seen` is missing, and the range is unknown"
-    yield from (f"not a known release: {one}" for one in advisory.seen if one not in held)
-    yield from (
-        f"seen in {one}, which it does not affect"
-        for one in advisory.seen
-        if one in held and not within(one, advisory.versions)
-    )
-    if not advisory.references:
-        yield "no reference"
-    if (advisory.marker is not None) != (advisory.confidence is Confidence.MARKER):
-        yield f"confidence {advisory.confidence} with{'' if advisory.marker else 'out'} a marker"
-    if advisory.marker and UNKNOWN in (advisory.introduced, advisory.fixed):
-        yield "an unknown range in spite of a marker"
-    yield from _names(advisory.when)
-    if advisory.workaround is not None:
-        yield from (
-            f"no argument {n}" for n in advisory.workaround.set if n not in released_names()
-        )
-        yield from (
-            f"no variable {n}" for n in advisory.workaround.env if not is_released_variable(n)
-        )
-
-
-def _names(condition: Condition) -> Iterator[str]:
-    yield from (f"no argument {n}" for n in condition.arguments if n not in released_names())
-    yield from (f"no variable {n}" for n in condition.env if not is_released_variable(n))
-    for feature in condition.features:
-        if feature.removeprefix("not-") not in FEATURES:
-            yield f"no feature {feature}"
-    for part in condition.any:
-        yield from _names(part)
+    yield from defects(advisory)
+    yield from marker_defects(advisory)
 
 
 class Release:
@@ -233,7 +184,7 @@ def _check(folder: Path, cases: Path, wheels: Path, ids: Sequence[str]) -> int:
     for path in paths:
         try:
             advisory = read(path)
-            found = list(defects(advisory, path))
+            found = list(all_defects(advisory, path))
         except (ValueError, yaml.YAMLError) as error:
             advisory, found = None, [str(error)]
         if advisory is not None:
@@ -250,33 +201,6 @@ def _check(folder: Path, cases: Path, wheels: Path, ids: Sequence[str]) -> int:
 
 def _all() -> list[Advisory]:
     return [read(path) for path in sorted(FOLDER.glob("*.yaml"))]
-
-
-def data(found: Sequence[Advisory]) -> bytes:
-    """The JSON that speclaunch reads: an advisory a line, without markers."""
-    lines = [msgspec.json.encode(msgspec.structs.replace(one, marker=None)) for one in found]
-    return b"[\n" + b",\n".join(lines) + b"\n]\n"
-
-
-def page(advisory: Advisory) -> str:
-    """The Markdown page of an advisory."""
-    what = [f"# {advisory.id} {advisory.name}", f"{advisory.summary.removesuffix('.')}."]
-    what += ["## What it does", _filled(advisory.details)]
-    facts = [f"Symptom: {advisory.symptom.value}.", f"Affected: {advisory.release_range}."]
-    if advisory.requests:
-        facts.append(f"It concerns requests with: {', '.join(advisory.requests)}.")
-    facts.append(f"Evidence: {advisory.confidence.value}, checked {advisory.checked}.")
-    what.append("\n".join(f"- {fact}" for fact in facts))
-    if advisory.remedy:
-        what += ["## Use instead", _filled(advisory.remedy)]
-    what += ["## Sources", "\n".join(f"- {one}" for one in advisory.references)]
-    return "\n\n".join(what) + "\n"
-
-
-def _filled(text: str) -> str:
-    return textwrap.fill(
-        " ".join(text.split()), 100, break_long_words=False, break_on_hyphens=False
-    )
 
 
 def index(found: Sequence[Advisory]) -> str:
@@ -300,8 +224,8 @@ def index(found: Sequence[Advisory]) -> str:
 
 def _build(*, check: bool) -> int:
     found = _all()
-    outputs = {DATA: data(found), PAGES / "README.md": index(found).encode()}
-    outputs |= {PAGES / f"{one.id}.md": page(one).encode() for one in found}
+    outputs = {DATA: encode_advisories(found), PAGES / "README.md": index(found).encode()}
+    outputs |= {PAGES / f"{one.id}.md": page_text(one).encode() for one in found}
     stale = [p for p, text in outputs.items() if not p.is_file() or p.read_bytes() != text]
     stale += [path for path in PAGES.glob("*.md") if path not in outputs]
     for path in stale:

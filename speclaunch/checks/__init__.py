@@ -7,6 +7,7 @@ from speclaunch.core import front_door
 
 NAMES = {
     "advisories.advisory": "Advisory advisory_of all_advisories Symptom",
+    "advisories.database": "encode_advisories update_advisories",
     "advisories.osv": "osv_document",
     "edit.edits": """
         apply Edit FileEdits Insertion lines_of shown_diff ShownDiff write_atomically

@@ -16,7 +16,9 @@ NAMES = {
         locked make_private replace_file replacing try_lock write_json write_temporary
     """,
     "heartbeat": "amount announced_bytes beating duration EVERY_SECONDS Growth Heartbeat",
-    "home": "distrust expand_user JUDGE_RECORD judges_home require_own speclaunch_home",
+    "home": """
+        advisories_home distrust expand_user JUDGE_RECORD judges_home require_own speclaunch_home
+    """,
     "http_reader": "collect HttpError HttpReader LateError UnboundedError",
     "patterns": "lazy",
     "reads": "bounded Reads",

@@ -32,6 +32,7 @@ from speclaunch.core.heartbeat import announced_bytes as announced_bytes
 from speclaunch.core.heartbeat import beating as beating
 from speclaunch.core.heartbeat import duration as duration
 from speclaunch.core.home import JUDGE_RECORD as JUDGE_RECORD
+from speclaunch.core.home import advisories_home as advisories_home
 from speclaunch.core.home import distrust as distrust
 from speclaunch.core.home import expand_user as expand_user
 from speclaunch.core.home import judges_home as judges_home

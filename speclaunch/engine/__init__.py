@@ -113,8 +113,8 @@ NAMES = {
     "releases.argv": "args_of ArgvProblem parse_argv ParsedArgument ParsedArguments",
     "releases.canonical": "canonical current_name value_of",
     "releases.catalogue": """
-        add_fork add_from_package Ambiguous Catalogue FALSE_TEXTS held_versions history load
-        released_names resolve_version TRUE_TEXTS
+        add_fork add_from_package Ambiguous Catalogue FALSE_TEXTS held_versions history
+        is_released_variable load released_names resolve_version TRUE_TEXTS
     """,
     "releases.check_values": "check_values",
     "releases.command": """

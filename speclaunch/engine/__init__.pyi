@@ -313,6 +313,7 @@ from speclaunch.engine.releases.catalogue import add_fork as add_fork
 from speclaunch.engine.releases.catalogue import add_from_package as add_from_package
 from speclaunch.engine.releases.catalogue import held_versions as held_versions
 from speclaunch.engine.releases.catalogue import history as history
+from speclaunch.engine.releases.catalogue import is_released_variable as is_released_variable
 from speclaunch.engine.releases.catalogue import load as load
 from speclaunch.engine.releases.catalogue import released_names as released_names
 from speclaunch.engine.releases.catalogue import resolve_version as resolve_version

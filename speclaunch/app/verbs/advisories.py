@@ -17,7 +17,14 @@ from speclaunch.app.verbs.check_options import engine_versions, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.app.verbs.rules import explain_code
-from speclaunch.checks import Advisory, advisory_of, all_advisories, osv_document
+from speclaunch.checks import (
+    Advisory,
+    advisory_of,
+    all_advisories,
+    encode_advisories,
+    osv_document,
+    update_advisories,
+)
 from speclaunch.core import ExitCode, InputError, Problem
 from speclaunch.engine import UnknownValueError, suggest, within
 
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
         AdvisoriesExportOptions,
         AdvisoriesListOptions,
         AdvisoriesShowOptions,
+        AdvisoriesUpdateOptions,
     )
     from speclaunch.engine import Plan
 
@@ -91,10 +99,18 @@ def check(options: AdvisoriesCheckOptions) -> ExitCode:
 
 
 def export(options: AdvisoriesExportOptions) -> None:
-    """Print all advisories as OSV documents, in a JSON array. Raises InputError."""
-    if not options.osv:
-        raise InputError(Problem("no format", help="name it: --osv"))
-    _print_json([osv_document(advisory) for advisory in all_advisories()])
+    """Print all advisories as JSON, for `advisories update` or as OSV documents."""
+    if options.osv:
+        _print_json([osv_document(advisory) for advisory in all_advisories()])
+    else:
+        write_exact(encode_advisories(all_advisories()).decode())
+
+
+def update(options: AdvisoriesUpdateOptions) -> None:
+    """Store the advisories of a source. Raises InputError."""
+    done = update_advisories(options.source, options.sha256)
+    counts = f"{len(done.new)} new, {len(done.changed)} changed"
+    err().print(f"wrote {done.path}: {counts}", markup=False)
 
 
 def _affecting(plan: Plan) -> tuple[list[Advisory], list[tuple[Advisory, str]]]:

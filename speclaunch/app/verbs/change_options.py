@@ -377,7 +377,21 @@ class AdvisoriesCheckOptions(VerbOptions):
 class AdvisoriesExportOptions(VerbOptions):
     """The options of `speclaunch advisories export`."""
 
-    osv = flag("--osv", help="The format: OSV, schema 1.6.")
+    osv = flag("--osv", help="Use the OSV format, schema 1.6.")
+
+
+class AdvisoriesUpdateOptions(VerbOptions):
+    """The options of `speclaunch advisories update`."""
+
+    source = required(
+        str,
+        metavar="FILE|DIR|URL",
+        help="A file written by `speclaunch advisories export`, a directory with "
+        "`advisories.json`, or an https address.",
+    )
+    sha256 = option(
+        str, "--sha256", metavar="HEX", help="The checksum. Default: the text of SOURCE.sha256."
+    )
 
 
 class LspOptions(VerbOptions):

@@ -251,7 +251,15 @@ VERBS = (
                 "export",
                 "advisories:export",
                 "change_options:AdvisoriesExportOptions",
-                "Print all advisories in the OSV format, as a JSON array.",
+                "Print all advisories as JSON: for `advisories update`, or in the OSV format.",
+            ),
+            Verb(
+                "update",
+                "advisories:update",
+                "change_options:AdvisoriesUpdateOptions",
+                "Store newer advisories from a file, a directory or an https address.\n\n"
+                "They are checked against the schema and a SHA-256 checksum. Nothing else fetches "
+                "advisories.",
             ),
         ),
     ),

@@ -14,6 +14,7 @@ from msgspec import Struct
 from speclaunch.checks.advisories.records import Condition
 from speclaunch.checks.rules.finding import Fix, Severity
 from speclaunch.checks.rules.interface import Rule, Verdict
+from speclaunch.core import InputError, Problem, advisories_home, read_or_none
 from speclaunch.engine import held_versions
 
 if TYPE_CHECKING:
@@ -225,10 +226,36 @@ def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
     )
 
 
+def stored_file() -> Path:
+    """Return the file of the advisories that `advisories update` stores."""
+    return advisories_home() / "advisories.json"
+
+
 @cache
 def all_advisories() -> tuple[Advisory, ...]:
-    """Return all advisories in the order of their IDs."""
-    return msgspec.json.decode(DATA.read_bytes(), type=tuple[Advisory, ...])
+    """Return all advisories in the order of their IDs: of the shipped and the stored version of
+    one, that which was checked later.
+
+    Raises InputError if the stored ones cannot be read.
+    """
+    found = {one.id: one for one in _decoded(DATA.read_bytes())}
+    path = stored_file()
+    data = read_or_none(path)
+    if data is not None:
+        try:
+            stored = _decoded(data)
+        except ValueError as error:
+            hint = "remove it, or run `speclaunch advisories update` again"
+            raise InputError(Problem(f"cannot read {path}: {error}", help=hint)) from None
+        for advisory in stored:
+            known = found.get(advisory.id)
+            if known is None or advisory.checked > known.checked:
+                found[advisory.id] = advisory
+    return tuple(found[name] for name in sorted(found))
+
+
+def _decoded(data: bytes) -> tuple[Advisory, ...]:
+    return msgspec.json.decode(data, type=tuple[Advisory, ...])
 
 
 @cache

@@ -13,7 +13,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from speclaunch.core import advisory_pages_dir, docs_url, lazy, rule_pages_dir
+from speclaunch.core import advisories_home, advisory_pages_dir, docs_url, lazy, rule_pages_dir
 
 ADVISORY = "SPA-"
 """Prefix of the IDs of advisories."""
@@ -44,7 +44,10 @@ class Page(Struct, frozen=True):
 def page(code: str) -> Page:
     """Return the page of a rule or notice. Raises FileNotFoundError."""
     folder = advisory_pages_dir() if code.startswith(ADVISORY) else rule_pages_dir()
-    return parsed((folder / f"{code}.md").read_text(encoding="utf-8"))
+    path = folder / f"{code}.md"
+    if code.startswith(ADVISORY) and not path.is_file():  # newer than this speclaunch
+        path = advisories_home() / path.name
+    return parsed(path.read_text(encoding="utf-8"))
 
 
 def page_url(code: str) -> str | None:
