@@ -152,10 +152,10 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         certainly does not start.
         """
         proven = self.confidence in _PROVEN
-        if proven and self.symptom is Symptom.REFUSAL:
-            return Severity.ERROR
         if self.requests or self.confidence is Confidence.ONE_REPORT:
             return Severity.INFO
+        if proven and self.symptom is Symptom.REFUSAL:
+            return Severity.ERROR
         serious = self.symptom in _SERIOUS or (proven and self.symptom is Symptom.LOW_ACCEPTANCE)
         return Severity.WARNING if serious else Severity.INFO
 

@@ -141,8 +141,7 @@ def deduplicate(files: Iterable[FileReport]) -> list[ReportedFinding]:
     """Return every finding once, in the order of the files.
 
     Versions of one file are merged if code, severity, place and message agree except for numbers.
-    Files are merged if the message is the same. An advisory of info severity appears
-    once per file.
+    Files are merged if the message is the same.
     """
     by_file: dict[str, list[FileReport]] = {}
     for file in files:
@@ -168,9 +167,7 @@ def _of_versions(path: str, reports: Sequence[FileReport]) -> list[ReportedFindi
             message = finding.message if is_one else _plain(finding.message)
             same = (finding.code, finding.severity, finding.place, message)
             seen[same] += 1
-            key: Hashable = (same, seen[same])  # two in one report are separate
-            if finding.is_minor_bug:
-                key = finding.code
+            key = (same, seen[same])  # two in one report are separate
             one = ReportedFinding(finding, (finding.engine,), (path,))
             before = found.get(key)
             found[key] = one if before is None else _together(before, one)

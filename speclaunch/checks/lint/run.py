@@ -239,15 +239,16 @@ def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """Return the findings; equal findings of several deployments at one place once."""
+    """Return the findings: equal ones of several deployments at one place once, and an advisory of
+    info severity once per file."""
     found: dict[Hashable, Finding] = {}
     for one in findings:
-        key = one.place, one.code, one.message
+        key = one.code if one.is_minor_bug else (one.place, one.code, one.message)
         before = found.get(key)
         if before is not None and before.fix == one.fix:
             about = tuple(dict.fromkeys((*before.deployments, *one.deployments)))
             others = tuple(dict.fromkeys((*before.others, *one.others)))
-            found[key] = replace(one, deployments=about, others=others)
+            found[key] = replace(one, place=before.place, deployments=about, others=others)
         else:
             found[key] = one
     return found.values()
