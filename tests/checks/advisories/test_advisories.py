@@ -136,6 +136,7 @@ def test_ranges(fields: dict[str, object], versions: str, text: str) -> None:
     [
         ({"symptom": "refusal"}, Severity.ERROR),
         ({"symptom": "refusal", "confidence": "several-reports"}, Severity.WARNING),
+        ({"symptom": "refusal", "requests": ["grammar"]}, Severity.INFO),
         ({"symptom": "hang"}, Severity.WARNING),
         ({"symptom": "hang", "confidence": "one-report"}, Severity.INFO),
         ({"symptom": "wrong-output", "requests": ["stop"]}, Severity.INFO),
