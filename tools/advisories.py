@@ -225,7 +225,8 @@ speclaunch advisories update FILE|DIR|URL          # newer advisories, with a ch
 (hardware, checkpoint) is not reported; `advisories check` lists it.
 
 *error*: the engine certainly does not start. *warning*: a hang, a crash, wrong output, or a proven
-loss of acceptance. *info*: one report, a loss of speed, or a bug of certain requests.
+loss of acceptance. *info*: one report, a loss of speed, a bug of certain requests, or one that not
+every such deployment has.
 
 | ID | Symptom | Severity | Releases | |
 |---|---|---|---|---|"""

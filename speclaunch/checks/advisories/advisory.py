@@ -129,6 +129,8 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     seen: tuple[str, ...] = ()
     marker: Marker | None = None
     requests: tuple[RequestField, ...] = ()
+    certain: bool = True
+    """False if only some of the deployments that meet the conditions are hit, or only at times."""
     workaround: Workaround | None = None
 
     @property
@@ -148,11 +150,11 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     def severity(self) -> Severity:
         """Severity by evidence and symptom.
 
-        Info: a single report, a loss of speed, or a bug of certain requests. Error: an engine that
-        certainly does not start.
+        Info: a single report, a loss of speed, a bug of certain requests, or one that not every
+        such deployment has. Error: an engine that certainly does not start.
         """
         proven = self.confidence in _PROVEN
-        if self.requests or self.confidence is Confidence.ONE_REPORT:
+        if self.requests or not self.certain or self.confidence is Confidence.ONE_REPORT:
             return Severity.INFO
         if proven and self.symptom is Symptom.REFUSAL:
             return Severity.ERROR

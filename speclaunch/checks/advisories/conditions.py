@@ -199,7 +199,7 @@ FEATURES: Mapping[str, Callable[[Plan], bool]] = {
     "tree": lambda plan: _topk(plan) > 1,
     "chain": lambda plan: _topk(plan) == 1,
     "deterministic": deterministic.is_asked,
-    "attention_tp": lambda plan: attention_ranks(plan) > 1,
+    "attention_tp": lambda plan: int(plan.value("tp_size")) // attention_ranks(plan) > 1,
     "hybrid": _is_hybrid,
     "mla": _uses_mla,
     "moe": lambda plan: bool(_target(plan).is_moe),

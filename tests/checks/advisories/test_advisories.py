@@ -142,6 +142,7 @@ def test_ranges(fields: dict[str, object], versions: str, text: str) -> None:
         ({"symptom": "wrong-output", "requests": ["stop"]}, Severity.INFO),
         ({"symptom": "low-acceptance"}, Severity.WARNING),
         ({"symptom": "low-acceptance", "confidence": "several-reports"}, Severity.INFO),
+        ({"symptom": "hang", "certain": False}, Severity.INFO),
         ({"symptom": "slow"}, Severity.INFO),
     ],
 )
