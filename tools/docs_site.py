@@ -12,7 +12,7 @@ from typing import Any
 from speclaunch.app.output.rule_page import explained
 from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules import FAMILY_OF
-from speclaunch.checks.rules.registry import all_rules
+from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import docs_url
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -41,12 +41,14 @@ def navigation() -> list[dict[str, Any]]:
     }
     rules: list[Any] = ["rules/README.md"]
     rules += [{family: pages} for family, pages in _families().items()]
+    advisories = sorted(f"advisories/{page.name}" for page in (DOCS / "advisories").glob("SPA*.md"))
     return [
         {"Home": "index.md"},
         {"Tutorial": "tutorial.md"},
         {"How to": sections["How to"]},
         {"Reference": sections["Reference"]},
         {"Rules": rules},
+        {"Advisories": ["advisories/README.md", *advisories]},
         {"Explanation": sections["Explanation"]},
         {"Decisions": sections["Decisions"]},
     ]
@@ -56,7 +58,7 @@ def _families() -> dict[str, list[Any]]:
     """The rules' pages by their families, in the order of the codes."""
     found: dict[str, list[Any]] = {OWN: [_entry(one.code, one.name) for one in FILE_CODES]}
     for code, name, family in sorted(
-        (rule.code, rule.name, FAMILY_OF[rule.module]) for rule in all_rules()
+        (rule.code, rule.name, FAMILY_OF[rule.module]) for rule in RULES
     ):
         found.setdefault(family, []).append(_entry(code, name))
     return found
@@ -72,5 +74,5 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if folder != "rules" or not name.startswith("SPL"):
         return markdown
     code = name.removesuffix(".md")
-    known = {one.code: one for one in (*all_rules(), *FILE_CODES)}
+    known = {one.code: one for one in (*RULES, *FILE_CODES)}
     return explained(known[code])

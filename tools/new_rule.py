@@ -18,7 +18,7 @@ from pathlib import Path
 
 from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules import FAMILIES, RETIRED
-from speclaunch.checks.rules.registry import all_rules
+from speclaunch.checks.rules.table import RULES
 from speclaunch.engine.releases.catalogue import held_versions
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,7 +88,7 @@ def check(code: str, name: str, family: str) -> None:
         raise RefusedError(
             f"{name!r} is no name: write small letters and digits, joined by hyphens"
         )
-    names = {one.code: one.name for one in (*all_rules(), *FILE_CODES)}
+    names = {one.code: one.name for one in (*RULES, *FILE_CODES)}
     if code in names:
         raise RefusedError(f"{code} is {names[code]}: {_free(family)} is free")
     if code in RETIRED:
@@ -104,7 +104,7 @@ def check(code: str, name: str, family: str) -> None:
 
 def _free(family: str) -> str:
     """The code after the last one that is taken among the family's numbers; a gap, if need be."""
-    taken = {int(one.code[3:]) for one in (*all_rules(), *FILE_CODES)}
+    taken = {int(one.code[3:]) for one in (*RULES, *FILE_CODES)}
     taken |= {int(code[3:]) for code in RETIRED}
     numbers = FAMILIES[family].numbers
     free = [number for number in numbers if number not in taken]

@@ -42,6 +42,7 @@ from releasing import differences, evidence  # noqa: E402
 from releasing.data_sets import SETS, unequal  # noqa: E402
 from releasing.sources import Sources, wheel_or_folder  # noqa: E402
 
+import advisories  # noqa: E402
 from speclaunch.core.home import speclaunch_home  # noqa: E402
 from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine  # noqa: E402
 from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: E402
@@ -186,6 +187,8 @@ def report(version: str, wheels: Path) -> Iterator[str]:
         yield from _section("Statements that we cite, in another file", iter(found.moved))
         if found.unread:
             yield from _section("Cited releases without a wheel here", iter(found.unread))
+    release = advisories.Release(version, wheels)
+    yield from _section("Advisories that it changes", advisories.changes(release))
     yield from _section("By hand", iter(_by_hand(version)))
 
 

@@ -6,6 +6,9 @@ Other libraries import only these names. See README.md.
 from speclaunch.core import front_door
 
 NAMES = {
+    "advisories.advisory": "Advisory advisory_of all_advisories Symptom",
+    "advisories.database": "encode_advisories update_advisories",
+    "advisories.osv": "osv_document",
     "edit.edits": """
         apply Edit FileEdits Insertion lines_of shown_diff ShownDiff write_atomically
         write_together
@@ -52,6 +55,7 @@ NAMES = {
     "rules.pages": "Page page page_url",
     "rules.performance": "decodes_without_graphs on_cpu",
     "rules.registry": "all_rules by_code is_selected selected",
+    "rules.table": "RULES",
     "rules.runner": "check_rules",
     "rules.tensors": "Subject subject",
     "rules.values": "tree_capacity",

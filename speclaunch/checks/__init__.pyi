@@ -1,4 +1,11 @@
 # Written by tools/front_doors.py from the table in __init__.py.
+from speclaunch.checks.advisories.advisory import Advisory as Advisory
+from speclaunch.checks.advisories.advisory import Symptom as Symptom
+from speclaunch.checks.advisories.advisory import advisory_of as advisory_of
+from speclaunch.checks.advisories.advisory import all_advisories as all_advisories
+from speclaunch.checks.advisories.database import encode_advisories as encode_advisories
+from speclaunch.checks.advisories.database import update_advisories as update_advisories
+from speclaunch.checks.advisories.osv import osv_document as osv_document
 from speclaunch.checks.edit.edits import Edit as Edit
 from speclaunch.checks.edit.edits import FileEdits as FileEdits
 from speclaunch.checks.edit.edits import Insertion as Insertion
@@ -113,6 +120,7 @@ from speclaunch.checks.rules.registry import by_code as by_code
 from speclaunch.checks.rules.registry import is_selected as is_selected
 from speclaunch.checks.rules.registry import selected as selected
 from speclaunch.checks.rules.runner import check_rules as check_rules
+from speclaunch.checks.rules.table import RULES as RULES
 from speclaunch.checks.rules.tensors import Subject as Subject
 from speclaunch.checks.rules.tensors import subject as subject
 from speclaunch.checks.rules.values import tree_capacity as tree_capacity

@@ -16,7 +16,9 @@ NAMES = {
         locked make_private replace_file replacing try_lock write_json write_temporary
     """,
     "heartbeat": "amount announced_bytes beating duration EVERY_SECONDS Growth Heartbeat",
-    "home": "distrust expand_user JUDGE_RECORD judges_home require_own speclaunch_home",
+    "home": """
+        advisories_home distrust expand_user JUDGE_RECORD judges_home require_own speclaunch_home
+    """,
     "http_reader": "collect HttpError HttpReader LateError UnboundedError",
     "patterns": "lazy",
     "reads": "bounded Reads",
@@ -34,6 +36,8 @@ NAMES = {
         HIDDEN holds_secret is_literal_secret is_secret_flag is_secret_variable literals masked
         redact Redactor VALUE_PATTERNS
     """,
-    "resources": "conf_dir docs_url models_dir recipes_dir rule_pages_dir shipped",
+    "resources": """
+        advisory_pages_dir conf_dir docs_url models_dir recipes_dir rule_pages_dir shipped
+    """,
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

@@ -32,6 +32,7 @@ from speclaunch.core.heartbeat import announced_bytes as announced_bytes
 from speclaunch.core.heartbeat import beating as beating
 from speclaunch.core.heartbeat import duration as duration
 from speclaunch.core.home import JUDGE_RECORD as JUDGE_RECORD
+from speclaunch.core.home import advisories_home as advisories_home
 from speclaunch.core.home import distrust as distrust
 from speclaunch.core.home import expand_user as expand_user
 from speclaunch.core.home import judges_home as judges_home
@@ -82,6 +83,7 @@ from speclaunch.core.redaction import is_secret_variable as is_secret_variable
 from speclaunch.core.redaction import literals as literals
 from speclaunch.core.redaction import masked as masked
 from speclaunch.core.redaction import redact as redact
+from speclaunch.core.resources import advisory_pages_dir as advisory_pages_dir
 from speclaunch.core.resources import conf_dir as conf_dir
 from speclaunch.core.resources import docs_url as docs_url
 from speclaunch.core.resources import models_dir as models_dir

@@ -40,6 +40,11 @@ def judges_home() -> Path:
     return speclaunch_home() / "judges"
 
 
+def advisories_home() -> Path:
+    """Return the directory of stored advisories and their pages. Does not create it."""
+    return speclaunch_home() / "advisories"
+
+
 class Distrust(Struct, frozen=True):
     """The reason not to use the files of a folder, and the remedy."""
 

@@ -82,8 +82,8 @@ NAMES = {
     "plan.topics": "adaptive deterministic drafts graphs lora memory parallel spec_v2",
     "plan.topics.adaptive": "ALGORITHMS",
     "plan.topics.algorithms": """
-        algorithm_names BLOCK_FAMILY BLOCKS blocks_need_rejection EAGLE_HANDLER FIRST_WITH
-        REJECTION RUNNING SPECULATIVE WHEN_SPECULATING
+        algorithm_names BLOCK_FAMILY BLOCKS blocks_need_rejection EAGLE_FAMILY EAGLE_HANDLER
+        FIRST_WITH REJECTION RUNNING SPECULATIVE WHEN_SPECULATING
     """,
     "plan.topics.attention": """
         BACKENDS BEFORE_RENAMED BOTH DECODE DRAFT FA3_GIVES_WAY PHASES RENAMED_IN
@@ -113,8 +113,8 @@ NAMES = {
     "releases.argv": "args_of ArgvProblem parse_argv ParsedArgument ParsedArguments",
     "releases.canonical": "canonical current_name value_of",
     "releases.catalogue": """
-        add_fork add_from_package Ambiguous Catalogue FALSE_TEXTS held_versions history load
-        released_names resolve_version TRUE_TEXTS
+        add_fork add_from_package Ambiguous Catalogue FALSE_TEXTS held_versions history
+        is_released_variable load released_names resolve_version TRUE_TEXTS
     """,
     "releases.check_values": "check_values",
     "releases.command": """

@@ -208,6 +208,7 @@ from speclaunch.engine.plan.topics import spec_v2 as spec_v2
 from speclaunch.engine.plan.topics.adaptive import ALGORITHMS as ALGORITHMS
 from speclaunch.engine.plan.topics.algorithms import BLOCKS as BLOCKS
 from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY as BLOCK_FAMILY
+from speclaunch.engine.plan.topics.algorithms import EAGLE_FAMILY as EAGLE_FAMILY
 from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER as EAGLE_HANDLER
 from speclaunch.engine.plan.topics.algorithms import FIRST_WITH as FIRST_WITH
 from speclaunch.engine.plan.topics.algorithms import REJECTION as REJECTION
@@ -312,6 +313,7 @@ from speclaunch.engine.releases.catalogue import add_fork as add_fork
 from speclaunch.engine.releases.catalogue import add_from_package as add_from_package
 from speclaunch.engine.releases.catalogue import held_versions as held_versions
 from speclaunch.engine.releases.catalogue import history as history
+from speclaunch.engine.releases.catalogue import is_released_variable as is_released_variable
 from speclaunch.engine.releases.catalogue import load as load
 from speclaunch.engine.releases.catalogue import released_names as released_names
 from speclaunch.engine.releases.catalogue import resolve_version as resolve_version

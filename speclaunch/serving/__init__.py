@@ -19,6 +19,7 @@ NAMES = {
     "launch.detach": "Announcer detach OUTPUT",
     "launch.diagnosis.diagnose": "diagnose proof",
     "launch.diagnosis.interface": "Diagnosis",
+    "launch.diagnosis.known_bugs": "known_bugs",
     "launch.diagnosis.remedy": "meaning remedy_steps setting_changes",
     "launch.free_port": "free_port",
     "launch.inputs": "engine_environment ensure_cpu_models new_run_dir",

@@ -26,6 +26,7 @@ from speclaunch.serving.launch.detach import detach as detach
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose as diagnose
 from speclaunch.serving.launch.diagnosis.diagnose import proof as proof
 from speclaunch.serving.launch.diagnosis.interface import Diagnosis as Diagnosis
+from speclaunch.serving.launch.diagnosis.known_bugs import known_bugs as known_bugs
 from speclaunch.serving.launch.diagnosis.remedy import meaning as meaning
 from speclaunch.serving.launch.diagnosis.remedy import remedy_steps as remedy_steps
 from speclaunch.serving.launch.diagnosis.remedy import setting_changes as setting_changes

@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from speclaunch.checks.rules.registry import all_rules
+from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import rule_pages_dir
 from tests.support.evidence import engine, judging, pages, stored
 from tests.support.evidence.case import Case
@@ -55,7 +55,7 @@ def test_every_rule_that_is_shown_failing_has_a_neighbour_that_serves() -> None:
 
 
 def test_the_pages_carry_the_evidence() -> None:
-    for rule in all_rules():
+    for rule in RULES:
         path = rule_pages_dir() / f"{rule.code}.md"
         text = path.read_text(encoding="utf-8")
         assert pages.with_evidence(text, rule.code, RUNS) == text, (

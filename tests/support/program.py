@@ -136,7 +136,7 @@ def _serve() -> None:
 def _read_data() -> None:
     """What nearly every call reads of the package's own data, and keeps."""
     from speclaunch.checks.edit.round_trip import defaults
-    from speclaunch.checks.rules.registry import all_rules
+    from speclaunch.checks.rules.table import RULES
     from speclaunch.engine.plan.architectures import architectures
     from speclaunch.engine.releases.argv import parse_argv
     from speclaunch.engine.releases.catalogue import held_versions, load
@@ -145,7 +145,7 @@ def _read_data() -> None:
     architectures(newest)
     parse_argv(("--model-path", "m"), load(newest))
     defaults(load(newest))
-    all_rules()
+    assert RULES
 
 
 def _run() -> None:

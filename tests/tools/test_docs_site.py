@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from speclaunch.checks.advisories.advisory import all_advisories
 from speclaunch.checks.lint.file_codes import FILE_CODES
-from speclaunch.checks.rules.registry import all_rules
+from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import DOCS_URL, DOCS_URL_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,11 +44,13 @@ def test_the_site(tmp_path: Path) -> None:
     """Strict: a dead link, a dead anchor, and a page that no navigation has are errors."""
     base = "https://docs.example.com/speclaunch"
     site = built(tmp_path / "site", **{DOCS_URL_VARIABLE: base})
-    codes = [one.code for one in (*all_rules(), *FILE_CODES)]
+    codes = [one.code for one in (*RULES, *FILE_CODES)]
     for code in codes:
         page = (site / "rules" / code / "index.html").read_text()
         assert f'<link rel="canonical" href="{base}/rules/{code}/"' in page
         assert "<strong>Severity:</strong>" in page
+    for advisory in all_advisories():
+        assert advisory.summary in (site / "advisories" / advisory.id / "index.html").read_text()
     home = (site / "index.html").read_text()
     assert 'href="rules/"' in home
     for tag in ("<script", "<link", "<img"):  # nothing of the page itself is fetched from elsewhere

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from speclaunch.core import masked
 from speclaunch.engine import held_versions
-from speclaunch.serving import Diagnosis, meaning, proof, remedy_steps, setting_changes
+from speclaunch.serving import Diagnosis, known_bugs, meaning, proof, remedy_steps, setting_changes
 
 VERSION = 1
 _LONGEST_LINE = 400
@@ -63,6 +63,7 @@ def diagnosis_json(diagnosis: Diagnosis, path: str) -> dict[str, Any]:
             }
             for one in diagnosis.milestones
         ],
+        "advisories": [advisory.id for advisory in known_bugs(diagnosis)],
         "notes": [_safe(note) for note in diagnosis.notes],
         "unclear": diagnosis.unclear,
         "candidates": [
@@ -104,6 +105,7 @@ def _story(diagnosis: Diagnosis, path: str) -> list[Text]:
         lines.append(Text(f"      {_safe(proof(diagnosis))}"))
     lines += _advice(diagnosis)
     lines += _possible(diagnosis, name)
+    lines += _known_bugs(diagnosis)
     if diagnosis.notes:
         lines += [Text(), Text("The engine also warned", "bold")]
         lines += [Text(f"  {_safe(note)}") for note in diagnosis.notes]
@@ -121,6 +123,20 @@ def _possible(diagnosis: Diagnosis, name: str) -> list[Text]:
     if diagnosis.unclear:
         lines += [Text(), Text("What to do", "bold")]
         lines.append(Text("  - Diagnose the log of each engine process separately."))
+    return lines
+
+
+def _known_bugs(diagnosis: Diagnosis) -> list[Text]:
+    """Return lines about the known bugs of the release that affect the configuration."""
+    found = known_bugs(diagnosis)
+    if not found:
+        return []
+    lines = [Text(), Text(f"Known bugs of SGLang {diagnosis.version} that affect it", "bold")]
+    for advisory in found:
+        summary = f"{advisory.symptom.value}: {advisory.summary.removesuffix('.')}"
+        lines.append(Text(f"  - {advisory.id} {summary}"))
+        if advisory.remedy:
+            lines.append(Text(f"      {advisory.remedy}", "dim"))
     return lines
 
 

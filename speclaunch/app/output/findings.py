@@ -241,12 +241,16 @@ def render(
     engines: Sequence[str] = (),
     through: Sequence[str] = (),
     name_option: bool = False,
+    full: bool = False,
 ) -> Styled:
     """Return one finding: message, place with line and caret, reason, remedy.
 
     `engines`: versions to name. `through`: files that include the file of the finding.
-    `name_option`: name the option of `lint` that applies the fix.
+    `name_option`: name the option of `lint` that applies the fix. An advisory is one line unless
+    `full`; `speclaunch explain` has its reason.
     """
+    if finding.is_advisory and not full:
+        return _one_line(finding, engines)
     text = Styled(f"{finding.severity}[{finding.code}]", COLORS[finding.severity])
     if engines:
         text.append(f" SGLang {', '.join(engines)}")
@@ -266,6 +270,37 @@ def render(
         if option is not None:
             text.append(f" [{option}]", "dim")
     return text
+
+
+def _one_line(finding: Finding, engines: Sequence[str]) -> Styled:
+    text = Styled(f"{finding.severity}[{finding.code}]", COLORS[finding.severity])
+    text.append(f" {finding.place}")
+    if engines:
+        text.append(f" SGLang {', '.join(engines)}")
+    text.append(f": {finding.message}. ", "bold")
+    return text.append(finding.fix.text if finding.fix is not None else finding.why)
+
+
+def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
+    """Return the line about advisories of info severity; `more` is the option that shows them."""
+    ids = dict.fromkeys(one.code for one in findings if one.is_minor_bug)
+    if not ids:
+        return []
+    noun = many(len(ids), "known engine bug")
+    return [f"{noun} of certain requests or with little evidence: {', '.join(ids)} ({more})"]
+
+
+def bugs_across(before: Iterable[Finding], after: Iterable[Finding]) -> str | None:
+    """Return the known bugs that a change of release fixes and introduces; None without any."""
+    old, new = ({one.code for one in each if one.is_advisory} for each in (before, after))
+    if old == new:
+        return None
+    parts = [
+        f"{verb} {len(ids)} ({', '.join(sorted(ids))})"
+        for verb, ids in (("fixes", old - new), ("introduces", new - old))
+        if ids
+    ]
+    return f"known engine bugs: {', '.join(parts)}"
 
 
 _OPTIONS = {

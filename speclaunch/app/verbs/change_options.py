@@ -8,6 +8,7 @@ from speclaunch.app.verbs.options import (
     ASSUME,
     CONFIG_DIR,
     ENGINE,
+    ENGINES,
     FORCE,
     HARDWARE,
     MODELS,
@@ -337,6 +338,60 @@ class ExplainOptions(VerbOptions):
     """The options of `speclaunch explain`."""
 
     code = required(str, metavar="CODE", help="A rule's code or name.")
+
+
+class AdvisoriesListOptions(VerbOptions):
+    """The options of `speclaunch advisories` and `advisories ls`."""
+
+    engine = option(
+        str,
+        "--engine",
+        metavar="VERSION[,VERSION…]",
+        help="Only advisories that affect one of these SGLang versions.",
+    )
+    output_format = OUTPUT_FORMAT
+
+
+class AdvisoriesShowOptions(VerbOptions):
+    """The options of `speclaunch advisories show`."""
+
+    id = required(str, metavar="ID", help="An advisory's ID or name.")
+    output_format = OUTPUT_FORMAT
+
+
+class AdvisoriesCheckOptions(VerbOptions):
+    """The options of `speclaunch advisories check`."""
+
+    words = OVERRIDES
+    config_dir = CONFIG_DIR
+    role = ROLE
+    engine = ENGINES
+    hardware = HARDWARE
+    models = MODELS
+    online = ONLINE
+    assume = ASSUME
+    trust_engine = TRUST_ENGINE
+    output_format = OUTPUT_FORMAT
+
+
+class AdvisoriesExportOptions(VerbOptions):
+    """The options of `speclaunch advisories export`."""
+
+    osv = flag("--osv", help="Use the OSV format, schema 1.6.")
+
+
+class AdvisoriesUpdateOptions(VerbOptions):
+    """The options of `speclaunch advisories update`."""
+
+    source = required(
+        str,
+        metavar="FILE|DIR|URL",
+        help="A file written by `speclaunch advisories export`, a directory with "
+        "`advisories.json`, or an https address.",
+    )
+    sha256 = option(
+        str, "--sha256", metavar="HEX", help="The checksum. Default: the text of SOURCE.sha256."
+    )
 
 
 class LspOptions(VerbOptions):

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from speclaunch.app.output.console import err, write_exact
+from speclaunch.app.output.findings import bugs_across
 from speclaunch.app.output.problems import show_problems
 from speclaunch.app.verbs.change_options import MigrateOptions
 from speclaunch.app.verbs.import_ import STDIN
@@ -83,6 +84,9 @@ def _require_sound(
     with reads.overlay(texts):
         new = check_text(shown, migration.text, options)
         require_sound(against(old, new), shown, force=force)
+    bugs = bugs_across(old.findings, new.findings)
+    if bugs is not None:
+        err().print(bugs, markup=False)
 
 
 def _show(before: str, after: str, file: str, hidden: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from speclaunch.app.output.console import err, is_drawn, out
 from speclaunch.app.output.rule_page import explained
-from speclaunch.checks import FILE_CODES, all_rules, by_code
+from speclaunch.checks import FILE_CODES, RULES, by_code
 from speclaunch.core import InputError, Problem
 from speclaunch.engine import suggest
 
@@ -52,7 +52,7 @@ def listed() -> list[dict[str, Any]]:
             "versions": str(rule.versions),
             "summary": rule.summary,
         }
-        for rule in all_rules()
+        for rule in RULES
     ]
     listed += [
         {

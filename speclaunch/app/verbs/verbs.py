@@ -223,6 +223,47 @@ VERBS = (
         "Explain a rule: what it finds, why it matters, what to do, and its sources.",
     ),
     Verb(
+        "advisories",
+        "advisories:list_advisories",
+        "change_options:AdvisoriesListOptions",
+        "List known engine bugs by release and configuration, or check a recipe against them.",
+        (
+            Verb(
+                "ls",
+                "advisories:list_advisories",
+                "change_options:AdvisoriesListOptions",
+                "List the advisories: symptom, affected releases, summary.",
+            ),
+            Verb(
+                "show",
+                "advisories:show",
+                "change_options:AdvisoriesShowOptions",
+                "Show an advisory: cause, affected releases, remedy, sources.",
+            ),
+            Verb(
+                "check",
+                "advisories:check",
+                "change_options:AdvisoriesCheckOptions",
+                "Show the known bugs that affect a recipe, and those that depend on a missing "
+                "fact.\n\nExit 1 for a bug of error severity.",
+            ),
+            Verb(
+                "export",
+                "advisories:export",
+                "change_options:AdvisoriesExportOptions",
+                "Print all advisories as JSON: for `advisories update`, or in the OSV format.",
+            ),
+            Verb(
+                "update",
+                "advisories:update",
+                "change_options:AdvisoriesUpdateOptions",
+                "Store newer advisories from a file, a directory or an https address.\n\n"
+                "They are checked against the schema and a SHA-256 checksum. Nothing else fetches "
+                "advisories.",
+            ),
+        ),
+    ),
+    Verb(
         "runs",
         "runs:list_runs",
         "run_options:RunsOptions",
@@ -404,7 +445,7 @@ GROUPS = (
     ("Run", ("ps", "logs", "stop", "runs", "diagnose")),
     ("Measure", ("bench", "prove", "tune", "sweep")),
     ("Change", ("import", "migrate", "render")),
-    ("Know", ("drafts", "models", "recipes", "rules", "explain", "engine")),
+    ("Know", ("drafts", "models", "recipes", "rules", "explain", "advisories", "engine")),
     ("Integrate", ("lsp", "completion")),
 )
 """Sections of the help, and the verbs in each."""

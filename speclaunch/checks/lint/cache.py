@@ -19,7 +19,16 @@ from importlib import import_module
 from typing import Any
 
 from speclaunch import __version__
-from speclaunch.core import EntryFiles, Now, Reads, digest, reads, resources, speclaunch_home
+from speclaunch.core import (
+    EntryFiles,
+    Now,
+    Reads,
+    advisories_home,
+    digest,
+    reads,
+    resources,
+    speclaunch_home,
+)
 
 SWITCH = "SPECLAUNCH_NO_CACHE"
 """Environment variable that disables the cache, whatever its value."""
@@ -109,7 +118,7 @@ def opened(
 def installation() -> str:
     """Return a digest that changes with our files and with the packages installed next to us."""
     parts = [__version__, sys.version, sys.executable]
-    for directory in sorted(set(map(str, resources.shipped()))):
+    for directory in sorted({*map(str, resources.shipped()), str(advisories_home())}):
         parts += _stamps(directory)
     for directory in sys.path:
         if directory.endswith("-packages"):

@@ -25,7 +25,7 @@ _COMMENT = lazy(
 )
 _NOTHING = lazy(r"\s*(?:#|<!--|`{3}|~{3}|\.\. code|\Z)")
 """Lines between a comment and its target: comments, and the fence of a document's code."""
-_CODE = lazy(r"SPL\d{0,3}\Z")
+_CODE = lazy(r"SPL\d{0,3}\Z|SPA(-\d{4}(-\d{4})?)?\Z")
 
 
 class Extent(NamedTuple):

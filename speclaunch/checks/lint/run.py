@@ -249,15 +249,16 @@ def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """Return the findings; equal findings of several deployments at one place once."""
+    """Return the findings: equal ones of several deployments at one place once, and an advisory of
+    info severity once per file."""
     found: dict[Hashable, Finding] = {}
     for finding in findings:
-        key = finding.place, finding.code, finding.message
+        key = finding.code if one.is_minor_bug else (one.place, finding.code, finding.message)
         before = found.get(key)
         if before is not None and before.fix == finding.fix:
             about = tuple(dict.fromkeys((*before.deployments, *finding.deployments)))
             others = tuple(dict.fromkeys((*before.others, *finding.others)))
-            found[key] = replace(finding, deployments=about, others=others)
+            found[key] = replace(finding, place=before.place, deployments=about, others=others)
         else:
             found[key] = finding
     return found.values()

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.checks.rules.pages import page, page_url
+from speclaunch.checks.rules.pages import ADVISORY, page, page_url
 from speclaunch.core import Place
 
 
@@ -90,6 +90,16 @@ class Finding(Struct, frozen=True):
     arguments: Mapping[str, str] = {}
     """Arguments and variables by the engine's current names, with the user's values; empty if the
     user set none."""
+
+    @property
+    def is_advisory(self) -> bool:
+        """True for a known engine bug, False for a verdict of a rule."""
+        return self.code.startswith(ADVISORY)
+
+    @property
+    def is_minor_bug(self) -> bool:
+        """True for an advisory of info severity: of certain requests, or with little evidence."""
+        return self.is_advisory and self.severity is Severity.INFO
 
     @property
     def url(self) -> str | None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from speclaunch.checks.rules import FAMILIES
 from speclaunch.checks.rules.finding import Fix, Severity
-from speclaunch.checks.rules.pages import page
+from speclaunch.checks.rules.pages import ADVISORY, page
 from speclaunch.core import Place
 from speclaunch.engine import within
 
@@ -88,6 +88,11 @@ class Rule(Struct, frozen=True):
     """Beginnings of the engine messages that it predicts; `{}` is the variable part."""
     compares: Callable[[Plan], bool] = every_plan
     """True for the plans that `check_across` needs: its result is the same without the others."""
+
+    @property
+    def is_advisory(self) -> bool:
+        """True for a known engine bug (`checks/advisories/`)."""
+        return self.code.startswith(ADVISORY)
 
     @property
     def of_deployments(self) -> bool:

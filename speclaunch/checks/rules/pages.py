@@ -1,4 +1,6 @@
-"""Read the page of a rule, `docs/rules/<CODE>.md`, which is written by hand.
+"""Read the page of a rule, `docs/rules/<CODE>.md`, which is written by hand, or of an advisory.
+
+The pages of advisories, `docs/advisories/<ID>.md`, are written by `tools/advisories.py`.
 
 It has a title (`# SPL239 cpu-graph`), a summary of one sentence, and sections, the last of which is
 Sources. It does not repeat the rule's own fields (severity, algorithms, versions).
@@ -11,8 +13,10 @@ from functools import cache
 
 from msgspec import Struct
 
-from speclaunch.core import docs_url, lazy, rule_pages_dir
+from speclaunch.core import advisories_home, advisory_pages_dir, docs_url, lazy, rule_pages_dir
 
+ADVISORY = "SPA-"
+"""Prefix of the IDs of advisories."""
 _BULLET = lazy(r"^- ", re.MULTILINE)
 _REMARK = lazy(r" \(.*\)$")
 
@@ -39,13 +43,18 @@ class Page(Struct, frozen=True):
 @cache
 def page(code: str) -> Page:
     """Return the page of a rule or notice. Raises FileNotFoundError."""
-    return parsed((rule_pages_dir() / f"{code}.md").read_text(encoding="utf-8"))
+    folder = advisory_pages_dir() if code.startswith(ADVISORY) else rule_pages_dir()
+    path = folder / f"{code}.md"
+    if code.startswith(ADVISORY) and not path.is_file():  # newer than this speclaunch
+        path = advisories_home() / path.name
+    return parsed(path.read_text(encoding="utf-8"))
 
 
 def page_url(code: str) -> str | None:
     """Return the URL of a rule's or notice's page; None if the documentation is not published."""
     base = docs_url()
-    return None if base is None else f"{base}rules/{code}/"
+    folder = "advisories" if code.startswith(ADVISORY) else "rules"
+    return None if base is None else f"{base}{folder}/{code}/"
 
 
 def parsed(text: str) -> Page:

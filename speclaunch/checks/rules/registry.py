@@ -1,17 +1,20 @@
-"""All rules, and selections of them."""
+"""All rules and advisories, and selections of them."""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
+from speclaunch.checks.advisories.advisory import advisory_rules
 from speclaunch.checks.rules import FAMILY_OF
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.table import RULES
 
 
+@cache
 def all_rules() -> tuple[Rule, ...]:
-    """Return all rules in the order of their codes."""
-    return RULES
+    """Return the rules of the table and the advisories, each in the order of their codes."""
+    return (*RULES, *advisory_rules())
 
 
 def import_checks() -> None:

@@ -35,7 +35,8 @@ BUG = "of a bug in this rule, please report it"
 def check_rules(plan: Plan, rules: Iterable[Rule]) -> RuleResults:
     """Return the verdicts of `rules` on a plan, in the order of their places.
 
-    A rule that needs an unknown value keeps its verdicts so far and is listed as skipped.
+    A rule that needs an unknown value keeps its verdicts so far and is listed as skipped; an
+    advisory is not listed, since most depend on facts that few files have.
     """
     findings: list[Finding] = []
     skipped: list[SkippedRule] = []
@@ -45,7 +46,8 @@ def check_rules(plan: Plan, rules: Iterable[Rule]) -> RuleResults:
         if rule.of_deployments and plan.request.server_context is None:
             continue
         if plan.request.unseen and not rule.code.startswith(_OF_WORDS):
-            skipped.append(SkippedRule(rule.code, rule.name, plan.request.unseen))
+            if not rule.is_advisory:
+                skipped.append(SkippedRule(rule.code, rule.name, plan.request.unseen))
             continue
         try:
             if rule.algorithms and plan.algorithm not in rule.algorithms:
@@ -53,7 +55,8 @@ def check_rules(plan: Plan, rules: Iterable[Rule]) -> RuleResults:
             for verdict in rule.check(plan):
                 findings.append(finding_of(rule, verdict, plan))
         except UnknownValueError as error:
-            skipped.append(SkippedRule(rule.code, rule.name, str(error)))
+            if not rule.is_advisory:
+                skipped.append(SkippedRule(rule.code, rule.name, str(error)))
         except Exception as error:  # a bug in one rule must not hide the findings of the others
             reason = f"{BUG}: {type(error).__name__}: {error}"
             skipped.append(SkippedRule(rule.code, rule.name, reason))

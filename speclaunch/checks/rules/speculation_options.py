@@ -8,12 +8,16 @@ from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
 from speclaunch.engine import (
     BLOCKS,
+    EAGLE_FAMILY,
     REJECTION,
+    UNKNOWN_HARDWARE,
     Plan,
     UnknownValueError,
+    Vendor,
     adaptive,
     attention_ranks,
     blocks_need_rejection,
+    spec_v2,
 )
 
 
@@ -360,3 +364,38 @@ def draft_moe_runner(plan: Plan) -> Iterator[Verdict]:
             "flashinfer_trtllm, which gave wrong results with some drafts",
             fix=Fix("use triton, or let the engine choose", set={_DRAFT_MOE_RUNNER_NAME: "triton"}),
         )
+
+
+_SAMPLES_GREEDILY = EAGLE_FAMILY | {"NGRAM"}
+"""Algorithms that verify with `eagle_sample` (0.5.23 speculative/eagle_utils.py:483), and before
+0.5.14 with kernels that AMD builds lack."""
+
+
+@rule("SPL125")
+def greedy_verification_on_amd(plan: Plan) -> Iterator[Verdict]:
+    """Report speculation on AMD GPUs that ignores temperature and top_p."""
+    if plan.algorithm not in _SAMPLES_GREEDILY:
+        return
+    if plan.facts.hardware is None:
+        raise UnknownValueError(UNKNOWN_HARDWARE)
+    if plan.facts.hardware.vendor is not Vendor.AMD:
+        return
+    if plan.in_versions("<0.5.10") and spec_v2.runs(plan):
+        return  # this verification needs a kernel that AMD builds lack
+    if plan.in_versions(">=0.5.21") and plan.value(REJECTION):
+        return
+    fixable = plan.in_versions(">=0.5.21") and plan.algorithm == "EAGLE"
+    remedy = (
+        "set speculative_eagle_topk to 1 without token map, relaxed thresholds and deterministic "
+        "inference: the engine then samples by rejection"
+        if fixable
+        else "serve requests with a temperature without speculation, or send temperature 0"
+    )
+    yield Verdict(
+        f"{plan.algorithm} on AMD GPUs ignores temperature and top_p: every answer is greedy",
+        at=("speculative_algorithm", "speculative_eagle_topk"),
+        why="the build for AMD has no kernel that samples during verification, so the engine "
+        "accepts the most likely tokens"
+        + ("; it does not log it" if plan.in_versions(">=0.5.14") else ""),
+        fix=Fix(remedy),
+    )

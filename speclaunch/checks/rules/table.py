@@ -147,6 +147,13 @@ RULES: tuple[Rule, ...] = (
     row("SPL123", "ragged-verify-mode", ERROR, "parameters", versions=">=0.5.16"),
     row("SPL124", "replay-tree", ERROR, "parameters"),
     row(
+        "SPL125",
+        "greedy-verification-on-amd",
+        WARNING,
+        "speculation_options",
+        versions=">=0.5.1",
+    ),
+    row(
         "SPL201",
         "spec-v2-topk",
         ERROR,

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from speclaunch.app.output.rule_page import explained
 from speclaunch.checks.rules.interface import Fix, Rule
-from speclaunch.checks.rules.registry import all_rules, by_code
+from speclaunch.checks.rules.registry import by_code
+from speclaunch.checks.rules.table import RULES
 from speclaunch.engine.releases.canonical import canonical
 from tests.support.checks.rules.harness import CASES, Case, complaint, load_cases, verdict
 from tests.support.checks.rules.mutating import statements_of
@@ -44,7 +45,7 @@ def test_cases(path: Path) -> None:
     each(load_cases(path), check, name_of)
 
 
-@over(all_rules(), lambda rule: rule.code)
+@over(RULES, lambda rule: rule.code)
 def test_a_rule_has_its_cases(rule: Rule) -> None:
     path = CASES / f"{rule.code}.yaml"
     assert path.exists(), f"no cases for {rule.code} {rule.name}"
@@ -53,7 +54,7 @@ def test_a_rule_has_its_cases(rule: Rule) -> None:
         assert any(name.startswith(kind) for name in names), f"{rule.code} has no {kind} case"
 
 
-@over(all_rules(), lambda rule: rule.code)
+@over(RULES, lambda rule: rule.code)
 def test_its_page_tells_every_severity(rule: Rule) -> None:
     """Those in its code are those that it declares, each with when."""
     own, needed = (

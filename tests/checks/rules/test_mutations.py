@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.registry import all_rules
+from speclaunch.checks.rules.table import RULES
 from tests.support.checks.rules import mutating
 from tests.support.checks.rules.edits import edits
 from tests.support.checks.rules.mutating import EXEMPT, first_complaint, modules, stored, unnoticed
@@ -67,7 +67,7 @@ def survives(rule: Rule) -> bool:
     return not first_complaint(rule)
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_the_limits_of_a_rule_are_needed(rule: Rule) -> None:
     """Its versions and its algorithms: a case is outside of each."""
     if rule.versions:

@@ -12,7 +12,7 @@ from speclaunch.app.output.rule_page import explained
 from speclaunch.checks.lint.file_codes import FILE_CODES, FileCode
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.pages import Page, page
-from speclaunch.checks.rules.registry import all_rules
+from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import rule_pages_dir
 from tests.support.loops import over
 
@@ -29,11 +29,11 @@ EVIDENCE = (
 
 
 def test_there_is_one_page_a_rule_and_none_more() -> None:
-    codes = [rule.code for rule in all_rules()] + [notice.code for notice in FILE_CODES]
+    codes = [rule.code for rule in RULES] + [notice.code for notice in FILE_CODES]
     assert sorted(path.stem for path in rule_pages_dir().glob("SPL*.md")) == sorted(codes)
 
 
-@over([*all_rules(), *FILE_CODES], lambda rule: rule.code)
+@over([*RULES, *FILE_CODES], lambda rule: rule.code)
 def test_a_page_has_its_title_and_its_sections(rule: Rule | FileCode) -> None:
     found = page(rule.code)
     assert found.title == f"{rule.code} {rule.name}"
@@ -52,7 +52,7 @@ def test_a_page_has_its_title_and_its_sections(rule: Rule | FileCode) -> None:
     assert "**Severity:**" not in text, "the rule knows it: it is not written here again"
 
 
-@over(all_rules(), lambda rule: rule.code)
+@over(RULES, lambda rule: rule.code)
 def test_a_page_names_its_sources(rule: Rule) -> None:
     sources = page(rule.code).sources
     assert any(re.search(kind, source) for kind in EVIDENCE for source in sources), sources
@@ -71,7 +71,7 @@ def test_the_source_is_the_first_without_its_remark() -> None:
 
 
 def test_explained_has_what_the_rule_knows_above_the_text() -> None:
-    rule = next(rule for rule in all_rules() if rule.code == "SPL239")
+    rule = next(rule for rule in RULES if rule.code == "SPL239")
     above, _, below = explained(rule).partition("\n## What it does\n")
     assert above == (
         "# SPL239 cpu-graph\n\nCPU graphs with speculation.\n\n"
@@ -85,8 +85,8 @@ def test_no_page_is_read_before_it_is_asked_for() -> None:
     code = (
         "from pathlib import Path\n"
         "Path.read_text, read = (lambda *_, **__: 1 / 0), Path.read_text\n"
-        "from speclaunch.checks.rules.registry import all_rules\n"
-        "rules = all_rules()\n"
+        "from speclaunch.checks.rules.table import RULES\n"
+        "rules = RULES\n"
         "Path.read_text = read\n"
         "assert rules[0].summary\n"
     )

@@ -13,6 +13,7 @@ from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules import ELSEWHERE, FAMILIES, FAMILY_OF, interface
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.registry import all_rules, by_code, import_checks, selected
+from speclaunch.checks.rules.table import RULES
 from tests.support.loops import over
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,7 +27,7 @@ def test_codes_and_names_are_unique() -> None:
     assert len(codes) >= 50
 
 
-@over(all_rules(), lambda rule: rule.code)
+@over(RULES, lambda rule: rule.code)
 def test_the_names_of_a_rule(rule: Rule) -> None:
     assert re.fullmatch(r"SPL\d{3}", rule.code)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
@@ -39,7 +40,7 @@ def test_by_code_or_name() -> None:
     assert by_code("SPL") is None
 
 
-@over(all_rules(), lambda rule: rule.code)
+@over(RULES, lambda rule: rule.code)
 def test_a_rule_of_the_table_has_its_check(rule: Rule) -> None:
     import_module(f"speclaunch.checks.rules.{rule.module}")
     check = interface.CHECKS[rule.code]
@@ -50,12 +51,12 @@ def test_a_rule_of_the_table_has_its_check(rule: Rule) -> None:
 
 def test_a_check_has_its_row() -> None:
     import_checks()
-    assert interface.CHECKS.keys() == {rule.code for rule in all_rules()}
+    assert interface.CHECKS.keys() == {rule.code for rule in RULES}
     across = {rule.code for rule in all_rules() if rule.check_across is not None}
     assert interface.COMPARED.keys() == across
 
 
-@over(all_rules(), lambda rule: rule.code)
+@over(RULES, lambda rule: rule.code)
 def test_a_code_is_one_of_its_familys_numbers(rule: Rule) -> None:
     family = FAMILY_OF[rule.module]
     is_older = rule.code in ELSEWHERE
@@ -64,7 +65,7 @@ def test_a_code_is_one_of_its_familys_numbers(rule: Rule) -> None:
 
 
 def test_the_table_is_in_the_order_of_the_codes() -> None:
-    codes = [rule.code for rule in all_rules()]
+    codes = [rule.code for rule in RULES]
     assert codes == sorted(codes)
 
 

@@ -15,6 +15,7 @@ from speclaunch.app.output.findings import (
     brief_causes,
     causes,
     left_out,
+    minor_bugs,
     of_baseline,
     origins,
     render,
@@ -48,12 +49,22 @@ def _show(printer: Printer, told: FormatInput) -> None:
             continue
         engines = found.engines if several else ()
         through = found.through
-        printer.print(render(found.finding, engines=engines, through=through, name_option=True))
+        printer.print(
+            render(
+                found.finding,
+                engines=engines,
+                through=through,
+                name_option=True,
+                full=told.info,
+            )
+        )
     lines = [*left_out(report), *of_baseline(report)]
     if not report.is_empty:
         known = (one for file in report.files for one in file.checkpoints)
         details = [*causes(report.files), *origins(known)]
         lines += details if told.info else brief_causes(report.files)
+    if not told.info:
+        lines += minor_bugs(told.findings, "--info")
     for line in lines:
         printer.print(Styled(line, "dim"))
     if not report.is_empty:

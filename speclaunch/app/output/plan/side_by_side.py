@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
-from speclaunch.app.output.findings import render, show_findings
+from speclaunch.app.output.findings import bugs_across, render, show_findings
 from speclaunch.app.output.plan import formatting
 from speclaunch.app.output.plan.memory_text import show_budget
 from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
@@ -127,6 +127,9 @@ def _style(one: PlanDifference) -> str:
 def _show_findings(paper: LineWriter, found: PlanComparison) -> None:
     _list_findings(paper, "Findings gained", found.gained)
     _list_findings(paper, "Findings lost", found.lost)
+    bugs = bugs_across(found.before.findings, found.after.findings)
+    if bugs is not None:
+        paper.say(bugs, "bold")
 
 
 def _list_findings(paper: LineWriter, title: str, findings: Sequence[Finding]) -> None:

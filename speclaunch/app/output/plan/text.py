@@ -8,7 +8,7 @@ from itertools import groupby
 
 from rich.console import Console
 
-from speclaunch.app.output.findings import brief_reasons, show_findings
+from speclaunch.app.output.findings import brief_reasons, minor_bugs, show_findings
 from speclaunch.app.output.plan import formatting
 from speclaunch.app.output.plan.memory_text import (
     margin_rows,
@@ -42,6 +42,8 @@ def show_brief(console: Console, planned: PlannedDeployment) -> None:
     show_findings(paper.console, serious)
     if not serious:
         paper.say("no errors and no warnings", "green", indent=2)
+    for line in minor_bugs(planned.findings, "--full"):
+        paper.say(line, "dim", indent=2)
     for line in brief_reasons(planned.unjudged):
         paper.say(line, "dim", indent=2)
     _show_command(paper, planned, _shortened)

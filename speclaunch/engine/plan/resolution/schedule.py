@@ -3,6 +3,7 @@ worker."""
 
 from __future__ import annotations
 
+from speclaunch.engine.facts.hardware import Vendor
 from speclaunch.engine.plan.changes import ChangeKind
 from speclaunch.engine.plan.resolution.working import Working
 from speclaunch.engine.plan.topics import adaptive, spec_v2
@@ -307,9 +308,12 @@ def resolve_adaptive(working: Working) -> None:
 
 
 def resolve_verification(working: Working) -> None:
-    """Switch rejection sampling on for block verification (0.5.22 and later)."""
+    """Switch rejection sampling on for block verification (0.5.22 and later), and on AMD GPUs for
+    the chains that support it (0.5.21 and later)."""
     with working.deciding(REJECTION):
-        if not working.value(REJECTION) and blocks_need_rejection(working):
+        if working.value(REJECTION):
+            return
+        if blocks_need_rejection(working):
             working.change(
                 ChangeKind.REJECTION_SAMPLING_ON,
                 REJECTION,
@@ -318,3 +322,26 @@ def resolve_verification(working: Working) -> None:
                 "sglang 0.5.23 arg_groups/speculative_hook.py:173",
                 logged=False,
             )
+        elif _samples_by_rejection(working):
+            working.change(
+                ChangeKind.REJECTION_SAMPLING_ON,
+                REJECTION,
+                True,
+                "AMD GPUs have no other kernel that samples during verification",
+                "sglang 0.5.23 arg_groups/speculative_hook.py:1182, 0.5.21 :1074",
+            )
+
+
+def _samples_by_rejection(working: Working) -> bool:
+    """True if `_should_auto_enable_hip_rejection_sampling` is. Unknown hardware is not AMD's."""
+    hardware = working.facts.hardware
+    if hardware is None or hardware.vendor is not Vendor.AMD or working.in_versions("<0.5.21"):
+        return False
+    return (
+        working.algorithm == "EAGLE"
+        and working.value("speculative_token_map") is None
+        and working.value("speculative_eagle_topk") == 1
+        and working.value("speculative_accept_threshold_single") == 1.0
+        and working.value("speculative_accept_threshold_acc") == 1.0
+        and not working.value("enable_deterministic_inference")
+    )

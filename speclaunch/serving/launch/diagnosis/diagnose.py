@@ -30,6 +30,7 @@ from speclaunch.serving.launch.diagnosis.launch_log import (
     Suspect,
     Wording,
     is_batch,
+    logged_arguments,
     may_be_logged,
     may_be_message,
     may_be_printed,
@@ -210,6 +211,7 @@ class Stream:
                 self._begin()
             self.launches = max(self.launches, 1)
             self.launch.settings = settings(line.text)
+            self.launch.arguments = line.text
             self.launch.cpu = on_cpu(line.text)
         launch = self.launch
         launch.take(mark, line.rank, line.number, _time(line))
@@ -484,6 +486,7 @@ def _diagnosis(stream: Stream, version: str | None, exit_code: int | None) -> Di
         launches=max(stream.launches, 1),
         milestones=tuple(launch.milestones),
         settings=dict(launch.settings),
+        arguments=logged_arguments(launch.arguments),
         cpu=launch.cpu,
         rule=suspect.rule if suspect is not None and not unclear else None,
         rank=(suspect.failure.rank or None) if suspect is not None else None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum, StrEnum, auto
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct, field
 from packaging.specifiers import SpecifierSet
@@ -90,6 +91,8 @@ class Diagnosis(Struct, frozen=True):
     milestones: tuple[Milestone, ...] = ()
     settings: Mapping[str, float] = {}
     """Server arguments that the engine logged at its start, as far as directions name them."""
+    arguments: Mapping[str, Any] = {}
+    """Server arguments that the engine logged at its start, as far as their values are plain."""
     cpu: bool = False
     """True if the engine runs on a CPU."""
     rule: str | None = None

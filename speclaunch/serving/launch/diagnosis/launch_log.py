@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.version import Version
 
-from speclaunch.engine import FIRST_IN_POOL, held_versions, history
+from speclaunch.engine import FIRST_IN_POOL, canonical, held_versions, history
 from speclaunch.serving.launch.diagnosis.interface import (
     Cause,
     FailureLevel,
@@ -51,6 +53,10 @@ _SETTING = (
 )
 _SETTINGS = re.compile(
     rf"[(,{{] ?'?(?P<name>{_SETTING})'?(?:=|: )(?P<value>-?\d{{1,12}}(?:\.\d{{1,12}})?)(?=[,)}}])"
+)
+_VALUE = re.compile(
+    r"[(,{] ?'?(?P<name>[a-z][a-z0-9_]{2,60})'?(?:=|: )"
+    r"(?P<value>'[^'\\]{0,500}'|-?\d{1,12}(?:\.\d{1,12})?|True|False|None)(?=[,)}])"
 )
 _ON_CPU = re.compile(r"[(,{] ?'?device'?(?:=|: )'cpu'")
 
@@ -120,6 +126,14 @@ def _bounds(argument: str) -> tuple[Version | None, Version | None]:
 def settings(text: str) -> dict[str, float]:
     """Return the arguments in `server_args=…` that a remedy may change."""
     return {found["name"]: float(found["value"]) for found in _SETTINGS.finditer(text)}
+
+
+def logged_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments with plain values in `server_args=…`, by the engine's current names."""
+    return {
+        canonical(found["name"]): ast.literal_eval(found["value"])
+        for found in _VALUE.finditer(text)
+    }
 
 
 def on_cpu(text: str) -> bool:
@@ -279,6 +293,8 @@ class LaunchLog(Struct):
     survived: dict[str, Suspect] = {}
     """By cause or class, the last error that a sign of life followed."""
     settings: dict[str, float] = {}
+    arguments: str = ""
+    """Line with its server arguments."""
     cpu: bool = False
     served: bool = False
     stopped_at: int = 0

@@ -11,7 +11,8 @@ from packaging.version import Version
 
 from speclaunch.checks.rules.messages import rule_of
 from speclaunch.checks.rules.pages import page
-from speclaunch.checks.rules.registry import all_rules, by_code
+from speclaunch.checks.rules.registry import by_code
+from speclaunch.checks.rules.table import RULES
 from speclaunch.engine.releases.catalogue import held_versions, history, load
 from speclaunch.engine.releases.renames import other_names
 from speclaunch.serving.launch.diagnosis import launch_log
@@ -104,9 +105,9 @@ def test_a_refusal_that_a_rule_finds_is_told_in_the_words_of_the_rule() -> None:
 
 
 def test_what_rules_foretell_is_a_beginning_and_not_a_pattern() -> None:
-    said = [one for rule in all_rules() for one in rule.engine_messages]
+    said = [one for rule in RULES for one in rule.engine_messages]
     assert len(said) == len(set(said))
-    for rule in all_rules():
+    for rule in RULES:
         for one in rule.engine_messages:
             found = rule_of(one.replace("{}", "7"))
             assert found is not None and found.code == rule.code, one

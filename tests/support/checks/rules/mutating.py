@@ -28,7 +28,8 @@ from typing import Any
 import speclaunch.checks.rules
 from speclaunch.checks.rules import interface
 from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.registry import all_rules, by_code, import_checks
+from speclaunch.checks.rules.registry import by_code, import_checks
+from speclaunch.checks.rules.table import RULES
 from speclaunch.engine.plan.plan import Plan
 from tests.support import TESTS
 from tests.support.checks.rules.edits import edits
@@ -204,7 +205,7 @@ def _registered(statement: Statement) -> tuple[str, ...]:
     if isinstance(node, ast.For):
         body = range(len(tree_of(module).body))
         rest = {code for one in body if one != number for code in _registered((module, one))}
-        codes = {rule.code for rule in all_rules() if f"{PACKAGE}.{rule.module}" == module}
+        codes = {rule.code for rule in RULES if f"{PACKAGE}.{rule.module}" == module}
         return tuple(sorted(codes - rest))
     calls = node.decorator_list if isinstance(node, ast.FunctionDef) else []
     return tuple(

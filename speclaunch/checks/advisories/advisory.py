@@ -1,0 +1,272 @@
+"""Advisories: the records of the database, and the rules that report them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from speclaunch.checks.advisories.records import Condition
+from speclaunch.checks.rules.finding import Fix, Severity
+from speclaunch.checks.rules.interface import Rule, Verdict
+from speclaunch.core import InputError, Problem, advisories_home, read_or_none
+from speclaunch.engine import held_versions
+
+if TYPE_CHECKING:
+    from speclaunch.engine import Plan
+
+DATA = Path(__file__).parent / "data" / "advisories.json"
+NONE, UNKNOWN = "none", "unknown"
+
+
+class Symptom(StrEnum):
+    """Effect of a bug."""
+
+    HANG = "hang"
+    CRASH = "crash"
+    REFUSAL = "refusal"
+    WRONG_OUTPUT = "wrong-output"
+    IGNORED_FIELD = "ignored-field"
+    LOW_ACCEPTANCE = "low-acceptance"
+    SLOW = "slow"
+
+
+class Confidence(StrEnum):
+    """Evidence for a bug and its range of releases, strongest first."""
+
+    MARKER = "marker"
+    """A line of the released source shows the bug or its fix."""
+    NAMED_CHANGE = "named-change"
+    """A merged change names it."""
+    MAINTAINER = "maintainer"
+    SEVERAL_REPORTS = "several-reports"
+    ONE_REPORT = "one-report"
+
+
+class RequestField(StrEnum):
+    """Request fields that a bug concerns."""
+
+    ABORT = "abort"
+    GRAMMAR = "grammar"
+    HIDDEN_STATES = "hidden_states"
+    IMAGES = "images"
+    LOGIT_BIAS = "logit_bias"
+    LOGIT_PROCESSOR = "custom_logit_processor"
+    LOGPROBS = "logprobs"
+    LONG_CONTEXT = "long_context"
+    MAX_TOKENS = "max_tokens"
+    MIN_P = "min_p"
+    MIN_TOKENS = "min_tokens"
+    N = "n"
+    PENALTIES = "penalties"
+    REASONING = "reasoning"
+    SEED = "seed"
+    STOP = "stop"
+    STREAM = "stream"
+    TEMPERATURE = "temperature"
+    TOOLS = "tools"
+    TOP_K = "top_k"
+    TOP_P = "top_p"
+
+
+class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A remedy without an upgrade: a sentence and, if there is one obvious way, its edits."""
+
+    text: str
+    set: dict[str, bool | int | float | str | None] = {}
+    env: dict[str, str | None] = {}
+
+
+class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope": "in"}):
+    """Something in the source of a release: a text (ignoring layout), a regular expression, or a
+    definition. `file`: path below `sglang/`, or alternatives. `scope`: the class or function that
+    holds it."""
+
+    file: str | tuple[str, ...]
+    text: str = ""
+    pattern: str = ""
+    name: str = ""
+    scope: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths that may hold it."""
+        return (self.file,) if isinstance(self.file, str) else self.file
+
+
+class Marker(Struct, frozen=True, forbid_unknown_fields=True):
+    """A release is affected exactly if it has every mark of `bug` and none of `fix`."""
+
+    bug: tuple[SourceMark, ...] = ()
+    fix: tuple[SourceMark, ...] = ()
+
+
+class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A known engine bug: its releases, its conditions, and its remedy.
+
+    `introduced`, `fixed`: first affected release and first release without the bug, among the known
+    releases. `fixed: none`: the newest release still has it. If one of them is unknown, the range
+    is that of `seen`, the releases in which it was reported. `requests`: fields of the requests
+    that it concerns; empty: all requests.
+    """
+
+    id: str
+    name: str
+    summary: str
+    details: str
+    symptom: Symptom
+    introduced: str
+    fixed: str
+    when: Condition
+    references: tuple[str, ...]
+    confidence: Confidence
+    checked: str
+    seen: tuple[str, ...] = ()
+    marker: Marker | None = None
+    requests: tuple[RequestField, ...] = ()
+    certain: bool = True
+    """False if only some of the deployments that meet the conditions are hit, or only at times."""
+    workaround: Workaround | None = None
+
+    @property
+    def first(self) -> str:
+        """First affected release."""
+        return self.seen[0] if self.introduced == UNKNOWN else self.introduced
+
+    @property
+    def versions(self) -> str:
+        """Affected releases, as a specifier set."""
+        lower = f">={self.first}"
+        if self.fixed == NONE:
+            return lower
+        return f"{lower},<={self.seen[-1]}" if self.fixed == UNKNOWN else f"{lower},<{self.fixed}"
+
+    @property
+    def severity(self) -> Severity:
+        """Severity by evidence and symptom.
+
+        Info: a single report, a loss of speed, a bug of certain requests, or one that not every
+        such deployment has. Error: an engine that certainly does not start.
+        """
+        proven = self.confidence in _PROVEN
+        if self.requests or not self.certain or self.confidence is Confidence.ONE_REPORT:
+            return Severity.INFO
+        if proven and self.symptom is Symptom.REFUSAL:
+            return Severity.ERROR
+        serious = self.symptom in _SERIOUS or (proven and self.symptom is Symptom.LOW_ACCEPTANCE)
+        return Severity.WARNING if serious else Severity.INFO
+
+    @property
+    def release_range(self) -> str:
+        """Affected releases as text: `0.5.11 to 0.5.13.post1; fixed in 0.5.14`."""
+        start = f"SGLang {self.first}"
+        if self.introduced == UNKNOWN:
+            start += " (first report)"
+        if self.fixed == NONE:
+            return f"{start} and later; not fixed in {held_versions()[-1]}"
+        if self.fixed == UNKNOWN:
+            return f"{start} to {self.seen[-1]} (last report)"
+        return f"{start} and later; fixed in {self.fixed}"
+
+    @property
+    def remedy(self) -> str:
+        """Remedies as one sentence; empty without one."""
+        upgrade = "" if self.fixed in (NONE, UNKNOWN) else f"Upgrade to SGLang {self.fixed}."
+        workaround = self.workaround.text if self.workaround is not None else ""
+        return " Or: ".join(filter(None, (upgrade, workaround)))
+
+    def applies(self, plan: Plan) -> bool:
+        """True if a deployment is affected. Raises UnknownValueError."""
+        return plan.in_versions(self.versions) and _holds(self, plan)
+
+    def rule(self) -> Rule:
+        """Return the rule that reports it."""
+        return Rule(
+            self.id,
+            self.name,
+            self.severity,
+            "",
+            partial(_verdicts, self),
+            self.versions,
+            frozenset(self.when.algorithm),
+        )
+
+
+_PROVEN = (Confidence.MARKER, Confidence.NAMED_CHANGE, Confidence.MAINTAINER)
+_SERIOUS = (Symptom.HANG, Symptom.CRASH, Symptom.REFUSAL, Symptom.WRONG_OUTPUT)
+
+
+def _holds(advisory: Advisory, plan: Plan) -> bool:
+    from speclaunch.checks.advisories import conditions  # noqa: PLC0415  rules are read without plans
+
+    return conditions.holds(advisory.when, plan)
+
+
+def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
+    """Yield the finding of an affected deployment. Raises UnknownValueError."""
+    if not _holds(advisory, plan):
+        return
+    workaround = advisory.workaround
+    why = f"{advisory.symptom.value}; {advisory.release_range}"
+    if advisory.requests:
+        why = f"concerns requests with {', '.join(advisory.requests)}; {why}"
+    fix = Fix(
+        advisory.remedy,
+        {} if workaround is None else workaround.set,
+        {} if workaround is None else workaround.env,
+    )
+    yield Verdict(
+        advisory.summary.removesuffix("."),
+        at=(*advisory.when.names, "speculative_algorithm"),
+        why=why,
+        fix=fix if fix.text else None,
+    )
+
+
+def stored_file() -> Path:
+    """Return the file of the advisories that `advisories update` stores."""
+    return advisories_home() / "advisories.json"
+
+
+@cache
+def all_advisories() -> tuple[Advisory, ...]:
+    """Return all advisories in the order of their IDs: of the shipped and the stored version of
+    one, that which was checked later.
+
+    Raises InputError if the stored ones cannot be read.
+    """
+    found = {one.id: one for one in _decoded(DATA.read_bytes())}
+    path = stored_file()
+    data = read_or_none(path)
+    if data is not None:
+        try:
+            stored = _decoded(data)
+        except ValueError as error:
+            hint = "remove it, or run `speclaunch advisories update` again"
+            raise InputError(Problem(f"cannot read {path}: {error}", help=hint)) from None
+        for advisory in stored:
+            known = found.get(advisory.id)
+            if known is None or advisory.checked > known.checked:
+                found[advisory.id] = advisory
+    return tuple(found[name] for name in sorted(found))
+
+
+def _decoded(data: bytes) -> tuple[Advisory, ...]:
+    return msgspec.json.decode(data, type=tuple[Advisory, ...])
+
+
+@cache
+def advisory_rules() -> tuple[Rule, ...]:
+    """Return the rule of each advisory."""
+    return tuple(advisory.rule() for advisory in all_advisories())
+
+
+def advisory_of(code: str) -> Advisory | None:
+    """Return the advisory with an ID or name, ignoring case."""
+    normalized = code.strip().lower()
+    return next((a for a in all_advisories() if normalized in (a.id.lower(), a.name)), None)

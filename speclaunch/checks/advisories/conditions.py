@@ -1,0 +1,220 @@
+"""Conditions of advisories, evaluated on plans.
+
+A condition holds for effective values. It is unknown if it depends on a missing fact, unless
+another part of it already excludes the deployment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from speclaunch.checks.advisories.records import (
+    CheckpointCondition,
+    Condition,
+    HardwareCondition,
+)
+from speclaunch.engine import (
+    Checkpoint,
+    Plan,
+    UnknownValueError,
+    architectures,
+    attention_ranks,
+    deterministic,
+    draft_checkpoint,
+    has_states,
+    is_one_of,
+    own_path,
+    spec_v2,
+    within,
+)
+
+
+def holds(condition: Condition, plan: Plan) -> bool:
+    """True if a deployment meets a condition. Raises UnknownValueError."""
+    return _every(_parts(condition, plan))
+
+
+def _parts(condition: Condition, plan: Plan) -> Iterator[Callable[[], bool]]:
+    """Yield the parts, quick ones first."""
+    if condition.algorithm:
+        yield lambda: plan.algorithm in condition.algorithm
+    for name, expected in condition.arguments.items():
+        yield partial(_has_value, plan, name, expected)
+    for name, value in condition.env.items():
+        yield partial(_has_variable, plan, name, value)
+    for feature in condition.features:
+        yield partial(_has_feature, plan, feature)
+    if condition.hardware is not None:
+        yield partial(_runs_on, plan, condition.hardware)
+    if condition.target is not None:
+        yield partial(_is_target, plan, condition.target)
+    if condition.draft is not None:
+        yield partial(_is_draft, plan, condition.draft)
+    for package, specifier in condition.packages.items():
+        yield partial(_has_package, plan, package, specifier)
+    if condition.any:
+        yield lambda: _some(partial(holds, part, plan) for part in condition.any)
+
+
+def _every(parts: Iterable[Callable[[], bool]]) -> bool:
+    """True if all parts hold. A part that does not hold outweighs an unknown one."""
+    unknown: UnknownValueError | None = None
+    for part in parts:
+        try:
+            if not part():
+                return False
+        except UnknownValueError as error:
+            unknown = unknown or error
+    if unknown is not None:
+        raise unknown
+    return True
+
+
+def _some(parts: Iterable[Callable[[], bool]]) -> bool:
+    """True if a part holds. A part that holds outweighs an unknown one."""
+    return not _every(partial(_not, part) for part in parts)
+
+
+def _not(part: Callable[[], bool]) -> bool:
+    return not part()
+
+
+def _has_value(plan: Plan, name: str, expected: Any) -> bool:
+    return matches(plan.value(name), expected)
+
+
+def matches(value: Any, expected: Any) -> bool:
+    """True if an effective value is as a condition states it."""
+    match expected:
+        case "set" | "unset":
+            return (value in (None, False, "", [], {})) is (expected == "unset")
+        case list() | tuple():
+            return any(matches(value, each) for each in expected)
+        case {"above": bound}:
+            return isinstance(value, int | float) and value > bound
+        case {"below": bound}:
+            return isinstance(value, int | float) and value < bound
+        case {"not": excluded}:
+            return not matches(value, excluded)
+    return bool(value) is expected if isinstance(expected, bool) else bool(value == expected)
+
+
+def _has_variable(plan: Plan, name: str, expected: Any) -> bool:
+    value = plan.env_flag(name) if isinstance(expected, bool) else plan.env(name)
+    return matches(value, expected)
+
+
+def _runs_on(plan: Plan, condition: HardwareCondition) -> bool:
+    hardware = plan.facts.hardware
+    if hardware is None:
+        raise UnknownValueError("the hardware is unknown")
+    if condition.vendor and hardware.vendor not in condition.vendor:
+        return False
+    if condition.names and not any(name in hardware.name.lower() for name in condition.names):
+        return False
+    if condition.capability or condition.below is not None or condition.above is not None:
+        found = hardware.capability
+        if found is None:
+            if hardware.vendor != "nvidia":
+                return False
+            raise UnknownValueError("the compute capability of the GPU is unknown")
+        return (
+            (not condition.capability or found in condition.capability)
+            and (condition.below is None or found < condition.below)
+            and (condition.above is None or found > condition.above)
+        )
+    return True
+
+
+def _is_target(plan: Plan, condition: CheckpointCondition) -> bool:
+    if condition.architectures and not is_one_of(plan, condition.architectures):
+        return False
+    return _is_checkpoint(plan, plan.facts.target, condition, "quantization")
+
+
+def _is_draft(plan: Plan, condition: CheckpointCondition) -> bool:
+    if plan.algorithm in (None, "NGRAM"):
+        return False
+    draft = draft_checkpoint(plan)
+    name = "speculative_draft_model_quantization"
+    if condition.architectures and draft is not None:
+        found = set(draft.architectures)
+        if own_path(plan, as_given=False) is None:  # the draft of the target's own checkpoint
+            mapping = architectures(plan.request.version).draft_map
+            found |= {new for old in draft.architectures for new in mapping.get(old, ())}
+        if found.isdisjoint(condition.architectures):
+            return False
+    return _is_checkpoint(plan, draft, condition, name)
+
+
+def _is_checkpoint(
+    plan: Plan, checkpoint: Checkpoint | None, condition: CheckpointCondition, argument: str
+) -> bool:
+    if checkpoint is None:
+        raise UnknownValueError("the checkpoint is unknown")
+    method = plan.value(argument) or checkpoint.quantization
+    return (
+        (not condition.quantization or str(method or "none") in condition.quantization)
+        and (not condition.dtype or checkpoint.dtype in condition.dtype)
+        and (not condition.model_type or checkpoint.model_type in condition.model_type)
+        and all(
+            matches(checkpoint.config.get(key), expected)
+            for key, expected in condition.config.items()
+        )
+    )
+
+
+def _has_package(plan: Plan, name: str, specifier: str) -> bool:
+    runtime = plan.facts.runtime
+    if runtime is None or name not in runtime.packages:
+        raise UnknownValueError(f"the version of {name} is unknown")
+    return within(runtime.packages[name], specifier)
+
+
+def _target(plan: Plan) -> Checkpoint:
+    if plan.facts.target is None:
+        raise UnknownValueError("the target checkpoint is unknown")
+    return plan.facts.target
+
+
+def _is_hybrid(plan: Plan) -> bool:
+    known = architectures(plan.request.version).hybrid
+    return is_one_of(plan, known) and has_states(_target(plan))
+
+
+def _uses_mla(plan: Plan) -> bool:
+    return bool(architectures(plan.request.version).uses_mla(_target(plan)))
+
+
+def _topk(plan: Plan) -> int:
+    return int(plan.value("speculative_eagle_topk") or 1)
+
+
+FEATURES: Mapping[str, Callable[[Plan], bool]] = {
+    "spec_v2": lambda plan: plan.algorithm is not None and spec_v2.runs(plan),
+    "spec_v1": lambda plan: plan.algorithm is not None and not spec_v2.runs(plan),
+    "adaptive": lambda plan: bool(plan.value("speculative_adaptive")),
+    "tree": lambda plan: _topk(plan) > 1,
+    "chain": lambda plan: _topk(plan) == 1,
+    "deterministic": deterministic.is_asked,
+    "attention_tp": lambda plan: int(plan.value("tp_size")) // attention_ranks(plan) > 1,
+    "hybrid": _is_hybrid,
+    "mla": _uses_mla,
+    "moe": lambda plan: bool(_target(plan).is_moe),
+    "multimodal": lambda plan: _target(plan).is_multimodal,
+    "self_draft": lambda plan: (
+        plan.algorithm not in (None, "NGRAM") and own_path(plan, as_given=False) is None
+    ),
+    "separate_draft": lambda plan: own_path(plan, as_given=False) is not None,
+    "disaggregated": lambda plan: plan.value("disaggregation_mode") in ("prefill", "decode"),
+    "lora": lambda plan: bool(plan.value("enable_lora") or plan.value("lora_paths")),
+    "hicache": lambda plan: bool(plan.value("enable_hierarchical_cache")),
+}
+"""Features of a deployment by name; `not-NAME` negates one."""
+
+
+def _has_feature(plan: Plan, name: str) -> bool:
+    positive = name.removeprefix("not-")
+    return FEATURES[positive](plan) is (positive == name)

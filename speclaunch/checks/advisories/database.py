@@ -1,0 +1,194 @@
+"""The database of advisories: validation, and updates from a file, a directory or a URL."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from speclaunch.checks.advisories.advisory import (
+    NONE,
+    UNKNOWN,
+    Advisory,
+    Confidence,
+    all_advisories,
+    stored_file,
+)
+from speclaunch.checks.advisories.conditions import FEATURES
+from speclaunch.checks.advisories.records import Condition
+from speclaunch.core import (
+    HttpError,
+    HttpReader,
+    InputError,
+    Problem,
+    read_regular,
+    reason,
+    replace_file,
+)
+from speclaunch.engine import held_versions, is_released_variable, released_names, within
+
+MAX_BYTES = 8 << 20
+_SECONDS = 30.0
+_MAX_SUMMARY = 140
+
+
+class Update(Struct, frozen=True):
+    """Result of an update: advisories that are new, and those that changed."""
+
+    path: Path
+    new: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def encode_advisories(found: Iterable[Advisory]) -> bytes:
+    """Return advisories as JSON, one a line, without markers: the form that is shipped, exported
+    and stored."""
+    lines = [msgspec.json.encode(msgspec.structs.replace(one, marker=None)) for one in found]
+    return b"[\n" + b",\n".join(lines) + b"\n]\n"
+
+
+def page_text(advisory: Advisory) -> str:
+    """Return the Markdown page of an advisory."""
+    what = [f"# {advisory.id} {advisory.name}", f"{advisory.summary.removesuffix('.')}."]
+    what += ["## What it does", _filled(advisory.details)]
+    facts = [f"Symptom: {advisory.symptom.value}.", f"Affected: {advisory.release_range}."]
+    if advisory.requests:
+        facts.append(f"It concerns requests with: {', '.join(advisory.requests)}.")
+    facts.append(f"Evidence: {advisory.confidence.value}, checked {advisory.checked}.")
+    what.append("\n".join(f"- {fact}" for fact in facts))
+    if advisory.remedy:
+        what += ["## Use instead", _filled(advisory.remedy)]
+    what += ["## Sources", "\n".join(f"- {one}" for one in advisory.references)]
+    return "\n\n".join(what) + "\n"
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(
+        " ".join(text.split()), 100, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def defects(advisory: Advisory) -> Iterator[str]:
+    """Yield the reasons why an advisory is invalid by itself."""
+    held = held_versions()
+    if not re.fullmatch(r"SPA-\d{4}-\d{4}", advisory.id):
+        yield f"invalid ID {advisory.id}"
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", advisory.name):
+        yield f"invalid name {advisory.name}"
+    if len(advisory.summary) > _MAX_SUMMARY or "\n" in advisory.summary:
+        yield f"the summary has {len(advisory.summary)} characters, more than {_MAX_SUMMARY}"
+    for bound, other in ((advisory.introduced, UNKNOWN), (advisory.fixed, NONE)):
+        if bound not in (*held, other, UNKNOWN):
+            yield f"unknown release {bound}"
+    yield from (f"unknown release {version}" for version in advisory.seen if version not in held)
+    if UNKNOWN in (advisory.introduced, advisory.fixed) and not advisory.seen:
+        yield "`seen` is empty, and the range is unknown"
+        return
+    for version in advisory.seen:
+        if version in held and not within(version, advisory.versions):
+            yield f"seen in {version}, which is outside of the range"
+    if not advisory.references:
+        yield "no reference"
+    yield from _unknown_names(advisory.when)
+    if advisory.workaround is not None:
+        yield from _unreleased(advisory.workaround.set, advisory.workaround.env)
+
+
+def marker_defects(advisory: Advisory) -> Iterator[str]:
+    """Yield the reasons why an advisory with this confidence and range has a wrong marker."""
+    if (advisory.marker is not None) != (advisory.confidence is Confidence.MARKER):
+        yield f"confidence {advisory.confidence} with{'' if advisory.marker else 'out'} a marker"
+    if advisory.marker and UNKNOWN in (advisory.introduced, advisory.fixed):
+        yield "a marker, but an unknown range"
+
+
+def _unknown_names(condition: Condition) -> Iterator[str]:
+    yield from _unreleased(condition.arguments, condition.env)
+    for feature in condition.features:
+        if feature.removeprefix("not-") not in FEATURES:
+            yield f"unknown feature {feature}"
+    for part in condition.any:
+        yield from _unknown_names(part)
+
+
+def _unreleased(arguments: Iterable[str], variables: Iterable[str]) -> Iterator[str]:
+    yield from (f"unknown argument {name}" for name in arguments if name not in released_names())
+    yield from (f"unknown variable {name}" for name in variables if not is_released_variable(name))
+
+
+def update_advisories(source: str, sha256: str | None) -> Update:
+    """Store the advisories of a file, a directory with `advisories.json`, or an https URL for later
+    runs.
+
+    A checksum is required: `sha256`, or the text of SOURCE.sha256. Nothing is stored unless all
+    advisories are valid. Raises InputError.
+    """
+    if Path(source).is_dir():
+        source = str(Path(source) / stored_file().name)
+    found = _decoded(source, sha256)
+    for advisory in found:
+        defect = next(defects(advisory), None)
+        if defect is not None:
+            hint = "update speclaunch, or correct the source"
+            raise InputError(Problem(f"{source}: {advisory.id}: {defect}", help=hint))
+    known = {advisory.id: advisory for advisory in all_advisories()}
+    new = tuple(one.id for one in found if one.id not in known)
+    changed = tuple(one.id for one in found if one.id in known and one != known[one.id])
+    path = stored_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for advisory in found:
+            replace_file(path.parent / f"{advisory.id}.md", page_text(advisory))
+        replace_file(path, encode_advisories(found))
+    except OSError as error:
+        raise InputError(Problem(f"cannot write {path}: {reason(error)}")) from None
+    return Update(path, new, changed)
+
+
+def _decoded(source: str, sha256: str | None) -> tuple[Advisory, ...]:
+    data = _bytes_of(source)
+    stated = sha256 or _stated_checksum(source)
+    actual = hashlib.sha256(data).hexdigest()
+    if stated.lower() != actual:
+        raise InputError(Problem(f"{source}: its SHA-256 is {actual}, not {stated}"))
+    try:
+        return msgspec.json.decode(data, type=tuple[Advisory, ...])
+    except ValueError as error:
+        hint = "pass a file written by `speclaunch advisories export`"
+        raise InputError(Problem(f"{source}: {error}", help=hint)) from None
+
+
+def _stated_checksum(source: str) -> str:
+    try:
+        text = _bytes_of(f"{source}.sha256").decode("ascii", "replace")
+    except InputError:
+        hint = "pass --sha256, or put SOURCE.sha256 next to it"
+        raise InputError(Problem(f"{source}: no checksum", help=hint)) from None
+    return (text.split() or [""])[0]
+
+
+def _bytes_of(source: str) -> bytes:
+    if "://" not in source:
+        try:
+            return read_regular(Path(source), MAX_BYTES)
+        except OSError as error:
+            raise InputError(Problem(f"cannot read {source}: {reason(error)}")) from None
+    url = urlsplit(source)
+    if url.scheme != "https" or not url.hostname:
+        raise InputError(Problem(f"{source}: not an https address"))
+    client = HttpReader(f"https://{url.netloc}", {"User-Agent": "speclaunch"})
+    try:
+        answer = client.request("GET", url.path or "/", _SECONDS, most=MAX_BYTES, redirects=3)
+    except HttpError as error:
+        raise InputError(Problem(f"cannot fetch {source}: {error}")) from None
+    finally:
+        client.close()
+    if answer.status != 200:
+        raise InputError(Problem(f"cannot fetch {source}: HTTP {answer.status}"))
+    return answer.content

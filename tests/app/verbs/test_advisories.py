@@ -1,0 +1,206 @@
+"""`speclaunch advisories`, and what lint, plan, migrate and diagnose report of known bugs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speclaunch.checks.advisories.advisory import all_advisories
+from tests.support.program import run
+
+STOP = "SPA-2026-0005"
+"""Of requests with stop strings: SpecV2, fixed in 0.5.14."""
+COMMAND = (
+    "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct "
+    "--speculative-algorithm EAGLE3 --speculative-draft-model-path d --speculative-num-steps 3 "
+    "--speculative-eagle-topk 1 --speculative-num-draft-tokens 4 --attention-backend fa3 "
+    "--page-size 1\n"
+)
+
+
+@pytest.fixture
+def speclaunch(tmp_path: Path) -> Any:
+    home = tmp_path / "home"
+    home.mkdir()
+
+    def call(*words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        same = ("PATH", "PYTHON", "LC_", "LANG")
+        environment = {name: v for name, v in os.environ.items() if name.startswith(same)}
+        environment |= {"HOME": str(home), "SPECLAUNCH_HOME": str(home / "ours")}
+        return run(*words, cwd=tmp_path, env=environment, given=stdin)
+
+    return call
+
+
+def test_they_are_listed_by_release(speclaunch: Any) -> None:
+    every = speclaunch("advisories")
+    assert every.returncode == 0
+    assert len(every.stdout.splitlines()) >= len(all_advisories())
+    some = json.loads(
+        speclaunch("advisories", "ls", "--engine", "0.5.23", "--output-format", "json").stdout
+    )["advisories"]
+    assert {"none"} >= {one["fixed"] for one in some if one["fixed"] != "unknown"}
+    assert STOP not in {one["id"] for one in some}
+
+
+def test_one_is_shown(speclaunch: Any) -> None:
+    shown = speclaunch("advisories", "show", STOP.lower())
+    assert "fixed in 0.5.14" in shown.stdout
+    assert "https://github.com/sgl-project/sglang/" in shown.stdout
+    assert shown.stdout == speclaunch("explain", STOP).stdout
+    unknown = speclaunch("advisories", "show", "SPA-2026-000")
+    assert unknown.returncode == 2
+    assert "unknown advisory 'SPA-2026-000'" in unknown.stderr
+    assert "did you mean" in unknown.stderr
+
+
+def test_a_recipe_is_checked(speclaunch: Any) -> None:
+    words = ("advisories", "check", "recipe=eagle3_llama8b", "--hardware", "h100")
+    chain = "args.speculative_eagle_topk=1", "args.speculative_num_draft_tokens=6"
+    old = speclaunch(*words, *chain, "--engine", "0.5.12.post1")
+    assert old.returncode == 0, old.stderr
+    assert STOP in old.stdout
+    both = speclaunch(*words, *chain, "--engine", "0.5.12.post1,0.5.23", "--output-format", "json")
+    engines = json.loads(both.stdout)["engines"]
+    assert [one["engine"] for one in engines] == ["0.5.12.post1", "0.5.23"]
+    found = [{advisory["id"] for advisory in one["advisories"]} for one in engines]
+    assert STOP in found[0] - found[1]
+    assert speclaunch("advisories", "check", "recipe=nothing").returncode == 2
+
+
+def test_lint_reports_one_of_requests_once_a_file(speclaunch: Any, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(COMMAND + COMMAND)
+    words = ("lint", "run.sh", "--engine", "0.5.12.post1", "--hardware", "h100")
+    brief = speclaunch(*words)
+    assert f"{STOP}" in brief.stdout
+    assert "known engine bugs of certain requests" in brief.stdout
+    assert "info[" not in brief.stdout
+    full = speclaunch(*words, "--info")
+    assert full.stdout.count(f"info[{STOP}]") == 1
+    assert "concerns requests with stop" in full.stdout
+    assert STOP not in speclaunch(*words, "--ignore", "SPA").stdout
+    only = json.loads(speclaunch(*words, "--select", STOP, "--output-format", "json").stdout)
+    assert [one["code"] for file in only["files"] for one in file["findings"]] == [STOP]
+
+
+def test_an_ignore_comment_takes_an_id(speclaunch: Any, tmp_path: Path) -> None:
+    reason = "no client sends stop strings"
+    (tmp_path / "run.sh").write_text(f"# speclaunch: ignore[{STOP}] {reason}\n{COMMAND}")
+    words = ("lint", "run.sh", "--engine", "0.5.12.post1", "--hardware", "h100", "--info")
+    assert STOP not in speclaunch(*words).stdout
+    unused = speclaunch("lint", "run.sh", "--engine", "0.5.23", "--hardware", "h100")
+    assert "SPL091" in unused.stdout
+    (tmp_path / "run.sh").write_text(f"# speclaunch: ignore[SPA-2026-99] {reason}\n{COMMAND}")
+    assert "unknown rule code SPA-2026-99" in speclaunch(*words).stdout
+
+
+def test_a_comparison_names_what_an_upgrade_fixes(speclaunch: Any) -> None:
+    chain = "args.speculative_eagle_topk=1", "args.speculative_num_draft_tokens=6"
+    shown = speclaunch(
+        *("plan", "recipe=eagle3_llama8b", "--engine", "0.5.12.post1,0.5.23"),
+        *("--hardware", "h100", *chain),
+    )
+    line = next(line for line in shown.stdout.splitlines() if line.startswith("known engine bugs"))
+    assert "fixes" in line
+    assert STOP in " ".join(shown.stdout.split("known engine bugs")[1].split())
+
+
+def test_migrate_names_what_it_fixes(speclaunch: Any, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(COMMAND)
+    done = speclaunch("migrate", "run.sh", "--from", "0.5.12.post1", "--to", "0.5.23")
+    assert "known engine bugs: fixes" in done.stderr, done.stderr
+
+
+def test_diagnose_names_known_bugs(speclaunch: Any) -> None:
+    crash = next(one for one in all_advisories() if one.id == "SPA-2026-0017")
+    log = (
+        "[2026-07-01 10:00:00] server_args=ServerArgs(model_path='m', tp_size=1, "
+        "speculative_algorithm='EAGLE', speculative_draft_model_path='d', "
+        "speculative_adaptive=True, max_running_requests=4, cuda_graph_max_bs_decode=4, "
+        "speculative_num_steps=3, speculative_eagle_topk=1, speculative_num_draft_tokens=4, "
+        "cuda_graph_bs_decode=None, device='cuda')\n"
+        "[2026-07-01 10:01:00] Scheduler hit an exception: Traceback (most recent call last):\n"
+        '  File "/x/sglang/srt/managers/scheduler.py", line 1, in run_scheduler_process\n'
+        "    scheduler.run_event_loop()\n"
+        "RuntimeError: something new\n\n"
+    )
+    found = speclaunch("diagnose", "-", "--engine", "0.5.17", "--output-format", "json", stdin=log)
+    assert json.loads(found.stdout)["advisories"] == [crash.id]
+    text = speclaunch("diagnose", "-", "--engine", "0.5.17", stdin=log).stdout
+    assert "Known bugs of SGLang 0.5.17 that affect it" in text
+    assert crash.id in text
+    after = speclaunch("diagnose", "-", "--engine", "0.5.20", "--output-format", "json", stdin=log)
+    assert json.loads(after.stdout)["advisories"] == []
+
+
+class TestUpdate:
+    @pytest.fixture
+    def exported(self, speclaunch: Any, tmp_path: Path) -> Path:
+        text = speclaunch("advisories", "export").stdout
+        one = {**json.loads(text)[0], "id": "SPA-2027-0001", "name": "a-new-bug"}
+        path = tmp_path / "advisories.json"
+        path.write_text(json.dumps([one]))
+        return path
+
+    @staticmethod
+    def digest(path: Path) -> str:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def test_a_file_is_stored(self, speclaunch: Any, exported: Path) -> None:
+        done = speclaunch("advisories", "update", exported, "--sha256", self.digest(exported))
+        assert done.returncode == 0, done.stderr
+        assert "1 new, 0 changed" in done.stderr
+        assert "a-new-bug" in speclaunch("advisories", "show", "SPA-2027-0001").stdout
+        assert "SPA-2027-0001" in speclaunch("advisories").stdout
+
+    def test_a_directory_with_a_checksum_file(
+        self, speclaunch: Any, exported: Path, tmp_path: Path
+    ) -> None:
+        (tmp_path / "advisories.json.sha256").write_text(
+            f"{self.digest(exported)}  advisories.json\n"
+        )
+        assert speclaunch("advisories", "update", tmp_path).returncode == 0
+        assert "SPA-2027-0001" in speclaunch("advisories").stdout
+
+    def test_it_needs_its_checksum(self, speclaunch: Any, exported: Path) -> None:
+        without = speclaunch("advisories", "update", exported)
+        assert without.returncode == 2
+        assert "no checksum" in without.stderr
+        wrong = speclaunch("advisories", "update", exported, "--sha256", "0" * 64)
+        assert wrong.returncode == 2
+        assert f"its SHA-256 is {self.digest(exported)}" in wrong.stderr
+        assert "SPA-2027-0001" not in speclaunch("advisories").stdout
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"when": {"arguments": {"no_such_argument": 1}}}, "unknown argument no_such"),
+            ({"when": {"features": ["magic"]}}, "unknown feature magic"),
+            ({"introduced": "9.9.9"}, "unknown release 9.9.9"),
+            ({"symptom": "odd"}, "Invalid enum value 'odd'"),
+            ({"extra": 1}, "unknown field `extra`"),
+            ({"id": "SPA-1"}, "invalid ID SPA-1"),
+        ],
+    )
+    def test_an_invalid_one_is_refused(
+        self, speclaunch: Any, exported: Path, change: dict[str, object], reason: str
+    ) -> None:
+        exported.write_text(json.dumps([{**json.loads(exported.read_text())[0], **change}]))
+        done = speclaunch("advisories", "update", exported, "--sha256", self.digest(exported))
+        assert done.returncode == 2
+        assert reason in done.stderr
+        assert "SPA-2027-0001" not in speclaunch("advisories").stdout
+
+    def test_a_missing_file_and_an_insecure_address(self, speclaunch: Any) -> None:
+        missing = speclaunch("advisories", "update", "missing.json", "--sha256", "0" * 64)
+        assert missing.returncode == 2
+        assert "cannot read missing.json" in missing.stderr
+        address = speclaunch("advisories", "update", "http://127.0.0.1/a.json")
+        assert address.returncode == 2
+        assert "not an https address" in address.stderr
