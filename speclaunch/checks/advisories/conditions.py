@@ -23,8 +23,8 @@ from speclaunch.engine import (
     attention_ranks,
     deterministic,
     draft_checkpoint,
+    has_architecture,
     has_states,
-    is_one_of,
     own_path,
     spec_v2,
     within,
@@ -129,7 +129,7 @@ def _runs_on(plan: Plan, condition: HardwareCondition) -> bool:
 
 
 def _is_target(plan: Plan, condition: CheckpointCondition) -> bool:
-    if condition.architectures and not is_one_of(plan, condition.architectures):
+    if condition.architectures and not has_architecture(plan, condition.architectures):
         return False
     return _is_checkpoint(plan, plan.facts.target, condition, "quantization")
 
@@ -141,7 +141,7 @@ def _is_draft(plan: Plan, condition: CheckpointCondition) -> bool:
     name = "speculative_draft_model_quantization"
     if condition.architectures and draft is not None:
         found = set(draft.architectures)
-        if own_path(plan, as_given=False) is None:  # the draft of the target's own checkpoint
+        if own_path(plan, as_configured=False) is None:  # the draft of the target's own checkpoint
             mapping = architectures(plan.request.version).draft_map
             found |= {new for old in draft.architectures for new in mapping.get(old, ())}
         if found.isdisjoint(condition.architectures):
@@ -181,7 +181,7 @@ def _target(plan: Plan) -> Checkpoint:
 
 def _is_hybrid(plan: Plan) -> bool:
     known = architectures(plan.request.version).hybrid
-    return is_one_of(plan, known) and has_states(_target(plan))
+    return has_architecture(plan, known) and has_states(_target(plan))
 
 
 def _uses_mla(plan: Plan) -> bool:
@@ -198,16 +198,16 @@ FEATURES: Mapping[str, Callable[[Plan], bool]] = {
     "adaptive": lambda plan: bool(plan.value("speculative_adaptive")),
     "tree": lambda plan: _topk(plan) > 1,
     "chain": lambda plan: _topk(plan) == 1,
-    "deterministic": deterministic.is_asked,
+    "deterministic": deterministic.is_requested,
     "attention_tp": lambda plan: int(plan.value("tp_size")) // attention_ranks(plan) > 1,
     "hybrid": _is_hybrid,
     "mla": _uses_mla,
     "moe": lambda plan: bool(_target(plan).is_moe),
     "multimodal": lambda plan: _target(plan).is_multimodal,
     "self_draft": lambda plan: (
-        plan.algorithm not in (None, "NGRAM") and own_path(plan, as_given=False) is None
+        plan.algorithm not in (None, "NGRAM") and own_path(plan, as_configured=False) is None
     ),
-    "separate_draft": lambda plan: own_path(plan, as_given=False) is not None,
+    "separate_draft": lambda plan: own_path(plan, as_configured=False) is not None,
     "disaggregated": lambda plan: plan.value("disaggregation_mode") in ("prefill", "decode"),
     "lora": lambda plan: bool(plan.value("enable_lora") or plan.value("lora_paths")),
     "hicache": lambda plan: bool(plan.value("enable_hierarchical_cache")),

@@ -253,7 +253,9 @@ def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
     info severity once per file."""
     found: dict[Hashable, Finding] = {}
     for finding in findings:
-        key = finding.code if one.is_minor_bug else (one.place, finding.code, finding.message)
+        key = (
+            finding.code if finding.is_minor_bug else (finding.place, finding.code, finding.message)
+        )
         before = found.get(key)
         if before is not None and before.fix == finding.fix:
             about = tuple(dict.fromkeys((*before.deployments, *finding.deployments)))

@@ -241,6 +241,8 @@ def test_osv() -> None:
 
 
 def test_symptoms_and_places() -> None:
-    finding = check_rules(plan(), [made(when={"arguments": {"model_path": "m"}}).rule()]).findings[0]
+    finding = check_rules(plan(), [made(when={"arguments": {"model_path": "m"}}).rule()]).findings[
+        0
+    ]
     assert finding.place != Place("case.yaml")
     assert {symptom.value for symptom in Symptom} >= {"hang", "crash", "slow"}
