@@ -21,7 +21,7 @@ def osv_document(advisory: Advisory) -> dict[str, Any]:
     links = [text for text in advisory.references if text.startswith("https://")]
     return {
         "schema_version": SCHEMA,
-        "id": advisory.id,
+        "id": f"x_{advisory.id}",  # OSV's prefix for databases that it does not list
         "modified": f"{advisory.checked}T00:00:00Z",
         "summary": advisory.summary,
         "details": _details(advisory),

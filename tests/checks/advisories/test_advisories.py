@@ -227,6 +227,7 @@ def test_another_release_is_not_affected() -> None:
 
 def test_osv() -> None:
     document = osv_document(made())
+    assert document["id"] == "x_SPA-2026-9999"
     (affected,) = document["affected"]
     events = affected["ranges"][0]["events"]
     assert events == [{"introduced": "0.5.11"}, {"fixed": "0.5.14"}]
