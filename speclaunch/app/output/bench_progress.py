@@ -61,7 +61,7 @@ class BenchCourse:
         """Name of the current round; empty at the end."""
         return round_name(self._due[0]) if self._due else ""
 
-    def said(self) -> None:
+    def engine_changed(self) -> None:
         """Record an engine start or stop, whose time does not count as round time."""
         self._starting = True
 
@@ -107,7 +107,7 @@ class LineProgress:
         self._printer, self._course = printer, course
         self._stack = contextlib.ExitStack()
         self._heart: Heartbeat | None = None
-        self._said = ""
+        self._last_text = ""
 
     def __enter__(self) -> Self:
         self._heart = self._stack.enter_context(
@@ -125,20 +125,20 @@ class LineProgress:
 
     def say(self, text: str) -> None:
         """Print a message about starts and stops."""
-        self._course.said()
-        self._said = text
+        self._course.engine_changed()
+        self._last_text = text
         self._print(text)
 
     def round(self, found: Round) -> None:
         """Print a finished round."""
         name = self._course.now
         self._course.round(found)
-        self._said = ""
+        self._last_text = ""
         self._print(round_line(self._course, name, found))
 
     def _alive(self, seconds: float) -> str:
         left = self._course.left_now()
-        what = self._said or f"measuring {self._course.now}"
+        what = self._last_text or f"measuring {self._course.now}"
         return f"{what} ({duration(seconds)} so far{f', {left}' if left else ''})"
 
     def _print(self, text: str) -> None:
@@ -180,7 +180,7 @@ class DrawnProgress:
 
     def say(self, text: str) -> None:
         """Print a message about starts and stops."""
-        self._course.said()
+        self._course.engine_changed()
         self._bar.console.print(text, markup=False)
 
     def round(self, found: Round) -> None:

@@ -64,7 +64,7 @@ def throughput(side: MeasuredRecord) -> str:
 
 def percents(shares: Iterable[float]) -> str:
     """Return `80% 62% 41%`."""
-    return " ".join(f"{100 * one:.0f}%" for one in shares)
+    return " ".join(f"{100 * share:.0f}%" for share in shares)
 
 
 def milliseconds(seconds: float | None, digits: int = 0) -> str:
@@ -122,7 +122,7 @@ def bounds(found: CertificateDocument) -> str:
 
 def memory(found: CertificateDocument) -> str:
     """Return the KV tokens that speculation costs; empty if a side does not report them."""
-    tokens = [one.max_total_num_tokens for one in found.memory]
+    tokens = [usage.max_total_num_tokens for usage in found.memory]
     if len(tokens) != 2 or not tokens[0] or not tokens[1]:
         return ""
     percent = 100 * (tokens[0] / tokens[1] - 1)

@@ -73,8 +73,8 @@ def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
     if foreseen is not None:
         prepared = prepared.changed(foreseen.changes)
         note = f"starts with {say_all(foreseen.changes)}: as written {foreseen.why}"
-        spelling = replace(prepared.spelling, notes=(*prepared.spelling.notes, note))
-        prepared = replace(prepared, spelling=spelling)
+        rendered = replace(prepared.spelling, notes=(*prepared.spelling.notes, note))
+        prepared = replace(prepared, rendered=rendered)
     if as_json:
         found = {**document(prepared), "recovery": forecast_json(session.forecast())}
         out().print_json(json.dumps(found))

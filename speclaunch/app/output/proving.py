@@ -29,7 +29,7 @@ def _lines(proof: ProofDocument) -> list[str]:
         f"(within {proof.tolerance_nats:.3g} nats), {counts.wrong} wrong"
     ]
     lines += [_level(level) for level in proof.concurrencies]
-    lines += [f"wrong: {_wrong(one)}" for one in proof.wrong[:_SHOWN]]
+    lines += [f"wrong: {_wrong(record)}" for record in proof.wrong[:_SHOWN]]
     if counts.wrong > _SHOWN:
         more = counts.wrong - _SHOWN
         lines.append(f"and {more} more that are wrong: --output-format json has all")
@@ -57,15 +57,18 @@ def _level(level: LevelRecord) -> str:
     )
 
 
-def _wrong(one: WrongRecord) -> str:
-    prompt = " ".join(one.prompt.split())[-_TEXT:]
-    where = f"at a concurrency of {one.concurrency}, token {one.position + 1}"
-    if one.expected is None:
+def _wrong(record: WrongRecord) -> str:
+    prompt = " ".join(record.prompt.split())[-_TEXT:]
+    where = f"at a concurrency of {record.concurrency}, token {record.position + 1}"
+    if record.expected is None:
         return f"{where}: the answers have different lengths (prompt …{prompt!r})"
-    got, expected = _token(one.got, one.got_text), _token(one.expected, one.expected_text)
+    got, expected = (
+        _token(record.got, record.got_text),
+        _token(record.expected, record.expected_text),
+    )
     return (
         f"{where}: {got} instead of {expected}, which the plain server prefers by "
-        f"{one.gap_nats:.3g} nats (prompt …{prompt!r})"
+        f"{record.gap_nats:.3g} nats (prompt …{prompt!r})"
     )
 
 

@@ -135,11 +135,11 @@ def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
     words = shlex.join(_words(attempt.get("command")))
     console.print(label_line("command", words, 13), soft_wrap=True)
     for step in attempt.get("milestones") or ():
-        one = _mapping(step)
-        began = one.get("started")
+        milestone = _mapping(step)
+        began = milestone.get("started")
         when = f"{began:8.1f} s" if isinstance(began, int | float) else ""
-        phase = label_line(when, str(one.get("phase")), 13)
-        console.print(phase.append(f"  {one.get('detail')}", "dim"))
+        phase = label_line(when, str(milestone.get("phase")), 13)
+        console.print(phase.append(f"  {milestone.get('detail')}", "dim"))
     diagnosis = _mapping(attempt.get("diagnosis"))
     cause = _mapping(diagnosis.get("cause"))
     if attempt.get("ended"):
@@ -176,7 +176,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _words(value: object) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else []
+    return [str(item) for item in value] if isinstance(value, list) else []
 
 
 def _local(stamp: object) -> str:

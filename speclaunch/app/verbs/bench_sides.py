@@ -26,7 +26,7 @@ def side_options(options: BenchOptions | ProveOptions | TuneOptions) -> SideOpti
     )
 
 
-def told_of(side: AnySide) -> SideRecord:
+def side_record(side: AnySide) -> SideRecord:
     """Return the record of a side, without secrets."""
     if isinstance(side, RunningSide):
         version = side.info.get("version")
@@ -68,7 +68,7 @@ def hardware_of(side: AnySide) -> str | None:
 
 def tell_replaced(*sides: AnySide) -> None:
     """Report ignored overrides: each measured engine gets its own port."""
-    found = (one.replaced for one in sides if not isinstance(one, RunningSide))
+    found = (side.replaced for side in sides if not isinstance(side, RunningSide))
     for word in dict.fromkeys(word for some in found for word in some):
         note = f"note: {word} is not used: each measured engine gets its own"
         err_lines().print(note, markup=False)

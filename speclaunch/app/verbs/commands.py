@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from speclaunch import __version__
-from speclaunch.app.verbs.verbs import BENCH_RUN, DEFAULT, GROUPS, SHOWN, VERBS, Verb, asked
+from speclaunch.app.verbs.verbs import BENCH_RUN, DEFAULT, GROUPS, SHOWN, VERBS, Verb, verb_of
 from speclaunch.core import ExitCode, InputError, Problem, recipes_dir
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class _Bench(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of `bench run`, then the verbs below."""
         self.commands[BENCH_RUN].format_help(ctx, formatter)
-        rows = [(name, one.get_short_help_str(70)) for name, one in self.commands.items()]
+        rows = [(name, command.get_short_help_str(70)) for name, command in self.commands.items()]
         with formatter.section("Verbs"):
             formatter.write_dl(rows)
 
@@ -106,8 +106,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"speclaunch {__version__}")
         raise typer.Exit
 
@@ -126,7 +126,7 @@ def register(words: list[str]) -> None:
 
     The options of other verbs are not loaded. A verb's module is loaded when the verb runs.
     """
-    name = asked(words)
+    name = verb_of(words)
     for verb in VERBS:
         if name is None:
             app.command(verb.name, short_help=verb.summary)(_not_loaded)
@@ -175,7 +175,7 @@ def _function(verb: Verb) -> Callable[..., None]:
     parameters = [Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
     parameters += [_parameter(name, option) for name, option in declared.items()]
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 

@@ -44,7 +44,7 @@ def doctor(options: DoctorOptions) -> ExitCode:
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
-def _with_recipe(asked: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
+def _with_recipe(request: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
     """Return the request with a recipe. Separate, because only a recipe loads Hydra."""
     from speclaunch.deployments import load, split_recipe
 
@@ -54,10 +54,10 @@ def _with_recipe(asked: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
     loaded = load(name, changes, options.config_dir)
     recipe = select_role(loaded, options.role, "a machine serves one")
     if pin := recipe.deployment.engine.pinned:
-        for version in asked.versions:
+        for version in request.versions:
             if named(pin).held != version:
                 err_lines().print(f"note: {overrides_pin(version, pin)}")
-    return replace(asked, recipe=recipe, whole=loaded if loaded.parts else None)
+    return replace(request, recipe=recipe, whole=loaded if loaded.parts else None)
 
 
 def _end_what_hangs() -> None:

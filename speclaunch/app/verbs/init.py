@@ -100,15 +100,15 @@ def init(options: InitOptions) -> None:
 def _require_sound(
     made: NewRecipe | ForcedRecipe,
     path: Path | None,
-    wanted: RecipeRequest,
+    request: RecipeRequest,
     models: Sequence[Path],
     *,
     force: bool,
 ) -> None:
     """Raise OutputRefusedError for errors that `lint` finds in the recipe."""
-    shown = str(path) if path is not None else f"{file_stem(wanted.target.name)}.yaml"
-    options = configured(shown, (wanted.version,), wanted.hardware, models)
-    options = replace(options, lookup=replace(wanted.lookup, project=options.lookup.project))
+    shown = str(path) if path is not None else f"{file_stem(request.target.name)}.yaml"
+    options = configured(shown, (request.version,), request.hardware, models)
+    options = replace(options, lookup=replace(request.lookup, project=options.lookup.project))
     with reads.instead({os.path.realpath(shown): made.text.encode()}):
         check = against(None, check_text(shown, made.text, options))
         require_sound(check, shown if path is not None else "the recipe", force=force)
@@ -182,7 +182,7 @@ def ask(
 def _chosen(found: DraftListing) -> Way:
     """Show the ways to speculate and prompt for a way that this version accepts."""
     show_drafts(err(), found)
-    usable = [number for number, one in enumerate(found.ways, 1) if one.newest is not None]
+    usable = [number for number, way in enumerate(found.ways, 1) if way.newest is not None]
     if not usable:
         version = found.versions[-1]
         raise NotWrittenError(
@@ -190,8 +190,8 @@ def _chosen(found: DraftListing) -> Way:
         )
     fitting = [n for n in usable if (memory := found.ways[n - 1].memory) and memory.fits]
 
-    def right(said: str) -> None:
-        if not said.isdecimal() or int(said) not in usable:
+    def right(answer: str) -> None:
+        if not answer.isdecimal() or int(answer) not in usable:
             raise InputError(Problem(f"choose one of {', '.join(map(str, usable))}"))
 
     answer = _until_right("Way to speculate, by its number", str((fitting or usable)[0]), right)
@@ -222,4 +222,4 @@ def drafts(options: DraftsOptions) -> ExitCode:
         typer.echo(drafts_document(found))
     else:
         show_drafts(out(), found, refused=options.every)
-    return ExitCode.CLEAN if any(one.newest for one in found.ways) else ExitCode.FAILED
+    return ExitCode.CLEAN if any(way.newest for way in found.ways) else ExitCode.FAILED

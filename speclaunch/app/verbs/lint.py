@@ -68,28 +68,28 @@ class LintOutput(Struct, frozen=True):
         """True if a requested format contains the edits of fixes."""
         return not _WITH_EDITS.isdisjoint((self.shown, *(name for _, name in self.files)))
 
-    def write(self, told: FormatInput) -> None:
+    def write(self, source: FormatInput) -> None:
         """Write everything. Raises InputError for a file that cannot be written."""
-        self._show(told)
+        self._show(source)
         written: dict[LintFormat, str] = {}
         for path, name in self.files:
             if name not in written:
-                written[name] = printable(redact(format_named(name).text(told)))
+                written[name] = printable(redact(format_named(name).text(source)))
             _write_file(path, written[name])
 
-    def _show(self, told: FormatInput) -> None:
+    def _show(self, source: FormatInput) -> None:
         shown = format_named(self.shown)
         if not self.annotates and self.shown is not LintFormat.GITHUB:
             commands = self.shown is LintFormat.AZURE
-            shown.show(told, out_lines(), write_commands if commands else sys.stdout.write)
+            shown.show(source, out_lines(), write_commands if commands else sys.stdout.write)
             return
         from speclaunch.app.output.formats.ci_commands import add_summary, without_commands
 
         if self.annotates:
-            write_commands(without_commands(shown.text(told)))
-        write_commands(format_named(LintFormat.GITHUB).text(told))
+            write_commands(without_commands(shown.text(source)))
+        write_commands(format_named(LintFormat.GITHUB).text(source))
         try:
-            add_summary(told)
+            add_summary(source)
         except (OSError, ValueError) as error:  # the lint result remains valid
             reason = getattr(error, "strerror", None) or error
             err_lines().print(f"warning: cannot write the summary of the job: {reason}")
@@ -123,7 +123,7 @@ def lint(options: LintOptions) -> ExitCode:
     if report.is_empty:
         if options.only_deployments:
             return ExitCode.CLEAN
-        where = ", ".join("standard input" if one == STDIN else one for one in named)
+        where = ", ".join("standard input" if name == STDIN else name for name in named)
         if report.not_read:
             raise NothingToCheckError(Problem(f"no deployment in {where} can be checked"))
         raise NothingToCheckError(Problem(f"no SGLang deployment in {where}"))
@@ -327,26 +327,26 @@ _SUFFIXES = {
 }
 
 
-def _output_file(said: str) -> tuple[Path, LintFormat]:
-    name, _, file = said.partition("=")
-    if not file and Path(said).suffix in _SUFFIXES:
-        name, file = _SUFFIXES[Path(said).suffix], said
+def _output_file(value: str) -> tuple[Path, LintFormat]:
+    name, _, file = value.partition("=")
+    if not file and Path(value).suffix in _SUFFIXES:
+        name, file = _SUFFIXES[Path(value).suffix], value
     if name not in set(LintFormat) or not file:
-        by_suffix = {f".{one}": one for one in LintFormat}
-        likely = by_suffix.get(Path(said).suffix, LintFormat.JSON)
-        example = f"{likely}={said if said and '=' not in said else f'lint.{likely}'}"
+        by_suffix = {f".{form}": form for form in LintFormat}
+        likely = by_suffix.get(Path(value).suffix, LintFormat.JSON)
+        example = f"{likely}={value if value and '=' not in value else f'lint.{likely}'}"
         known = ", ".join(LintFormat)
         raise InputError(
             Problem(
-                f"--output-file {said}: write FORMAT=FILE",
+                f"--output-file {value}: write FORMAT=FILE",
                 help=f"write --output {example}; the formats are {known}",
             )
         )
     path = Path(file)
     if path.is_dir():
-        raise InputError(Problem(f"--output-file {said}: {file} is a directory"))
+        raise InputError(Problem(f"--output-file {value}: {file} is a directory"))
     if not path.parent.is_dir():
-        raise InputError(Problem(f"--output-file {said}: no such directory: {path.parent}"))
+        raise InputError(Problem(f"--output-file {value}: no such directory: {path.parent}"))
     return path, LintFormat(name)
 
 

@@ -53,14 +53,14 @@ def migrate(options: MigrateOptions) -> ExitCode:
     if not migration.problems:
         _require_sound(shown or file, before, migration, target, force=options.force)
     if options.diff:
-        for one in also:
-            _show(one.before, one.text, str(one.path), migration.hidden)
+        for carried in also:
+            _show(carried.before, carried.text, str(carried.path), migration.hidden)
         _show(before, migration.text, file, migration.hidden)
     elif file == STDIN:
         write_exact(migration.text)
     elif changed or also:
         own = {path: migration.text} if changed else {}
-        texts = {one.path: one.text for one in also} | own
+        texts = {carried.path: carried.text for carried in also} | own
         write_together(texts)
         for written in texts:
             err().print(f"wrote {written}", markup=False)
@@ -77,7 +77,7 @@ def _require_sound(
     """Raise OutputRefusedError for errors that are new in the migrated text."""
     options = configured(shown, (target,))
     old = check_text(shown, before, replace(options, versions=()), versions=migration.versions)
-    texts = {os.path.realpath(one.path): one.text.encode() for one in migration.also}
+    texts = {os.path.realpath(carried.path): carried.text.encode() for carried in migration.also}
     if shown != STDIN_SHOWN:
         texts[os.path.realpath(shown)] = migration.text.encode()
     with reads.instead(texts):

@@ -53,7 +53,7 @@ class Option(Generic[T]):
     @property
     def spellings(self) -> tuple[str, ...]:
         """All names; `--exit-zero/--no-exit-zero` counts as two."""
-        return tuple(one for name in self.names for one in name.split("/"))
+        return tuple(part for name in self.names for part in name.split("/"))
 
     @overload
     def __get__(self, options: None, owner: type) -> Self: ...
@@ -98,7 +98,7 @@ class VerbOptions:
     @classmethod
     def declared(cls) -> dict[str, Option[Any]]:
         """Return the options by attribute name, in the order of the help."""
-        return {name: one for name, one in vars(cls).items() if isinstance(one, Option)}
+        return {name: option for name, option in vars(cls).items() if isinstance(option, Option)}
 
     def changed(self, **values: Any) -> Self:
         """Return a copy of the options with `values` replaced."""

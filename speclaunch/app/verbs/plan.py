@@ -23,10 +23,10 @@ from speclaunch.measure import (
     exit_code,
     planned_side,
     plans_of_roles,
+    requested_load,
     roles_exit_code,
     sides,
     unanswered,
-    wish,
     with_roles,
 )
 
@@ -51,13 +51,14 @@ def plan(options: PlanOptions) -> ExitCode:
     chosen = sides(options.words, options.engine, options.config_dir, options.role)
     if options.fit and len(chosen) > 1:
         raise InputError(Problem("--fit takes one recipe and one version"))
-    load = wish(
+    load = requested_load(
         options.best, options.requests, options.context, fit=options.fit, several=len(chosen) > 1
     )
     hide_secrets("plan", options.words)
     asker = querier_for(ask_mode(options.ask)) if asks(options.select, options.ignore) else None
     plans = [
-        planned_side(side, found, rules, fit=options.fit, wish=load, asker=asker) for side in chosen
+        planned_side(side, found, rules, fit=options.fit, requested_load=load, asker=asker)
+        for side in chosen
     ]
     comparisons = compared_in_turn(plans)
     if options.html is not None:

@@ -54,7 +54,9 @@ def render(options: RenderOptions) -> None:
         bare=options.bare,
         carries_speclaunch=carries,
     )
-    for note in dict.fromkeys(one.overridden for one in assembled.prepared if one.overridden):
+    for note in dict.fromkeys(
+        prepared.overridden for prepared in assembled.prepared if prepared.overridden
+    ):
         err().print(f"note: {note}", markup=False)
     text = rendered(renderer(), assembled)
     _require_image(text, assembled, force=options.force)

@@ -419,13 +419,13 @@ COMPLETION = "_SPECLAUNCH_COMPLETE"
 def verb_named(name: str) -> Verb:
     """Return a verb by its name; `bench run` names a verb below a group."""
     found, *below = name.split(" ")
-    verb = next(one for one in VERBS if one.name == found)
+    verb = next(verb for verb in VERBS if verb.name == found)
     for part in below:
-        verb = next(one for one in verb.below if one.name == part)
+        verb = next(subverb for subverb in verb.below if subverb.name == part)
     return verb
 
 
-def asked(words: Sequence[str]) -> str | None:
+def verb_of(words: Sequence[str]) -> str | None:
     """Return the verb of a command line; None if it names neither a verb nor a recipe."""
     names = {verb.name for verb in VERBS}
     if words and words[0] in names:
@@ -438,7 +438,7 @@ def misspelled_verb(words: Sequence[str]) -> Problem | None:
     """Return the problem of a misspelled verb before a recipe (`luanch recipe=NAME`), or None."""
     first = words[0] if words else ""
     names_recipe = any(word.startswith("recipe=") for word in words[1:])
-    if not names_recipe or "=" in first or first.startswith("-") or asked(words) == first:
+    if not names_recipe or "=" in first or first.startswith("-") or verb_of(words) == first:
         return None
     from speclaunch.engine import nearest
 
@@ -453,13 +453,13 @@ _MULTIRUN = ("-m", "--multirun")
 """Hydra's options for a sweep."""
 
 
-def swept(words: Sequence[str]) -> list[str]:
+def rewrite_multirun(words: Sequence[str]) -> list[str]:
     """Rewrite a command line with `-m` to use `sweep`; return any other unchanged.
 
     `-m` applies to `speclaunch -m recipe=a,b key=1,2` and `speclaunch plan -m …`. Each job of a
     launch implies `--smoke`, which is removed.
     """
-    verb = asked(words)
+    verb = verb_of(words)
     if verb not in (DEFAULT, "plan") or not any(word in _MULTIRUN for word in words):
         return list(words)
     dropped = (*_MULTIRUN, *(("--smoke",) if verb == DEFAULT else ()))
@@ -472,8 +472,8 @@ _RETURNS = ("-h", "--help", "--dry")
 """Prefixes of the options with which a launch starts nothing."""
 
 
-def stays(words: Sequence[str]) -> bool:
+def is_foreground_launch(words: Sequence[str]) -> bool:
     """True if a command line is a launch that starts and supervises an engine, unless refused."""
-    if COMPLETION in os.environ or asked(words) != DEFAULT:
+    if COMPLETION in os.environ or verb_of(words) != DEFAULT:
         return False
     return not any(word.startswith(_RETURNS) for word in words)

@@ -65,11 +65,11 @@ def sources_of(name: str, sources: Sources) -> CheckpointSources:
     """Return the facts of every source; `used` are those of `lint` and `plan`."""
     used = find_checkpoint(name, sources, tokenizer=True)
     origin = used.origin if isinstance(used, Checkpoint) else None
-    others = [one for one in _each(name, sources) if not _is(one, origin)]
-    return CheckpointSources(used, tuple(one for one in others if one != used))
+    others = [checkpoint for checkpoint in _each(name, sources) if not _is(checkpoint, origin)]
+    return CheckpointSources(used, tuple(checkpoint for checkpoint in others if checkpoint != used))
 
 
-def told(found: Checkpoint, fact: str) -> Any:
+def fact_value(found: Checkpoint, fact: str) -> Any:
     """Return a fact; None if the source does not have it."""
     value = found.told(fact)
     return None if value in ((), {}) else value
@@ -80,7 +80,9 @@ def _each(name: str, sources: Sources) -> Iterator[Checkpoint | UnknownFact]:
     if isinstance(near, Checkpoint):
         yield near
     files = [Sources(repository=(folder,)) for folder in sources.repository]
-    for stored in (checkpoint_sources(name, one) for one in (*files, Sources(index=sources.index))):
+    for stored in (
+        checkpoint_sources(name, source) for source in (*files, Sources(index=sources.index))
+    ):
         if stored is not None:
             yield stored
 
@@ -107,7 +109,7 @@ class CheckpointToPull(Struct, frozen=True):
     """Directory on disk; None: on the hub."""
 
 
-def wanted(
+def checkpoints_to_pull(
     words: Sequence[str],
     config_dirs: Sequence[Path] = (),
     *,
@@ -141,8 +143,8 @@ def wanted(
             own.append(left.pop(0))
         recipe = load(word.removeprefix("recipe="), [*common, *own], config_dirs)
         named = list(_of_recipe(recipe, into))
-        found += [one for one in named if isinstance(one, CheckpointToPull)]
-        problems += [one for one in named if isinstance(one, Problem)]
+        found += [entry for entry in named if isinstance(entry, CheckpointToPull)]
+        problems += [entry for entry in named if isinstance(entry, Problem)]
         if revision is not None:
             raise InputError(Problem("--revision takes a name, and not a recipe", help="drop one"))
     if common and not any(_names_a_recipe(word, ours) for word in words):
@@ -152,11 +154,11 @@ def wanted(
     return list(dict.fromkeys(found)), list(dict.fromkeys(problems))
 
 
-def pulled(one: CheckpointToPull, today: date) -> CheckpointFile:
+def pulled(checkpoint: CheckpointToPull, today: date) -> CheckpointFile:
     """Return the facts of a checkpoint. Raises HubRefusedError and UnreadableFileError."""
-    if one.directory is None:
-        return fetch_facts(one.name, revision=one.revision, today=today)
-    return recorded(one.directory, one.name, source=DIRECTORY, read=today.isoformat())
+    if checkpoint.directory is None:
+        return fetch_facts(checkpoint.name, revision=checkpoint.revision, today=today)
+    return recorded(checkpoint.directory, checkpoint.name, source=DIRECTORY, read=today.isoformat())
 
 
 class FactsState(StrEnum):
@@ -189,7 +191,7 @@ def check(folder: Path, today: date, *, update: bool = False) -> Iterator[Compar
         yield _check(folder, name, today, update=update)
 
 
-def read_kept(folder: Path, name: str) -> tuple[Path, CheckpointFile]:
+def read_stored(folder: Path, name: str) -> tuple[Path, CheckpointFile]:
     """Return the path and content of a file of a folder. Raises UnreadableFileError."""
     path = facts_file([folder], name)
     if path is None:
@@ -200,7 +202,7 @@ def read_kept(folder: Path, name: str) -> tuple[Path, CheckpointFile]:
 def _check(folder: Path, name: str, today: date, *, update: bool) -> ComparedFacts:
     path = folder / f"{name}.json"
     try:
-        path, here = read_kept(folder, name)
+        path, here = read_stored(folder, name)
         revision = revision_of(here.source)
         if revision is None:
             return ComparedFacts(name, path, FactsState.LOCAL, why=f"from {here.source}")

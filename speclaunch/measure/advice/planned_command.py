@@ -25,19 +25,19 @@ class PlannedCommand(Struct, frozen=True):
 
 def command_of(prepared: Prepared) -> PlannedCommand:
     """Return the command of a dry run as text and in parts."""
-    spelling = prepared.spelling
-    notes = [f"{prepared.recipe.deployment.name} for SGLang {prepared.version}", *spelling.notes]
-    text = shell_command(prepared.program, spelling.arguments, prepared.overlay, notes=notes)
+    rendered = prepared.spelling
+    notes = [f"{prepared.recipe.deployment.name} for SGLang {prepared.version}", *rendered.notes]
+    text = shell_command(prepared.program, rendered.arguments, prepared.overlay, notes=notes)
     argv = list(prepared.program)
-    for argument in spelling.arguments:
+    for argument in rendered.arguments:
         is_hidden = argument.secret or any(map(is_secret_text, argument.values))
         argv += [argument.flag, HIDDEN] if is_hidden else argument.tokens
     hidden = set(prepared.secrets)
-    bare = shell_command(prepared.program, spelling.arguments, prepared.overlay)
+    bare = shell_command(prepared.program, rendered.arguments, prepared.overlay)
     return PlannedCommand(
         text,
         tuple(argv),
         {name: HIDDEN if v in hidden else v for name, v in prepared.overlay.items()},
         tuple(line.strip() for line in bare.rstrip("\n").split(" \\\n")),
-        tuple(spelling.notes),
+        tuple(rendered.notes),
     )

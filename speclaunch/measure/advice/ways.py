@@ -99,7 +99,7 @@ def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tu
     """
     known = drafts_for(target.name) if pairs is None else pairs
     found = [*_own(target), *(_published(pair) for pair in known)]
-    named = {one.draft for one in found}
+    named = {way.draft for way in found}
     partners = [name for name in partners_of(target.name) if name not in named]
     found += [_partner(name, place) for place, name in enumerate(partners)]
     found.append(_ngram())

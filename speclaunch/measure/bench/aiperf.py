@@ -71,7 +71,7 @@ def require_measurable(keys: Sequence[str | None], workloads: Sequence[Prompts])
                 "use --generator sglang",
             )
         )
-    if any(one.texts is None for one in workloads):
+    if any(workload.texts is None for workload in workloads):
         raise InputError(
             Problem(
                 "aiperf has no prompts of random tokens: its own ones are text",
@@ -265,20 +265,26 @@ def _measured(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
     A failed request may have an empty answer.
     """
-    answers = {one["metadata"]["x_request_id"]: one for one in _lines(folder / _ANSWERS)}
-    for times in sorted(_lines(folder / _TIMES), key=lambda one: one["metadata"][_BEGUN]):
+    answers = {answer["metadata"]["x_request_id"]: answer for answer in _lines(folder / _ANSWERS)}
+    for times in sorted(_lines(folder / _TIMES), key=lambda entry: entry["metadata"][_BEGUN]):
         yield times, answers.get(times["metadata"]["x_request_id"], {})
 
 
-def _seconds(said: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> float:
+def _seconds(measured: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> float:
     """Return the seconds from the start of the first request to the end of the last."""
-    about = [times["metadata"] for times, _ in said]
-    ends = [one.get("request_end_ns") or one[_BEGUN] for one in about]
-    return (max(ends) - min(one[_BEGUN] for one in about)) / 1e9 if about else 0.0
+    about = [times["metadata"] for times, _ in measured]
+    ends = [entry.get("request_end_ns") or entry[_BEGUN] for entry in about]
+    return (max(ends) - min(entry[_BEGUN] for entry in about)) / 1e9 if about else 0.0
 
 
-def _request(times: Mapping[str, Any], answer: Mapping[str, Any], asked: int) -> MeasuredRequest:
-    metrics = {n: one["value"] for n, one in (times.get("metrics") or {}).items() if "value" in one}
+def _request(
+    times: Mapping[str, Any], answer: Mapping[str, Any], requested: int
+) -> MeasuredRequest:
+    metrics = {
+        n: metric["value"]
+        for n, metric in (times.get("metrics") or {}).items()
+        if "value" in metric
+    }
     error = times.get("error") or answer.get("error")
     failed = bool(error) or times["metadata"].get("was_cancelled") or answer.get("status") != _OK
     meta: dict[str, Any] = {
@@ -299,7 +305,7 @@ def _request(times: Mapping[str, Any], answer: Mapping[str, Any], asked: int) ->
             "error": _message(error) or f"status {answer.get('status')}",
             "latency": metrics.get("request_latency", 0.0) / 1000,
             "ttft": metrics.get("time_to_first_token", 0.0) / 1000,
-            "asked": asked,
+            "asked": requested,
             "characters": characters,
             "meta": meta,
         }

@@ -271,9 +271,13 @@ class Running:
         if not _is_here(parts.hostname or ""):
             return None
         with contextlib.suppress(psutil.Error, OSError):
-            for one in psutil.net_connections("tcp"):
-                if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port:
-                    return one.pid
+            for connection in psutil.net_connections("tcp"):
+                if (
+                    connection.status == psutil.CONN_LISTEN
+                    and connection.laddr
+                    and connection.laddr.port == port
+                ):
+                    return connection.pid
         return None
 
     def pause(self) -> None:

@@ -241,14 +241,16 @@ class DifferenceDocument(Struct, frozen=True, kw_only=True):
 
 def memory_of(document: Mapping[str, Any]) -> tuple[SideMemory, ...]:
     """Return the `memory` of a stored document. Raises ValidationError."""
-    return convert([_renamed(one) for one in document.get("memory", ())], tuple[SideMemory, ...])
+    return convert(
+        [_renamed(usage) for usage in document.get("memory", ())], tuple[SideMemory, ...]
+    )
 
 
 def measured_of(document: Mapping[str, Any]) -> CertificateDocument | SingleDocument:
     """Return a document of `bench` from its stored or written form. Raises ValidationError."""
     memory = document.get("memory")
     if isinstance(memory, list):
-        document = {**document, "memory": [_renamed(one) for one in memory]}
+        document = {**document, "memory": [_renamed(usage) for usage in memory]}
     if document.get("baseline", "") is None:
         return convert(document, SingleDocument)
     return convert(document, CertificateDocument)

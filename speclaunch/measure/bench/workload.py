@@ -52,7 +52,7 @@ class Prompts(Struct, frozen=True):
         path = folder / f"{self.file_name}.json"
         if not path.exists():
             turns = [[{"value": text}, {"value": "an answer"}] for text in self.texts]
-            replace_file(path, json.dumps([{"conversations": one} for one in turns]))
+            replace_file(path, json.dumps([{"conversations": turn} for turn in turns]))
         found = [
             *("--dataset-name", "sharegpt", "--dataset-path", str(path)),
             *("--sharegpt-output-len", size),
@@ -171,8 +171,8 @@ def _text(entry: Any) -> str | None:
 
 
 def _contents(messages: object) -> Iterator[str]:
-    for one in messages if isinstance(messages, list) else ():
-        content = one.get("content") if isinstance(one, dict) else None
+    for message in messages if isinstance(messages, list) else ():
+        content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, str):
             yield content
         for part in content if isinstance(content, list) else ():

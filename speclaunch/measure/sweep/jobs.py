@@ -84,7 +84,7 @@ class JobOptions(Struct, frozen=True):
         for name, value in asdict(self).items():
             option = f"--{name.replace('_', '-')}"
             if isinstance(value, tuple):
-                found += [f"{option}={one}" for one in value]
+                found += [f"{option}={item}" for item in value]
             elif isinstance(value, str):
                 found.append(f"{option}={value}")
             elif value and name != "plan":

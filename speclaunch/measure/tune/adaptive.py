@@ -49,16 +49,16 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
         raise InputError(
             Problem(f"SGLang adapts the steps of EAGLE and EAGLE3 only, not {algorithm}", place)
         )
-    if not any(one.topk == 1 for one in space):
+    if not any(setting.topk == 1 for setting in space):
         raise InputError(Problem("no chain (topk 1) passes the rules", place))
 
 
 def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str, Any]:
     """Return the file: for each tuned load the steps that are near the best."""
-    chains = [one for one in space if one.topk == 1 and one.steps]
+    chains = [setting for setting in space if setting.topk == 1 and setting.steps]
     file: dict[str, Any] = {}
     for load, model in sorted(found.models.items()):
-        speeds = {one.steps: model.speed(one) for one in chains}
+        speeds = {setting.steps: model.speed(setting) for setting in chains}
         best = max(speeds.values())
         steps = sorted(each for each, speed in speeds.items() if speed >= _NEAR * best)
         file[str(load)] = {"candidate_steps": steps}

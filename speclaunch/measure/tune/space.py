@@ -52,7 +52,9 @@ def settings(algorithm: str, most: int | None = None) -> tuple[DraftSetting, ...
 
     A release or the memory may reject some of them.
     """
-    return tuple(one for one in _settings(algorithm) if most is None or one.tokens <= most)
+    return tuple(
+        setting for setting in _settings(algorithm) if most is None or setting.tokens <= most
+    )
 
 
 def _settings(algorithm: str) -> Iterator[DraftSetting]:
@@ -106,14 +108,14 @@ def possible(
     `most`: maximum draft tokens. Raises InputError if there are none.
     """
     found = []
-    for one in settings(algorithm, most):
+    for setting in settings(algorithm, most):
         try:
-            changed = side.prepared.changed(one.arguments)
+            changed = side.prepared.changed(setting.arguments)
         except LaunchError:
             continue
         result = examine(changed.request(os.environ), side.lookup, all_rules()).judgement
         if not result.errors:
-            found.append(one)
+            found.append(setting)
     if not found:
         raise InputError(Problem("no setting passes the rules", help="speclaunch plan says why"))
     return tuple(found)

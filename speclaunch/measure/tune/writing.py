@@ -98,7 +98,8 @@ def _with_evidence(before: str, made: str, evidence: str) -> str:
     old, new = lines_of(before), lines_of(made)
     pairs = zip(old, new, strict=False)
     first = next(
-        (number for number, (one, other) in enumerate(pairs, 1) if one != other), len(old) + 1
+        (number for number, (old_line, new_line) in enumerate(pairs, 1) if old_line != new_line),
+        len(old) + 1,
     )
     comment = f"# tuned {evidence}"
     above = new[first - 2] if first >= 2 else ""

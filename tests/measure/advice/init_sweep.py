@@ -86,7 +86,7 @@ def swept(target: str, hardware: str) -> Swept:
 def _checked(made: NewRecipe, path: Path) -> Iterator[str]:
     path.write_text(made.text)
     (side,) = sides([f"recipe={path}"], None, [])
-    plan = planned_side(side, Lookup(), all_rules(), fit=False, wish=None)
+    plan = planned_side(side, Lookup(), all_rules(), fit=False, requested_load=None)
     if plan.budget.fit is not Fit.FITS:
         yield f"its plan says: {plan.budget.fit}, {plan.budget.why}"
     report = lint(collect([str(path)]), Options(Lookup(), all_rules(), installed=lambda: None))

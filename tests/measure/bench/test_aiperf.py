@@ -66,7 +66,7 @@ def test_a_round_as_aiperf_recorded_it(tmp_path: Path) -> None:
     found = aiperf.measure(load(), 60)
     assert len(found.requests) == 2  # and one that warmed up
     one = found.requests[0]
-    assert (one.ok, one.tokens, one.asked, one.prompt) == (True, 12, 12, 31)
+    assert (one.ok, one.tokens, one.requested, one.prompt) == (True, 12, 12, 31)
     assert one.latency == pytest.approx(0.090480786)
     assert one.first_token == pytest.approx(0.074758592)
     assert one.verify_steps > 0

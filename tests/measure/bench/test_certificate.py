@@ -53,8 +53,8 @@ def test_the_concurrency_from_which_on_it_does_not_pay() -> None:
     ]
     assert found.sentence == (
         "chat: it pays at a concurrency of 1; it does not pay at a concurrency of 32; a "
-        "difference is not shown at a concurrency of 8. From a concurrency of 8 on it is not "
-        "shown to pay and from a concurrency of 32 on it does not pay."
+        "difference is not shown at a concurrency of 8. From concurrency 8 on it is not "
+        "shown to pay and from concurrency 32 on it does not pay."
     )
 
 

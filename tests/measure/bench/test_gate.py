@@ -23,7 +23,7 @@ def measured(*more: Round, **changes: Any) -> list[Round]:
 
 BROKEN = {
     "errors": {"ok": False, "error": "Internal Server Error: scheduler died"},
-    "no-tokens": {"tokens": 0, "asked": 0},
+    "no-tokens": {"tokens": 0, "requested": 0},
     "no-tokens: said to be all": {"characters": 0},
     "no-tokens: nothing told": {"tokens": None},
     "tokens": {"tokens": 31},

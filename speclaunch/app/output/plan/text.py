@@ -19,7 +19,7 @@ from speclaunch.app.output.plan.memory_text import (
 from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
 from speclaunch.checks import Severity
 from speclaunch.engine import ArgumentOutcome, EffectiveArgument, Fit
-from speclaunch.measure import Advice, EngineSays, Fitting, PlannedDeployment
+from speclaunch.measure import Advice, EngineCheck, Fitting, PlannedDeployment
 
 
 def show_brief(console: Console, planned: PlannedDeployment) -> None:
@@ -38,11 +38,11 @@ def show_brief(console: Console, planned: PlannedDeployment) -> None:
     if not changed:
         paper.say("none", indent=2)
     paper.heading("Findings")
-    serious = [one for one in planned.findings if one.severity is not Severity.INFO]
+    serious = [finding for finding in planned.findings if finding.severity is not Severity.INFO]
     show_findings(paper.console, serious)
     if not serious:
         paper.say("no errors and no warnings", "green", indent=2)
-    for line in brief_reasons(planned.unjudged):
+    for line in brief_reasons(planned.skipped):
         paper.say(line, "dim", indent=2)
     _show_command(paper, planned, _shortened)
     paper.console.print()
@@ -83,24 +83,28 @@ def show_title(paper: LineWriter, planned: PlannedDeployment, *, origins: bool =
         paper.say(planned.hardware_note, mark="note: ")
     for note in planned.command.notes:
         paper.say(note, mark="note: ")
-    for one in planned.plan.facts.checkpoints if origins else ():
-        paper.say(f"{one.name}: {one.origin}", "dim")
+    for checkpoint in planned.plan.facts.checkpoints if origins else ():
+        paper.say(f"{checkpoint.name}: {checkpoint.origin}", "dim")
     for fact in planned.plan.facts.unknown:
         paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
-    if planned.engine_says is not None:
-        _show_engine(paper, planned.engine_says)
+    if planned.engine_check is not None:
+        _show_engine(paper, planned.engine_check)
 
 
-def _show_engine(paper: LineWriter, said: EngineSays) -> None:
+def _show_engine(paper: LineWriter, check: EngineCheck) -> None:
     """Print the result of the engine check."""
-    if said.accepted is None:
-        paper.say(f"SGLang {said.release} was not asked: {said.why}", mark="? ")
+    if check.accepted is None:
+        paper.say(f"SGLang {check.release} was not asked: {check.why}", mark="? ")
         return
-    what = "it accepts the command" if said.accepted else "it refuses the command (SPL090)"
-    filled = f"; its own values: {', '.join(said.filled)}" if said.filled else ""
-    paper.say(f"asked SGLang {said.release}: {what}{filled}", "dim")
-    for one in said.contradictions:
-        paper.say(f"a defect of speclaunch, please report: {one.report}", "bold yellow", mark="! ")
+    what = "it accepts the command" if check.accepted else "it refuses the command (SPL090)"
+    filled = f"; its own values: {', '.join(check.filled)}" if check.filled else ""
+    paper.say(f"asked SGLang {check.release}: {what}{filled}", "dim")
+    for contradiction in check.contradictions:
+        paper.say(
+            f"a defect of speclaunch, please report: {contradiction.report}",
+            "bold yellow",
+            mark="! ",
+        )
 
 
 def place(planned: PlannedDeployment) -> str:
@@ -139,7 +143,7 @@ def _show_findings(paper: LineWriter, planned: PlannedDeployment) -> None:
     paper.heading("Findings")
     if not planned.findings:
         paper.say("no findings", "green", indent=2)
-    show_findings(paper.console, planned.findings, planned.unjudged)
+    show_findings(paper.console, planned.findings, planned.skipped)
 
 
 _LONG = re.compile(r"(SGLANG_DISABLED_MODEL_ARCHS=)\S{40,}")
@@ -225,7 +229,7 @@ def values(row: EffectiveArgument) -> str:
     effective = formatting.effective(row)
     if row.outcome in (ArgumentOutcome.GIVEN, ArgumentOutcome.DEFAULT):
         return effective
-    before = formatting.given(row)
+    before = formatting.set_value(row)
     return f"{before}{' ' if before else ''}\N{RIGHTWARDS ARROW} {effective}"
 
 

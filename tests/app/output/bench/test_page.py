@@ -128,8 +128,8 @@ def test_points_stand_where_their_numbers_are() -> None:
     assert downs == sorted(downs)  # the speed-up falls
     for point in plot.points:
         assert 0 <= point.high <= point.ratio <= point.low <= charts.HEIGHT
-        assert (point.claim == "pays") == (point.low < plot.one)
-        assert (point.claim == "does not pay") == (point.high > plot.one)
+        assert (point.claim == "pays") == (point.low < plot.even)
+        assert (point.claim == "does not pay") == (point.high > plot.even)
 
 
 @given(st.floats(1e-3, 1), st.floats(1, 1e3))

@@ -156,7 +156,7 @@ def _planned(
         budget=FITS,
         coverage=coverage(plan),
         findings=judgement.findings,
-        unjudged=judgement.unjudged,
+        skipped=judgement.unjudged,
         command=command_of(prepared),
     )
 
