@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from speclaunch import __version__
 from speclaunch.app.verbs.verbs import BENCH_RUN, DEFAULT, GROUPS, SHOWN, VERBS, Verb, verb_of
@@ -59,6 +59,35 @@ def _meant_as_recipe(words: list[str]) -> None:
         raise InputError(
             Problem(f"{name} is a recipe, not a verb", help=f"`{command}` launches it")
         )
+
+
+class _Command(TyperCommand):
+    """Verb whose help groups the options by section and ends with an example."""
+
+    verb: Verb
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, the verb's own options, then the other sections."""
+        declared = self.verb.declared.declared()
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if row is not None:
+                option = declared.get(str(parameter.name))
+                section = "Options" if option is None else option.section
+                if parameter.param_type_name == "argument":
+                    section = "Arguments"
+                sections.setdefault(section, []).append(row)
+        for section, rows in sections.items():
+            if rows:
+                with formatter.section(section):
+                    formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the example in one line."""
+        if self.verb.example:
+            with formatter.section("Example"):
+                formatter.write(f"  {ctx.command_path} {self.verb.example}\n")
 
 
 class _Bench(TyperGroup):
@@ -140,7 +169,8 @@ def _not_loaded() -> None:
 
 def _add(group: typer.Typer, verb: Verb) -> None:
     if not verb.below:
-        group.command(verb.name, help=verb.help)(_function(verb))
+        command = type("Command", (_Command,), {"verb": verb})
+        group.command(verb.name, cls=command, help=verb.help)(_function(verb))
         return
     made = typer.Typer(
         cls=_Bench if verb.name == "bench" else TyperGroup,

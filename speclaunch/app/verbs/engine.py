@@ -45,7 +45,7 @@ _SHOWN_CHOICES = 80
 
 
 def list_engines(_options: VerbOptions) -> None:
-    """List the engines that a launch finds."""
+    """List the engines that a launch can use."""
     table = Table.grid(padding=(0, 2))
     try:
         runtime = find_runtime(None)
