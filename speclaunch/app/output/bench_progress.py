@@ -236,18 +236,18 @@ def show_schedule(console: Console, schedule: Schedule, expected: TimeEstimate) 
 def lines(schedule: Schedule, expected: TimeEstimate) -> list[str]:
     """Return lines about starts, rounds, tokens and time."""
     due = steps(schedule)
-    how = "one engine at a time" if schedule.blocks else "all up at once, those that wait halted"
+    how = "one engine at a time" if schedule.blocks else "both running, the waiting engine paused"
     return [
         f"sides:   {', '.join(order.name for order in schedule.sides)}",
         f"starts:  {schedule.starts_in_all}, {how}",
         *(
-            f"measure: {prompts.name}{_length(prompts)} at a concurrency of {concurrency}: "
+            f"measure: {prompts.name}{_length(prompts)} at concurrency {concurrency}: "
             f"{schedule.rounds} rounds of {schedule.requests_at(concurrency)} requests, "
-            f"{prompts.output_tokens} tokens each, each side"
+            f"{prompts.output_tokens} tokens each, per side"
             for prompts, concurrency in schedule.cells()
         ),
-        f"rounds:  {len(due)}, and {WARM_UP} of each kind that warm up after a start",
-        f"tokens:  {expected.tokens:,} to be generated, those of the warm-up too",
+        f"rounds:  {len(due)}, plus {WARM_UP} warm-up rounds of each kind per start",
+        f"tokens:  {expected.tokens:,} to generate, including warm-up",
         f"time:    {time_line(expected)}",
     ]
 
@@ -259,7 +259,7 @@ def _length(prompts: Prompts) -> str:
 def time_line(expected: TimeEstimate) -> str:
     """Return the estimate with its source; unknown parts are marked."""
     starts = (
-        "starts: unknown, as is the size of the weights"
+        "starts: unknown (weight size unknown)"
         if expected.starts is None
         else f"starts: about {duration(expected.starts)}"
     )
@@ -267,6 +267,6 @@ def time_line(expected: TimeEstimate) -> str:
         example = duration(expected.tokens / _RATE)
         rounds = f"rounds: unknown until measured (at {_RATE:,} tokens/s: {example})"
     else:
-        rounds = f"rounds: about {duration(expected.rounds)}, as fast as in {expected.source}"
-    total = f"; about {duration(expected.seconds)} in all" if expected.seconds is not None else ""
+        rounds = f"rounds: about {duration(expected.rounds)}, at the speed of {expected.source}"
+    total = f"; about {duration(expected.seconds)} in total" if expected.seconds is not None else ""
     return f"{starts}; {rounds}{total} (an estimate)"

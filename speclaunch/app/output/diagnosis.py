@@ -88,7 +88,7 @@ def _story(diagnosis: Diagnosis, path: str) -> list[Text]:
     name = "standard input" if path == "-" else path
     lines = [Text.assemble((_verdict(diagnosis), _color(diagnosis)))]
     if diagnosis.launches > 1:
-        lines.append(Text(f"  of {diagnosis.launches} starts in this log, the last", "dim"))
+        lines.append(Text(f"  last of {diagnosis.launches} starts in this log", "dim"))
     if diagnosis.milestones:
         lines += [Text(), Text("How far it got", "bold")]
         width = max(len(str(milestone.line_number)) for milestone in diagnosis.milestones)
@@ -143,14 +143,12 @@ def _advice(diagnosis: Diagnosis) -> list[Text]:
             )
         )
     if diagnosis.rule is not None:
-        lines.append(
-            Text(f"  - `speclaunch explain {diagnosis.rule}`: the rule that finds it beforehand")
-        )
+        lines.append(Text(f"  - `speclaunch explain {diagnosis.rule}`: the rule that detects this"))
     note = f"Flags are those of SGLang {diagnosis.version}."
     if diagnosis.version is None:
         note = (
             f"Flags are those of SGLang {held_versions()[-1]}, the newest known: the log does not "
-            "name its version; set it with --engine."
+            "state its version. Set it with --engine."
         )
     lines += [Text(), Text(note, "dim")]
     if cause.sources:
@@ -166,7 +164,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
         return "Unclear: this log shows a failure, but its lines contradict each other"
     if diagnosis.failed:
         when = "after it had served" if diagnosis.served else f"at: {diagnosis.phase.value}"
-        return f"The engine failed ({when}) with an error that is not in the catalogue"
+        return f"The engine failed ({when}) with an unknown error"
     if diagnosis.stopped:
         return "The engine was stopped on request; no failure"
     if diagnosis.served:

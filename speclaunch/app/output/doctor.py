@@ -203,15 +203,15 @@ def _summary(diagnosis: DoctorReport) -> Text:
     counted = [many(errors, "error")] * bool(errors) + [many(warnings, "warning")] * bool(warnings)
     numbers = ", ".join(counted)
     target = diagnosis.target
-    untold = count(diagnosis.lines, CheckState.UNKNOWN)
-    if untold:
-        numbers += f"{', ' if numbers else ''}{many(untold, 'check')} without a result"
+    unresolved = count(diagnosis.lines, CheckState.UNKNOWN)
+    if unresolved:
+        numbers += f"{', ' if numbers else ''}{many(unresolved, 'check')} without a result"
     if target is None:
         return Text(f"{numbers or 'No problems found'}.", _color(errors, warnings))
     place = "there" if target.elsewhere else "here"
     if errors:
         return Text(f"{target.name} would not start {place}: {numbers}.", "bold red")
-    outcome = f"No problem stops {target.name} {place}"
+    outcome = f"No problem prevents {target.name} from starting {place}"
     return Text(f"{outcome}{f' ({numbers})' if numbers else ''}.", _color(errors, warnings))
 
 

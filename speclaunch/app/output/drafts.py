@@ -22,12 +22,12 @@ def show_drafts(console: Console, found: DraftListing, *, refused: bool = False)
     Ways that no release accepts are shown with `refused`, or if there are no others.
     """
     target = found.target
-    architecture = ", ".join(target.told("architectures") or ()) or "architecture not known"
+    architecture = ", ".join(target.told("architectures") or ()) or "unknown architecture"
     shown = [way for way in found.ways if refused or way.newest] or found.ways
     ways = "1 way" if len(shown) == 1 else f"{len(shown)} ways"
     console.print(Text(f"{target.name} ({architecture})", "bold"))
     _line(console, "facts", str(target.origin))
-    _line(console, "speculation", f"{ways}, the best founded first")
+    _line(console, "speculation", f"{ways}, best supported first")
     for number, way in enumerate(shown, 1):
         console.print()
         console.print(Text(f"{number}. {heading(way)}", "bold" if way.newest else "dim"))
@@ -46,7 +46,7 @@ def show_drafts(console: Console, found: DraftListing, *, refused: bool = False)
     hidden = len(found.ways) - len(shown)
     if hidden:
         console.print()
-        console.print(Text(f"{hidden} more that no release accepts: --all shows why", "dim"))
+        console.print(Text(f"{hidden} more are accepted by no release (--all shows them)", "dim"))
 
 
 def heading(way: ListedWay) -> str:
@@ -57,7 +57,7 @@ def heading(way: ListedWay) -> str:
 def releases(way: ListedWay, found: DraftListing) -> str:
     """Return the releases that accept it as text."""
     if not way.spans:
-        return f"no release takes it: {way.refused}"
+        return f"not accepted by any release: {way.refused}"
     newest = found.versions[-1]
     parts = []
     for first, last in way.spans:
@@ -73,13 +73,13 @@ def memory(found: WayMemory, hardware: Hardware) -> str:
     """Return its memory cost on one GPU as text."""
     where = f"{hardware.name}" if not found.ranks else f"{found.ranks} x {hardware.name}"
     if found.draft_weights is None and found.draft_kv is None:
-        return f"on {where}: {found.note or 'not known'}"
+        return f"on {where}: {found.note or 'unknown'}"
     parts = []
     at = "" if found.fraction is None else f" at mem_fraction_static {found.fraction:g}"
     if found.draft_weights is not None:
-        parts.append(f"{in_gib(found.draft_weights)} of draft weights a GPU")
+        parts.append(f"{in_gib(found.draft_weights)} of draft weights per GPU")
     if found.draft_kv is not None:
-        parts.append(f"{found.draft_kv:,} bytes of draft KV cache a token")
+        parts.append(f"{found.draft_kv:,} bytes of draft KV cache per token")
     if found.tokens is not None:
         parts.append(f"leaves {found.tokens:,} tokens of KV cache{at}")
     if found.draft_weights == 0 and found.draft_kv == 0:

@@ -29,7 +29,7 @@ def show_forecast(
     if known is not None:
         changes = " ".join(f"{name}={value}" for name, value in known.changes.items())
         console.print(
-            f"# starts with the last known good settings: {changes} (--fresh does not)",
+            f"# starts from the last known good settings: {changes} (--fresh ignores them)",
             markup=False,
         )
     if rungs and not ladder:
@@ -72,9 +72,9 @@ def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
     prepared, foreseen = session.prepared, session.foreseen()
     if foreseen is not None:
         prepared = prepared.changed(foreseen.changes)
-        note = f"starts with {say_all(foreseen.changes)}: as written {foreseen.why}"
+        note = f"starts with {say_all(foreseen.changes)}: unchanged, {foreseen.why}"
         rendered = replace(prepared.spelling, notes=(*prepared.spelling.notes, note))
-        prepared = replace(prepared, rendered=rendered)
+        prepared = replace(prepared, spelling=rendered)
     if as_json:
         found = {**document(prepared), "recovery": forecast_json(session.forecast())}
         out().print_json(json.dumps(found))

@@ -25,7 +25,7 @@ def failure(name: str, conclusion: Conclusion) -> LaunchError:
         parts.append(f"  cause: the log is unclear; possible: {causes}")
     if any(attempt.changes != conclusion.attempts[0].changes for attempt in conclusion.attempts):
         tried = [
-            f"    {attempt.number}: {_words(attempt.changes) or 'the recipe as written'}"
+            f"    {attempt.number}: {_words(attempt.changes) or 'the recipe unchanged'}"
             for attempt in conclusion.attempts
         ]
         parts.append("\n".join([f"  attempts: {len(tried)}", *tried]))

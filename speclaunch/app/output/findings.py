@@ -39,7 +39,7 @@ Wording = Callable[[str, Sequence[str]], str]
 
 
 def _listed(reason: str, codes: Sequence[str]) -> str:
-    return f"not checked, because {reason}: {_codes(codes)}"
+    return f"{_codes(codes)} skipped: {reason}"
 
 
 def _numbered(reason: str, codes: Sequence[str]) -> str:
@@ -66,7 +66,7 @@ def brief_reasons(skipped: Sequence[SkippedRule]) -> list[str]:
 def _needing_hardware(skipped: Iterable[SkippedRule]) -> list[str]:
     needy = len({rule.code for rule in skipped if rule.reason == UNKNOWN_HARDWARE})
     rules = "1 rule needs" if needy == 1 else f"{needy} rules need"
-    return [f"{rules} the hardware: add --hardware, such as h100:8"] if needy else []
+    return [f"{rules} the hardware: set --hardware, for example h100:8"] if needy else []
 
 
 def brief_causes(files: Sequence[FileReport]) -> list[str]:
@@ -203,8 +203,8 @@ def left_out(report: Report) -> list[str]:
     if report.not_read:
         start = "it starts" if len(report.not_read) == 1 else "they start"
         lines.append(
-            f"not read: {_named(report.not_read, _MANY_FILES)}: {start} SGLang in a way that lint "
-            f"cannot read"
+            f"not read: {_named(report.not_read, _MANY_FILES)}: {start} SGLang in an "
+            "unsupported way"
         )
     return lines
 
@@ -214,8 +214,8 @@ def of_baseline(report: Report) -> list[str]:
     lines = [f"{many(report.known, 'known finding')} in the baseline"] if report.known else []
     if report.gone:
         lines.append(
-            f"{many(len(report.gone), 'finding')} of the baseline no longer found; write it again"
-            " with --write-baseline:"
+            f"{many(len(report.gone), 'finding')} of the baseline no longer found; update it with "
+            "--write-baseline:"
         )
         lines += [
             f"  {known.code} in {known.path}: {known.message}"

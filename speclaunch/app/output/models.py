@@ -125,7 +125,7 @@ def checked_json(facts: ComparedFacts) -> dict[str, Any]:
 def _fact(found: Checkpoint, fact: str) -> tuple[str, str | None]:
     """Return a fact as text with its source; None as the source if unknown."""
     if fact in found.unread:
-        return "unknown", "no source for it has been read"
+        return "unknown", "its source has not been read"
     value = fact_value(found, fact)
     if value is None:
         return "", None
@@ -185,9 +185,9 @@ def show_inspection(console: Console, found: Inspection) -> None:
     show_findings(console, found.findings)
     if not found.findings:
         if found.comparison is None:
-            console.print("Nothing is wrong with the files; what the engine needs is unknown.")
+            console.print("No problem in the files; the engine's requirements are unknown.")
         else:
-            console.print(f"It holds what SGLang {found.engine} loads.", markup=False)
+            console.print(f"It contains everything that SGLang {found.engine} loads.", markup=False)
 
 
 def _about(found: Inspection) -> str:
@@ -206,9 +206,9 @@ def _sum(found: Inspection) -> str:
 
 def _unsaid(found: Inspection) -> Iterator[str]:
     if not found.numbers_read:
-        yield "; only headers were read: nothing is said of zeros, NaN and token maps"
+        yield "; only headers were read: zeros, NaN and token maps are unchecked"
     if found.comparison is None and found.loader is None:
-        yield f"; what SGLang {found.engine} loads of this class is not known"
+        yield f"; the tensors that SGLang {found.engine} loads for this class are unknown"
 
 
 def inspection_json(found: Inspection) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def show_run(console: Console, run: Run) -> None:
     served = run.section("served")
     if served:
         diff = " ".join(_words(served.get("overrides")))
-        console.print(f"\nserved        {diff or 'the recipe as written'}", markup=False)
+        console.print(f"\nserved        {diff or 'the recipe unchanged'}", markup=False)
     ending = run.section("ending")
     if ending:
         console.print(
@@ -124,7 +124,7 @@ def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
     changes = " ".join(f"{k}={v}" for k, v in _mapping(attempt.get("changes")).items())
     head = Text.assemble(
         (f"\nattempt {attempt.get('number')}", "bold"),
-        f"   {changes or 'the recipe as written'}",
+        f"   {changes or 'the recipe unchanged'}",
         (f"   {attempt.get('log')}", "dim"),
     )
     console.print(head)
@@ -158,7 +158,7 @@ def _ending(run: Run) -> str:
         text = f"{ending.get('result')}: {reason}" if reason else str(ending.get("result"))
         return text if len(text) <= 110 else f"{text[:109]}…"
     if run.state is LaunchState.LOST:
-        return "speclaunch was killed before it ended" if run.document else "no journal"
+        return "speclaunch was killed before the launch ended" if run.document else "no journal"
     return ""
 
 

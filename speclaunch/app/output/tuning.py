@@ -26,7 +26,7 @@ from speclaunch.measure import (
     adaptive_words,
 )
 
-_COLUMNS = ("setting", "tokens/s a request", "against own", "accept length", "ms a step")
+_COLUMNS = ("setting", "tokens/s per request", "against own", "accept length", "ms per step")
 Arguments = dict[str, int]
 """A setting as server arguments."""
 
@@ -149,8 +149,8 @@ def show_outcome(console: Console, found: TuningOutcome) -> None:
     say(_sentence(found))
     if found.verdict is not None and found.verdict.compared and found.compared_starts == 1:
         say(
-            "Each side was started once: what differs from start to start is not in the intervals "
-            "(--verify-starts 3 measures it).",
+            "Each side was started once: the intervals exclude variation between starts "
+            "(use --verify-starts 3).",
             "dim",
         )
     if found.overrides:
@@ -161,9 +161,9 @@ def show_outcome(console: Console, found: TuningOutcome) -> None:
     if found.written is not None:
         say(f"written: {found.written}")
     if found.adaptive is not None and found.adaptive_file is not None:
-        say(f"written, and read by the engine's own reader: {found.adaptive_file}")
+        say(f"written and verified with the engine's reader: {found.adaptive_file}")
         say(" ".join(adaptive_words(found.adaptive, found.adaptive_file)))
-        say("It was not measured as such: bench compares it.", "dim")
+        say("Its combination of steps was not measured: compare it with bench.", "dim")
 
 
 def _table(found: TuningOutcome) -> Table:
@@ -196,9 +196,9 @@ def _table(found: TuningOutcome) -> Table:
 def _sentence(found: TuningOutcome) -> str:
     verdict = found.verdict
     if verdict is None and found.order and found.order[0] == found.own:
-        return "The recipe's own setting is the best of those that were tried."
+        return "The recipe's own setting is the best of the tried settings."
     if verdict is None:
-        return "Nothing was compared: one start of each proves little. The recipe stays as it is."
+        return "Nothing was compared. The recipe is unchanged."
     if verdict.refused:
         return f"The comparison does not count: {'; '.join(verdict.refused)}."
     sentences = [
@@ -207,7 +207,7 @@ def _sentence(found: TuningOutcome) -> str:
         for compared in verdict.compared
     ]
     if verdict.winner is None:
-        sentences.append("No setting is shown to be faster: the recipe stays as it is.")
+        sentences.append("No setting is shown to be faster. The recipe is unchanged.")
     return "\n".join(sentences)
 
 

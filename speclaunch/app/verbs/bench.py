@@ -132,7 +132,7 @@ def bench(options: BenchOptions) -> ExitCode:
         )
     stored.write(rounds, to_builtins(document))
     written.write(document)
-    err_lines().print(f"kept in {stored.directory}", markup=False)
+    err_lines().print(f"saved to {stored.directory}", markup=False)
     return exit_code(document, options.fail_under)
 
 
@@ -145,7 +145,7 @@ def _sides(options: BenchOptions) -> tuple[AnySide, ...]:
     elif options.overrides:
         raise InputError(
             Problem(
-                f"both a server that runs (--url) and a recipe ({options.overrides[0]}) are given",
+                f"--url cannot be combined with a recipe ({options.overrides[0]})",
                 Place(COMMAND_LINE, text=f"--url {options.url}"),
                 f"compare them: --url {options.url} --against recipe=NAME",
             )
@@ -153,7 +153,7 @@ def _sides(options: BenchOptions) -> tuple[AnySide, ...]:
     if against is None and options.fail_under is not None:
         raise InputError(
             Problem(
-                "--fail-under needs something that the server is compared with",
+                "--fail-under needs a baseline",
                 Place(COMMAND_LINE, text=f"--fail-under {options.fail_under:g}"),
                 "add --against url=URL, or --against recipe=NAME",
             )
@@ -218,9 +218,9 @@ def _blocks(options: BenchOptions, sides: Sequence[AnySide]) -> int:
     if running and options.blocks:
         raise InputError(
             Problem(
-                f"{running[0]} runs already: it is not stopped for the other side's turn",
+                f"{running[0]} is already running and cannot be stopped between rounds",
                 Place(COMMAND_LINE, text=f"--blocks {options.blocks}"),
-                "leave --blocks out",
+                "remove --blocks",
             )
         )
     if options.blocks is not None or running:
@@ -233,9 +233,9 @@ def _require_starts(options: BenchOptions, sides: Sequence[AnySide]) -> None:
     """Raise InputError if `--starts` does not fit the sides or the rounds."""
     running = next((side for side in sides if isinstance(side, RunningSide)), None)
     if running is not None and options.starts > 1:
-        message = f"{running.url} runs already: it is not started again"
+        message = f"{running.url} is already running and cannot be restarted"
         place = Place(COMMAND_LINE, text=f"--starts {options.starts}")
-        raise InputError(Problem(message, place, "leave --starts out"))
+        raise InputError(Problem(message, place, "remove --starts"))
     require_starts("--starts", options.starts, options.rounds)
 
 
@@ -264,9 +264,7 @@ def _measured(
     if not due:
         return rounds
     if rounds:
-        err_lines().print(
-            f"going on with {stored.directory.name}: {len(rounds)} rounds are measured"
-        )
+        err_lines().print(f"resuming {stored.directory.name} ({len(rounds)} rounds measured)")
     end_on_signals()
     running = {side.name: side for side in sides if isinstance(side, RunningSide)}
 
@@ -279,7 +277,7 @@ def _measured(
         try:
             info = server_info(engine.url, order.key or None)
         except LaunchError as error:
-            err_lines().print(f"{order.name} does not tell what it costs: {error}")
+            err_lines().print(f"memory use of {order.name} is unknown: {error}")
             return
         write_costs(stored.directory, [cost_of(order.name, info, engine.pid)])
 

@@ -68,7 +68,7 @@ class BenchOutput(Struct, frozen=True):
         if CertificateFormat.HTML in (self.shown, *(form for _, form in self.files)):
             raise InputError(
                 Problem(
-                    "one server that is measured alone has no page: nothing is compared",
+                    "a measurement of a single server has no HTML page",
                     help="add --against, or use --output-format text, json or markdown",
                 )
             )
@@ -100,7 +100,7 @@ def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form],
         path = Path(file)
         _require_writable(path, value)
         if path.resolve() in found:
-            raise InputError(Problem(f"--output-file {value}: it is named twice"))
+            raise InputError(Problem(f"--output-file {value}: named twice"))
         found[path.resolve()] = path, forms(name)
     return tuple(found.values())
 
@@ -155,7 +155,7 @@ def list_results(options: FormatOptions) -> None:
     elif found:
         terminal.show_benches(out(), found)
     else:
-        err_lines().print(f"no comparison is kept in {directory()}", markup=False)
+        err_lines().print(f"no comparison is saved in {directory()}", markup=False)
 
 
 def show(options: BenchShowOptions) -> ExitCode:
@@ -180,7 +180,7 @@ def exit_code(found: CertificateDocument | SingleDocument, fail_under: float | N
 def _above(what: str, least: float | None, fail_under: float | None) -> ExitCode:
     if fail_under is None or (least is not None and least >= fail_under):
         return ExitCode.CLEAN
-    result = "is made up" if least is None else f"may be {least:.2f}"
+    result = "is simulated" if least is None else f"may be {least:.2f}"
     err_lines().print(f"{what} {result}: not above --fail-under {fail_under:g}")
     return ExitCode.FAILED
 

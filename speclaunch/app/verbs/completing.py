@@ -209,11 +209,11 @@ def overrides(before: Sequence[str], current: str, *, needs_key: bool) -> Iterat
             yield f"{mark}{key}={choice}", ""
         return
     if not mark and not named:
-        yield _RECIPE, "the recipe, by name or path"
+        yield _RECIPE, "recipe by name or path"
         if not needs_key:
             yield from _recipes(key, dirs, "")
     for group in group_options(dirs):
-        yield f"{mark}{group}=", "an option of this group"
+        yield f"{mark}{group}=", "option of this group"
     yield from ((f"{mark}{word}", text) for word, text in _keys(key, before, dirs))
 
 
@@ -266,7 +266,7 @@ def _keys_of_roles(
     if not role:
         yield from ((f"roles.{name}.", "") for name in _roles_of(before, dirs))
         return
-    yield f"roles.{role}.replicas=", "how many such servers"
+    yield f"roles.{role}.replicas=", "number of such servers"
     for key, text in _keys(begun, before, dirs):
         if key.partition(".")[0] in _OF_A_ROLE:
             yield f"roles.{role}.{key}", text

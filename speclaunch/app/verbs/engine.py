@@ -53,7 +53,7 @@ def list_engines(_options: VerbOptions) -> None:
             Text("installed", "bold"), f"SGLang {runtime.sglang}", str(runtime.interpreter)
         )
     except NoEngineError as error:
-        table.add_row(Text("installed", "bold"), "none found", "name one: engine.python=…")
+        table.add_row(Text("installed", "bold"), "none found", "set engine.python=…")
         for why in error.failed:
             table.add_row("", "unknown", Text(why))
     cpu = CpuEngine(speclaunch_home())
@@ -196,7 +196,7 @@ def add_judge(options: JudgeAddOptions) -> None:
     from speclaunch.checks import add as make
 
     if options.python is not None and options.source != "installed":
-        raise InputError(Problem("--python goes with `--from installed`"))
+        raise InputError(Problem("--python needs `--from installed`"))
     began = time.monotonic()
     made = make(
         options.name,

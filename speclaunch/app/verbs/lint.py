@@ -107,7 +107,7 @@ def lint(options: LintOptions) -> ExitCode:
         options.output_file or options.output_format not in (None, LintFormat.TEXT)
     ):
         raise InputError(
-            Problem("--diff prints a patch: leave out --output-format and --output-file")
+            Problem("--diff cannot be combined with --output-format and --output-file")
         )
     out = output(options.output_format, options.output_file, options.paths)
     run = _files(options)
@@ -125,7 +125,7 @@ def lint(options: LintOptions) -> ExitCode:
             return ExitCode.CLEAN
         where = ", ".join("standard input" if name == STDIN else name for name in named)
         if report.not_read:
-            raise NothingToCheckError(Problem(f"no deployment in {where} can be checked"))
+            raise NothingToCheckError(Problem(f"cannot check any deployment in {where}"))
         raise NothingToCheckError(Problem(f"no SGLang deployment in {where}"))
     exit_zero = out.exits_zero if options.exit_zero is None else options.exit_zero
     found = _exit_code(report, strict=options.strict, exit_zero=exit_zero)
@@ -255,7 +255,7 @@ def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]
 def _configuration(options: LintOptions) -> Configuration:
     """Return the validated settings of the command line. Reads no linted file."""
     if options.config is not None and options.no_config:
-        raise InputError(Problem("--config and --no-config exclude each other"))
+        raise InputError(Problem("--config cannot be combined with --no-config"))
     if options.config is not None and not options.config.is_file():
         raise InputError(Problem(f"--config {options.config}: no such file"))
     if options.select or options.ignore:
@@ -314,7 +314,7 @@ def output(
     taken = {Path(path).resolve() for path in linted if path != "-"} if files else set()
     for path, _ in written:
         if path.resolve() in taken and (path.is_file() or not path.exists()):
-            raise InputError(Problem(f"--output-file {path}: it is linted, or named twice"))
+            raise InputError(Problem(f"--output-file {path}: already linted or named twice"))
         taken.add(path.resolve())
     return LintOutput(shown or LintFormat.TEXT, written, annotates)
 

@@ -47,7 +47,7 @@ def migrate(options: MigrateOptions) -> ExitCode:
     show_problems(err(), migration.warnings, "warning")
     show_problems(err(), migration.problems)
     if migration.problems:
-        err().print(f"{file} was left unchanged.")
+        err().print(f"{file} is unchanged.")
     changed = migration.text != before
     also = migration.also if not migration.problems else []
     if not migration.problems:
@@ -89,7 +89,7 @@ def _show(before: str, after: str, file: str, hidden: tuple[str, ...]) -> None:
     shown = shown_diff(before, after, file, hidden)
     show_patch(shown)
     if not shown.hidden and not shown.context:
-        note = "lines around the changes hold secrets and are left out: git apply --unidiff-zero"
+        note = "context lines with secrets are omitted: apply with git apply --unidiff-zero"
         err().print(note, markup=False)
 
 

@@ -39,7 +39,7 @@ def inspect(options: InspectOptions) -> ExitCode:
     versions = engine_versions(options.engine)
     if len(versions) > 1:
         raise InputError(
-            Problem(f"--engine {options.engine} names several versions", help="name one")
+            Problem(f"--engine {options.engine} has several versions", help="name one")
         )
     found = inspect_checkpoint(
         options.checkpoint, options.target, versions[0] if versions else held_versions()[-1]
@@ -192,8 +192,8 @@ def _folders(start: Path, *, needed: bool) -> tuple[Path, ...]:
 
 def _nothing(start: Path) -> Problem:
     return Problem(
-        f"no .speclaunch/models with facts from {start.absolute()} upward",
-        help="`speclaunch models pull RECIPE` makes one",
+        f"no .speclaunch/models with facts at or above {start.absolute()}",
+        help="create it with `speclaunch models pull RECIPE`",
     )
 
 

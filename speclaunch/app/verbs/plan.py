@@ -43,14 +43,14 @@ def plan(options: PlanOptions) -> ExitCode:
     if all_roles is not None:
         for name, is_set in (("--fit", options.fit), ("--best", options.best)):
             if is_set:
-                raise InputError(Problem(f"{name} takes one role", help="name it: --role NAME"))
+                raise InputError(Problem(f"{name} takes one role", help="select it: --role NAME"))
         hide_secrets("plan", options.words)
         shown = plans_of_roles(all_roles, options.engine, found, rules)
         _show_roles(shown, options.html, options.output_format)
         return roles_exit_code(shown, strict=options.strict)
     chosen = sides(options.words, options.engine, options.config_dir, options.role)
     if options.fit and len(chosen) > 1:
-        raise InputError(Problem("--fit takes one recipe and one version"))
+        raise InputError(Problem("--fit needs a single recipe and version"))
     load = requested_load(
         options.best, options.requests, options.context, fit=options.fit, several=len(chosen) > 1
     )

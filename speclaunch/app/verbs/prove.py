@@ -77,9 +77,9 @@ def prove(options: ProveOptions) -> ExitCode:
         where = Place(COMMAND_LINE, text=ours.expected.simulated)
         raise InputError(
             Problem(
-                f"{ours.expected.simulated} makes acceptance up: every answer is wrong",
+                f"{ours.expected.simulated} simulates acceptance; outputs are invalid",
                 where,
-                "take it out of the environment and of engine.env",
+                "remove it from the environment and engine.env",
             )
         )
     task = Task(ours, plain, tuple(questions), levels, options.samples)
@@ -98,7 +98,7 @@ def prove(options: ProveOptions) -> ExitCode:
         out().print_json(json.dumps(found))
     else:
         show_proof(out(), document)
-        err_lines().print(f"kept in {stored.directory}")
+        err_lines().print(f"saved to {stored.directory}")
     return ExitCode.CLEAN if result.is_lossless else ExitCode.FAILED
 
 
@@ -110,8 +110,8 @@ def _proof(task: Task, stored: StoredProof) -> Proof:
     lines = err_lines()
     if stored.answers.count:
         lines.print(
-            f"going on with {stored.directory.name}: {stored.answers.count} answers are there "
-            "(--fresh begins again)"
+            f"resuming {stored.directory.name} ({stored.answers.count} answers saved; --fresh "
+            "starts over)"
         )
     end_on_signals()
     try:
@@ -123,8 +123,8 @@ def _proof(task: Task, stored: StoredProof) -> Proof:
             return check_answers(task, engines, stored.answers, served_dtype(task.ours))
     except KeyboardInterrupt:
         lines.print(
-            f"interrupted: the engines are stopped, {stored.answers.count} answers are kept in "
-            f"{stored.directory}; the same command goes on from there"
+            f"interrupted: engines stopped, {stored.answers.count} answers saved to "
+            f"{stored.directory}; repeat the command to resume"
         )
         raise
 
@@ -135,7 +135,7 @@ def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPromp
         if name == RANDOM:
             raise InputError(
                 Problem(
-                    "random tokens have no text to be asked for",
+                    "random tokens cannot be used for a proof",
                     Place(COMMAND_LINE, text=f"--workload {name}"),
                     f"use {', '.join(shipped())}, or a JSONL file",
                 )
@@ -191,10 +191,10 @@ class Served(Struct, frozen=True):
             raise
 
     def _no_answer(self, reason: str) -> LaunchError:
-        what = "ended while it was asked" if self._is_gone(_DYING_SECONDS) else "gave no answer"
+        what = "ended during the queries" if self._is_gone(_DYING_SECONDS) else "gave no answer"
         return LaunchError(
             f"{self.side.name} {what}: {reason}",
-            help=f"the log says why: speclaunch diagnose {self.engine.log}",
+            help=f"read its log: speclaunch diagnose {self.engine.log}",
         )
 
     def _is_gone(self, seconds: float) -> bool:
@@ -338,7 +338,7 @@ class Task(Struct, frozen=True):
         levels = ", ".join(map(str, self.levels))
         total = count * len(self.levels) + self.drawn
         yield (
-            f"requests: {total} to {self.ours.name}: {count} prompts at concurrencies of {levels}, "
+            f"requests: {total} to {self.ours.name}: {count} prompts at concurrency {levels}, "
             f"{tokens} tokens each{self._samples()}"
         )
         yield (
@@ -369,7 +369,7 @@ def ask_ours(task: Task, engines: Engines, stored: StoredProof, say: Say) -> Non
                 StoredAnswers({**stored.answers.greedy, level: answers}, stored.answers.samples)
             )
             took = duration(time.monotonic() - began)
-            say(f"{task.ours.name}: {len(answers)} answers at a concurrency of {level} in {took}")
+            say(f"{task.ours.name}: {len(answers)} answers at concurrency {level} in {took}")
         if samples:
             drawn = sampled(server(_SAMPLING_AT_ONCE), task.few, task.samples)
             stored.add(StoredAnswers(stored.answers.greedy, drawn))

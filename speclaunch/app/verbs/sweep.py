@@ -69,15 +69,15 @@ def _planned(requested: SweepOptions) -> tuple[Folder, Planned]:
     options, words, base = _of_jobs(requested), requested.words, Path.cwd()
     if requested.resume is not None:
         if words or requested.directory is not None:
-            message = "--resume takes its words from the folder"
-            raise InputError(Problem(message, help="give no recipe and no --directory with it"))
+            message = "--resume reads its arguments from the directory"
+            raise InputError(Problem(message, help="remove the recipe and --directory"))
         folder = Folder(requested.resume).absolute()
         before = folder.planned()
         options, words, base = before.options, before.words, before.directory
         try:
             os.chdir(base)  # its arguments are relative to it
         except OSError as error:
-            message = f"{base}, where the sweep was begun: {error.strerror}"
+            message = f"cannot enter {base}, the directory of the sweep: {error.strerror}"
             raise InputError(Problem(message)) from error
     launches = not requested.dry_run and not options.plan
     if launches or options.trust_engine:
@@ -135,7 +135,7 @@ def _run(folder: Folder, planned: Planned, results: list[Result]) -> bool:
     done = {job.key for job, row in results if row is not None}
     left = total - len(done)
     if done:
-        say.print(f"{folder.path}: {len(done)} of {total} rows are there, {left} to run")
+        say.print(f"{folder.path}: {len(done)} of {total} rows done, {left} to run")
     else:
         say.print(f"{folder.path}: {left} to run")
     count = len(done)

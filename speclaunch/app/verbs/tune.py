@@ -142,7 +142,9 @@ def _question(options: TuneOptions) -> TuningTask:
         require_own(path, options.overrides)
     if (options.write or options.output_file) and not options.verify:
         place = Place(COMMAND_LINE, text="--verify 0")
-        raise InputError(Problem("what is not compared is not written", place, "--verify 1"))
+        raise InputError(
+            Problem("--write and --output need --verify of at least 1", place, "set --verify 1")
+        )
     _require_files(options)
     space = possible(side, algorithm, options.draft_tokens)
     if options.adaptive_config is not None:
@@ -181,9 +183,9 @@ def _require_files(options: TuneOptions) -> None:
             continue
         place = Place(COMMAND_LINE, text=f"{option} {path}")
         if option == "--output-file" and path.suffix != ".yaml":
-            raise InputError(Problem(f"{path}: the name of a recipe must end in .yaml", place))
+            raise InputError(Problem(f"{path}: a recipe file must end in .yaml", place))
         if path.exists() and not options.overwrite:
-            help_ = "name another file, or replace it: --overwrite"
+            help_ = "name another file, or replace it with --overwrite"
             raise InputError(Problem(f"{path} already exists", place, help_))
         if not path.parent.is_dir():
             raise InputError(Problem(f"{path.parent}: no such directory", place, "create it"))
@@ -195,18 +197,18 @@ def _show_starts(question: TuningTask) -> None:
     expected = expectation(question.side, question.protocol, limit, question.compared_rounds, ())
     printer.print(f"objective:  {question.aim}", markup=False, highlight=False)
     printer.print(f"settings:   {len(question.space)} pass the rules", highlight=False)
-    printer.print(f"starts:     {limit.tried} at most that try settings, first", highlight=False)
+    printer.print(f"starts:     at most {limit.tried} to try settings, first", highlight=False)
     for setting in first_settings(question.space, question.own):
         printer.print(f"              {setting}", markup=False, highlight=False)
     if limit.verified:
         printer.print(
             f"            {limit.verified} to compare the best {question.options.verify} with the "
-            f"recipe's own, {question.compared_rounds} rounds of each in turn",
+            f"recipe's own, {question.compared_rounds} interleaved rounds each",
             highlight=False,
         )
     most = limit.tried * expected.start + expected.comparison
-    least = "" if limit.seconds is None else f", ended after {limit.seconds / 60:g}"
-    printer.print(f"minutes:    {most / 60:.0f} at the slowest{least}", highlight=False)
+    least = "" if limit.seconds is None else f", stops after {limit.seconds / 60:g}"
+    printer.print(f"minutes:    at most {most / 60:.0f}{least}", highlight=False)
 
 
 def _best(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting, ...]:
@@ -319,7 +321,7 @@ def tried(question: TuningTask, memory: StoredStarts) -> tuple[StoredStarts, str
     """Run the trials that the budget allows, saving each, and return why they ended."""
     lines = err_lines()
     if memory.starts:
-        lines.print(f"going on: {len(memory.starts)} settings were measured before")
+        lines.print(f"resuming: {len(memory.starts)} settings already measured")
     end_on_signals()
     with tempfile.TemporaryDirectory(prefix="speclaunch-tune-") as text, ExitStack() as stack:
         folder = Path(text)
@@ -357,7 +359,7 @@ def _next(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting | No
     if setting is not None and not _expected(question, memory).fits(
         question.budget, memory.seconds
     ):
-        return None, "another start would end behind --minutes"
+        return None, "another start would exceed --minutes"
     return setting, why
 
 
@@ -384,8 +386,9 @@ def _left(question: TuningTask, memory: StoredStarts) -> str:
 def _lines_of(start: TrialStart) -> list[str]:
     several = len(start.trials) > 1
     return [
-        f"   {trial.speed:.1f} tokens/s a request{f' at {trial.concurrency}' if several else ''}, "
-        f"acceptance length {trial.accept_length:.2f}, {1000 * trial.step_seconds:.1f} ms a step"
+        f"   {trial.speed:.1f} tokens/s per request"
+        f"{f' at {trial.concurrency}' if several else ''}, "
+        f"acceptance length {trial.accept_length:.2f}, {1000 * trial.step_seconds:.1f} ms per step"
         for trial in start.trials
     ]
 
@@ -413,7 +416,7 @@ def verified(
         return memory, None
     limit = question.budget.seconds
     if limit is not None and memory.seconds + _expected(question, memory).comparison > limit:
-        err_lines().print("no time is left to compare the best: --minutes")
+        err_lines().print("no time left to compare the best settings (--minutes)")
         return memory, None
     schedule = _schedule(question, best)
     rounds = _compared(question, schedule, best)

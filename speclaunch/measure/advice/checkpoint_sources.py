@@ -146,7 +146,9 @@ def checkpoints_to_pull(
         found += [entry for entry in named if isinstance(entry, CheckpointToPull)]
         problems += [entry for entry in named if isinstance(entry, Problem)]
         if revision is not None:
-            raise InputError(Problem("--revision takes a name, and not a recipe", help="drop one"))
+            raise InputError(
+                Problem("--revision needs a checkpoint name, not a recipe", help="drop one")
+            )
     if common and not any(_names_a_recipe(word, ours) for word in words):
         raise InputError(
             Problem(f"{common[0]}: an override needs a recipe", help="name the recipe")
@@ -253,12 +255,10 @@ def _on_disk(
     words: Sequence[str], called: str, revision: str | None, folder: Path
 ) -> CheckpointToPull:
     if len(words) != 1:
-        raise InputError(Problem("--as names one directory", help="pull the others by themselves"))
+        raise InputError(Problem("--as names one directory", help="pull the others separately"))
     if not HUB_NAME.match(called):
         raise InputError(
-            Problem(
-                f"--as {called}: not of the form ORGANISATION/NAME", help="write my-org/my-model"
-            )
+            Problem(f"--as {called}: use the form ORGANIZATION/NAME", help="write my-org/my-model")
         )
     if revision is not None:
         raise InputError(Problem("--revision cannot be combined with --as"))
@@ -280,12 +280,12 @@ def _on_hub(
 
 def _needs_a_name(path: str) -> Problem:
     if is_directory(expand_user(path)):
-        command = f"speclaunch models pull {path} --as ORGANISATION/NAME"
+        command = f"speclaunch models pull {path} --as ORGANIZATION/NAME"
         return Problem(f"{path} is a directory: it needs a name", help=command)
     if "/" in path:
-        remedy = "pull it where it is: speclaunch models pull DIR --as ORGANISATION/NAME"
+        remedy = "run on its machine: speclaunch models pull DIR --as ORGANIZATION/NAME"
         return Problem(f"{path} is a path that does not exist on this machine", help=remedy)
-    return Problem(f"{path} is not the name of a recipe or of a model")
+    return Problem(f"{path} names neither a recipe nor a model")
 
 
 def _of_recipe(recipe: Recipe, into: Path | None) -> Iterator[CheckpointToPull | Problem]:

@@ -110,7 +110,7 @@ def find_target(name: str, lookup: Lookup) -> Checkpoint:
         helps.append(unknown.help)
     why = "" if unknown is None else f": {unknown.why}"
     raise InputError(
-        Problem(f"the checkpoint {name[:200]} is not known{why}", help="; ".join(helps) or None)
+        Problem(f"unknown checkpoint {name[:200]}{why}", help="; ".join(helps) or None)
     )
 
 
@@ -174,7 +174,7 @@ def _listed_way(way: Way, target: Checkpoint, versions: Sequence[str], lookup: L
 def _doubts(way: Way, settled: SettledArguments) -> Iterator[str]:
     """Yield the warnings of all rules, including those that never reject."""
     if way.mode is not None:
-        yield f"trained for {way.mode} mode: in any other mode fewer drafted tokens are accepted"
+        yield f"trained for {way.mode} mode; other modes accept fewer draft tokens"
     further = judge(settled.plan, warnings_of_the_way()).findings
     for finding in (*settled.findings, *further):
         if finding.severity is Severity.WARNING:
@@ -269,4 +269,4 @@ def _longest(placed: PlacedArguments) -> str:
     context = placed.budget.context_length
     if not placed.lost_context or placed.longest is None or context is None:
         return ""
-    return f"the longest request has {placed.longest:,} of {context:,} tokens"
+    return f"limits requests to {placed.longest:,} of {context:,} tokens"

@@ -74,7 +74,7 @@ def text_of(
         args=args,
         env=env,
         version=version,
-        hardware=RecipeLine(hardware, "what the plan was made for; `auto`: this machine's GPUs"),
+        hardware=RecipeLine(hardware, "hardware of the plan; `auto`: this machine's GPUs"),
     )
 
 
@@ -92,14 +92,13 @@ def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
     if name in placed.why:
         return " ".join(placed.why[name].split())
     if name == CONTEXT:
-        return "the longest request, as requested"
+        return "requested maximum tokens per request"
     if name == TP and placed.budget.fit is Fit.UNKNOWN:
-        return "a guess: what fits is not known"
+        return "a guess: memory use is unknown"
     if name == TP:
         return (
-            "the fewest GPUs with room for a request of the whole context"
-            * (placed.holds_a_request)
-            or "the most room that this hardware has"
+            "the fewest GPUs that fit a request of the full context" * (placed.holds_a_request)
+            or "all GPUs, for the largest KV cache"
         )
     if name == PATH and way.draft is not None:
         return f"{way.why}; confidence {way.confidence}"
@@ -121,7 +120,7 @@ def _header(
         yield from _wrapped("Source:   ", source)
     yield from _wrapped("Facts:    ", f"{target.name}: {target.origin}")
     if budget.fit is Fit.UNKNOWN:
-        yield from _wrapped("Memory:   ", f"whether it fits is unknown: {budget.why}")
+        yield from _wrapped("Memory:   ", f"unknown: {budget.why}")
     else:
         yield from _wrapped("Memory:   ", f"{budget.why}{_requests(placed)}")
     for warning in placed.warnings:
@@ -133,17 +132,17 @@ def _header(
     if dict(target.raw).get("auto_map") and not placed.arguments.get("trust_remote_code"):
         yield from _wrapped(
             "Code:     ",
-            "the checkpoint brings code of its own; if the start asks for it, review that code and "
+            "the checkpoint contains its own code; if the start requires it, review the code and "
             "add `trust_remote_code: true`",
         )
     if settled.skipped:
         codes = ", ".join(dict.fromkeys(rule.code for rule in settled.skipped))
-        yield from _wrapped("Unknown:  ", f"{codes} had no verdict: {settled.skipped[0].reason}")
+        yield from _wrapped("Unknown:  ", f"{codes} skipped: {settled.skipped[0].reason}")
     for name, why in list(skipped.items())[:_MOST_SKIPPED]:
         yield from _wrapped("Not:      ", f"{name}: {why}")
     if len(skipped) > _MOST_SKIPPED:
         yield f"          and {len(skipped) - _MOST_SKIPPED} more"
-    yield from _wrapped("Other:    ", f"`speclaunch drafts {target.name}` lists all ways")
+    yield from _wrapped("Other:    ", f"`speclaunch drafts {target.name}` lists all methods")
 
 
 def _finding_text(placed: PlacedArguments) -> str:
@@ -154,7 +153,7 @@ def _finding_text(placed: PlacedArguments) -> str:
         return f"written despite {', '.join(errors)}"
     codes = [LENGTHENED] * (placed.settled.lengthened is not None)
     codes += [TIGHT] * (placed.budget.fit is Fit.TIGHT)
-    return f"no finding but {' and '.join(codes)}" if codes else "no finding"
+    return f"no findings except {' and '.join(codes)}" if codes else "no findings"
 
 
 def _requests(placed: PlacedArguments) -> str:
@@ -163,8 +162,8 @@ def _requests(placed: PlacedArguments) -> str:
     if number is None or context is None:
         return ""
     if not number:
-        return f"; no request of the full context ({context:,} tokens) has room"
-    return f"; {number:,} of the full context ({context:,} tokens) at once"
+        return f"; no request of the full context ({context:,} tokens) fits"
+    return f"; {number:,} concurrent requests of the full context ({context:,} tokens)"
 
 
 def _wrapped(label: str, text: str) -> list[str]:
@@ -264,8 +263,7 @@ def _require_context(request: RecipeRequest) -> None:
     if own is not None and request.context > own:
         raise InputError(
             Problem(
-                f"--context {request.context} is more than a request of {request.target.name} can "
-                f"have ({own})",
+                f"--context {request.context} exceeds the maximum of {request.target.name} ({own})",
                 help=f"set --context {own} or less",
             )
         )
@@ -322,9 +320,9 @@ def _unread(request: RecipeRequest, way: Way, why: str) -> str:
     facts = request.lookup.facts(request_of(names, {}, request.version))
     for name, found in ((request.target.name, facts.target), (way.draft, facts.draft)):
         if name is not None and (found is None or found.unread):
-            known = "is unknown" if found is None else "is known in part"
+            known = "is unknown" if found is None else "is partly known"
             pull = f"`speclaunch models pull {shlex.quote(name)}` reads it"
-            return f"the memory is not known: the config.json of {name} {known}; {pull}"
+            return f"memory unknown: the config.json of {name} {known}; {pull}"
     return why
 
 
@@ -345,9 +343,9 @@ def _running(found: PlacedArguments) -> int:
 def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
     """Return the reason against a way that serves; None if it is only less well supported."""
     if _running(other) < _running(chosen):
-        return f"it serves {_requests(other)} requests at a time"
+        return f"serves {_requests(other)} concurrent requests"
     if other.lost_context > chosen.lost_context:
-        return f"its longest request has {other.longest or 0:,} tokens"
+        return f"limits requests to {other.longest or 0:,} tokens"
     return None
 
 
@@ -373,7 +371,7 @@ def _candidates(request: RecipeRequest) -> Sequence[Way]:
         if not ways:
             raise InputError(
                 Problem(
-                    f"the index has no draft {request.draft} for {request.target.name}",
+                    f"no draft {request.draft} for {request.target.name} in the index",
                     help=f"`speclaunch drafts {request.target.name}` lists the drafts",
                 )
             )
@@ -462,7 +460,7 @@ def file_stem(name: str) -> str:
 
 def _why_none(request: RecipeRequest, tried: _Tried) -> list[Problem]:
     head = (
-        f"no way to speculate for {request.target.name} serves on {request.hardware} with SGLang "
+        f"no speculation method for {request.target.name} works on {request.hardware} with SGLang "
         f"{request.version}"
     )
     help_ = None
@@ -470,11 +468,13 @@ def _why_none(request: RecipeRequest, tried: _Tried) -> list[Problem]:
         help_ = _larger(request, tried)
     elif tried.unknown:
         help_ = (
-            "make the missing facts known: --models DIR, or --online (`speclaunch models pull` "
-            "keeps them); --unknown-memory writes the recipe all the same"
+            "provide the missing facts with --models DIR or --online (`speclaunch models pull` "
+            "stores them), or write the recipe anyway with --unknown-memory"
         )
     elif request.version != held_versions()[-1]:
-        help_ = f"`speclaunch drafts {request.target.name}` shows which releases take which way"
+        help_ = (
+            f"`speclaunch drafts {request.target.name}` shows the releases that accept each method"
+        )
     return [
         Problem(head, help=help_),
         *(Problem(f"{name}: {why}") for name, why in tried.skipped.items()),
@@ -485,8 +485,8 @@ def _larger(request: RecipeRequest, tried: _Tried) -> str:
     """Return a remedy: hardware that would serve, or options for this hardware."""
     fitting, size = _fitting_hardware(request), tried.memory[0][1].least_bytes
     instead = "more or larger GPUs" if fitting is None else fitting
-    needed = "" if size is None else f"; it takes at least {in_gib(size)} of all GPUs together"
-    help_ = f"use {instead}, or a quantised checkpoint{needed}"
+    needed = "" if size is None else f"; it needs at least {in_gib(size)} on all GPUs together"
+    help_ = f"use {instead}, or a quantized checkpoint{needed}"
     demand = Demand(request.context, True, Fit.TIGHT)
     if not request.tight and any(
         isinstance(_placed(request, way, demand, unknown=False), PlacedArguments)

@@ -209,7 +209,7 @@ def lacks_class(facts: Facts, version: str) -> str | None:
     """
     names = facts.target.told("architectures") if facts.target is not None else None
     if not names:
-        return "the architecture of the target is not known"
+        return "the target's architecture is unknown"
     if names[0] in architectures(version).registered:
         return None
     return f"SGLang {version} has no class {names[0]}"
@@ -324,15 +324,15 @@ class PlacedArguments(Struct, frozen=True):
         """Limits of the recipe, each in a sentence with numbers."""
         found = []
         if self.budget.fit is Fit.TIGHT:
-            found.append("tight: it fits only in the best case")
+            found.append("memory is tight: fits only in the best case")
         if self.cut is not None:
             served, requested = self.cut
-            found.append(f"context_length is cut from {requested:,} to {served:,} tokens")
+            found.append(f"context_length is reduced from {requested:,} to {served:,} tokens")
         context, tokens = self.budget.context_length, self.budget.tokens
         if context is not None and tokens is not None and not self.holds_a_request:
             found.append(
-                f"requests of more than {tokens:,} tokens are refused: the KV cache has no room "
-                f"for the context of {context:,}"
+                f"requests of more than {tokens:,} tokens are rejected: the KV cache is smaller "
+                f"than the context of {context:,}"
             )
         if self.settled.lengthened is not None:
             found.append(self.settled.lengthened)
@@ -371,7 +371,7 @@ def place(
     """
     hardware = lookup.hardware
     if hardware is None:
-        return NoPlace("no hardware was named", unknown=True)
+        return NoPlace("no hardware is set", unknown=True)
     best: PlacedArguments | None = None
     refused: NoPlace | None = None
     for ranks in sizes(hardware):
@@ -445,7 +445,7 @@ def place_on(
         return NoPlace(short, settled=settled)
     found = memory_verdict(settled.plan)
     if found.fit is Fit.UNKNOWN:
-        why = f"the memory is not known: {found.why}"
+        why = f"memory unknown: {found.why}"
         return NoPlace(why, unknown=True, settled=settled, budget=found)
     placed = None if found.impossible else _fitted(settled, ranks, lookup, demand)
     if placed is not None and placed.is_of_use:
@@ -479,7 +479,7 @@ def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
     requested, served = requested_context(settled, demand), settled.arguments.get(CONTEXT)
     if requested is None or served is None or served >= min(requested, LEAST_TOKENS):
         return None
-    return f"it cuts the context from {requested:,} to {served:,} tokens"
+    return f"reduces the context from {requested:,} to {served:,} tokens"
 
 
 def _fitted(

@@ -73,7 +73,7 @@ def sides(
     if len(named) > 1 and len(versions) > 1:
         raise InputError(
             Problem(
-                "several recipes and several versions were given",
+                "several recipes and several versions",
                 Place(COMMAND_LINE, text=f"--engine {','.join(map(str, versions))}"),
                 "compare recipes at one version, or versions of one recipe",
             )
@@ -114,7 +114,7 @@ def requested_load(
     if fit:
         raise InputError(Problem("--fit cannot be combined with --best"))
     if several:
-        raise InputError(Problem("--best takes one recipe and one version"))
+        raise InputError(Problem("--best needs a single recipe and version"))
     return LoadRequest(requests, context)
 
 
@@ -133,7 +133,7 @@ def planned_side(
     chosen, note = choose_hardware(found.hardware, name, probe_hardware, cpu=cpu), ""
     if chosen.unknown is not None:
         help_ = f"; {chosen.unknown.help}" if chosen.unknown.help else ""
-        note = f"the recipe is for the GPUs of this machine, and {chosen.unknown.why}{help_}"
+        note = f"the recipe uses this machine's GPUs, but {chosen.unknown.why}{help_}"
     here = replace(found, hardware=chosen.hardware)
     return planned(
         prepared,
@@ -172,7 +172,7 @@ def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> Optio
     helps = [] if facts.hardware else ["name the hardware, for example --hardware h100:8"]
     helps += [f"{fact.what}: {fact.help or fact.why}" for fact in facts.unknown]
     error = OptionUnansweredError(
-        Problem(f"{option} cannot be answered: {planned.unanswered}", help="; ".join(helps) or None)
+        Problem(f"{option} has no answer: {planned.unanswered}", help="; ".join(helps) or None)
     )
     if code is not ExitCode.CLEAN:
         error.exit_code = code

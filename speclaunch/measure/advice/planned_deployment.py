@@ -162,10 +162,10 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
     total, note = (int(limit), "") if limit is not None else (running, "")
     if total is None:
         total = sizes[-1] * ranks
-        note = "how many requests can run is not known: shown up to the largest graph"
+        note = "maximum running requests unknown: shown up to the largest graph"
     most = min(max(1, total // ranks), _LARGEST)
     if ranks > 1:
-        note = f"{note}{'; ' if note else ''}of each of {ranks} data-parallel ranks"
+        note = f"{note}{'; ' if note else ''}for each of {ranks} data-parallel ranks"
     return Coverage(sizes, most, pads, note)
 
 

@@ -54,8 +54,8 @@ def require_aiperf() -> Path:
     if found is None:
         raise LaunchError(
             "aiperf is not on PATH",
-            help="install it in an environment of its own (pip install aiperf) and put its bin "
-            "on PATH; or use --generator sglang",
+            help="install it in a separate environment (pip install aiperf) and add its bin to "
+            "PATH, or use --generator sglang",
         )
     return found
 
@@ -66,7 +66,7 @@ def require_measurable(keys: Sequence[str | None], workloads: Sequence[Prompts])
     if any(keys):
         raise InputError(
             Problem(
-                "aiperf takes the key of a server on its command line, where everyone sees it",
+                "aiperf would expose the server's key on its command line",
                 place,
                 "use --generator sglang",
             )
@@ -74,7 +74,7 @@ def require_measurable(keys: Sequence[str | None], workloads: Sequence[Prompts])
     if any(workload.texts is None for workload in workloads):
         raise InputError(
             Problem(
-                "aiperf has no prompts of random tokens: its own ones are text",
+                "aiperf cannot generate prompts of random tokens",
                 place,
                 "use another workload, or --generator sglang",
             )
@@ -120,7 +120,7 @@ class Aiperf:
                 pairs = list(_measured(folder))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise LaunchError(
-                    f"the records of {self._program} are not those of aiperf 0.13: {error!r}"
+                    f"{self._program} wrote records in another format than aiperf 0.13: {error!r}"
                 ) from None
         return Round(
             load.side,
@@ -176,7 +176,7 @@ class Aiperf:
                 _end(process)
         if not (folder / _TIMES).exists():  # aiperf also fails when every request failed
             raise LaunchError(
-                f"aiperf failed (exit code {code}): {_why(log)}", help=f"{log} says more"
+                f"aiperf failed (exit code {code}): {_why(log)}", help=f"{log} has details"
             )
 
     def _prompts(self, prompts: Prompts) -> tuple[str, ...]:
@@ -190,9 +190,8 @@ class Aiperf:
         own = self._interpreter
         if own is None:
             raise LaunchError(
-                "prompts of a number of tokens need the model's tokenizer in an environment with "
-                "SGLang, and none was found",
-                help="leave --context out, or activate such an environment",
+                "--context needs the model's tokenizer and SGLang; no environment has both",
+                help="remove --context, or activate such an environment",
             )
         generator = SglangGenerator(
             own.python, own.environment, self._folder, self._tokenizer, trusted=False
@@ -246,7 +245,7 @@ def _why(log: Path) -> str:
     """Return the first error in the log, else its last line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     errors = [line.partition(" ERROR ")[2].strip() for line in lines if " ERROR " in line]
-    return (errors[:1] or [line for line in lines if line][-1:] or ["it said nothing"])[0][:_SHOWN]
+    return (errors[:1] or [line for line in lines if line][-1:] or ["no output"])[0][:_SHOWN]
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -44,7 +44,7 @@ def ratio_between(
     Raises ValueError for fewer than two samples of either.
     """
     if min(len(before), len(after)) < 2:
-        raise ValueError(f"{len(before)} and {len(after)} rounds: at least 2 of each")
+        raise ValueError(f"{len(before)} and {len(after)} rounds: needs at least 2 of each")
     middle = fmean(after) - fmean(before)
     parts = [variance(sample) / len(sample) for sample in (after, before)]
     total = sum(parts)
@@ -175,14 +175,14 @@ def _notes(before: CertificateDocument, after: CertificateDocument) -> Iterator[
     yield from dict.fromkeys((*before.caveats, *after.caveats))
     if not (before.holds_starts and after.holds_starts):
         yield (
-            "one start of each side: what differs from start to start is in no interval; "
-            "bench --starts 3 measures it"
+            "one start of each side: the intervals exclude variation between starts; "
+            "bench --starts 3 includes it"
         )
     if before.hardware != after.hardware:
         old, new = (found.hardware or "unknown" for found in (before, after))
-        yield f"the hardware differs: {old} and {new}; only the speed-ups compare"
+        yield f"the hardware differs: {old} and {new}; only the speed-ups are comparable"
     engines = [tuple(side.engine or "unknown" for side in d.sides) for d in (before, after)]
     if engines[0] != engines[1]:
         yield f"the engines differ: {', '.join(engines[0])} and {', '.join(engines[1])}"
     if [_lines(before, 1)] != [_lines(after, 1)]:
-        yield "the baselines differ: a speed-up says how much faster than which one"
+        yield "the baselines differ, so the speed-ups refer to different baselines"

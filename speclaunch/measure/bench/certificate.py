@@ -154,7 +154,7 @@ def single(
 def _caveats(sides: Iterable[str], simulated: Mapping[str, str]) -> tuple[str, ...]:
     """Return the caveats of sides with simulated acceptance."""
     return tuple(
-        f"{side}: acceptance is made up by {simulated[side]}: the output is corrupt"
+        f"{side}: {simulated[side]} simulates acceptance; outputs are invalid"
         for side in sides
         if side in simulated
     )
@@ -345,7 +345,7 @@ def sentence(cells: Sequence[CellRecord]) -> str:
                 sentences.append(f"{ends.capitalize()}.")
         for line in concurrencies:
             if ends := _ends(line, "context"):
-                sentences.append(f"At a concurrency of {line[0].concurrency}, {ends}.")
+                sentences.append(f"At concurrency {line[0].concurrency}, {ends}.")
     return " ".join(sentences)
 
 
@@ -358,7 +358,7 @@ def _claims(line: Line) -> str:
     ):
         which = [str(cell.concurrency) for cell in line if cell.claim == claim]
         if which:
-            parts.append(f"{what} at a concurrency of {', '.join(which)}")
+            parts.append(f"{what} at concurrency {', '.join(which)}")
     return "; ".join(parts)
 
 
@@ -374,4 +374,4 @@ def _ends(line: Line, along: Literal["concurrency", "context"]) -> str:
 
 
 def _prompts(context: int) -> str:
-    return f"prompts of {context} tokens" if context else "prompts as they are"
+    return f"prompts of {context} tokens" if context else "unchanged prompts"

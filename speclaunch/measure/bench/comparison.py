@@ -197,9 +197,9 @@ def measure(
             starts = engine.attempts
             ended = LaunchError(
                 f"{step.side.name} ended in round {step.number + 1}",
-                help="speclaunch runs show last tells why"
+                help="speclaunch runs show last gives the reason"
                 if step.side.url is None
-                else "it was stopped or started again: measure it while it is left alone",
+                else "the server was stopped or restarted; measure it again without interruption",
             )
             try:
                 measured = _round(schedule, step, engine, generator, step.number)

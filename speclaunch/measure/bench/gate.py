@@ -82,8 +82,8 @@ def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Object
     if other:
         yield Objection(
             "tokens",
-            f"{where}: {len(other)} requests generated another number of tokens than asked: "
-            f"{other[0].tokens} instead of {other[0].requested}",
+            f"{where}: {len(other)} requests generated {other[0].tokens} tokens instead of "
+            f"{other[0].requested}",
         )
     if (
         any(request.latency <= 0 or request.first_token <= 0 for request in each.requests)
@@ -97,7 +97,7 @@ def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Object
     if sooner:
         yield Objection(
             "cache",
-            f"{where}: {len(sooner)} answers came sooner than the engine generated them: "
+            f"{where}: {len(sooner)} answers arrived before the engine generated them: "
             f"{sooner[0].latency:.3f} s instead of {sooner[0].engine_latency:.3f} s",
         )
     yield from _speculation(each, side, where)
@@ -112,7 +112,7 @@ def _cached(each: Round, where: str) -> Iterator[Objection]:
     if known:
         yield Objection(
             "cache",
-            f"{where}: {len(known)} prompts were in the radix cache already: {known[0].cached} of "
+            f"{where}: {len(known)} prompts were already in the radix cache: {known[0].cached} of "
             f"{known[0].prompt} tokens",
         )
 
@@ -122,18 +122,18 @@ def _repeated(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
     names = [request.id for each in rounds for request in each.requests if request.id]
     again = len(names) - len(set(names))
     if again:
-        yield Objection("cache", f"{name}: {again} answers were given before, not generated again")
+        yield Objection("cache", f"{name}: {again} answers are repeated from a cache")
 
 
 def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Objection]:
     steps = [request for request in each.requests if request.verify_steps]
     if not side.speculates:
         if steps:
-            yield Objection("speculates", f"{where}: it speculates, and was not to")
+            yield Objection("speculates", f"{where}: speculates unexpectedly")
         return
     if len(steps) < len(each.requests):
         rest = len(each.requests) - len(steps)
-        yield Objection("no-drafts", f"{where}: nothing was proposed for {rest} requests")
+        yield Objection("no-drafts", f"{where}: no draft tokens for {rest} requests")
         return
     most = side.drafts
     lengths = [request.accept_length for request in steps if request.accept_length is not None]
@@ -141,7 +141,7 @@ def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Object
     if most is not None and lengths and fmean(lengths) > most + 1:
         yield Objection(
             "acceptance",
-            f"{where}: an acceptance length of {fmean(lengths):.2f} with {most} draft tokens",
+            f"{where}: acceptance length {fmean(lengths):.2f} exceeds {most} draft tokens",
         )
 
 
@@ -159,7 +159,7 @@ def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
             how = "faster" if fmean(late) > fmean(early) else "slower"
             yield Objection(
                 "drift",
-                f"{name}: it became {factor:.2f} times {how} from the first rounds to the last at "
+                f"{name}: {factor:.2f} times {how} in the last rounds than in the first at "
                 f"concurrency {key[1]}",
             )
 
@@ -175,6 +175,6 @@ def _prompts(rounds: Sequence[Round], sides: Sequence[ExpectedSide]) -> Iterator
         if len(by_side) == len(sides) > 1 and any(text != texts[0] for text in texts):
             yield Objection(
                 "prompts",
-                f"round {number + 1} at concurrency {concurrency}: the sides were asked "
+                f"round {number + 1} at concurrency {concurrency}: the sides received "
                 "different prompts",
             )

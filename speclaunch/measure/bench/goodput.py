@@ -52,10 +52,10 @@ def bounds(text: str) -> tuple[Bound, ...]:
         if metric not in METRICS or not _is_bound(value):
             raise _refused(text, f"{word!r} is not a bound")
         if metric in found:
-            raise _refused(text, f"{metric} is given twice")
+            raise _refused(text, f"{metric} is set twice")
         found[metric] = Bound(metric, float(value))
     if not found:
-        raise _refused(text, "no bound given")
+        raise _refused(text, "no bound")
     return tuple(found.values())
 
 
@@ -84,6 +84,6 @@ def _refused(text: str, reason: str) -> InputError:
         Problem(
             f"--goodput: {reason}",
             Place(COMMAND_LINE, text=f"--goodput {text}"),
-            "write milliseconds by metric (ttft, tpot, e2el): --goodput ttft=500,tpot=50",
+            "set milliseconds by metric (ttft, tpot, e2el): --goodput ttft=500,tpot=50",
         )
     )

@@ -87,7 +87,7 @@ class CellRecord(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         pairs = len(self.candidate.rounds)
         if pairs != len(self.baseline.rounds) or pairs < LEAST_PAIRS:
-            raise ValueError(f"rounds: not the same number of both sides, at least {LEAST_PAIRS}")
+            raise ValueError(f"rounds: both sides need the same number, at least {LEAST_PAIRS}")
 
 
 class SideRecord(Struct, frozen=True):
@@ -168,7 +168,7 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
             for side in (cell.candidate, cell.baseline):
                 for values in astuple(side.quantiles):
                     if len(values) not in (0, len(self.quantiles)):
-                        raise ValueError("quantiles: another number of times than of shares")
+                        raise ValueError("quantiles: the numbers of times and shares differ")
 
 
 class SingleCellRecord(Struct, frozen=True, kw_only=True):

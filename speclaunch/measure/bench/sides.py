@@ -152,9 +152,9 @@ def require_baseline(against: str, *, is_server: bool = False) -> None:
     if is_server and key not in ("recipe", URL):
         raise InputError(
             Problem(
-                "a server that runs already is not started again in another way",
+                "a running server cannot be restarted with other settings",
                 place,
-                "start the other one as well, and compare them: --against url=URL",
+                "start the other server too and compare them: --against url=URL",
             )
         )
 
@@ -224,7 +224,7 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
         roles = ", ".join(role.deployment.name for role in recipe.roles)
         raise InputError(
             Problem(
-                f"{name} has several roles ({roles}), and one server is measured",
+                f"{name} has several roles ({roles}); bench measures a single server",
                 help="start all of them and their router, and measure those with "
                 "python3 -m sglang.bench_serving",
             )
@@ -236,8 +236,8 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
     if prepared.address.tls:
         raise InputError(
             Problem(
-                f"{name} serves TLS, which the load generator does not ask for",
-                help="measure it without: args.ssl_certfile=null args.ssl_keyfile=null",
+                f"{name} serves TLS, which the load generator does not support",
+                help="measure it without TLS: args.ssl_certfile=null args.ssl_keyfile=null",
             )
         )
     lookup = here(options.lookup, recipe, probe=not options.dry_run, cpu=prepared.cpu is not None)
@@ -288,6 +288,6 @@ def with_room(prompts: Prompts, sides: Sequence[AnySide]) -> Prompts:
     if requested and most > 0:
         option = f"--context {requested}" if prompts.context else f"--input-tokens {requested}"
     prompt = f"prompts of {requested} tokens and " if requested else ""
-    message = f"{side.name} has no room for {prompt}answers of {answer} tokens"
-    help_ = f"ask for at most {most}" if most > 0 else "lower --output-tokens"
+    message = f"{side.name} cannot fit {prompt}answers of {answer} tokens"
+    help_ = f"request at most {most}" if most > 0 else "lower --output-tokens"
     raise InputError(Problem(message, Place(COMMAND_LINE, text=option), help_))

@@ -138,7 +138,7 @@ def find_certificate(name: str) -> CertificateDocument:
     if isinstance(found, SingleDocument):
         raise InputError(
             Problem(
-                f"{name}: one server was measured alone, and nothing compared",
+                f"{name}: a measurement of a single server, without a comparison",
                 help="speclaunch bench --url URL --against url=URL compares two",
             )
         )
@@ -167,7 +167,7 @@ def _named(name: str) -> Path:
     if not stored:
         raise InputError(
             Problem(
-                f"{name}: no comparison is kept in {directory()}",
+                f"{name}: no comparison is saved in {directory()}",
                 help="speclaunch bench recipe=NAME measures one",
             )
         )
@@ -186,7 +186,7 @@ def _named(name: str) -> Path:
         LAST,
     ]
     near = suggest(name, names)
-    raise InputError(Problem(f"{name}: no comparison of that name is kept", help=near or _LISTING))
+    raise InputError(Problem(f"{name}: no comparison of that name is saved", help=near or _LISTING))
 
 
 def _recipe(name: str) -> str:
@@ -204,8 +204,8 @@ def _read(path: Path) -> CertificateDocument | SingleDocument:
         if document is None:
             raise InputError(
                 Problem(
-                    f"{path.parent.name} was not finished: {len(rounds)} rounds are measured",
-                    help="the same `speclaunch bench` command goes on with it",
+                    f"{path.parent.name} is not finished: {len(rounds)} rounds measured",
+                    help="repeat the same `speclaunch bench` command to resume it",
                 )
             )
     try:

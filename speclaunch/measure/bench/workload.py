@@ -91,7 +91,7 @@ def _texts(path: Path) -> tuple[str, ...]:
     try:
         content = reads.read_text(path, _FILE_BYTES)
     except UnicodeDecodeError as error:
-        raise InputError(Problem(f"cannot read {path}: it is not text in UTF-8")) from error
+        raise InputError(Problem(f"cannot read {path}: it is not UTF-8 text")) from error
     except OSError as error:
         raise InputError(Problem(f"cannot read {path}: {reason(error)}")) from error
     found: list[str] = []
@@ -113,7 +113,7 @@ def _texts(path: Path) -> tuple[str, ...]:
 
 _MOST_PROBLEMS = 5
 _FORM = (
-    'write one JSON object a line: {"prompt": "…"}, or {"messages": [{"role": "user", '
+    'write one JSON object per line: {"prompt": "…"}, or {"messages": [{"role": "user", '
     '"content": "…"}]}; or a list with {"conversations": [{"from": "human", "value": "…"}]}, as '
     "ShareGPT has it"
 )

@@ -190,8 +190,7 @@ def _readable() -> Iterator[None]:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise LaunchError(
-            f"/generate answered in another form than SGLang: {type(error).__name__}: "
-            f"{str(error)[:_SHOWN]}"
+            f"/generate did not answer like SGLang: {type(error).__name__}: {str(error)[:_SHOWN]}"
         ) from None
 
 
@@ -208,7 +207,7 @@ def _scored(token: int, own: Sequence[Any], tops: Sequence[Sequence[Any]]) -> Sc
     """Return the score of `token`. Raises LaunchError if the server scored another token."""
     reported, top = int(own[1]), tops[0]
     if reported not in (token, _MASKED):
-        raise LaunchError(f"the server scores token {reported}, and was asked for {token}")
+        raise LaunchError(f"the server scored token {reported} instead of {token}")
     text = own[2] if reported == token else None
     return Scored(token, float(own[0] or 0.0), int(top[1]), float(top[0]), text, top[2])
 

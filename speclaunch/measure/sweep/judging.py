@@ -37,8 +37,8 @@ def check_jobs(
             key = secret.partition("=")[0]
             raise InputError(
                 Problem(
-                    f"{key} is a secret, and a sweep writes its words down",
-                    help=f"take it from a variable: {key}='${{oc.env:NAME}}'",
+                    f"{key} is a secret; a sweep stores its arguments in files",
+                    help=f"read it from a variable: {key}='${{oc.env:NAME}}'",
                 )
             )
     return tuple(

@@ -175,7 +175,7 @@ def _last_error(log: Path) -> str:
         ]
         if errors:
             return errors[-1].removeprefix("error:").strip()
-    return "it said nothing"
+    return "no output"
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -43,7 +43,7 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
     place = Place(COMMAND_LINE, text="--adaptive-config")
     if load_catalogue(version).by_name(OPTION) is None:
         raise InputError(
-            Problem(f"SGLang {version} has no {OPTION}", place, "use a newer release, or leave it")
+            Problem(f"SGLang {version} has no {OPTION}", place, "use a newer release, or remove it")
         )
     if algorithm not in ALGORITHMS:
         raise InputError(
@@ -91,9 +91,11 @@ def checked(file: Mapping[str, Any], python: str, env: Mapping[str, str]) -> Non
             )
             read = json.loads(ran.stdout.strip().splitlines()[-1]) if not ran.returncode else None
         except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
-            raise LaunchError(f"{python} did not read the steps by batch size: {error}") from error
+            raise LaunchError(
+                f"{python} could not read the steps by batch size: {error}"
+            ) from error
     if read is None:
         message = (ran.stderr.strip().splitlines() or ["no message"])[-1]
-        raise LaunchError(f"the engine refuses the steps by batch size: {message}")
+        raise LaunchError(f"the engine rejects the steps by batch size: {message}")
     if read != {"all": every, "routed": expected}:
         raise LaunchError(f"the engine reads the steps by batch size differently: {read}")

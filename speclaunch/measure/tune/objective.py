@@ -58,10 +58,10 @@ def objective(text: str) -> TuningObjective:
     numbers = tuple(dict.fromkeys(map(int, loads.split(",")))) if loads else ()
     if aim is Aim.LATENCY:
         if loads or rest:
-            raise _refused(text, "latency is that of one request at a time")
+            raise _refused(text, "latency measures one request at a time")
         return TuningObjective(aim, (1,))
     if not numbers or not all(1 <= number <= _MOST for number in numbers):
-        raise _refused(text, f"{aim.value} is that at a load from 1 to {_MOST}")
+        raise _refused(text, f"{aim.value} needs a load from 1 to {_MOST}")
     if (aim is Aim.GOODPUT) != bool(rest):
         what = "goodput needs bounds" if aim is Aim.GOODPUT else "throughput has no bounds"
         raise _refused(text, what)

@@ -57,7 +57,7 @@ def next_trial(
     tried = {trial.setting for trial in trials}
     for setting in first_settings(space, own):
         if setting not in tried and len(tried) < most:
-            return (setting, "the model needs it")
+            return (setting, "required by the model")
     if len(tried) >= most:
         return (None, f"{most} settings were tried")
     left = [setting for setting in space if setting not in tried]
@@ -68,10 +68,10 @@ def next_trial(
     gain = math.exp(model.score(found) - max(map(model.score, tried)))
     neighbor = _neighbor(space, tried, max(tried, key=model.score))
     if gain < _WORTH and neighbor is not None:
-        return (neighbor, "it is next to the best so far")
+        return (neighbor, "next to the best so far")
     if gain < _WORTH:
         return (None, "no other setting is predicted to be better")
-    return (found, f"predicted to be {gain:.2f} times as good as the best so far")
+    return (found, f"predicted {gain:.2f} times as good as the best so far")
 
 
 def _neighbor(
@@ -118,9 +118,9 @@ def budget(starts: int, minutes: float | None, verified: int) -> TuningBudget:
     if starts - verified < _LEAST_TRIED:
         raise InputError(
             Problem(
-                f"--starts {starts}: the comparison of the best takes {verified}, and at least "
-                f"{_LEAST_TRIED} settings have to be tried",
-                help=f"allow --starts {verified + _LEAST_TRIED}, or compare fewer: --verify 1",
+                f"--starts {starts}: too few for the {verified} starts of --verify and at least "
+                f"{_LEAST_TRIED} settings",
+                help=f"set --starts {verified + _LEAST_TRIED}, or compare fewer with --verify 1",
             )
         )
     return TuningBudget(starts, None if minutes is None else 60 * minutes, verified)

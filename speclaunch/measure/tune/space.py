@@ -82,8 +82,8 @@ def algorithm_of(side: LaunchedSide) -> str:
     if side.expected.simulated:
         raise InputError(
             Problem(
-                f"{name}: {side.expected.simulated} makes its acceptance up, which says nothing of "
-                "its settings",
+                f"{name}: {side.expected.simulated} simulates acceptance, so settings cannot be "
+                "measured",
                 help=f"unset {side.expected.simulated}",
             )
         )
@@ -93,7 +93,7 @@ def algorithm_of(side: LaunchedSide) -> str:
         raise InputError(
             Problem(
                 f"{name}: {found} has no settings to tune",
-                help="its width is that of its draft; EAGLE, EAGLE3, MTP, STANDALONE and NGRAM "
+                help="its width is fixed by its draft; EAGLE, EAGLE3, MTP, STANDALONE and NGRAM "
                 "can be tuned",
             )
         )
@@ -117,7 +117,7 @@ def possible(
         if not result.errors:
             found.append(setting)
     if not found:
-        raise InputError(Problem("no setting passes the rules", help="speclaunch plan says why"))
+        raise InputError(Problem("no setting passes the rules", help="`speclaunch plan` shows why"))
     return tuple(found)
 
 

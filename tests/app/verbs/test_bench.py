@@ -54,8 +54,8 @@ def test_a_dry_run_lists_every_length_of_context() -> None:
     done = run("bench", *URL, *words, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "starts:  1" in done.stdout
-    assert "chat at a concurrency of 1" in done.stdout
-    assert "chat with prompts of 500 tokens at a concurrency of 1" in done.stdout
+    assert "chat at concurrency 1" in done.stdout
+    assert "chat with prompts of 500 tokens at concurrency 1" in done.stdout
 
 
 def test_several_starts_are_started_one_behind_the_other() -> None:

@@ -63,10 +63,10 @@ def test_the_list_as_json() -> None:
 
 
 def test_what_no_release_accepts_is_shown_on_request() -> None:
-    refused, why = "RedHatAI/Qwen3-8B-speculator.eagle3", "no release takes it"
+    refused, why = "RedHatAI/Qwen3-8B-speculator.eagle3", "not accepted by any release: "
     done = run("drafts", TARGET, *NEWEST)
     assert refused not in done.stdout and why not in done.stdout
-    assert "3 more that no release accepts: --all shows why" in done.stdout
+    assert "3 more are accepted by no release (--all shows them)" in done.stdout
     done = run("drafts", TARGET, *NEWEST, "--all")
     assert refused in done.stdout and why in done.stdout and "--all" not in done.stdout
     done = run("drafts", "openai/gpt-oss-20b", "--engine", "0.4.6.post5")
@@ -175,7 +175,7 @@ def test_what_does_not_fit_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     words = ("deepseek-ai/DeepSeek-V3", "--hardware", "h100:8", *NEWEST, "--output", str(path))
     done = run("init", *words)
-    assert done.returncode == 1 and "GiB of all GPUs together" in done.stderr
+    assert done.returncode == 1 and "GiB on all GPUs together" in done.stderr
     assert not path.exists()
 
 

@@ -153,7 +153,7 @@ def test_a_private_checkpoint_on_the_disk(repo: Path, speclaunch: Any, tmp_path:
     ("words", "code", "said"),
     [
         (["{local}"], 2, "is a directory: it needs a name"),
-        (["{local}", "--as", "../out"], 2, "not of the form ORGANISATION/NAME"),
+        (["{local}", "--as", "../out"], 2, "use the form ORGANIZATION/NAME"),
         (["{local}", "x/y", "--as", "a/b"], 2, "--as names one directory"),
         (["{local}", "--as", "a/b", "--revision", "v1"], 2, "cannot be combined with --as"),
         (["nowhere", "--as", "a/b"], 2, "not a directory with a config.json"),

@@ -101,7 +101,7 @@ def plan(one: PlannedDeployment) -> Fit:
         "fits": Fit.FITS,
         "tight: fits only in the best case": Fit.TIGHT,
         "does not fit": Fit.FAILS,
-        "unknown whether it fits": Fit.UNKNOWN,
+        "memory use unknown": Fit.UNKNOWN,
     }
     assert f'"fit": "{one.budget.fit.value}"' in plan_document(one)
     return heads[text.strip().splitlines()[0].strip()]
@@ -111,7 +111,7 @@ def page(one: PlannedDeployment) -> Fit:
     heads = {
         "memory fits": Fit.FITS,
         "memory is tight": Fit.TIGHT,
-        "memory: not known": Fit.UNKNOWN,
+        "memory: unknown": Fit.UNKNOWN,
     }
     heads["memory is too small"] = heads["too few GPUs"] = Fit.FAILS
     text = plan_page(one)

@@ -84,7 +84,7 @@ def test_a_class_that_the_release_lacks(lookup: Lookup) -> None:
     assert not found.accepted and not found.clean
     assert found.reason == "SGLang 0.5.23 has no class NobodysForCausalLM"
     unknown = settle(asked("head", "nowhere"), "0.5.23", lookup)
-    assert unknown.reason == "the architecture of the target is not known"
+    assert unknown.reason == "the target's architecture is unknown"
 
 
 def test_the_rules_of_the_way_can_all_refuse() -> None:

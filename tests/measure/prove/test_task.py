@@ -67,7 +67,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_dry_run_says_starts_and_requests(task: Task) -> None:
     assert list(task.lines()) == [
         "starts:   2, both at once: cpu_standalone; cpu_standalone without speculation",
-        "requests: 6 to cpu_standalone: 3 prompts at concurrencies of 1, 4, 8 tokens each",
+        "requests: 6 to cpu_standalone: 3 prompts at concurrency 1, 4, 8 tokens each",
         "          9 to cpu_standalone without speculation, and one more for each answer that "
         "differs",
     ]
@@ -84,7 +84,7 @@ def test_all_is_asked_once_and_judged(task: Task) -> None:
     proof = check_answers(task, engines, stored.answers, "float32")  # type: ignore[arg-type]
     assert engines.served == ["cpu_standalone", "cpu_standalone without speculation"]
     assert (engines.ended, proof.counts.same, proof.is_lossless) == (2, 6, True)
-    assert said[0].startswith("cpu_standalone: 3 answers at a concurrency of 1 in ")
+    assert said[0].startswith("cpu_standalone: 3 answers at concurrency 1 in ")
 
 
 def test_what_was_answered_before_ctrl_c_is_not_asked_again(task: Task) -> None:
@@ -144,10 +144,10 @@ def served(*, lives: bool) -> tuple[Served, list[str]]:
 @pytest.mark.parametrize("error", [EngineError("refused"), LaunchError("/generate answered 500")])
 def test_an_engine_that_ended_is_told_with_its_log(error: Exception) -> None:
     one, _ = served(lives=False)
-    with pytest.raises(LaunchError, match="one ended while it was asked") as caught, one.queried(3):
+    with pytest.raises(LaunchError, match="one ended during the queries") as caught, one.queried(3):
         raise error
     (problem,) = caught.value.problems
-    assert problem.help == "the log says why: speclaunch diagnose engine-1.log"
+    assert problem.help == "read its log: speclaunch diagnose engine-1.log"
 
 
 def test_an_engine_that_lives_gave_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def test_ngram_has_one_argument(tmp_path: Path) -> None:
 
 def test_what_comes_with_speclaunch_is_not_edited() -> None:
     path = (recipes_dir() / "cpu_ngram.yaml").resolve()
-    with pytest.raises(InputError, match="is not edited"):
+    with pytest.raises(InputError, match="cannot be edited"):
         require_own(path, ["recipe=cpu_ngram"])
 
 

@@ -47,7 +47,7 @@ class GithubFormat(Format):
         counts = Counter(finding.severity for finding in findings)
         if max(counts.values(), default=0) > SHOWN:
             notice_text = (
-                f"{counted(source)}; GitHub shows the first {SHOWN} of each level, the log has all"
+                f"{counted(source)}; GitHub shows the first {SHOWN} of each level; the log has all"
             )
             notice = f"::notice title=speclaunch::{notice_text.translate(_MESSAGE)}"
             lines.insert(counts[Severity.ERROR] + counts[Severity.WARNING], notice)

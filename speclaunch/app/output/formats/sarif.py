@@ -174,8 +174,8 @@ def _invocation(source: FormatInput, left_out: int) -> dict[str, Any]:
     invocation: dict[str, Any] = {"executionSuccessful": not source.report.unreadable}
     if left_out:
         text = (
-            f"{left_out} of {len(source.findings)} findings are left out: a SARIF file for GitHub "
-            f"holds at most {MOST_RESULTS} results in {MOST_BYTES} bytes of gzip. Errors are first."
+            f"{left_out} of {len(source.findings)} findings are omitted: GitHub accepts at most "
+            f"{MOST_RESULTS} results in {MOST_BYTES} bytes of gzip. Errors come first."
         )
         invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
     return invocation

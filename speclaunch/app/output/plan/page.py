@@ -54,14 +54,14 @@ _TABLES = {
         Fit.FITS: ("memory fits", "good"),
         Fit.TIGHT: ("memory is tight", "odd"),
         Fit.FAILS: ("memory is too small", "bad"),
-        Fit.UNKNOWN: ("memory: not known", "odd"),
+        Fit.UNKNOWN: ("memory: unknown", "odd"),
     },
     "TOO_FEW": ("too few GPUs", "bad"),
     "VERDICTS": {
         Fit.FITS: ("It fits.", "good"),
         Fit.TIGHT: ("It fits only in the best case.", "odd"),
         Fit.FAILS: ("It does not fit.", "bad"),
-        Fit.UNKNOWN: ("Whether it fits is unknown.", "odd"),
+        Fit.UNKNOWN: ("Memory use is unknown.", "odd"),
     },
     "MARKS": {
         ArgumentOutcome.FILLED: ("computed", "info"),
@@ -159,7 +159,7 @@ def notes(*plans: PlannedDeployment) -> list[str]:
             for checkpoint in planned.plan.facts.checkpoints
         ]
         found += [
-            f"not known: {fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}"
+            f"unknown: {fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}"
             for fact in planned.plan.facts.unknown
         ]
     return list(dict.fromkeys(found)) if len(plans) > 1 else found
@@ -179,7 +179,7 @@ def counts(found: Coverage) -> str:
 def named(rank: RankBudget) -> str:
     """Return equal ranks and the memory of each."""
     each = " each" if len(rank.ranks) > 1 else ""
-    short = f", {formatting.size(rank.short_bytes)} too little" if rank.short_bytes > 0 else ""
+    short = f", {formatting.size(rank.short_bytes)} short" if rank.short_bytes > 0 else ""
     return f"{formatting.ranks(rank.ranks)}, {formatting.size(rank.memory_bytes)}{each}{short}"
 
 
@@ -196,8 +196,10 @@ def by_concern(rows: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
 
 
 def skipped_rules(skipped: Iterable[SkippedRule]) -> list[str]:
-    """Return each reason with the codes of its rules without a result."""
+    """Return the codes of the skipped rules, by reason."""
     reasons_: dict[str, list[str]] = {}
     for rule in skipped:
         reasons_.setdefault(rule.reason, []).append(rule.code)
-    return [f"{why_}: {', '.join(dict.fromkeys(codes))}" for why_, codes in reasons_.items()]
+    return [
+        f"{', '.join(dict.fromkeys(codes))} skipped: {why_}" for why_, codes in reasons_.items()
+    ]

@@ -59,14 +59,14 @@ def _show_arguments(paper: LineWriter, found: PlanComparison, *, everything: boo
         paper.heading("Arguments", formatting.many(len(weighty), "difference"))
         _list_arguments(paper, found.names, weighty)
     if defaults:
-        paper.heading("Defaults of arguments that were not given", str(len(defaults)))
+        paper.heading("Defaults of unset arguments", str(len(defaults)))
         for difference in defaults:
             text = f"{cell(difference.before)} {_ARROW} {cell(difference.after)}"
             paper.say(f"{names_of(difference)}: {text}", "dim", indent=2)
     if found.renamed:
         names = "; ".join(names_of(difference) for difference in found.renamed)
         paper.line()
-        paper.say(f"renamed, with the same value: {names}", "dim")
+        paper.say(f"renamed with the same value: {names}", "dim")
     if found.idle and not everything:
         number = formatting.many(len(found.idle), "more difference")
         paper.line()
@@ -237,9 +237,9 @@ def show_roles(console: Console, found: DeploymentPlan) -> None:
         paper.heading("Arguments that differ", formatting.many(len(differing), "argument"))
         _table(paper, ["argument", *names], differing)
     for role in found.roles:
-        paper.heading(f"Memory of a GPU: {role.role}")
+        paper.heading(f"Memory per GPU: {role.role}")
         show_budget(paper, role.planned.budget, None)
-    paper.heading("Findings about roles together")
+    paper.heading("Findings across roles")
     if not found.findings:
         paper.say("no findings", "green", indent=2)
     show_findings(console, found.findings, ())
@@ -251,7 +251,7 @@ def show_roles(console: Console, found: DeploymentPlan) -> None:
     console.print()
     for role in found.roles:
         paper.say(*summary(role.planned))
-    paper.say(f"all of one role, with its command: --role {names[0]}", "dim")
+    paper.say(f"details and command of a role: --role {names[0]}", "dim")
 
 
 def totals(found: DeploymentPlan) -> str:
@@ -269,7 +269,7 @@ def totals(found: DeploymentPlan) -> str:
 def differences(found: DeploymentPlan) -> list[list[str]]:
     """Return the differing arguments, with the value in every role."""
     return [
-        [_flag(some) or name, *("not given" if row is None else cell(row) for row in some)]
+        [_flag(some) or name, *("not set" if row is None else cell(row) for row in some)]
         for name, some in found.differing()
     ]
 
@@ -309,13 +309,13 @@ def _sizes(ranks: tuple[RankBudget, ...], kinds: tuple[MemoryUse, ...]) -> str:
 
 _ROWS: tuple[tuple[str, Callable[[RolePlan], str]], ...] = (
     ("servers", lambda role: str(role.replicas)),
-    ("hosts of a server", lambda role: _number(role.hosts)),
-    ("GPUs of a host", lambda role: _number(role.gpus_of_a_host)),
-    ("hardware of a host", lambda role: place(role.planned)),
+    ("hosts per server", lambda role: _number(role.hosts)),
+    ("GPUs per host", lambda role: _number(role.gpus_of_a_host)),
+    ("hardware per host", lambda role: place(role.planned)),
     ("speculation", lambda role: _argument("speculative_algorithm", role)),
     ("memory", lambda role: role.planned.budget.fit.value),
-    ("weights on a GPU", _weights),
-    ("KV cache on a GPU", _pool),
+    ("weights per GPU", _weights),
+    ("KV cache per GPU", _pool),
     ("KV tokens", lambda role: _number(role.planned.budget.tokens)),
     ("running requests", lambda role: _number(role.planned.budget.running_requests)),
 )

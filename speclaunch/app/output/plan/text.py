@@ -94,14 +94,14 @@ def show_title(paper: LineWriter, planned: PlannedDeployment, *, origins: bool =
 def _show_engine(paper: LineWriter, check: EngineCheck) -> None:
     """Print the result of the engine check."""
     if check.accepted is None:
-        paper.say(f"SGLang {check.release} was not asked: {check.why}", mark="? ")
+        paper.say(f"engine check skipped for SGLang {check.release}: {check.why}", mark="? ")
         return
-    what = "it accepts the command" if check.accepted else "it refuses the command (SPL090)"
-    filled = f"; its own values: {', '.join(check.filled)}" if check.filled else ""
-    paper.say(f"asked SGLang {check.release}: {what}{filled}", "dim")
+    what = "accepts the command" if check.accepted else "rejects the command (SPL090)"
+    filled = f"; computed values: {', '.join(check.filled)}" if check.filled else ""
+    paper.say(f"engine check: SGLang {check.release} {what}{filled}", "dim")
     for contradiction in check.contradictions:
         paper.say(
-            f"a defect of speclaunch, please report: {contradiction.report}",
+            f"speclaunch bug, please report: {contradiction.report}",
             "bold yellow",
             mark="! ",
         )
@@ -177,7 +177,7 @@ _MARKS = {
 _LOUD = ("!!", "bold white on red")
 KEY = (
     "+ the engine computes it",
-    "! the engine changes the given value",
+    "! the engine changes the set value",
     "!! the engine changes it silently",
     "? a fact is missing",
 )
@@ -193,7 +193,7 @@ def show_arguments(
     """
     shown = [row for row in rows if everything or row.notable]
     left = len(rows) - len(shown)
-    paper.heading("Arguments", f"{left} more are at their defaults: --all" if left else "")
+    paper.heading("Arguments", f"{left} more at their defaults: --all" if left else "")
     silent = [row for row in shown if row.silent]
     if silent:
         names = ", ".join(row.spelling for row in silent)
@@ -300,7 +300,7 @@ def show_fitting(paper: LineWriter, found: Fitting) -> None:
         paper.line("    args:")
         for line in found.diff:
             paper.line("    ", (f"{line[:1]}   {line[2:]}", _color(line)))
-        paper.line("  or on the command line, after it:")
+        paper.line("  or append to the command line:")
         paper.line(f"    {formatting.quoted(found.overrides)}")
     for other in suggestion.alternatives:
         style = "green" if other.fits else "dim"
@@ -318,7 +318,7 @@ def show_advice(paper: LineWriter, found: Advice) -> None:
     paper.line("  ", (found.head, _STYLES[best.fit]))
     paper.say(best.why, indent=2)
     if best.load.assumed:
-        paper.say(f"no load was stated, so this assumes {' '.join(best.load.assumed)}", indent=2)
+        paper.say(f"no load is set; this assumes {' '.join(best.load.assumed)}", indent=2)
     rows = [
         (name, formatting.value(value)) for name, value in best.changes.items() if found.overrides
     ]
@@ -337,7 +337,7 @@ def show_advice(paper: LineWriter, found: Advice) -> None:
         for line in found.diff:
             color = "green" if line.startswith("+") else "red"
             paper.line("    ", (f"{line[:1]}   {line[2:]}", color))
-        paper.line("  or on the command line, after it:")
+        paper.line("  or append to the command line:")
         paper.line(f"    {formatting.quoted(found.overrides)}")
     for other in best.alternatives:
         style = "green" if other.fits else "dim"

@@ -117,7 +117,7 @@ def lengthened(tokenizer: Any, file: str, tokens: int) -> dict[str, Any]:
     itself. Each starts at another place of the same text, so that no two share a prefix.
     """
     if tokenizer is None:
-        raise RuntimeError("the model's tokenizer cannot be loaded, so no prompt can be lengthened")
+        raise RuntimeError("cannot lengthen prompts: the model's tokenizer cannot be loaded")
     path = Path(file)
     ids = [
         tokenizer.encode(text + "\n\n", add_special_tokens=False)
@@ -176,7 +176,7 @@ def loaded() -> types.ModuleType:
 
 
 def _no_datasets(*_: object, **__: object) -> None:
-    raise RuntimeError("the package `datasets` is not installed beside the engine")
+    raise RuntimeError("the package `datasets` is not installed in the engine's environment")
 
 
 class RequestGenerator:
