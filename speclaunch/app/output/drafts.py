@@ -36,11 +36,11 @@ def show_drafts(console: Console, found: DraftListing, *, refused: bool = False)
             _line(console, "but", doubt)
         if way.changes:
             _line(console, "set also", ", ".join(way.changes))
-        _line(console, "founded on", f"{way.way.why}; confidence {way.way.confidence}")
+        _line(console, "based on", f"{way.way.why}; confidence {way.way.confidence}")
         if way.memory is not None and found.hardware is not None:
             _line(console, "memory", memory(way.memory, found.hardware))
         if way.skipped:
-            _line(console, "not judged", ", ".join(dict.fromkeys(way.skipped)))
+            _line(console, "skipped", ", ".join(dict.fromkeys(way.skipped)))
         for source in way.way.sources:
             _line(console, "source", source)
     hidden = len(found.ways) - len(shown)

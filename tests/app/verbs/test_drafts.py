@@ -147,7 +147,7 @@ def test_force_writes_despite_errors_and_then_replaces_no_file(tmp_path: Path) -
     path.write_text("mine\n")
     done = run(*words, "--output", str(path), "--force")
     assert done.returncode == 2 and path.read_text() == "mine\n"
-    assert "--overwrite replaces it; --force alone" in done.stderr
+    assert "replace it with --overwrite (--force" in done.stderr
     done = run(*words, "--output", str(path), "--force", "--overwrite")
     assert done.returncode == 0 and "SPL711" in path.read_text()
 
@@ -232,10 +232,10 @@ def test_what_was_not_said_is_asked(tmp_path: Path) -> None:
     terminal.answer("Hardware", "h10000")  # is asked again
     terminal.answer("unknown hardware", "h100:1")
     terminal.answer("SGLang version", "0.5.23")
-    terminal.until("Way to speculate")
+    terminal.until("Number of the speculation method")
     number = re.search(r"(\d+)\. NGRAM", terminal.said)
     assert number is not None
-    terminal.answer("Way to speculate", number[1])
+    terminal.answer("Number of the speculation method", number[1])
     terminal.answer("File to write", "")
     assert terminal.end() == 0
     assert "speculation: ngram" in (tmp_path / "qwen3_8b.yaml").read_text()

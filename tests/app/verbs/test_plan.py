@@ -246,7 +246,7 @@ def test_ranks_without_a_gpu_are_not_called_a_lack_of_memory(tmp_path: Path) -> 
         ([RECIPE], {"html": Path("/nonexistent/x.html")}, "is not a directory"),
         ([RECIPE], {"html": Path("/")}, "it is not a regular file"),
         ([RECIPE], {"html": Path("/dev/null")}, "it is not a regular file"),
-        ([RECIPE], {"engine": "0.5.9,0.5.23", "fit": True}, "takes one recipe and one version"),
+        ([RECIPE], {"engine": "0.5.9,0.5.23", "fit": True}, "needs a single recipe and version"),
         (["recipe=cpu_ngram"], {"engine": "0.5.11"}, "the CPU engine is SGLang"),
     ],
 )
@@ -357,8 +357,8 @@ def test_a_mistake_in_the_budget_hides_nothing_else(
         (["--requests", "4"], "--best"),
         (["--context", "4"], "--best"),
         (["--best", "--fit"], "cannot be combined"),
-        (["--best", "ngram_qwen7b"], "one recipe"),
-        (["--best", "--engine", "0.5.9,0.5.23"], "one version"),
+        (["--best", "ngram_qwen7b"], "single recipe and version"),
+        (["--best", "--engine", "0.5.9,0.5.23"], "single recipe and version"),
     ],
 )
 def test_a_load_that_makes_no_sense(words: list[str], said: str) -> None:

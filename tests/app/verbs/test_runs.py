@@ -185,7 +185,7 @@ def test_no_secret_reaches_any_file(run: Run, recipe: str, port: int, tmp_path: 
 def test_what_is_not_there_is_said_plainly(run: Run) -> None:
     for words, code, said in (
         (("runs",), 0, "no recorded launch"),
-        (("runs", "show"), 2, "no recorded launch in "),
+        (("runs", "show"), 2, "no launch is recorded in "),
         (("runs", "show", "x"), 2, "speclaunch recipe=NAME launches one"),
         (("ps",), 0, "no engine is running"),
         (("stop",), 3, "no engine is running"),

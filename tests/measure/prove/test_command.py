@@ -25,7 +25,7 @@ def prove(*words: str, home: Path) -> tuple[int, str, str]:
         (["recipe=cpu_ngrm"], "unknown recipe 'cpu_ngrm'", "did you mean `cpu_ngram`?"),
         ([RECIPE, "--workload", "chta"], "unknown workload 'chta'", "did you mean `chat`?"),
         ([RECIPE, "--workload", "/none/a.jsonl"], "cannot read /none/a.jsonl: no such file", ""),
-        ([RECIPE, "--workload", "random"], "random tokens have no text", "or a JSONL file"),
+        ([RECIPE, "--workload", "random"], "random tokens cannot be used", "or a JSONL file"),
         ([RECIPE, "--concurrency", "1,x"], "'x' is not a number from 1 to 1024", "1,8"),
         ([RECIPE, "--context", "-1"], "'-1' is not a number from 0", ""),
         ([RECIPE, "args.speculative_algorithm=null"], "cpu_ngram does not speculate", "a recipe"),

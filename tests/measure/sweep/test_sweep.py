@@ -215,7 +215,7 @@ def test_a_folder_that_is_none_is_refused(sweep: Sweep, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2 and "not the folder of a sweep" in done.stderr
+    assert done.returncode == 2 and "not a sweep's directory" in done.stderr
 
 
 def test_a_row_is_kept_whole(tmp_path: Path) -> None:
