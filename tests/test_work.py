@@ -39,7 +39,7 @@ PYTHON = (3, 11)
 """The version that the limits below are of: bytecode differs from version to version."""
 LIMITS = {
     "--version": (27_500, 36),
-    "--help": (48_700, 86),
+    "--help": (48_700, 88),
     "explain": (100_700, 152),
     "script": (1_096_000, 2_070),
     "recipe": (1_319_000, 2_530),

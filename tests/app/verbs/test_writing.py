@@ -79,7 +79,10 @@ def test_render_refuses_an_image_of_another_release(tmp_path: Path) -> None:
         ("mine/engine:7", 0),
     ):
         done = program.run(*words, f"deploy.image={image}", cwd=tmp_path)
-        assert (done.returncode, "rendered version is 0.5.20" in done.stderr) == (code, bool(code)), image
+        assert (done.returncode, "rendered version is 0.5.20" in done.stderr) == (
+            code,
+            bool(code),
+        ), image
         forced = program.run(*words, f"deploy.image={image}", "--force", cwd=tmp_path)
         assert forced.returncode == 0 and image in forced.stdout
     shell = ("render", "ngram_qwen7b", "--to", "shell", "--engine", "0.5.20")

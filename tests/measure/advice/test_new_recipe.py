@@ -247,7 +247,10 @@ def test_where_nothing_is_likely_to_fit_it_names_the_hardware_and_offers_tight()
     assert "--tight writes a recipe that fits only in the best case" in help_
     found = new_recipe(replace(asked, tight=True))
     assert found.planned.budget.fit is Fit.TIGHT
-    assert found.placed.warnings[0].startswith("memory is tight: ") and "# Warning:  memory is tight:" in found.text
+    assert (
+        found.placed.warnings[0].startswith("memory is tight: ")
+        and "# Warning:  memory is tight:" in found.text
+    )
     fitting = new_recipe(replace(wanted("Qwen/Qwen3-14B", "h100:1"), tight=True))
     assert fitting.planned.budget.fit is Fit.FITS  # tight settings are the last resort
 
