@@ -135,7 +135,7 @@ def _of_recipe(recipe: str, chosen: Sequence[Run], home: Path) -> Iterator[dict[
 
 
 def _reference(judging: Served) -> Reference:
-    with judging.asked(3 * _GOOD_PROMPTS) as server:
+    with judging.queried(3 * _GOOD_PROMPTS) as server:
         return reference(server, _questions(), max(_GOOD_LEVELS), served_dtype(judging.side))
 
 
@@ -145,10 +145,10 @@ def _proven(run: Run, served: Served, judging: Served, known: Future[Reference])
     questions = _questions()[: None if good else _CONTROL_PROMPTS]
     side = served.side
     try:
-        with served.asked(len(levels) * len(questions)) as server:
+        with served.queried(len(levels) * len(questions)) as server:
             heard = {level: server(level).answers(questions, logprobs=False) for level in levels}
         plain = known.result().first(len(questions))
-        with judging.asked(0) as server:
+        with judging.queried(0) as server:
             proof = Proof(prove_answers(server, plain, heard), plain.tolerance)
     except LaunchError as error:
         return {"said": [str(error)]}

@@ -7,13 +7,13 @@ from speclaunch.core import front_door
 
 NAMES = {
     "advice.advice": "Advice Fitting",
-    "advice.asked": "EngineSays",
     "advice.comparison": "compared_in_turn PlanComparison",
     "advice.draft_listing": "DraftListing find_target ListedWay listing WayMemory",
+    "advice.engine_check": "EngineCheck",
     "advice.inspection": "inspect_checkpoint Inspection",
     "advice.checkpoint_sources": """
-        check CheckpointSources ComparedFacts FACTS FactsState pulled read_kept sources_of told
-        wanted
+        check CheckpointSources ComparedFacts FACTS FactsState pulled read_stored sources_of
+        fact_value checkpoints_to_pull
     """,
     "advice.new_recipe": """
         file_stem forced_recipe ForcedRecipe new_recipe NewRecipe NotWrittenError RecipeRequest
@@ -22,7 +22,7 @@ NAMES = {
     "advice.placing": "in_gib",
     "advice.plan_requests": """
         DeploymentPlan exit_code planned_side plans_of_roles RolePlan roles_exit_code sides
-        unanswered wish with_roles
+        unanswered requested_load with_roles
     """,
     "advice.planned_deployment": "BatchCoverage BatchSpan Coverage NoCoverage PlannedDeployment",
     "advice.ways": "Way",
@@ -69,8 +69,8 @@ NAMES = {
     "tune.search": "budget Expectation expectation first_settings next_trial ranked TuningBudget",
     "tune.space": "algorithm_of DraftSetting order_of override_words own_setting possible",
     "tune.trials": """
-        Compared kept StoredStarts LoadRatio measure_setting OWN Protocol TrialStart TuningVerdict
-        verdict Verified
+        Compared stored_starts StoredStarts LoadRatio measure_setting OWN Protocol TrialStart
+        TuningVerdict verdict Verified
     """,
     "tune.writing": "elsewhere require_own Tuned tuned",
 }

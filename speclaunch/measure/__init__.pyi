@@ -1,17 +1,16 @@
 # Written by tools/front_doors.py from the table in __init__.py.
 from speclaunch.measure.advice.advice import Advice as Advice
 from speclaunch.measure.advice.advice import Fitting as Fitting
-from speclaunch.measure.advice.asked import EngineSays as EngineSays
 from speclaunch.measure.advice.checkpoint_sources import CheckpointSources as CheckpointSources
 from speclaunch.measure.advice.checkpoint_sources import ComparedFacts as ComparedFacts
 from speclaunch.measure.advice.checkpoint_sources import FACTS as FACTS
 from speclaunch.measure.advice.checkpoint_sources import FactsState as FactsState
 from speclaunch.measure.advice.checkpoint_sources import check as check
+from speclaunch.measure.advice.checkpoint_sources import checkpoints_to_pull as checkpoints_to_pull
+from speclaunch.measure.advice.checkpoint_sources import fact_value as fact_value
 from speclaunch.measure.advice.checkpoint_sources import pulled as pulled
-from speclaunch.measure.advice.checkpoint_sources import read_kept as read_kept
+from speclaunch.measure.advice.checkpoint_sources import read_stored as read_stored
 from speclaunch.measure.advice.checkpoint_sources import sources_of as sources_of
-from speclaunch.measure.advice.checkpoint_sources import told as told
-from speclaunch.measure.advice.checkpoint_sources import wanted as wanted
 from speclaunch.measure.advice.comparison import PlanComparison as PlanComparison
 from speclaunch.measure.advice.comparison import compared_in_turn as compared_in_turn
 from speclaunch.measure.advice.draft_listing import DraftListing as DraftListing
@@ -19,6 +18,7 @@ from speclaunch.measure.advice.draft_listing import ListedWay as ListedWay
 from speclaunch.measure.advice.draft_listing import WayMemory as WayMemory
 from speclaunch.measure.advice.draft_listing import find_target as find_target
 from speclaunch.measure.advice.draft_listing import listing as listing
+from speclaunch.measure.advice.engine_check import EngineCheck as EngineCheck
 from speclaunch.measure.advice.inspection import Inspection as Inspection
 from speclaunch.measure.advice.inspection import inspect_checkpoint as inspect_checkpoint
 from speclaunch.measure.advice.new_recipe import ForcedRecipe as ForcedRecipe
@@ -35,10 +35,10 @@ from speclaunch.measure.advice.plan_requests import RolePlan as RolePlan
 from speclaunch.measure.advice.plan_requests import exit_code as exit_code
 from speclaunch.measure.advice.plan_requests import planned_side as planned_side
 from speclaunch.measure.advice.plan_requests import plans_of_roles as plans_of_roles
+from speclaunch.measure.advice.plan_requests import requested_load as requested_load
 from speclaunch.measure.advice.plan_requests import roles_exit_code as roles_exit_code
 from speclaunch.measure.advice.plan_requests import sides as sides
 from speclaunch.measure.advice.plan_requests import unanswered as unanswered
-from speclaunch.measure.advice.plan_requests import wish as wish
 from speclaunch.measure.advice.plan_requests import with_roles as with_roles
 from speclaunch.measure.advice.planned_deployment import BatchCoverage as BatchCoverage
 from speclaunch.measure.advice.planned_deployment import BatchSpan as BatchSpan
@@ -175,8 +175,8 @@ from speclaunch.measure.tune.trials import StoredStarts as StoredStarts
 from speclaunch.measure.tune.trials import TrialStart as TrialStart
 from speclaunch.measure.tune.trials import TuningVerdict as TuningVerdict
 from speclaunch.measure.tune.trials import Verified as Verified
-from speclaunch.measure.tune.trials import kept as kept
 from speclaunch.measure.tune.trials import measure_setting as measure_setting
+from speclaunch.measure.tune.trials import stored_starts as stored_starts
 from speclaunch.measure.tune.trials import verdict as verdict
 from speclaunch.measure.tune.writing import Tuned as Tuned
 from speclaunch.measure.tune.writing import elsewhere as elsewhere

@@ -39,7 +39,7 @@ def test_ngram_is_measured_interrupted_and_measured_on(first_home: Path, marked:
     assert len(kept["rounds"]) >= 2
 
     done = marked.run(*BENCH)
-    assert f"going on with {folder.name}" in done.stderr
+    assert f"resuming {folder.name}" in done.stderr
     said = json.loads(done.stdout)
     kinds = {one["kind"] for one in said["objections"]}
     assert kinds <= {"drift"}, said  # of a machine that does much else
@@ -91,7 +91,7 @@ def test_a_server_that_runs_is_measured_and_left_as_it_is(marked: Marked) -> Non
     try:
         deadline = time.monotonic() + 500
         refused = marked.run(*bench)
-        while "asks for a key" not in refused.stderr and time.monotonic() < deadline:
+        while "requires a key" not in refused.stderr and time.monotonic() < deadline:
             time.sleep(1)
             refused = marked.run(*bench)
         assert (refused.returncode, refused.stdout) == (1, ""), refused.stderr

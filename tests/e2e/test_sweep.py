@@ -56,7 +56,7 @@ def test_a_sweep_is_killed_and_continued_through_joblib(tmp_path: Path) -> None:
     again = speclaunch(*words, "--output-format=json", timeout=500)
     document = json.loads(again.stdout)
     assert again.returncode == 0, again.stderr
-    assert "1 of 3 rows are there" in again.stderr or "2 of 3 rows are there" in again.stderr
+    assert "1 of 3 rows done" in again.stderr or "2 of 3 rows done" in again.stderr
     served, other, refused = document["jobs"]
     assert done[0].read_bytes() == kept
     for job in (served, other):

@@ -46,7 +46,7 @@ def test_a_recipe_that_drafts_too_deep_is_tuned(marked: Marked, tmp_path: Path) 
     begun = marked.begin(*words)
     assert begun.stderr is not None
     for line in begun.stderr:
-        if "tokens/s a request" in line:
+        if "tokens/s per request" in line:
             break
     begun.send_signal(signal.SIGINT)
     begun.communicate(timeout=120)
@@ -54,7 +54,7 @@ def test_a_recipe_that_drafts_too_deep_is_tuned(marked: Marked, tmp_path: Path) 
     assert marked.left() == [] and path.read_text() == before
 
     done = marked.run(*words)
-    assert "going on: 1 settings were measured before" in done.stderr
+    assert "resuming: 1 settings already measured" in done.stderr
     assert "min left" in done.stderr
     assert marked.left() == []
     found = convert(json.loads(done.stdout), TuneDocument)

@@ -58,8 +58,8 @@ def _show_title(console: Console, title: str, found: CertificateDocument | Singl
         console.print(Text(f"note: {caveat}", "yellow"))
     if not found.counts:
         console.print(Text(NOTHING_COUNTS, "bold red"))
-        for one in found.objections:
-            console.print(f"  {one.message}", markup=False)
+        for objection in found.objections:
+            console.print(f"  {objection.message}", markup=False)
 
 
 def _show_note(console: Console, text: str, style: str = "dim") -> None:
@@ -131,7 +131,7 @@ def single_columns(found: SingleDocument) -> list[str]:
 def single_row(found: SingleDocument, cell: SingleCellRecord) -> list[str]:
     """Return the text of these columns."""
     own = cell.candidate
-    has_context = any(one.context for one in found.cells)
+    has_context = any(cell.context for cell in found.cells)
     return [
         cell.workload,
         *([str(cell.context) if cell.context else "as is"] if has_context else []),
@@ -156,9 +156,9 @@ def show_difference(console: Console, found: DifferenceDocument) -> None:
     console.print(table)
     for line in (*words.alone(found), *found.notes):
         _show_note(console, line, "yellow")
-    for one in found.arguments:
-        console.print(f"arguments of the {one.side}:", markup=False, highlight=False)
-        for line in one.lines:
+    for diff in found.arguments:
+        console.print(f"arguments of the {diff.side}:", markup=False, highlight=False)
+        for line in diff.lines:
             color = "green" if line.startswith("+") else "red"
             console.print(Text(f"  {line}", color))
     _show_note(console, words.difference_means(found))
@@ -167,13 +167,13 @@ def show_difference(console: Console, found: DifferenceDocument) -> None:
 def show_benches(console: Console, found: Iterable[BenchListing]) -> None:
     """Print a table of the stored comparisons, newest last."""
     table = plain_table(("comparison", "state", "rounds", "measured", "sides"))
-    for one in found:
+    for listing in found:
         table.add_row(
-            Text(one.name, "bold"),
-            Text(one.state, COLORS.get(one.state, "dim")),
-            str(one.rounds),
-            one.updated[:19].replace("T", " "),
-            Text(" against ".join(one.sides)),
+            Text(listing.name, "bold"),
+            Text(listing.state, COLORS.get(listing.state, "dim")),
+            str(listing.rounds),
+            listing.updated[:19].replace("T", " "),
+            Text(" against ".join(listing.sides)),
         )
     console.print(table)
 
@@ -184,13 +184,13 @@ def list_document(found: Iterable[BenchListing]) -> dict[str, Any]:
         "version": 1,
         "benches": [
             {
-                "name": one.name,
-                "state": one.state,
-                "rounds": one.rounds,
-                "measured": one.updated,
-                "sides": list(one.sides),
-                "path": str(one.path),
+                "name": listing.name,
+                "state": listing.state,
+                "rounds": listing.rounds,
+                "measured": listing.updated,
+                "sides": list(listing.sides),
+                "path": str(listing.path),
             }
-            for one in found
+            for listing in found
         ],
     }

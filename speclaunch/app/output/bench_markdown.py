@@ -28,9 +28,13 @@ def escaped(text: str) -> str:
 def certificate_markdown(found: CertificateDocument) -> str:
     """Return a certificate as Markdown: verdict, table, meaning of intervals, folded commands."""
     lines = [f"**{escaped(found.candidate)}** against **{escaped(found.baseline)}**", ""]
-    lines += [f"Note: {escaped(one)}\n" for one in found.caveats]
+    lines += [f"Note: {escaped(caveat)}\n" for caveat in found.caveats]
     if not found.counts:
-        lines += [NOTHING_COUNTS, "", *(f"- {escaped(one.message)}" for one in found.objections)]
+        lines += [
+            NOTHING_COUNTS,
+            "",
+            *(f"- {escaped(objection.message)}" for objection in found.objections),
+        ]
         return "\n".join([*lines, ""])
     heads = [*columns(found)[:-1], "verdict"]
     rows = [[*row(found, cell), cell.claim] for cell in found.cells]
@@ -53,9 +57,9 @@ def certificate_markdown(found: CertificateDocument) -> str:
 
 def single_markdown(found: SingleDocument) -> str:
     """Return a table of a single server, for an issue."""
-    head = f"**{found.candidate}**\n" + "".join(f"\nNote: {one}\n" for one in found.caveats)
+    head = f"**{found.candidate}**\n" + "".join(f"\nNote: {caveat}\n" for caveat in found.caveats)
     if not found.counts:
-        objections = "".join(f"- {one.message}\n" for one in found.objections)
+        objections = "".join(f"- {objection.message}\n" for objection in found.objections)
         return f"{head}\n{NOTHING_COUNTS}\n\n{objections}"
     heads = single_columns(found)
     rows = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
@@ -68,9 +72,9 @@ def difference_markdown(found: DifferenceDocument) -> str:
     lines = [f"**{escaped(found.after)}** against **{escaped(found.before)}**", ""]
     lines += [*table(words.DIFFERENCE_COLUMNS, map(words.difference_row, found.cells)), ""]
     remarks = [*words.alone(found), *found.notes]
-    lines += [*(f"- {escaped(one)}" for one in remarks), ""] if remarks else []
-    for one in found.arguments:
-        lines += [f"Arguments of the {one.side}:", "", *_code("\n".join(one.lines), "diff"), ""]
+    lines += [*(f"- {escaped(remark)}" for remark in remarks), ""] if remarks else []
+    for diff in found.arguments:
+        lines += [f"Arguments of the {diff.side}:", "", *_code("\n".join(diff.lines), "diff"), ""]
     return "\n".join([*lines, escaped(words.difference_means(found)), ""])
 
 

@@ -61,7 +61,7 @@ class BenchCourse:
         """Name of the current round; empty at the end."""
         return round_name(self._due[0]) if self._due else ""
 
-    def said(self) -> None:
+    def engine_changed(self) -> None:
         """Record an engine start or stop, whose time does not count as round time."""
         self._starting = True
 
@@ -107,7 +107,7 @@ class LineProgress:
         self._printer, self._course = printer, course
         self._stack = contextlib.ExitStack()
         self._heart: Heartbeat | None = None
-        self._said = ""
+        self._last_text = ""
 
     def __enter__(self) -> Self:
         self._heart = self._stack.enter_context(
@@ -125,20 +125,20 @@ class LineProgress:
 
     def say(self, text: str) -> None:
         """Print a message about starts and stops."""
-        self._course.said()
-        self._said = text
+        self._course.engine_changed()
+        self._last_text = text
         self._print(text)
 
     def round(self, found: Round) -> None:
         """Print a finished round."""
         name = self._course.now
         self._course.round(found)
-        self._said = ""
+        self._last_text = ""
         self._print(round_line(self._course, name, found))
 
     def _alive(self, seconds: float) -> str:
         left = self._course.left_now()
-        what = self._said or f"measuring {self._course.now}"
+        what = self._last_text or f"measuring {self._course.now}"
         return f"{what} ({duration(seconds)} so far{f', {left}' if left else ''})"
 
     def _print(self, text: str) -> None:
@@ -180,7 +180,7 @@ class DrawnProgress:
 
     def say(self, text: str) -> None:
         """Print a message about starts and stops."""
-        self._course.said()
+        self._course.engine_changed()
         self._bar.console.print(text, markup=False)
 
     def round(self, found: Round) -> None:
@@ -236,18 +236,18 @@ def show_schedule(console: Console, schedule: Schedule, expected: TimeEstimate) 
 def lines(schedule: Schedule, expected: TimeEstimate) -> list[str]:
     """Return lines about starts, rounds, tokens and time."""
     due = steps(schedule)
-    how = "one engine at a time" if schedule.blocks else "all up at once, those that wait halted"
+    how = "one engine at a time" if schedule.blocks else "both running, the waiting engine paused"
     return [
         f"sides:   {', '.join(order.name for order in schedule.sides)}",
         f"starts:  {schedule.starts_in_all}, {how}",
         *(
-            f"measure: {prompts.name}{_length(prompts)} at a concurrency of {concurrency}: "
+            f"measure: {prompts.name}{_length(prompts)} at concurrency {concurrency}: "
             f"{schedule.rounds} rounds of {schedule.requests_at(concurrency)} requests, "
-            f"{prompts.output_tokens} tokens each, each side"
+            f"{prompts.output_tokens} tokens each, per side"
             for prompts, concurrency in schedule.cells()
         ),
-        f"rounds:  {len(due)}, and {WARM_UP} of each kind that warm up after a start",
-        f"tokens:  {expected.tokens:,} to be generated, those of the warm-up too",
+        f"rounds:  {len(due)}, plus {WARM_UP} warm-up rounds of each kind per start",
+        f"tokens:  {expected.tokens:,} to generate, including warm-up",
         f"time:    {time_line(expected)}",
     ]
 
@@ -259,7 +259,7 @@ def _length(prompts: Prompts) -> str:
 def time_line(expected: TimeEstimate) -> str:
     """Return the estimate with its source; unknown parts are marked."""
     starts = (
-        "starts: unknown, as is the size of the weights"
+        "starts: unknown (weight size unknown)"
         if expected.starts is None
         else f"starts: about {duration(expected.starts)}"
     )
@@ -267,6 +267,6 @@ def time_line(expected: TimeEstimate) -> str:
         example = duration(expected.tokens / _RATE)
         rounds = f"rounds: unknown until measured (at {_RATE:,} tokens/s: {example})"
     else:
-        rounds = f"rounds: about {duration(expected.rounds)}, as fast as in {expected.source}"
-    total = f"; about {duration(expected.seconds)} in all" if expected.seconds is not None else ""
+        rounds = f"rounds: about {duration(expected.rounds)}, at the speed of {expected.source}"
+    total = f"; about {duration(expected.seconds)} in total" if expected.seconds is not None else ""
     return f"{starts}; {rounds}{total} (an estimate)"

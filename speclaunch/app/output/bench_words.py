@@ -64,7 +64,7 @@ def throughput(side: MeasuredRecord) -> str:
 
 def percents(shares: Iterable[float]) -> str:
     """Return `80% 62% 41%`."""
-    return " ".join(f"{100 * one:.0f}%" for one in shares)
+    return " ".join(f"{100 * share:.0f}%" for share in shares)
 
 
 def milliseconds(seconds: float | None, digits: int = 0) -> str:
@@ -84,14 +84,14 @@ def confidence(found: CertificateDocument) -> str:
 
 def intervals_mean(found: CertificateDocument) -> list[str]:
     """Return the meaning of the intervals of a valid certificate."""
-    pairs = f"{found.cells[0].speed_up.pairs} pairs of rounds each"
+    pairs = f"{found.cells[0].speed_up.pairs} pairs of rounds per cell"
     if found.starts > 1:
         pairs += f", in {found.starts} starts of both sides; each start counts once"
-    lines = [f"All intervals hold together with {confidence(found)} confidence ({pairs})."]
+    lines = [f"All intervals hold simultaneously with {confidence(found)} confidence ({pairs})."]
     if not found.holds_starts:
         lines.append(
-            "Each side was started once: what differs from start to start is not in them "
-            "(--starts 3 measures it)."
+            "Each side was started once: the intervals exclude variation between starts "
+            "(use --starts 3)."
         )
     return lines
 
@@ -122,7 +122,7 @@ def bounds(found: CertificateDocument) -> str:
 
 def memory(found: CertificateDocument) -> str:
     """Return the KV tokens that speculation costs; empty if a side does not report them."""
-    tokens = [one.max_total_num_tokens for one in found.memory]
+    tokens = [usage.max_total_num_tokens for usage in found.memory]
     if len(tokens) != 2 or not tokens[0] or not tokens[1]:
         return ""
     percent = 100 * (tokens[0] / tokens[1] - 1)
@@ -186,7 +186,7 @@ def difference_means(found: DifferenceDocument) -> str:
     """Return the meaning of the intervals of a comparison."""
     sure = f"{100 * (1 - found.error_rate):g}%"
     return (
-        f"A ratio above 1: {found.after} is faster. The intervals of all speed-ups hold together "
-        f"with {sure} confidence, and so do those of all throughputs (Welch's, unpaired). "
-        "Throughputs were measured at different times: they hold what else changed meanwhile."
+        f"A ratio above 1 means that {found.after} is faster. The intervals of all speed-ups hold "
+        f"simultaneously with {sure} confidence, as do those of all throughputs (Welch's, "
+        "unpaired). Throughputs were measured at different times, so they include other changes."
     )

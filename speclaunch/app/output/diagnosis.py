@@ -56,25 +56,25 @@ def diagnosis_json(diagnosis: Diagnosis, path: str) -> dict[str, Any]:
         ],
         "milestones": [
             {
-                "phase": one.phase.value,
-                "text": one.text,
-                "line": one.line_number,
-                "numbers": dict(one.numbers),
+                "phase": milestone.phase.value,
+                "text": milestone.text,
+                "line": milestone.line_number,
+                "numbers": dict(milestone.numbers),
             }
-            for one in diagnosis.milestones
+            for milestone in diagnosis.milestones
         ],
         "advisories": [advisory.id for advisory in known_bugs(diagnosis)],
         "notes": [_safe(note) for note in diagnosis.notes],
         "unclear": diagnosis.unclear,
         "candidates": [
             {
-                "name": one.cause.name,
-                "title": one.cause.title,
-                "line": one.line_number,
-                "text": _safe(one.line),
-                "reason": one.reason,
+                "name": candidate.cause.name,
+                "title": candidate.cause.title,
+                "line": candidate.line_number,
+                "text": _safe(candidate.line),
+                "reason": candidate.reason,
             }
-            for one in diagnosis.candidates
+            for candidate in diagnosis.candidates
         ],
     }
 
@@ -89,13 +89,15 @@ def _story(diagnosis: Diagnosis, path: str) -> list[Text]:
     name = "standard input" if path == "-" else path
     lines = [Text.assemble((_verdict(diagnosis), _color(diagnosis)))]
     if diagnosis.launches > 1:
-        lines.append(Text(f"  of {diagnosis.launches} starts in this log, the last", "dim"))
+        lines.append(Text(f"  last of {diagnosis.launches} starts in this log", "dim"))
     if diagnosis.milestones:
         lines += [Text(), Text("How far it got", "bold")]
-        width = max(len(str(one.line_number)) for one in diagnosis.milestones)
+        width = max(len(str(milestone.line_number)) for milestone in diagnosis.milestones)
         lines += [
-            Text.assemble("  ", (f"{one.line_number:>{width}}", "dim"), f"  {_safe(one.text)}")
-            for one in diagnosis.milestones
+            Text.assemble(
+                "  ", (f"{milestone.line_number:>{width}}", "dim"), f"  {_safe(milestone.text)}"
+            )
+            for milestone in diagnosis.milestones
         ]
     if diagnosis.line is not None:
         lines += [Text(), Text("What stopped it", "bold")]
@@ -117,9 +119,9 @@ def _possible(diagnosis: Diagnosis, name: str) -> list[Text]:
     if not diagnosis.candidates:
         return []
     lines = [Text(), Text("Possible causes", "bold")]
-    for one in diagnosis.candidates:
-        lines.append(Text(f"  - {one.cause.title} [{one.cause.name}]"))
-        lines.append(Text(f"      {name}:{one.line_number}: {one.reason}", "dim"))
+    for candidate in diagnosis.candidates:
+        lines.append(Text(f"  - {candidate.cause.title} [{candidate.cause.name}]"))
+        lines.append(Text(f"      {name}:{candidate.line_number}: {candidate.reason}", "dim"))
     if diagnosis.unclear:
         lines += [Text(), Text("What to do", "bold")]
         lines.append(Text("  - Diagnose the log of each engine process separately."))
@@ -157,16 +159,14 @@ def _advice(diagnosis: Diagnosis) -> list[Text]:
             )
         )
     if diagnosis.rule is not None:
-        lines.append(
-            Text(f"  - `speclaunch explain {diagnosis.rule}`: the rule that finds it beforehand")
-        )
-    spelled = f"Flags are those of SGLang {diagnosis.version}."
+        lines.append(Text(f"  - `speclaunch explain {diagnosis.rule}`: the rule that detects this"))
+    note = f"Flags are those of SGLang {diagnosis.version}."
     if diagnosis.version is None:
-        spelled = (
+        note = (
             f"Flags are those of SGLang {held_versions()[-1]}, the newest known: the log does not "
-            "name its version; set it with --engine."
+            "state its version. Set it with --engine."
         )
-    lines += [Text(), Text(spelled, "dim")]
+    lines += [Text(), Text(note, "dim")]
     if cause.sources:
         lines.append(Text(f"Source: {'; '.join(cause.sources)}", "dim"))
     return lines
@@ -180,7 +180,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
         return "Unclear: this log shows a failure, but its lines contradict each other"
     if diagnosis.failed:
         when = "after it had served" if diagnosis.served else f"at: {diagnosis.phase.value}"
-        return f"The engine failed ({when}) with an error that is not in the catalogue"
+        return f"The engine failed ({when}) with an unknown error"
     if diagnosis.stopped:
         return "The engine was stopped on request; no failure"
     if diagnosis.served:

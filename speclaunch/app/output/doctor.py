@@ -49,7 +49,7 @@ class DoctorReport(Struct, frozen=True):
 
     sections: tuple[CheckSection, ...]
     target: RecipeNeeds | None = None
-    judged: RecipeResults | UnknownFact | None = None
+    recipe_results: RecipeResults | UnknownFact | None = None
 
     @property
     def lines(self) -> tuple[CheckLine, ...]:
@@ -59,7 +59,9 @@ class DoctorReport(Struct, frozen=True):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Findings of the recipe."""
-        return self.judged.findings if isinstance(self.judged, RecipeResults) else ()
+        return (
+            self.recipe_results.findings if isinstance(self.recipe_results, RecipeResults) else ()
+        )
 
     @property
     def state(self) -> CheckState:
@@ -90,7 +92,7 @@ def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
             for line in diagnosis.lines
         ],
     }
-    results = diagnosis.judged
+    results = diagnosis.recipe_results
     if diagnosis.target is not None:
         document |= {"recipe": diagnosis.target.name, "engine": diagnosis.target.version}
     if isinstance(results, RecipeResults):
@@ -98,9 +100,12 @@ def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
             {**finding_json(finding), "engine": finding.engine} for finding in results.findings
         ]
         document["unjudged"] = [
-            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in results.skipped
+            {"code": rule.code, "rule": rule.rule, "reason": rule.reason}
+            for rule in results.skipped
         ]
-        document["checkpoints"] = [checkpoint_json(one) for one in results.plan.facts.checkpoints]
+        document["checkpoints"] = [
+            checkpoint_json(checkpoint) for checkpoint in results.plan.facts.checkpoints
+        ]
     return document
 
 
@@ -169,7 +174,7 @@ def _wrapped(text: str, room: int | None) -> list[str]:
 
 
 def _show_findings(console: Console, diagnosis: DoctorReport, encoding: str) -> None:
-    target, results = diagnosis.target, diagnosis.judged
+    target, results = diagnosis.target, diagnosis.recipe_results
     if target is None:
         return
     console.print()
@@ -198,15 +203,15 @@ def _summary(diagnosis: DoctorReport) -> Text:
     counted = [many(errors, "error")] * bool(errors) + [many(warnings, "warning")] * bool(warnings)
     numbers = ", ".join(counted)
     target = diagnosis.target
-    untold = count(diagnosis.lines, CheckState.UNKNOWN)
-    if untold:
-        numbers += f"{', ' if numbers else ''}{many(untold, 'check')} without a result"
+    unresolved = count(diagnosis.lines, CheckState.UNKNOWN)
+    if unresolved:
+        numbers += f"{', ' if numbers else ''}{many(unresolved, 'check')} without a result"
     if target is None:
         return Text(f"{numbers or 'No problems found'}.", _color(errors, warnings))
     place = "there" if target.elsewhere else "here"
     if errors:
         return Text(f"{target.name} would not start {place}: {numbers}.", "bold red")
-    outcome = f"No problem stops {target.name} {place}"
+    outcome = f"No problem prevents {target.name} from starting {place}"
     return Text(f"{outcome}{f' ({numbers})' if numbers else ''}.", _color(errors, warnings))
 
 

@@ -23,65 +23,65 @@ def show_drafts(console: Console, found: DraftListing, *, refused: bool = False)
     """
     target = found.target
     architecture = (
-        ", ".join(target.field_or_none("architectures") or ()) or "architecture not known"
+        ", ".join(target.field_or_none("architectures") or ()) or "unknown architecture"
     )
-    shown = [one for one in found.ways if refused or one.newest] or found.ways
+    shown = [way for way in found.ways if refused or way.newest] or found.ways
     ways = "1 way" if len(shown) == 1 else f"{len(shown)} ways"
     console.print(Text(f"{target.name} ({architecture})", "bold"))
     _line(console, "facts", str(target.origin))
-    _line(console, "speculation", f"{ways}, the best founded first")
-    for number, one in enumerate(shown, 1):
+    _line(console, "speculation", f"{ways}, best supported first")
+    for number, way in enumerate(shown, 1):
         console.print()
-        console.print(Text(f"{number}. {heading(one)}", "bold" if one.newest else "dim"))
-        _line(console, "engine", releases(one, found))
-        for doubt in one.doubts:
+        console.print(Text(f"{number}. {heading(way)}", "bold" if way.newest else "dim"))
+        _line(console, "engine", releases(way, found))
+        for doubt in way.doubts:
             _line(console, "but", doubt)
-        if one.changes:
-            _line(console, "set also", ", ".join(one.changes))
-        _line(console, "founded on", f"{one.way.why}; confidence {one.way.confidence}")
-        if one.memory is not None and found.hardware is not None:
-            _line(console, "memory", memory(one.memory, found.hardware))
-        if one.unjudged:
-            _line(console, "not judged", ", ".join(dict.fromkeys(one.unjudged)))
-        for source in one.way.sources:
+        if way.changes:
+            _line(console, "set also", ", ".join(way.changes))
+        _line(console, "based on", f"{way.way.why}; confidence {way.way.confidence}")
+        if way.memory is not None and found.hardware is not None:
+            _line(console, "memory", memory(way.memory, found.hardware))
+        if way.skipped:
+            _line(console, "skipped", ", ".join(dict.fromkeys(way.skipped)))
+        for source in way.way.sources:
             _line(console, "source", source)
     hidden = len(found.ways) - len(shown)
     if hidden:
         console.print()
-        console.print(Text(f"{hidden} more that no release accepts: --all shows why", "dim"))
+        console.print(Text(f"{hidden} more are accepted by no release (--all shows them)", "dim"))
 
 
-def heading(one: ListedWay) -> str:
+def heading(way: ListedWay) -> str:
     """Return `EAGLE-3 with ORG/DRAFT`."""
-    return f"{one.way.method} with {one.way.draft}" if one.way.draft else str(one.way.method)
+    return f"{way.way.method} with {way.way.draft}" if way.way.draft else str(way.way.method)
 
 
-def releases(one: ListedWay, found: DraftListing) -> str:
+def releases(way: ListedWay, found: DraftListing) -> str:
     """Return the releases that accept it as text."""
-    if not one.spans:
-        return f"no release takes it: {one.refused}"
+    if not way.spans:
+        return f"not accepted by any release: {way.refused}"
     newest = found.versions[-1]
     parts = []
-    for first, last in one.spans:
+    for first, last in way.spans:
         if last == newest and len(found.versions) > 1:
             parts.append(f"{first} and later" if first != last else first)
         else:
             parts.append(first if first == last else f"{first} to {last}")
     text = "SGLang " + ", ".join(parts)
-    return f"{text}; {newest}: {one.refused}" if one.refused else text
+    return f"{text}; {newest}: {way.refused}" if way.refused else text
 
 
 def memory(found: WayMemory, hardware: Hardware) -> str:
     """Return its memory cost on one GPU as text."""
     where = f"{hardware.name}" if not found.ranks else f"{found.ranks} x {hardware.name}"
     if found.draft_weights is None and found.draft_kv is None:
-        return f"on {where}: {found.note or 'not known'}"
+        return f"on {where}: {found.note or 'unknown'}"
     parts = []
     at = "" if found.fraction is None else f" at mem_fraction_static {found.fraction:g}"
     if found.draft_weights is not None:
-        parts.append(f"{in_gib(found.draft_weights)} of draft weights a GPU")
+        parts.append(f"{in_gib(found.draft_weights)} of draft weights per GPU")
     if found.draft_kv is not None:
-        parts.append(f"{found.draft_kv:,} bytes of draft KV cache a token")
+        parts.append(f"{found.draft_kv:,} bytes of draft KV cache per token")
     if found.tokens is not None:
         parts.append(f"leaves {found.tokens:,} tokens of KV cache{at}")
     if found.draft_weights == 0 and found.draft_kv == 0:
@@ -90,8 +90,8 @@ def memory(found: WayMemory, hardware: Hardware) -> str:
     return f"{text}; {found.note}" if found.note else text
 
 
-def _line(console: Console, label: str, said: str) -> None:
-    console.print(label_line(label, Text(said, "default"), 12, indent=3))
+def _line(console: Console, label: str, text: str) -> None:
+    console.print(label_line(label, Text(text, "default"), 12, indent=3))
 
 
 def drafts_document(found: DraftListing) -> str:
@@ -104,23 +104,23 @@ def drafts_document(found: DraftListing) -> str:
         "facts": str(found.target.origin),
         "releases": list(found.versions),
         "hardware": None if hardware is None else hardware.name,
-        "ways": [_way(one) for one in found.ways],
+        "ways": [_way(way) for way in found.ways],
     }
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def _way(one: ListedWay) -> dict[str, Any]:
-    way, cost = one.way, one.memory
+def _way(listed: ListedWay) -> dict[str, Any]:
+    way, cost = listed.way, listed.memory
     return {
         "method": str(way.method),
         "algorithm": way.algorithm,
         "draft": way.draft,
         "arguments": dict(way.arguments),
-        "releases": [{"first": first, "last": last} for first, last in one.spans],
-        "refused": one.refused or None,
-        "warnings": list(one.doubts),
-        "changes": list(one.changes),
-        "not_judged": list(dict.fromkeys(one.unjudged)),
+        "releases": [{"first": first, "last": last} for first, last in listed.spans],
+        "refused": listed.refused or None,
+        "warnings": list(listed.doubts),
+        "changes": list(listed.changes),
+        "not_judged": list(dict.fromkeys(listed.skipped)),
         "confidence": way.confidence,
         "founded_on": way.why,
         "sources": list(way.sources),

@@ -29,7 +29,7 @@ def show_forecast(
     if known is not None:
         changes = " ".join(f"{name}={value}" for name, value in known.changes.items())
         console.print(
-            f"# starts with the last known good settings: {changes} (--fresh does not)",
+            f"# starts from the last known good settings: {changes} (--fresh ignores them)",
             markup=False,
         )
     if rungs and not ladder:
@@ -72,7 +72,7 @@ def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
     prepared, predicted = session.prepared, session.predicted_rung()
     if predicted is not None:
         prepared = prepared.changed(predicted.changes)
-        note = f"starts with {format_settings(predicted.changes)}: as written {predicted.why}"
+        note = f"starts with {format_settings(predicted.changes)}: unchanged, {predicted.why}"
         rendered = replace(prepared.rendered_args, notes=(*prepared.rendered_args.notes, note))
         prepared = replace(prepared, rendered_args=rendered)
     if as_json:

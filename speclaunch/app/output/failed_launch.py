@@ -18,15 +18,15 @@ def failure(name: str, conclusion: Conclusion) -> LaunchError:
     diagnosis = conclusion.diagnosis
     if diagnosis is not None and diagnosis.cause is not None:
         parts.append(f"  cause: {diagnosis.cause.title}. {meaning(diagnosis)}")
-        if diagnosis.line and not _says(outcome.reason, diagnosis.line):
+        if diagnosis.line and not _repeats(outcome.reason, diagnosis.line):
             parts.append(f"  evidence: {diagnosis.line.strip()}")
     elif diagnosis is not None and diagnosis.unclear:
-        causes = "; or ".join(one.cause.title for one in diagnosis.candidates)
+        causes = "; or ".join(candidate.cause.title for candidate in diagnosis.candidates)
         parts.append(f"  cause: the log is unclear; possible: {causes}")
-    if any(one.changes != conclusion.attempts[0].changes for one in conclusion.attempts):
+    if any(attempt.changes != conclusion.attempts[0].changes for attempt in conclusion.attempts):
         tried = [
-            f"    {one.number}: {_words(one.changes) or 'the recipe as written'}"
-            for one in conclusion.attempts
+            f"    {attempt.number}: {_words(attempt.changes) or 'the recipe unchanged'}"
+            for attempt in conclusion.attempts
         ]
         parts.append("\n".join([f"  attempts: {len(tried)}", *tried]))
     if conclusion.explanation:
@@ -44,7 +44,7 @@ def _remedy(conclusion: Conclusion) -> str | None:
     return "\n        ".join(found) or None
 
 
-def _says(reason: str | None, line: str) -> bool:
+def _repeats(reason: str | None, line: str) -> bool:
     """True if the reason repeats the line, ignoring its time stamp."""
     return bool(reason) and (str(reason) in line or line.strip() in str(reason))
 

@@ -39,7 +39,7 @@ Wording = Callable[[str, Sequence[str]], str]
 
 
 def _listed(reason: str, codes: Sequence[str]) -> str:
-    return f"not checked, because {reason}: {_codes(codes)}"
+    return f"{_codes(codes)} skipped: {reason}"
 
 
 def _numbered(reason: str, codes: Sequence[str]) -> str:
@@ -52,21 +52,21 @@ def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]
     for file in files:
         by_path.setdefault(file.path, []).append(file)
     if len(by_path) == 1:
-        return list(dict.fromkeys(line for file in files for line in _of_one(file, wording)))
-    listed = [*_skipped(files), *_unjudged(by_path, wording), *_unknown(by_path)]
+        return list(dict.fromkeys(line for file in files for line in _of_file(file, wording)))
+    listed = [*_skipped(files), *_without_result(by_path, wording), *_unknown(by_path)]
     return [*(line for count, line in listed if count == 1), *_shared(listed)]
 
 
-def brief_reasons(unjudged: Sequence[SkippedRule]) -> list[str]:
+def brief_reasons(skipped: Sequence[SkippedRule]) -> list[str]:
     """Return the reasons of rules without a result, with their number; the hardware last."""
-    known = [one for one in unjudged if one.reason != UNKNOWN_HARDWARE]
-    return [*reasons(known, _numbered), *_needing_hardware(unjudged)]
+    known = [rule for rule in skipped if rule.reason != UNKNOWN_HARDWARE]
+    return [*reasons(known, _numbered), *_needing_hardware(skipped)]
 
 
-def _needing_hardware(unjudged: Iterable[SkippedRule]) -> list[str]:
-    needy = len({one.code for one in unjudged if one.reason == UNKNOWN_HARDWARE})
+def _needing_hardware(skipped: Iterable[SkippedRule]) -> list[str]:
+    needy = len({rule.code for rule in skipped if rule.reason == UNKNOWN_HARDWARE})
     rules = "1 rule needs" if needy == 1 else f"{needy} rules need"
-    return [f"{rules} the hardware: add --hardware, such as h100:8"] if needy else []
+    return [f"{rules} the hardware: set --hardware, for example h100:8"] if needy else []
 
 
 def brief_causes(files: Sequence[FileReport]) -> list[str]:
@@ -74,14 +74,14 @@ def brief_causes(files: Sequence[FileReport]) -> list[str]:
 
     A missing fact is named once. The hardware comes last, with the option that declares it.
     """
-    last = _needing_hardware(one for file in files for one in file.skipped_rules)
+    last = _needing_hardware(rule for file in files for rule in file.skipped_rules)
     return [*causes(list(map(_without_named, files)), _numbered), *last]
 
 
 def _without_named(file: FileReport) -> FileReport:
     """Return a report without the rules whose missing fact is listed anyway."""
     named = [UNKNOWN_HARDWARE, *(fact.what for fact in file.unknown)]
-    left = (one for one in file.skipped_rules if not any(what in one.reason for what in named))
+    left = (rule for rule in file.skipped_rules if not any(what in rule.reason for what in named))
     return replace(file, skipped_rules=tuple(left))
 
 
@@ -93,7 +93,7 @@ def _shared(listed: Iterable[Counted]) -> Iterator[str]:
     return (f"{line} (in {count} files)" for count, line in listed if count > 1)
 
 
-def _of_one(file: FileReport, wording: Wording) -> Iterator[str]:
+def _of_file(file: FileReport, wording: Wording) -> Iterator[str]:
     if file.skipped and not file.template:
         yield f"{file.path}: not checked for {file.engine}: {file.skipped}"
     if file.note:
@@ -113,17 +113,17 @@ def _skipped(files: Iterable[FileReport]) -> Iterator[Counted]:
         yield _counted(dict.fromkeys(file.path for file in files if file.note == note), note)
 
 
-def _unjudged(by_path: dict[str, list[FileReport]], wording: Wording) -> Iterator[Counted]:
+def _without_result(by_path: dict[str, list[FileReport]], wording: Wording) -> Iterator[Counted]:
     codes: dict[str, dict[str, None]] = {}
     where: dict[str, dict[str, None]] = {}
     originals: dict[str, dict[str, None]] = {}
     for path, files in by_path.items():
         for file in files:
-            for one in file.skipped_rules:
-                reason = _nameless(one.reason, file.unknown)
-                codes.setdefault(reason, {})[one.code] = None
+            for rule in file.skipped_rules:
+                reason = _nameless(rule.reason, file.unknown)
+                codes.setdefault(reason, {})[rule.code] = None
                 where.setdefault(reason, {})[path] = None
-                originals.setdefault(reason, {})[one.reason] = None
+                originals.setdefault(reason, {})[rule.reason] = None
     for reason, paths in where.items():
         text = next(iter(originals[reason])) if len(originals[reason]) == 1 else reason
         yield _counted(paths, wording(text, sorted(codes[reason])))
@@ -168,11 +168,11 @@ def _unknown_text(whats: Sequence[str], why: str, hint: str | None) -> str:
     return f"{_named(whats, _MANY_NAMES)}: {why}" + (f" ({hint})" if hint else "")
 
 
-def reasons(unjudged: Sequence[SkippedRule], wording: Wording = _listed) -> list[str]:
+def reasons(skipped: Sequence[SkippedRule], wording: Wording = _listed) -> list[str]:
     """Return the rules without a result, by reason."""
     by_reason: dict[str, list[str]] = {}
-    for one in unjudged:
-        by_reason.setdefault(one.reason, []).append(one.code)
+    for rule in skipped:
+        by_reason.setdefault(rule.reason, []).append(rule.code)
     return [wording(reason, list(dict.fromkeys(codes))) for reason, codes in by_reason.items()]
 
 
@@ -203,8 +203,8 @@ def left_out(report: Report) -> list[str]:
     if report.not_read:
         start = "it starts" if len(report.not_read) == 1 else "they start"
         lines.append(
-            f"not read: {_named(report.not_read, _MANY_FILES)}: {start} SGLang in a way that lint "
-            f"cannot read"
+            f"not read: {_named(report.not_read, _MANY_FILES)}: {start} SGLang in an "
+            "unsupported way"
         )
     return lines
 
@@ -214,10 +214,13 @@ def of_baseline(report: Report) -> list[str]:
     lines = [f"{many(report.known, 'known finding')} in the baseline"] if report.known else []
     if report.gone:
         lines.append(
-            f"{many(len(report.gone), 'finding')} of the baseline no longer found; write it again"
-            " with --write-baseline:"
+            f"{many(len(report.gone), 'finding')} of the baseline no longer found; update it with "
+            "--write-baseline:"
         )
-        lines += [f"  {one.code} in {one.path}: {one.message}" for one in report.gone[:_MANY_CODES]]
+        lines += [
+            f"  {known.code} in {known.path}: {known.message}"
+            for known in report.gone[:_MANY_CODES]
+        ]
         if len(report.gone) > _MANY_CODES:
             lines.append(f"  and {len(report.gone) - _MANY_CODES} more")
     return lines
@@ -312,12 +315,12 @@ _OPTIONS = {
 
 
 def show_findings(
-    console: Printer, findings: Iterable[Finding], unjudged: Sequence[SkippedRule] = ()
+    console: Printer, findings: Iterable[Finding], skipped: Sequence[SkippedRule] = ()
 ) -> None:
     """Print the findings of one deployment."""
     for finding in findings:
         console.print(render(finding))
-    for line in reasons(unjudged):
+    for line in reasons(skipped):
         console.print(line, style="dim", markup=False)
 
 
@@ -333,13 +336,17 @@ _ORIGINS = {
 def origins(checkpoints: Iterable[Checkpoint | KnownCheckpoint]) -> list[str]:
     """Return the sources of checkpoint facts, one line per source."""
     by_source: dict[str, dict[str, None]] = {}
-    for one in checkpoints:
-        if one.origin is None:
+    for checkpoint in checkpoints:
+        if checkpoint.origin is None:
             continue
-        source = _ORIGINS[one.origin.provenance]
-        if one.origin.provenance is FactSource.INDEX:
-            source += f" (read {one.origin.read})"
-        name = f"{one.name} as {one.origin.assumed}" if one.origin.assumed else one.name
+        source = _ORIGINS[checkpoint.origin.provenance]
+        if checkpoint.origin.provenance is FactSource.INDEX:
+            source += f" (read {checkpoint.origin.read})"
+        name = (
+            f"{checkpoint.name} as {checkpoint.origin.assumed}"
+            if checkpoint.origin.assumed
+            else checkpoint.name
+        )
         by_source.setdefault(source, {})[name] = None
     lines = []
     for source, names in by_source.items():

@@ -22,7 +22,8 @@ def report_json(report: Report) -> dict[str, Any]:
         "baseline": {
             "known": report.known,
             "gone": [
-                {"code": one.code, "path": one.path, "message": one.message} for one in report.gone
+                {"code": known.code, "path": known.path, "message": known.message}
+                for known in report.gone
             ],
         },
         "summary": {
@@ -37,13 +38,13 @@ def _file(file: FileReport) -> dict[str, Any]:
         "path": file.path,
         "engine": file.engine,
         "findings": [
-            {**finding_json(one), "others": [_place(other) for other in one.others]}
-            for one in file.findings
+            {**finding_json(finding), "others": [_place(other) for other in finding.others]}
+            for finding in file.findings
         ],
         "unjudged": [
-            {"code": one.code, "rule": one.rule, "reason": one.reason} for one in file.skipped_rules
+            {"code": rule.code, "rule": rule.rule, "reason": rule.reason} for rule in file.skipped_rules
         ],
-        "checkpoints": [checkpoint_json(one) for one in file.checkpoints],
+        "checkpoints": [checkpoint_json(checkpoint) for checkpoint in file.checkpoints],
         "unknown": [
             {"what": fact.what, "why": fact.why, "fix": fact.help} for fact in file.unknown
         ],
@@ -56,18 +57,18 @@ def _place(place: Place) -> dict[str, Any]:
     return {"path": place.path, "line": place.line, "column": place.column}
 
 
-def checkpoint_json(one: Checkpoint | KnownCheckpoint) -> dict[str, Any]:
+def checkpoint_json(checkpoint: Checkpoint | KnownCheckpoint) -> dict[str, Any]:
     """Return a checkpoint with the source of its facts and the facts that no source has."""
-    origin = one.origin
+    origin = checkpoint.origin
     return {
-        "name": one.name,
+        "name": checkpoint.name,
         "provenance": origin.provenance.value if origin is not None else None,
         "where": origin.where if origin is not None else None,
         "read": origin.read if origin is not None else None,
         "revision": origin.revision if origin is not None else None,
         "doubt": origin.doubt if origin is not None else None,
         "assumed": origin.assumed if origin is not None else None,
-        "unread": sorted(one.unread),
+        "unread": sorted(checkpoint.unread),
     }
 
 

@@ -38,7 +38,7 @@ def how_far(tracker: PhaseTracker, seconds: float, sizes: WeightSizes) -> str:
         text = f"{name}: {how}"
     silent = seconds - tracker.last_output
     if silent >= _SILENT_SECONDS and step.phase is not Phase.READY:
-        text += f"; the engine has printed nothing for {duration(silent)}"
+        text += f"; no engine output for {duration(silent)}"
     return head + text
 
 
@@ -149,7 +149,7 @@ class PlainObserver:
 
     def waiting(self, seconds: float) -> None:
         """Print the pause before the next attempt."""
-        self.say(f"starting it again in {seconds:g} s")
+        self.say(f"restarting in {seconds:g} s")
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

@@ -14,7 +14,14 @@ from speclaunch.app.output.findings import show_findings
 from speclaunch.app.output.findings_json import finding_json
 from speclaunch.app.output.tables import label_line, plain_table
 from speclaunch.engine import Checkpoint, CheckpointFile, UnknownFact
-from speclaunch.measure import FACTS, CheckpointSources, ComparedFacts, FactsState, Inspection, told
+from speclaunch.measure import (
+    FACTS,
+    CheckpointSources,
+    ComparedFacts,
+    FactsState,
+    Inspection,
+    fact_value,
+)
 
 _COLORS = {
     FactsState.CURRENT: "green",
@@ -26,12 +33,14 @@ _COLORS = {
 _MOST_DIFFERENCES = 12
 
 
-def _plain(told: object) -> Text:
+def _plain(fact_value: object) -> Text:
     """Return text of an untrusted file without control characters."""
-    return Text("".join(one if one.isprintable() else "?" for one in str(told)))
+    return Text(
+        "".join(character if character.isprintable() else "?" for character in str(fact_value))
+    )
 
 
-def show_kept(console: Console, found: Iterable[tuple[str, CheckpointFile | str]]) -> None:
+def show_stored(console: Console, found: Iterable[tuple[str, CheckpointFile | str]]) -> None:
     """Print a table of facts files; unreadable files with their reason."""
     table = plain_table(("model", "read", "revision", "source"))
     for name, file in found:
@@ -43,7 +52,7 @@ def show_kept(console: Console, found: Iterable[tuple[str, CheckpointFile | str]
     console.print(table)
 
 
-def kept_json(file: CheckpointFile | str) -> dict[str, Any]:
+def stored_json(file: CheckpointFile | str) -> dict[str, Any]:
     """Return a row of that table as JSON."""
     if isinstance(file, str):
         return {"error": file}
@@ -91,31 +100,33 @@ def known_json(name: str, known: CheckpointSources) -> dict[str, Any]:
 
 def show_checked(console: Console, found: Iterable[ComparedFacts]) -> None:
     """Print each facts file with its state compared with the hub, and the differences."""
-    for one in found:
-        why = _plain(f"  {one.why}" if one.why else "")
+    for facts in found:
+        why = _plain(f"  {facts.why}" if facts.why else "")
         console.print(
-            Text.assemble((f"{one.state.value:<9}", _COLORS[one.state]), (one.name, "bold"), why)
+            Text.assemble(
+                (f"{facts.state.value:<9}", _COLORS[facts.state]), (facts.name, "bold"), why
+            )
         )
-        for line in one.differences[:_MOST_DIFFERENCES]:
+        for line in facts.differences[:_MOST_DIFFERENCES]:
             console.print(_plain(f"         {line}"))
-        if len(one.differences) > _MOST_DIFFERENCES:
-            console.print(f"         and {len(one.differences) - _MOST_DIFFERENCES} more")
-        if one.help:
-            console.print(Text.assemble(("         help", "bold cyan"), f": {one.help}"))
+        if len(facts.differences) > _MOST_DIFFERENCES:
+            console.print(f"         and {len(facts.differences) - _MOST_DIFFERENCES} more")
+        if facts.help:
+            console.print(Text.assemble(("         help", "bold cyan"), f": {facts.help}"))
 
 
-def checked_json(one: ComparedFacts) -> dict[str, Any]:
+def checked_json(facts: ComparedFacts) -> dict[str, Any]:
     """Return a facts file as a JSON document."""
-    document: dict[str, Any] = {"model": one.name, "state": one.state.value}
-    document |= {"differences": list(one.differences)} if one.differences else {}
-    return document | {key: v for key, v in (("why", one.why), ("help", one.help)) if v}
+    document: dict[str, Any] = {"model": facts.name, "state": facts.state.value}
+    document |= {"differences": list(facts.differences)} if facts.differences else {}
+    return document | {key: v for key, v in (("why", facts.why), ("help", facts.help)) if v}
 
 
 def _fact(found: Checkpoint, fact: str) -> tuple[str, str | None]:
     """Return a fact as text with its source; None as the source if unknown."""
     if fact in found.unread:
-        return "unknown", "no source for it has been read"
-    value = told(found, fact)
+        return "unknown", "its source has not been read"
+    value = fact_value(found, fact)
     if value is None:
         return "", None
     source = found.origin.provenance.value if found.origin is not None else ""
@@ -130,7 +141,7 @@ def _differing(used: Checkpoint | UnknownFact, other: Checkpoint) -> Iterable[st
     if isinstance(used, UnknownFact):
         return
     for fact in FACTS:
-        mine, theirs = told(used, fact), told(other, fact)
+        mine, theirs = fact_value(used, fact), fact_value(other, fact)
         if mine != theirs and mine is not None and theirs is not None:
             yield f"{fact}: {_fact(other, fact)[0]}"
 
@@ -145,9 +156,9 @@ def _checkpoint_json(found: Checkpoint | UnknownFact) -> dict[str, Any]:
         fields |= {"revision": origin.revision, "doubt": origin.doubt, "assumed": origin.assumed}
         where = {key: value for key, value in fields.items() if value is not None}
     facts = {
-        fact: {"value": told(found, fact), "from": where.get("provenance")}
+        fact: {"value": fact_value(found, fact), "from": where.get("provenance")}
         for fact in FACTS
-        if fact not in found.unread and told(found, fact) is not None
+        if fact not in found.unread and fact_value(found, fact) is not None
     }
     return {"origin": where, "facts": facts, "not_known": sorted(found.unread)}
 
@@ -174,9 +185,9 @@ def show_inspection(console: Console, found: Inspection) -> None:
     show_findings(console, found.findings)
     if not found.findings:
         if found.comparison is None:
-            console.print("Nothing is wrong with the files; what the engine needs is unknown.")
+            console.print("No problem in the files; the engine's requirements are unknown.")
         else:
-            console.print(f"It holds what SGLang {found.engine} loads.", markup=False)
+            console.print(f"It contains everything that SGLang {found.engine} loads.", markup=False)
 
 
 def _about(found: Inspection) -> str:
@@ -195,9 +206,9 @@ def _sum(found: Inspection) -> str:
 
 def _unsaid(found: Inspection) -> Iterator[str]:
     if not found.numbers_read:
-        yield "; only headers were read: nothing is said of zeros, NaN and token maps"
+        yield "; only headers were read: zeros, NaN and token maps are unchecked"
     if found.comparison is None and found.loader is None:
-        yield f"; what SGLang {found.engine} loads of this class is not known"
+        yield f"; the tensors that SGLang {found.engine} loads for this class are unknown"
 
 
 def inspection_json(found: Inspection) -> dict[str, Any]:
@@ -223,5 +234,5 @@ def inspection_json(found: Inspection) -> dict[str, Any]:
             for name, header in sorted(found.headers.items())
         ],
         "missing": {} if compared is None else dict(compared.missing),
-        "findings": [finding_json(one) for one in found.findings],
+        "findings": [finding_json(finding) for finding in found.findings],
     }

@@ -49,21 +49,25 @@ def located(place: Place, *, brief: bool = False, others: Sequence[Place] = ()) 
     `others` are underlined with hyphens: in the same line if possible, otherwise each in its own.
     """
     line = None if brief else source_line(place)
-    same_line = [one for one in others if _shares_line(one, place)] if line is not None else []
+    same_line = (
+        [other for other in others if _shares_line(other, place)] if line is not None else []
+    )
     text = _shown("  --> ", place, line, "^", same_line)
-    for one in others:
-        if one not in same_line:
-            text.append("\n").extend(_shown("  and ", one, source_line(one), "-", ()))
+    for other in others:
+        if other not in same_line:
+            text.append("\n").extend(_shown("  and ", other, source_line(other), "-", ()))
     return text
 
 
-def _shares_line(one: Place, place: Place) -> bool:
+def _shares_line(other: Place, place: Place) -> bool:
     """True if it can be underlined in the line of another place."""
-    hidden = one.hidden or place.hidden
-    return (one.path, one.line) == (place.path, place.line) and not hidden
+    hidden = other.hidden or place.hidden
+    return (other.path, other.line) == (place.path, place.line) and not hidden
 
 
-def _shown(lead: str, place: Place, line: str | None, mark: str, beside: Sequence[Place]) -> Styled:
+def _shown(
+    lead: str, place: Place, line: str | None, mark: str, neighbors: Sequence[Place]
+) -> Styled:
     text = Styled(lead, "bold blue").append(masked(str(place)))
     if line is None or len(line) > _LONGEST_LINE:
         return text
@@ -72,8 +76,8 @@ def _shown(lead: str, place: Place, line: str | None, mark: str, beside: Sequenc
     shown = line.replace("\t", " ")
     length = len("***") if place.hidden else min(place.length, max(1, len(shown)))
     under = " " * (place.column - 1) + mark * length
-    for one in beside:
-        start, end = one.column - 1, min(one.column - 1 + one.length, len(shown))
+    for other in neighbors:
+        start, end = other.column - 1, min(other.column - 1 + other.length, len(shown))
         under = "".join(
             "-" if start <= at < end and mine == " " else mine
             for at, mine in enumerate(under.ljust(end))
@@ -87,13 +91,13 @@ def _shown(lead: str, place: Place, line: str | None, mark: str, beside: Sequenc
 
 def source_line(place: Place) -> str | None:
     """Return the line of a place without its secrets and line end; None if unavailable."""
-    line = whole_line(place)
+    line = complete_line(place)
     if line is None or len(line) > _LONGEST_MASKED:
         return None
     return masked(f"{line[: place.column - 1]}***" if place.hidden else line)
 
 
-def whole_line(place: Place) -> str | None:
+def complete_line(place: Place) -> str | None:
     """Return the line with its secrets, which must not be shown."""
     if place.path == COMMAND_LINE or place.line < 1 or not _may_quote(place.path):
         return None
@@ -155,7 +159,7 @@ def _roots(here: str, args: Sequence[str]) -> tuple[str, ...]:
             if name and len(name) < os.pathconf("/", "PC_PATH_MAX") and os.path.lexists(name):
                 path = os.path.abspath(name)
                 found.append(path if os.path.isdir(path) else os.path.dirname(path))
-    return tuple(dict.fromkeys(_repository(one) or one for one in found))
+    return tuple(dict.fromkeys(_repository(name) or name for name in found))
 
 
 @lru_cache(maxsize=4096)

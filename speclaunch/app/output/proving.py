@@ -29,20 +29,20 @@ def _lines(proof: ProofDocument) -> list[str]:
         f"(within {proof.tolerance_nats:.3g} nats), {counts.wrong} wrong"
     ]
     lines += [_level(level) for level in proof.concurrencies]
-    lines += [f"wrong: {_wrong(one)}" for one in proof.wrong[:_SHOWN]]
+    lines += [f"wrong: {_wrong(record)}" for record in proof.wrong[:_SHOWN]]
     if counts.wrong > _SHOWN:
         more = counts.wrong - _SHOWN
-        lines.append(f"and {more} more that are wrong: --output-format json has all")
+        lines.append(f"and {more} more wrong answers: see all with --output-format json")
     if proof.unspeculated:
         lines.append(
-            f"{proof.unspeculated} answers were generated without one verified draft: they prove "
-            "nothing (--output-tokens makes answers longer)"
+            f"{proof.unspeculated} answers contain no verified draft and prove nothing "
+            "(use more --output-tokens)"
         )
     samples = proof.samples
     if samples is not None:
         how = "differ" if samples.differ else "agree"
         lines.append(
-            f"samples {how}: a probability of {samples.probability:.3g} over "
+            f"samples {how}: probability {samples.probability:.3g} over "
             f"{samples.positions} positions (alarm at {samples.alarm})"
         )
     return lines
@@ -52,20 +52,23 @@ def _level(level: LevelRecord) -> str:
     length = "none" if level.accept_length is None else f"{level.accept_length:.2f}"
     wrong = f", {level.answers.wrong} wrong" if level.answers.wrong else ""
     return (
-        f"at a concurrency of {level.concurrency}: {level.requests} answers{wrong}, acceptance "
+        f"at concurrency {level.concurrency}: {level.requests} answers{wrong}, acceptance "
         f"length {length}"
     )
 
 
-def _wrong(one: WrongRecord) -> str:
-    prompt = " ".join(one.prompt.split())[-_TEXT:]
-    where = f"at a concurrency of {one.concurrency}, token {one.position + 1}"
-    if one.expected is None:
+def _wrong(record: WrongRecord) -> str:
+    prompt = " ".join(record.prompt.split())[-_TEXT:]
+    where = f"at concurrency {record.concurrency}, token {record.position + 1}"
+    if record.expected is None:
         return f"{where}: the answers have different lengths (prompt …{prompt!r})"
-    got, expected = _token(one.got, one.got_text), _token(one.expected, one.expected_text)
+    got, expected = (
+        _token(record.got, record.got_text),
+        _token(record.expected, record.expected_text),
+    )
     return (
         f"{where}: {got} instead of {expected}, which the plain server prefers by "
-        f"{one.gap_nats:.3g} nats (prompt …{prompt!r})"
+        f"{record.gap_nats:.3g} nats (prompt …{prompt!r})"
     )
 
 

@@ -39,13 +39,13 @@ def show_ready(
     """Print that the engine serves, and the results of its check."""
     ok = verification is None or verification.ok
     mark, color = ("✓", "bold green") if ok else ("✗", "bold red")
-    state = "is serving" if ok else "does not serve as requested"
+    state = "is serving" if ok else "serves, but not as requested"
     head = Text.assemble((f"{mark} {name} {state}", color), f" at {address.url}")
     if worker:
         head = Text(f"{mark} {name} is ready as a worker of the first rank", color)
     head.append(f"   (SGLang {version}, ready after {seconds:.1f} s)", "dim")
     console.print(head)
-    none = [("check", "of the first rank: this one serves no requests")]
+    none = [("check", "done by the first rank: this rank serves no requests")]
     for label, text in none if worker else _rows(verification):
         console.print(label_line(label, text, 14, "bold"))
     if tiny:

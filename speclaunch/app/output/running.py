@@ -113,7 +113,7 @@ def run_detached(start: PlannedLaunch, planner: Planner, *, as_json: bool) -> Ex
         err().print(f"{name} was stopped.", style="dim")
         return ExitCode.INTERRUPTED
     raise LaunchError(
-        f"{name}: the speclaunch in the background ended ({code})", log=start.directory / OUTPUT
+        f"{name}: the background speclaunch process ended ({code})", log=start.directory / OUTPUT
     )
 
 

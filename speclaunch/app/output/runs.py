@@ -78,7 +78,7 @@ def show_run(console: Console, run: Run) -> None:
     served = run.section("served")
     if served:
         diff = " ".join(_words(served.get("overrides")))
-        console.print(f"\nserved        {diff or 'the recipe as written'}", markup=False)
+        console.print(f"\nserved        {diff or 'the recipe unchanged'}", markup=False)
     ending = run.section("ending")
     if ending:
         console.print(
@@ -124,7 +124,7 @@ def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
     changes = " ".join(f"{k}={v}" for k, v in _mapping(attempt.get("changes")).items())
     head = Text.assemble(
         (f"\nattempt {attempt.get('number')}", "bold"),
-        f"   {changes or 'the recipe as written'}",
+        f"   {changes or 'the recipe unchanged'}",
         (f"   {attempt.get('log')}", "dim"),
     )
     console.print(head)
@@ -135,11 +135,11 @@ def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
     words = shlex.join(_words(attempt.get("command")))
     console.print(label_line("command", words, 13), soft_wrap=True)
     for step in attempt.get("milestones") or ():
-        one = _mapping(step)
-        began = one.get("started")
+        milestone = _mapping(step)
+        began = milestone.get("started")
         when = f"{began:8.1f} s" if isinstance(began, int | float) else ""
-        phase = label_line(when, str(one.get("phase")), 13)
-        console.print(phase.append(f"  {one.get('detail')}", "dim"))
+        phase = label_line(when, str(milestone.get("phase")), 13)
+        console.print(phase.append(f"  {milestone.get('detail')}", "dim"))
     diagnosis = _mapping(attempt.get("diagnosis"))
     cause = _mapping(diagnosis.get("cause"))
     if attempt.get("ended"):
@@ -158,7 +158,7 @@ def _ending(run: Run) -> str:
         text = f"{ending.get('result')}: {reason}" if reason else str(ending.get("result"))
         return text if len(text) <= 110 else f"{text[:109]}…"
     if run.state is LaunchState.LOST:
-        return "speclaunch was killed before it ended" if run.document else "no journal"
+        return "speclaunch was killed before the launch ended" if run.document else "no journal"
     return ""
 
 
@@ -176,7 +176,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _words(value: object) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else []
+    return [str(item) for item in value] if isinstance(value, list) else []
 
 
 def _local(stamp: object) -> str:

@@ -26,7 +26,7 @@ from speclaunch.measure import (
     adaptive_words,
 )
 
-_COLUMNS = ("setting", "tokens/s a request", "against own", "accept length", "ms a step")
+_COLUMNS = ("setting", "tokens/s per request", "against own", "accept length", "ms per step")
 Arguments = dict[str, int]
 """A setting as server arguments."""
 
@@ -149,8 +149,8 @@ def show_outcome(console: Console, found: TuningOutcome) -> None:
     say(_sentence(found))
     if found.verdict is not None and found.verdict.compared and found.compared_starts == 1:
         say(
-            "Each side was started once: what differs from start to start is not in the intervals "
-            "(--verify-starts 3 measures it).",
+            "Each side was started once: the intervals exclude variation between starts "
+            "(use --verify-starts 3).",
             "dim",
         )
     if found.overrides:
@@ -161,33 +161,34 @@ def show_outcome(console: Console, found: TuningOutcome) -> None:
     if found.written is not None:
         say(f"written: {found.written}")
     if found.adaptive is not None and found.adaptive_file is not None:
-        say(f"written, and read by the engine's own reader: {found.adaptive_file}")
+        say(f"written and verified with the engine's reader: {found.adaptive_file}")
         say(" ".join(adaptive_words(found.adaptive, found.adaptive_file)))
-        say("It was not measured as such: bench compares it.", "dim")
+        say("Its combination of steps was not measured: compare it with bench.", "dim")
 
 
 def _table(found: TuningOutcome) -> Table:
-    several = len({one.concurrency for one in found.trials}) > 1
+    several = len({trial.concurrency for trial in found.trials}) > 1
     columns = (*_COLUMNS[:1], "requests", *_COLUMNS[1:]) if several else _COLUMNS
     table = plain_table(columns, right=columns[1:], overflow="ellipsis")
     for setting in found.order:
         mark = " (the recipe's own)" if setting == found.own else ""
-        for one in (trial for trial in found.trials if trial.setting == setting):
+        trials = [trial for trial in found.trials if trial.setting == setting]
+        for trial in trials:
             mine = next(
                 (
                     other
                     for other in found.trials
-                    if (other.setting, other.concurrency) == (found.own, one.concurrency)
+                    if (other.setting, other.concurrency) == (found.own, trial.concurrency)
                 ),
                 None,
             )
             table.add_row(
                 f"{setting}{mark}",
-                *([str(one.concurrency)] if several else []),
-                f"{one.speed:.1f}",
-                f"{one.speed / mine.speed:.2f}" if mine is not None else "",
-                f"{one.accept_length:.2f}",
-                f"{1000 * one.step_seconds:.1f}",
+                *([str(trial.concurrency)] if several else []),
+                f"{trial.speed:.1f}",
+                f"{trial.speed / mine.speed:.2f}" if mine is not None else "",
+                f"{trial.accept_length:.2f}",
+                f"{1000 * trial.step_seconds:.1f}",
             )
     return table
 
@@ -195,18 +196,18 @@ def _table(found: TuningOutcome) -> Table:
 def _sentence(found: TuningOutcome) -> str:
     verdict = found.verdict
     if verdict is None and found.order and found.order[0] == found.own:
-        return "The recipe's own setting is the best of those that were tried."
+        return "The recipe's own setting is the best of the tried settings."
     if verdict is None:
-        return "Nothing was compared: one start of each proves little. The recipe stays as it is."
+        return "Nothing was compared. The recipe is unchanged."
     if verdict.refused:
         return f"The comparison does not count: {'; '.join(verdict.refused)}."
     sentences = [
-        f"{one.setting}: {one.claim}, {one.ratio.ratio:.2f} times the recipe's own "
-        f"({one.ratio.low:.2f} to {one.ratio.high:.2f})"
-        for one in verdict.compared
+        f"{compared.setting}: {compared.claim}, {compared.ratio.ratio:.2f} times the recipe's own "
+        f"({compared.ratio.low:.2f} to {compared.ratio.high:.2f})"
+        for compared in verdict.compared
     ]
     if verdict.winner is None:
-        sentences.append("No setting is shown to be faster: the recipe stays as it is.")
+        sentences.append("No setting is shown to be faster. The recipe is unchanged.")
     return "\n".join(sentences)
 
 
@@ -215,7 +216,7 @@ def document(found: TuningOutcome) -> TuneDocument:
     verdict = found.verdict
     comparison = None
     if verdict is not None:
-        settings = [_compared(one) for one in verdict.compared]
+        settings = [_compared(compared) for compared in verdict.compared]
         comparison = TuningComparison(
             not verdict.refused, list(verdict.refused), found.compared_starts, settings
         )
@@ -228,7 +229,10 @@ def document(found: TuningOutcome) -> TuneDocument:
         own=None if own is None else own.arguments,
         best=None if best is None else best.arguments,
         trials=[
-            _trial(one) for setting in found.order for one in found.trials if one.setting == setting
+            _trial(trial)
+            for setting in found.order
+            for trial in found.trials
+            if trial.setting == setting
         ],
         failed=[FailureRecord(name, why) for name, why in found.failed.items()],
         comparison=comparison,
@@ -242,26 +246,26 @@ def document(found: TuningOutcome) -> TuneDocument:
     )
 
 
-def _trial(one: Trial) -> TrialRecord:
+def _trial(trial: Trial) -> TrialRecord:
     return TrialRecord(
-        one.setting.arguments,
-        one.concurrency,
-        one.speed,
-        one.throughput,
-        one.accept_length,
-        one.step_seconds,
-        list(one.accepted),
+        trial.setting.arguments,
+        trial.concurrency,
+        trial.speed,
+        trial.throughput,
+        trial.accept_length,
+        trial.step_seconds,
+        list(trial.accepted),
     )
 
 
-def _compared(one: Compared) -> ComparedRecord:
-    ratio = one.ratio
+def _compared(compared: Compared) -> ComparedRecord:
+    ratio = compared.ratio
     return ComparedRecord(
-        one.setting.arguments,
-        one.claim,
+        compared.setting.arguments,
+        compared.claim,
         ratio.ratio,
         ratio.low,
         ratio.high,
         ratio.pairs,
-        list(one.by_load),
+        list(compared.by_load),
     )

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from speclaunch import __version__
 from speclaunch.app.verbs.quick import quick_command, quick_explain
-from speclaunch.app.verbs.verbs import COMPLETION, misspelled_verb, stays, swept
+from speclaunch.app.verbs.verbs import (
+    COMPLETION,
+    is_foreground_launch,
+    misspelled_verb,
+    rewrite_multirun,
+)
 from speclaunch.core import ExitCode, SpeclaunchError, errors
 
 if TYPE_CHECKING:
@@ -35,7 +40,7 @@ def main() -> None:
         sys.stdout.write_commands(f"speclaunch {__version__}\n")
         sys.stdout.flush()
         return
-    sys.argv[1:] = swept(sys.argv[1:])
+    sys.argv[1:] = rewrite_multirun(sys.argv[1:])
     errors.command_line = tuple(sys.argv[1:])
     try:
         try:
@@ -85,7 +90,7 @@ def _answer(words: list[str]) -> None:
 
         explain_code(words[1])
         return
-    if stays(words):
+    if is_foreground_launch(words):
         from speclaunch.app.verbs.launch_apart import launched
 
         code = launched(words)
@@ -180,7 +185,7 @@ def _internal(error: Exception) -> str:
     from speclaunch.core import make_private, masked, redact, speclaunch_home
 
     where = speclaunch_home() / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
-    said = f"error: this is a bug in speclaunch: {type(error).__name__}: {masked(str(error))}\n"
+    text = f"error: this is a bug in speclaunch: {type(error).__name__}: {masked(str(error))}\n"
     try:
         make_private(where.parent)
         details = traceback.format_exc()
@@ -188,8 +193,8 @@ def _internal(error: Exception) -> str:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write("\n".join(map(masked, redact(details).split("\n"))))
     except OSError:
-        return said
-    return f"{said}  the details are in {where}\n"
+        return text
+    return f"{text}  the details are in {where}\n"
 
 
 if __name__ == "__main__":

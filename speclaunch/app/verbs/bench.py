@@ -19,8 +19,8 @@ from speclaunch.app.verbs.bench_sides import (
     numbers,
     require_starts,
     side_options,
+    side_record,
     tell_replaced,
-    told_of,
 )
 from speclaunch.app.verbs.measure_options import BenchOptions
 from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
@@ -126,13 +126,13 @@ def bench(options: BenchOptions) -> ExitCode:
             goodput_within=within,
             memory=memory,
             starts=schedule.starts,
-            sides=tuple(map(told_of, sides)),
+            sides=tuple(map(side_record, sides)),
             measured=stored.stamp(),
             hardware=hardware_of(sides[0]),
         )
     stored.write(rounds, to_builtins(document))
     written.write(document)
-    err_lines().print(f"kept in {stored.directory}", markup=False)
+    err_lines().print(f"saved to {stored.directory}", markup=False)
     return exit_code(document, options.fail_under)
 
 
@@ -145,7 +145,7 @@ def _sides(options: BenchOptions) -> tuple[AnySide, ...]:
     elif options.overrides:
         raise InputError(
             Problem(
-                f"both a server that runs (--url) and a recipe ({options.overrides[0]}) are given",
+                f"--url cannot be combined with a recipe ({options.overrides[0]})",
                 Place(COMMAND_LINE, text=f"--url {options.url}"),
                 f"compare them: --url {options.url} --against recipe=NAME",
             )
@@ -153,18 +153,20 @@ def _sides(options: BenchOptions) -> tuple[AnySide, ...]:
     if against is None and options.fail_under is not None:
         raise InputError(
             Problem(
-                "--fail-under needs something that the server is compared with",
+                "--fail-under needs a baseline",
                 Place(COMMAND_LINE, text=f"--fail-under {options.fail_under:g}"),
                 "add --against url=URL, or --against recipe=NAME",
             )
         )
     if against is not None:
         require_baseline(against, is_server=options.url is not None)
-    one: AnySide
-    one = (
+    side: AnySide
+    side = (
         candidate(options.overrides, shared) if options.url is None else server(options.url, shared)
     )
-    return (one,) if against is None else (one, baseline(against, options.overrides, one, shared))
+    return (
+        (side,) if against is None else (side, baseline(against, options.overrides, side, shared))
+    )
 
 
 def _require_load(schedule: Schedule, generator: Generators) -> None:
@@ -178,9 +180,9 @@ def _objections(
     """Return the objections, checked per context length and concurrency: round sizes differ."""
     expected = [side.expected for side in sides]
     found = [
-        one
+        objection
         for context, concurrency in dict.fromkeys((r.context, r.concurrency) for r in rounds)
-        for one in objections(
+        for objection in objections(
             [r for r in rounds if (r.context, r.concurrency) == (context, concurrency)],
             expected,
             schedule.requests_at(concurrency),
@@ -216,9 +218,9 @@ def _blocks(options: BenchOptions, sides: Sequence[AnySide]) -> int:
     if running and options.blocks:
         raise InputError(
             Problem(
-                f"{running[0]} runs already: it is not stopped for the other side's turn",
+                f"{running[0]} is already running and cannot be stopped between rounds",
                 Place(COMMAND_LINE, text=f"--blocks {options.blocks}"),
-                "leave --blocks out",
+                "remove --blocks",
             )
         )
     if options.blocks is not None or running:
@@ -231,20 +233,19 @@ def _require_starts(options: BenchOptions, sides: Sequence[AnySide]) -> None:
     """Raise InputError if `--starts` does not fit the sides or the rounds."""
     running = next((side for side in sides if isinstance(side, RunningSide)), None)
     if running is not None and options.starts > 1:
-        message = f"{running.url} runs already: it is not started again"
+        message = f"{running.url} is already running and cannot be restarted"
         place = Place(COMMAND_LINE, text=f"--starts {options.starts}")
-        raise InputError(Problem(message, place, "leave --starts out"))
+        raise InputError(Problem(message, place, "remove --starts"))
     require_starts("--starts", options.starts, options.rounds)
 
 
 def _require_prompts(workloads: Sequence[Prompts], schedule: Schedule) -> None:
     most = max(map(schedule.requests_at, schedule.concurrencies))
-    for one in workloads:
-        if one.texts is not None and len(set(one.texts)) < most:
+    for prompts in workloads:
+        if prompts.texts is not None and (count := len(set(prompts.texts))) < most:
             raise InputError(
                 Problem(
-                    f"the workload {one.name} has {len(set(one.texts))} different prompts, and a "
-                    f"round takes {most}",
+                    f"workload {prompts.name} has {count} different prompts; a round needs {most}",
                     help="lower --concurrency or --requests, or use --workload random",
                 )
             )
@@ -255,37 +256,37 @@ BeginLoad = Callable[[Path], LoadGenerator]
 
 
 def _measured(
-    schedule: Schedule, sides: Sequence[AnySide], kept: StoredBench, begin_load: BeginLoad
+    schedule: Schedule, sides: Sequence[AnySide], stored: StoredBench, begin_load: BeginLoad
 ) -> list[Round]:
     """Measure the missing rounds, saving each, and return all rounds."""
-    rounds = list(kept.rounds)
+    rounds = list(stored.rounds)
     due = [step for step in steps(schedule) if not step.is_done(rounds)]
     if not due:
         return rounds
     if rounds:
-        err_lines().print(f"going on with {kept.directory.name}: {len(rounds)} rounds are measured")
+        err_lines().print(f"resuming {stored.directory.name} ({len(rounds)} rounds measured)")
     end_on_signals()
     running = {side.name: side for side in sides if isinstance(side, RunningSide)}
 
     def start(order: EngineOrder) -> Serving:
         if order.name in running:
             return Running(running[order.name])
-        return MeasuredEngine(order, next_log(kept.directory))
+        return MeasuredEngine(order, next_log(stored.directory))
 
     def keep_cost(order: EngineOrder, engine: Any) -> None:
         try:
             info = server_info(engine.url, order.key or None)
         except LaunchError as error:
-            err_lines().print(f"{order.name} does not tell what it costs: {error}")
+            err_lines().print(f"memory use of {order.name} is unknown: {error}")
             return
-        write_costs(kept.directory, [cost_of(order.name, info, engine.pid)])
+        write_costs(stored.directory, [cost_of(order.name, info, engine.pid)])
 
-    generator = begin_load(kept.directory)
+    generator = begin_load(stored.directory)
     try:
         with progress(err(), err_lines(), BenchCourse(schedule, rounds, due)) as shown:
             for found in measure(schedule, start, generator, shown.say, rounds, keep_cost):
                 rounds.append(found)
-                kept.write(rounds)
+                stored.write(rounds)
                 shown.round(found)
     finally:
         generator.close()

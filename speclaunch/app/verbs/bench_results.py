@@ -68,7 +68,7 @@ class BenchOutput(Struct, frozen=True):
         if CertificateFormat.HTML in (self.shown, *(form for _, form in self.files)):
             raise InputError(
                 Problem(
-                    "one server that is measured alone has no page: nothing is compared",
+                    "a measurement of a single server has no HTML page",
                     help="add --against, or use --output-format text, json or markdown",
                 )
             )
@@ -82,25 +82,25 @@ def output(shown: CertificateFormat | DifferenceFormat, files: Sequence[str]) ->
     return BenchOutput(shown, _files(files, type(shown)))
 
 
-def _files(said: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], ...]:
+def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], ...]:
     """Parse `FORMAT=FILE`, or a file whose suffix implies its format. Raises InputError."""
     found: dict[Path, tuple[Path, Form]] = {}
-    for one in said:
-        name, equals, file = one.partition("=")
+    for value in values:
+        name, equals, file = value.partition("=")
         if not (equals and name in set(forms)):
-            name, file = _SUFFIXES.get(Path(one).suffix.lower(), ""), one
+            name, file = _SUFFIXES.get(Path(value).suffix.lower(), ""), value
         if name not in set(forms) or not file:
             known = ", ".join(forms)
             raise InputError(
                 Problem(
-                    f"--output-file {one}: write FORMAT=FILE",
+                    f"--output-file {value}: write FORMAT=FILE",
                     help=f"for example --output-file {list(forms)[-1]}=bench; the formats: {known}",
                 )
             )
         path = Path(file)
-        _require_writable(path, one)
+        _require_writable(path, value)
         if path.resolve() in found:
-            raise InputError(Problem(f"--output-file {one}: it is named twice"))
+            raise InputError(Problem(f"--output-file {value}: named twice"))
         found[path.resolve()] = path, forms(name)
     return tuple(found.values())
 
@@ -138,13 +138,13 @@ def _show(found: BenchDocument, console: Console) -> None:
         terminal.show_difference(console, found)
 
 
-def _require_writable(file: Path, said: str) -> None:
+def _require_writable(file: Path, value: str) -> None:
     if file.is_dir():
-        raise InputError(Problem(f"--output-file {said}: {file} is a directory"))
+        raise InputError(Problem(f"--output-file {value}: {file} is a directory"))
     if file.exists() and not file.is_file():
-        raise InputError(Problem(f"--output-file {said}: {file} is not a regular file"))
+        raise InputError(Problem(f"--output-file {value}: {file} is not a regular file"))
     if not file.parent.is_dir():
-        raise InputError(Problem(f"--output-file {said}: no such directory: {file.parent}"))
+        raise InputError(Problem(f"--output-file {value}: no such directory: {file.parent}"))
 
 
 def list_results(options: FormatOptions) -> None:
@@ -155,7 +155,7 @@ def list_results(options: FormatOptions) -> None:
     elif found:
         terminal.show_benches(out(), found)
     else:
-        err_lines().print(f"no comparison is kept in {directory()}", markup=False)
+        err_lines().print(f"no comparison is saved in {directory()}", markup=False)
 
 
 def show(options: BenchShowOptions) -> ExitCode:
@@ -180,7 +180,7 @@ def exit_code(found: CertificateDocument | SingleDocument, fail_under: float | N
 def _above(what: str, least: float | None, fail_under: float | None) -> ExitCode:
     if fail_under is None or (least is not None and least >= fail_under):
         return ExitCode.CLEAN
-    result = "is made up" if least is None else f"may be {least:.2f}"
+    result = "is simulated" if least is None else f"may be {least:.2f}"
     err_lines().print(f"{what} {result}: not above --fail-under {fail_under:g}")
     return ExitCode.FAILED
 
@@ -196,7 +196,7 @@ def compare(options: BenchCompareOptions) -> ExitCode:
         sides.append(certificate)
     found = difference(sides[0], sides[1], names)
     if not found.cells:
-        cells = [", ".join(map(per_cell, one.cells)) for one in sides]
+        cells = [", ".join(map(per_cell, side.cells)) for side in sides]
         raise InputError(
             Problem(
                 f"{names[0]} and {names[1]} have no cell in common: {cells[0]} and {cells[1]}",

@@ -26,7 +26,7 @@ def side_options(options: BenchOptions | ProveOptions | TuneOptions) -> SideOpti
     )
 
 
-def told_of(side: AnySide) -> SideRecord:
+def side_record(side: AnySide) -> SideRecord:
     """Return the record of a side, without secrets."""
     if isinstance(side, RunningSide):
         version = side.info.get("version")
@@ -68,9 +68,9 @@ def hardware_of(side: AnySide) -> str | None:
 
 def tell_replaced(*sides: AnySide) -> None:
     """Report ignored overrides: each measured engine gets its own port."""
-    found = (one.replaced for one in sides if not isinstance(one, RunningSide))
+    found = (side.replaced for side in sides if not isinstance(side, RunningSide))
     for word in dict.fromkeys(word for some in found for word in some):
-        note = f"note: {word} is not used: each measured engine gets its own"
+        note = f"note: {word} is ignored: each measured engine gets its own"
         err_lines().print(note, markup=False)
 
 
@@ -108,8 +108,8 @@ def require_starts(option: str, starts: int, rounds: int) -> None:
     """Raise InputError for a number of starts that allows no conclusion."""
     place = Place(COMMAND_LINE, text=f"{option} {starts}")
     if 1 < starts < LEAST_PAIRS:
-        message = f"{starts} starts say nothing of how much starts differ"
-        raise InputError(Problem(message, place, f"use 1, or {LEAST_PAIRS} and more"))
+        message = f"{starts} starts cannot show the variation between starts"
+        raise InputError(Problem(message, place, f"use 1, or at least {LEAST_PAIRS}"))
     if starts > rounds:
         message = f"{starts} starts share {rounds} rounds: each needs one"
         raise InputError(Problem(message, place, f"add --rounds {2 * starts}"))

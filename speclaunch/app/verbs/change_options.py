@@ -30,29 +30,34 @@ from speclaunch.app.verbs.options import (
 def _render_help() -> str:
     from speclaunch.deployments import RENDERERS
 
-    return f"The format to write: {', '.join(RENDERERS)}."
+    return f"Format to write: {', '.join(RENDERERS)}."
 
 
 class InitOptions(VerbOptions):
     """The options of `speclaunch init`."""
 
     target = required(
-        str, metavar="TARGET", help="The model to serve: `organisation/name`, or a directory."
+        str, metavar="TARGET", help="Model to serve: `organization/name`, or a directory."
     )
     hardware = option(
         str,
         "--hardware",
         metavar="NAME[:COUNT]",
-        help="The hardware to serve on: h200:8, h100-80gb:4, rtx4090, mi300x:8.",
+        help="Hardware to serve on: h200:8, h100-80gb:4, rtx4090, mi300x:8.",
     )
     engine = option(
         str,
         "--engine",
         metavar="VERSION",
-        help="The SGLang version to write for. Default: the installed one, else the newest.",
+        help="SGLang version to write for. Default: the installed version, else the newest.",
     )
     output = option(
-        Path, "--output", "-o", metavar="FILE", help="The recipe to write. Default: print it."
+        Path,
+        "--output",
+        "-o",
+        metavar="FILE",
+        section="Output",
+        help="Recipe to write. Default: print it.",
     )
     overwrite = OVERWRITE
     force = FORCE
@@ -60,12 +65,12 @@ class InitOptions(VerbOptions):
         str,
         "--algorithm",
         metavar="NAME",
-        help="Take this way: mtp, eagle3, eagle2, dflash, dspark, standalone, ngram. Default: "
-        "the best-founded one that serves.",
+        help="Speculation method: mtp, eagle3, eagle2, dflash, dspark, standalone, ngram. "
+        "Default: the best supported method that works.",
     )
-    draft = option(str, "--draft", metavar="NAME", help="Take this draft of `speclaunch drafts`.")
+    draft = option(str, "--draft", metavar="NAME", help="Draft, from `speclaunch drafts`.")
     unknown_memory = flag(
-        "--unknown-memory", help="Write a recipe, too, of which it is not known whether it fits."
+        "--unknown-memory", help="Write the recipe even if its memory use is unknown."
     )
     context = option(
         int,
@@ -73,13 +78,13 @@ class InitOptions(VerbOptions):
         metavar="L",
         least=1,
         most=MOST_TOKENS,
-        help="Tokens of the longest request, prompt and output. Default: the model's context.",
+        help="Maximum tokens per request, prompt and output. Default: the model's context length.",
     )
     tight = flag(
         "--tight",
-        help="If nothing is likely to fit, write a recipe that fits only in the best case.",
+        help="If no recipe is likely to fit, write one that fits only in the best case.",
     )
-    interactive = flag("--interactive", help="Ask for what was not said.")
+    interactive = flag("--interactive", help="Prompt for missing options.")
     models = MODELS
     online = ONLINE
     assume = ASSUME
@@ -92,26 +97,27 @@ class ImportOptions(VerbOptions):
         str,
         is_required=True,
         metavar="FILE | - | -- COMMAND…",
-        help="A shell script, docker-compose or Kubernetes file, a document, `-` for standard"
-        " input, or a command after `--`.",
+        help="Shell script, docker-compose or Kubernetes file, document, `-` for standard input, "
+        "or a command after `--`.",
     )
     engine = option(
         str,
         "--engine",
         metavar="VERSION",
-        help="The version that the command is written for. Default: that of its image, else "
-        "the installed one, else the newest; an older one if only that accepts the command.",
+        help="SGLang version of the command. Default: its image's, else the installed version, "
+        "else the newest. An older version if only that accepts the command.",
     )
     command = option(
         int,
         "--command",
         metavar="N",
-        help="The command to import, by number, if the file has several.",
+        help="Number of the command to import, if the file has several.",
     )
     to_dir = option(
         Path,
         "--to-dir",
-        help="Write every command of the file as a recipe into this directory, which is created.",
+        section="Output",
+        help="Write every command of the file as a recipe into a new directory.",
     )
     overwrite = OVERWRITE
     force = FORCE
@@ -120,16 +126,16 @@ class ImportOptions(VerbOptions):
 class MigrateOptions(VerbOptions):
     """The options of `speclaunch migrate`."""
 
-    file = required(str, metavar="FILE | -", help="A script, manifest or recipe.")
-    to = required(str, "--to", metavar="VERSION", help="The SGLang version to migrate to.")
+    file = required(str, metavar="FILE | -", help="Script, manifest or recipe.")
+    to = required(str, "--to", metavar="VERSION", help="SGLang version to migrate to.")
     source = option(
         str,
         "--from",
         metavar="VERSION",
-        help="The SGLang version it was written for. Default: that of its image, else the "
-        "newest that accepts the whole command.",
+        help="SGLang version of the file. Default: its image's, else the newest that accepts the "
+        "complete command.",
     )
-    diff = flag("--diff", help="Print the change as a patch; write nothing.")
+    diff = flag("--diff", section="Output", help="Print the change as a patch without writing it.")
     force = FORCE
 
 
@@ -143,8 +149,15 @@ class RenderOptions(VerbOptions):
     engine = ENGINE
     hardware = HARDWARE
     models = MODELS
-    bare = flag("--bare", help="Start the engine alone; deploy.speclaunch is ignored.")
-    output = option(Path, "--output", "-o", metavar="FILE", help="Write FILE, whole or not at all.")
+    bare = flag("--bare", help="Start the engine without speclaunch, ignoring deploy.speclaunch.")
+    output = option(
+        Path,
+        "--output",
+        "-o",
+        metavar="FILE",
+        section="Output",
+        help="File to write, atomically. Default: standard output.",
+    )
     force = FORCE
     trust_engine = TRUST_ENGINE
 
@@ -155,19 +168,20 @@ class DraftsOptions(VerbOptions):
     target = required(
         str,
         metavar="TARGET",
-        help="The model to speculate for: `organisation/name`, or a directory.",
+        help="Model to speculate for: `organization/name`, or a directory.",
     )
     engine = option(
         str,
         "--engine",
         metavar="VERSION[,VERSION…]",
-        help="Only these SGLang versions count. Default: all that speclaunch knows.",
+        section="Deployment",
+        help="SGLang versions to consider. Default: all known versions.",
     )
     hardware = HARDWARE
     models = MODELS
     online = ONLINE
     assume = ASSUME
-    every = flag("--all", help="Also show the ways that no version accepts.")
+    every = flag("--all", help="Also show methods that no version accepts.")
     output_format = OUTPUT_FORMAT
 
 
@@ -178,19 +192,19 @@ class PullOptions(VerbOptions):
         str,
         is_required=True,
         metavar="RECIPE|NAME|DIR…",
-        help="A recipe (its target and its draft; overrides may follow), a model on the hub, "
-        "or with --as a directory.",
+        help="Recipe (its target and draft; overrides may follow), model on the hub, or with --as "
+        "a directory.",
     )
-    called = option(str, "--as", metavar="ORG/NAME", help="The name of the directory's checkpoint.")
-    revision = option(
-        str, "--revision", help="A branch, a tag or a commit on the hub. Default: main."
+    called = option(
+        str, "--as", metavar="ORG/NAME", help="Name of the checkpoint in the directory."
     )
+    revision = option(str, "--revision", help="Branch, tag or commit on the hub. Default: main.")
     into = option(
         Path,
         "--into",
         metavar="DIR",
-        help="Where to write. Default: the nearest `.speclaunch/models` from the recipe "
-        "(else the working directory) upward, else a new one beside it.",
+        help="Directory to write to. Default: the nearest `.speclaunch/models` at or above the "
+        "recipe (else the working directory), or a new one next to it.",
     )
     config_dir = CONFIG_DIR
 
@@ -199,7 +213,7 @@ _START = option(
     Path,
     metavar="[PATH]",
     default=Path(),
-    help="A file or directory: `.speclaunch/models` counts from there upward.",
+    help="File or directory from which to search upward for `.speclaunch/models`.",
 )
 
 
@@ -207,14 +221,14 @@ class ModelsListOptions(VerbOptions):
     """The options of `speclaunch models ls`."""
 
     start = _START
-    index = flag("--index", help="List the index that ships with speclaunch, too.")
+    index = flag("--index", help="Also list the index shipped with speclaunch.")
     output_format = OUTPUT_FORMAT
 
 
 class ModelsShowOptions(VerbOptions):
     """The options of `speclaunch models show`."""
 
-    name = required(str, metavar="NAME|PATH", help="A checkpoint.")
+    name = required(str, metavar="NAME|PATH", help="Checkpoint to show.")
     models = MODELS
     online = ONLINE
     assume = ASSUME
@@ -225,22 +239,22 @@ class ModelsCheckOptions(VerbOptions):
     """The options of `speclaunch models check`."""
 
     start = _START
-    update = flag("--update", help="Write the stale files again.")
+    update = flag("--update", help="Rewrite stale files.")
     output_format = OUTPUT_FORMAT
 
 
 class InspectOptions(VerbOptions):
     """The options of `speclaunch models inspect`."""
 
-    checkpoint = required(str, metavar="PATH|NAME", help="A checkpoint's directory, or its name.")
+    checkpoint = required(str, metavar="PATH|NAME", help="Directory or name of the checkpoint.")
     target = option(
-        str, "--target", metavar="PATH|NAME", help="The target that this checkpoint drafts for."
+        str, "--target", metavar="PATH|NAME", help="Target that the checkpoint drafts for."
     )
     engine = option(
         str,
         "--engine",
         metavar="VERSION",
-        help="The SGLang version whose loader is asked. Default: the newest known.",
+        help="SGLang version whose loader to check against. Default: the newest known.",
     )
     output_format = OUTPUT_FORMAT
 
@@ -254,8 +268,8 @@ class RecipesOptions(VerbOptions):
 class CopyOptions(VerbOptions):
     """The options of `speclaunch recipes cp`."""
 
-    name = required(str, help="A recipe's name.")
-    dest = required(Path, help="The file to write, or the directory to put it in.")
+    name = required(str, help="Name of the recipe.")
+    dest = required(Path, help="File to write, or directory to write it to.")
     force = flag("--force", help="Overwrite an existing file.")
     config_dir = CONFIG_DIR
 
@@ -267,36 +281,36 @@ class SchemaOptions(VerbOptions):
         str,
         "--engine",
         metavar="VERSION",
-        help="The SGLang version whose arguments are known. Default: the newest.",
+        help="SGLang version whose arguments the schema accepts. Default: the newest.",
     )
     section = option(
         str,
         "--section",
         metavar="NAME",
-        help="For options of a group that fill this section of a recipe: `args`, `engine`.",
+        help="Write the schema of group options for this section of a recipe: `args`, `engine`.",
     )
-    output = option(Path, "--output", "-o", metavar="FILE", help="The file to write it to.")
+    output = option(Path, "--output", "-o", metavar="FILE", help="File to write.")
     config_dir = CONFIG_DIR
 
 
 class InstallOptions(VerbOptions):
     """The options of `speclaunch engine install`."""
 
-    name = required(str, help="The engine to install: cpu.")
+    name = required(str, help="Engine to install: cpu.")
     torch_index = option(
         str,
         "--torch-index",
         metavar="URL",
-        help="A package index with torch's CPU build. The default index may have only GPU "
-        "builds of several GB.",
+        help="Package index with torch's CPU build. The default index may offer only GPU builds of "
+        "several GB.",
     )
-    force = flag("--force", help="Rebuild it from scratch.")
+    force = flag("--force", help="Rebuild from scratch.")
 
 
 class CatalogueShowOptions(VerbOptions):
     """The options of `speclaunch engine catalogue show`."""
 
-    name = required(str, help="A server argument: its flag or its name.")
+    name = required(str, help="Flag or name of a server argument.")
 
 
 class CatalogueAddOptions(VerbOptions):
@@ -305,39 +319,37 @@ class CatalogueAddOptions(VerbOptions):
     what = required(
         str,
         metavar="VERSION|installed|PATH",
-        help="A released version (its wheel is downloaded), the installed engine, or a wheel or"
-        " package directory.",
+        help="Release (its wheel is downloaded), the installed engine, or a wheel or package "
+        "directory.",
     )
-    python = option(str, "--python", help="The interpreter of the installed engine.")
+    python = option(str, "--python", help="Interpreter of the installed engine.")
 
 
 class JudgeAddOptions(VerbOptions):
     """The options of `speclaunch engine judge add`."""
 
-    name = required(str, metavar="VERSION", help="A released version, or a name for a fork.")
+    name = required(str, metavar="VERSION", help="Release, or a name for a fork.")
     source = option(
         str,
         "--from",
         metavar="WHEEL|PATH|installed",
-        help="A wheel, a checkout or package folder, or the SGLang of an interpreter, instead "
-        "of the released wheel.",
+        help="Wheel, checkout, package directory, or an interpreter's SGLang, to use instead of "
+        "the released wheel.",
     )
-    python = option(str, "--python", help="The interpreter of `--from installed`.")
-    torch = flag(
-        "--torch", help="Over the CPU engine's torch, even where the judge would do without."
-    )
+    python = option(str, "--python", help="Interpreter of `--from installed`.")
+    torch = flag("--torch", help="Use the CPU engine's torch, even if the judge does not need it.")
 
 
 class JudgeRemoveOptions(VerbOptions):
     """The options of `speclaunch engine judge rm`."""
 
-    name = required(str, help="The judge, as `ls` names it.")
+    name = required(str, help="Name of the judge, from `ls`.")
 
 
 class ExplainOptions(VerbOptions):
     """The options of `speclaunch explain`."""
 
-    code = required(str, metavar="CODE", help="A rule's code or name.")
+    code = required(str, metavar="CODE", help="Code or name of the rule.")
 
 
 class AdvisoriesListOptions(VerbOptions):
@@ -397,6 +409,4 @@ class AdvisoriesUpdateOptions(VerbOptions):
 class LspOptions(VerbOptions):
     """The options of `speclaunch lsp`."""
 
-    stdio = flag(
-        "--stdio", default=True, help="Speak on standard input and output: it always does."
-    )
+    stdio = flag("--stdio", default=True, help="Use standard input and output (always the case).")

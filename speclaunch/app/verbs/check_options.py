@@ -43,7 +43,7 @@ def lookup(
         if not directory.is_dir():
             raise InputError(Problem(f"--models {directory}: no such directory"))
     declared = declare(hardware) if hardware is not None else None
-    assumed = tuple(assumption(one) for one in assume or ())
+    assumed = tuple(assumption(text) for text in assume or ())
     return Lookup(tuple(models or ()), online, assumed, declared)
 
 

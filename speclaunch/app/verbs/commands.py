@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from speclaunch import __version__
-from speclaunch.app.verbs.verbs import BENCH_RUN, DEFAULT, GROUPS, SHOWN, VERBS, Verb, asked
+from speclaunch.app.verbs.verbs import BENCH_RUN, DEFAULT, GROUPS, SHOWN, VERBS, Verb, verb_of
 from speclaunch.core import ExitCode, InputError, Problem, recipes_dir
 
 if TYPE_CHECKING:
@@ -61,6 +61,35 @@ def _meant_as_recipe(words: list[str]) -> None:
         )
 
 
+class _Command(TyperCommand):
+    """Verb whose help groups the options by section and ends with an example."""
+
+    verb: Verb
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, the verb's own options, then the other sections."""
+        declared = self.verb.declared.declared()
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if row is not None:
+                option = declared.get(str(parameter.name))
+                section = "Options" if option is None else option.section
+                if parameter.param_type_name == "argument":
+                    section = "Arguments"
+                sections.setdefault(section, []).append(row)
+        for section, rows in sections.items():
+            if rows:
+                with formatter.section(section):
+                    formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the example in one line."""
+        if self.verb.example:
+            with formatter.section("Example"):
+                formatter.write(f"  {ctx.command_path} {self.verb.example}\n")
+
+
 class _Bench(TyperGroup):
     """Group that reads `speclaunch bench recipe=x …` as `speclaunch bench run recipe=x …`."""
 
@@ -73,7 +102,7 @@ class _Bench(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of `bench run`, then the verbs below."""
         self.commands[BENCH_RUN].format_help(ctx, formatter)
-        rows = [(name, one.get_short_help_str(70)) for name, one in self.commands.items()]
+        rows = [(name, command.get_short_help_str(70)) for name, command in self.commands.items()]
         with formatter.section("Verbs"):
             formatter.write_dl(rows)
 
@@ -106,8 +135,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"speclaunch {__version__}")
         raise typer.Exit
 
@@ -126,7 +155,7 @@ def register(words: list[str]) -> None:
 
     The options of other verbs are not loaded. A verb's module is loaded when the verb runs.
     """
-    name = asked(words)
+    name = verb_of(words)
     for verb in VERBS:
         if name is None:
             app.command(verb.name, short_help=verb.summary)(_not_loaded)
@@ -140,7 +169,8 @@ def _not_loaded() -> None:
 
 def _add(group: typer.Typer, verb: Verb) -> None:
     if not verb.below:
-        group.command(verb.name, help=verb.help)(_function(verb))
+        command = type("Command", (_Command,), {"verb": verb})
+        group.command(verb.name, cls=command, help=verb.help)(_function(verb))
         return
     made = typer.Typer(
         cls=_Bench if verb.name == "bench" else TyperGroup,
@@ -175,7 +205,7 @@ def _function(verb: Verb) -> Callable[..., None]:
     parameters = [Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
     parameters += [_parameter(name, option) for name, option in declared.items()]
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 

@@ -53,7 +53,7 @@ def answer(words: Sequence[str]) -> None:
     Each line is a value, a tab and a description. Prints nothing for files, because a shell lists
     them itself.
     """
-    lines = [f"{one.value}\t{one.help}" for one in candidates(words)]
+    lines = [f"{candidate.value}\t{candidate.help}" for candidate in candidates(words)]
     sys.stdout.write("".join(f"{line}\n" for line in dict.fromkeys(lines)))
 
 
@@ -64,13 +64,17 @@ def candidates(words: Sequence[str]) -> list[CompletionCandidate]:
     verb, rest = _verb([word.strip("'\"") for word in before])
     current = current.removeprefix(quote)
     found = _candidates(verb, rest, current)
-    return [one for one in found if one.value.startswith(current) and _PLAIN.match(one.value)]
+    return [
+        candidate
+        for candidate in found
+        if candidate.value.startswith(current) and _PLAIN.match(candidate.value)
+    ]
 
 
 def options_of(verb: str) -> dict[str, Option[Any]]:
     """Return the options of a verb by each spelling; those of the program for `""`."""
     declared = verb_named(verb).declared.declared().values() if verb else (_VERSION,)
-    return {way: one for one in (*declared, _HELP) for way in one.spellings}
+    return {way: option for option in (*declared, _HELP) for way in option.spellings}
 
 
 _VERSION = flag("--version", help="Show the version.")
@@ -88,7 +92,7 @@ def _verb(words: Sequence[str]) -> tuple[str, list[str]]:
         group = next((verb for verb in VERBS if verb.name == word), None)
         if group is not None:
             below = words[at + 1] if at + 1 < len(words) else ""
-            if below in (one.name for one in group.below):
+            if below in (subverb.name for subverb in group.below):
                 return f"{word} {below}", list(words[at + 2 :])
             return word, list(words[at + 1 :])
         if "=" in word and not word.startswith("-"):
@@ -115,12 +119,13 @@ def _candidates(verb: str, before: list[str], current: str) -> Iterable[Completi
     found: list[CompletionCandidate] = []
     if verb not in DEFAULT_BELOW or not before:
         found += [
-            CompletionCandidate(one.name, _sentence(one.summary)) for one in verb_named(verb).below
+            CompletionCandidate(subverb.name, _sentence(subverb.summary))
+            for subverb in verb_named(verb).below
         ]
     if verb in TAKE_RECIPES:
         found += [
-            CompletionCandidate(*one)
-            for one in overrides(before, current, needs_key=verb == DEFAULT)
+            CompletionCandidate(*override)
+            for override in overrides(before, current, needs_key=verb == DEFAULT)
         ]
     elif verb == "explain":
         found += _rules()
@@ -171,7 +176,7 @@ def _values(option: Option[Any], name: str) -> Iterable[str]:
     if name == "--hardware":
         return hardware_names()
     if name in ("--select", "--ignore"):
-        return [one.value for one in _rules()]
+        return [candidate.value for candidate in _rules()]
     return ()
 
 
@@ -182,12 +187,12 @@ def _rules() -> Iterator[CompletionCandidate]:
         yield CompletionCandidate(rule.code, rule.name)
 
 
-Told = tuple[str, str]
+Described = tuple[str, str]
 """A completion and its description."""
 _RECIPE = "recipe="
 
 
-def overrides(before: Sequence[str], current: str, *, needs_key: bool) -> Iterator[Told]:
+def overrides(before: Sequence[str], current: str, *, needs_key: bool) -> Iterator[Described]:
     """Yield completions of `current` after the words `before` of a verb that accepts a recipe.
 
     `needs_key`: a recipe must be written `recipe=NAME`, not `NAME`.
@@ -200,15 +205,15 @@ def overrides(before: Sequence[str], current: str, *, needs_key: bool) -> Iterat
     mark = next((mark for mark in ("++", "+", "~") if current.startswith(mark)), "")
     key, equals, value = current.removeprefix(mark).partition("=")
     if equals:
-        for one in _key_values(key, value, before, dirs):
-            yield f"{mark}{key}={one}", ""
+        for choice in _key_values(key, value, before, dirs):
+            yield f"{mark}{key}={choice}", ""
         return
     if not mark and not named:
-        yield _RECIPE, "the recipe, by name or path"
+        yield _RECIPE, "recipe by name or path"
         if not needs_key:
             yield from _recipes(key, dirs, "")
     for group in group_options(dirs):
-        yield f"{mark}{group}=", "an option of this group"
+        yield f"{mark}{group}=", "option of this group"
     yield from ((f"{mark}{word}", text) for word, text in _keys(key, before, dirs))
 
 
@@ -216,10 +221,10 @@ def config_dirs(words: Sequence[str]) -> list[Path]:
     """Return the existing directories of `--config-dir` in a command line."""
     found = [after for word, after in pairwise(words) if word == "--config-dir"]
     found += [word.partition("=")[2] for word in words if word.startswith("--config-dir=")]
-    return [path for one in found if (path := expand_user(one)).is_dir()]
+    return [path for folder in found if (path := expand_user(folder)).is_dir()]
 
 
-def _recipes(begun: str, dirs: Sequence[Path], prefix: str) -> Iterator[Told]:
+def _recipes(begun: str, dirs: Sequence[Path], prefix: str) -> Iterator[Described]:
     if "/" not in begun and not begun.startswith((".", "~")):
         for name in sorted(recipe_names(dirs)):
             yield f"{prefix}{name}", ""
@@ -232,7 +237,7 @@ def _recipes(begun: str, dirs: Sequence[Path], prefix: str) -> Iterator[Told]:
                 yield f"{prefix}{head}{slash}{path.name}", ""
 
 
-def _keys(begun: str, before: Sequence[str], dirs: Sequence[Path]) -> Iterator[Told]:
+def _keys(begun: str, before: Sequence[str], dirs: Sequence[Path]) -> Iterator[Described]:
     """Yield the recipe keys that continue `begun`; sections end in a dot."""
     role, own = _role(begun)
     if role is not None:
@@ -256,12 +261,12 @@ def _keys(begun: str, before: Sequence[str], dirs: Sequence[Path]) -> Iterator[T
 
 def _keys_of_roles(
     role: str, begun: str, before: Sequence[str], dirs: Sequence[Path]
-) -> Iterator[Told]:
+) -> Iterator[Described]:
     """Yield the keys of a role; the roles if none is named yet."""
     if not role:
         yield from ((f"roles.{name}.", "") for name in _roles_of(before, dirs))
         return
-    yield f"roles.{role}.replicas=", "how many such servers"
+    yield f"roles.{role}.replicas=", "number of such servers"
     for key, text in _keys(begun, before, dirs):
         if key.partition(".")[0] in _OF_A_ROLE:
             yield f"roles.{role}.{key}", text
@@ -287,7 +292,7 @@ def _roles_of(before: Sequence[str], dirs: Sequence[Path]) -> list[str]:
 
     for named in _named(before)[:1]:
         with contextlib.suppress(SpeclaunchError):
-            return [str(one.role) for one in load_recipe(named, (), dirs).parts]
+            return [str(recipe.role) for recipe in load_recipe(named, (), dirs).parts]
     return []
 
 
@@ -324,7 +329,11 @@ def _values_of_type(key: str) -> Iterable[str]:
         return ()
     if isinstance(known.default, bool):
         return ("true", "false")
-    return [str(one) for one in type(known.default)] if isinstance(known.default, StrEnum) else ()
+    return (
+        [str(member) for member in type(known.default)]
+        if isinstance(known.default, StrEnum)
+        else ()
+    )
 
 
 def _recipe_keys(path: str) -> Iterable[tuple[str, Key]]:

@@ -38,7 +38,7 @@ def diagnose(options: DiagnoseOptions) -> ExitCode:
     elif found.engine:
         show_diagnosis(out(), found, log)
     if not found.engine:
-        err().print(f"{_shown(log)} is not an SGLang log: nothing to diagnose", markup=False)
+        err().print(f"{_shown(log)} is not an SGLang log", markup=False)
         return ExitCode.NOTHING
     return ExitCode.FAILED if found.failed else ExitCode.CLEAN
 
@@ -47,7 +47,7 @@ def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:
     """Return the name of the log and its diagnosis. Raises InputError."""
     if log == STANDARD_INPUT:
         if is_endless(sys.stdin.buffer):
-            raise InputError(Problem("standard input is a device without an end", help=_hint(log)))
+            raise InputError(Problem("standard input is an endless device", help=_hint(log)))
         return log, diagnosed(lines_of(cast(io.BufferedReader, sys.stdin.buffer)), version=engine)
     path = Path(log)
     if (path / JOURNAL).is_file():

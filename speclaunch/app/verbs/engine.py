@@ -45,7 +45,7 @@ _SHOWN_CHOICES = 80
 
 
 def list_engines(_options: VerbOptions) -> None:
-    """List the engines that a launch finds."""
+    """List the engines that a launch can use."""
     table = Table.grid(padding=(0, 2))
     try:
         runtime = find_runtime(None)
@@ -53,7 +53,7 @@ def list_engines(_options: VerbOptions) -> None:
             Text("installed", "bold"), f"SGLang {runtime.sglang}", str(runtime.interpreter)
         )
     except NoEngineError as error:
-        table.add_row(Text("installed", "bold"), "none found", "name one: engine.python=…")
+        table.add_row(Text("installed", "bold"), "none found", "set engine.python=…")
         for why in error.failed:
             table.add_row("", "unknown", Text(why))
     cpu = CpuEngine(speclaunch_home())
@@ -149,7 +149,7 @@ class _PlainSteps:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._last: tuple[int, StepState] | None = None
-        self._told = 0.0
+        self._printed_at = 0.0
 
     def __enter__(self) -> _PlainSteps:
         return self
@@ -160,9 +160,9 @@ class _PlainSteps:
     def __call__(self, step: InstallStep) -> None:
         now = time.monotonic()
         changed = (step.index, step.state) != self._last
-        if not changed and (not step.detail or now - self._told < _HEARTBEAT_S):
+        if not changed and (not step.detail or now - self._printed_at < _HEARTBEAT_S):
             return
-        self._last, self._told = (step.index, step.state), now
+        self._last, self._printed_at = (step.index, step.state), now
         detail = step.detail if not changed or step.state is StepState.NOTE else ""
         line = f"[{step.index}/{step.total}] {step.title}: {step.state.value}"
         self._console.print(f"{line}: {detail}" if detail else line, markup=False, soft_wrap=True)
@@ -196,7 +196,7 @@ def add_judge(options: JudgeAddOptions) -> None:
     from speclaunch.checks import add as make
 
     if options.python is not None and options.source != "installed":
-        raise InputError(Problem("--python goes with `--from installed`"))
+        raise InputError(Problem("--python needs `--from installed`"))
     began = time.monotonic()
     made = make(
         options.name,
@@ -218,10 +218,10 @@ def list_judges(_options: VerbOptions) -> None:
     from speclaunch.checks import added_judges, cpu_judge
 
     table = Table.grid(padding=(0, 2))
-    for one in added_judges():
-        size = _size(one.size) if one.site else "-"
-        row = (f"SGLang {one.release}", size, f"from {one.source}", _kind(one), one.python)
-        table.add_row(Text(one.name, "bold"), *row)
+    for judge in added_judges():
+        size = _size(judge.size) if judge.site else "-"
+        row = (f"SGLang {judge.release}", size, f"from {judge.source}", _kind(judge), judge.python)
+        table.add_row(Text(judge.name, "bold"), *row)
     if (engine := cpu_judge()) is not None:
         row = (f"SGLang {engine.release}", "-", "the CPU engine", "its torch", str(engine.python))
         table.add_row(Text("cpu", "bold"), *row)
@@ -244,10 +244,10 @@ def remove_judge(options: JudgeRemoveOptions) -> None:
     out().print(f"judge {name} is removed", markup=False)
 
 
-def _kind(one: AddedJudge) -> str:
-    if one.light:
+def _kind(judge: AddedJudge) -> str:
+    if judge.light:
         return "without torch"
-    return "over the CPU engine's torch" if one.site else "its own torch"
+    return "over the CPU engine's torch" if judge.site else "its own torch"
 
 
 def _size(bytes_: int) -> str:

@@ -49,13 +49,13 @@ class Fixes(Struct):
     @property
     def would_change(self) -> bool:
         """True if there is a difference to show."""
-        return any(one.is_changed for one in self.files)
+        return any(file.is_changed for file in self.files)
 
     @property
     def has_left(self) -> bool:
         """True if a requested fix was not applied and its finding is above INFO."""
-        left = (one.finding for file in self.files for one in file.left)
-        return any(one.severity is not Severity.INFO for one in left)
+        left = (fix.finding for file in self.files for fix in file.left)
+        return any(finding.severity is not Severity.INFO for finding in left)
 
 
 def fix_found(report: Report, run: LintRun, *, unsafe: bool, only_shown: bool) -> Fixes:
@@ -84,9 +84,9 @@ def tell(done: Fixes, report: Report, printer: Printer, *, only_shown: bool = Fa
     """Print a line for each fix, and for each that is left with its reason; then the counts."""
     would = "would fix" if only_shown else "fixed"
     for file in done.files:
-        for one in file.applied:
-            text = masked(one.fix.done) if one.fix is not None else ""
-            printer.print(f"{would} {one.code} {one.place}: {text}")
+        for finding in file.applied:
+            text = masked(finding.fix.done) if finding.fix is not None else ""
+            printer.print(f"{would} {finding.code} {finding.place}: {text}")
     for file in done.files:
         for left in file.left:
             why = masked(left.why)
@@ -122,12 +122,12 @@ def edits_in(run: LintRun, report: Report) -> Edits:
         versions.setdefault(file.path, set()).add(file.engine)
     read = cache(run.read_again)
 
-    def edits(one: ReportedFinding) -> FileEdits | None:
-        fix, finding = one.finding.fix, one.finding
+    def edits(reported: ReportedFinding) -> FileEdits | None:
+        fix, finding = reported.finding.fix, reported.finding
         # a group shared by many recipes is not edited for one of them
-        if fix is None or fix.applicability is None or len(one.files) != 1:
+        if fix is None or fix.applicability is None or len(reported.files) != 1:
             return None
-        path = one.files[0]
+        path = reported.files[0]
         source, settings = read(path)
         if source is None:  # deleted since
             return None
@@ -137,7 +137,7 @@ def edits_in(run: LintRun, report: Report) -> Edits:
             )
         except NotFixableError:
             return None
-        return None if any(one in touched(made) for one in secrets(path)) else made
+        return None if any(secret in touched(made) for secret in secrets(path)) else made
 
     @cache
     def secrets(path: str) -> list[str]:

@@ -124,11 +124,13 @@ def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
 
     Exit 1 if a recipe is not the same deployment, 2 if a part of the file was not read.
     """
-    for one in imported:
-        if one.note:
-            err().print(f"note: {one.note}", markup=False)
-    show_problems(err(), [assumption for one in imported for assumption in one.assumed], "warning")
-    problems = [problem for one in imported for problem in one.problems]
+    for result in imported:
+        if result.note:
+            err().print(f"note: {result.note}", markup=False)
+    show_problems(
+        err(), [assumption for result in imported for assumption in result.assumed], "warning"
+    )
+    problems = [problem for result in imported for problem in result.problems]
     show_problems(err(), [*problems, *reading.misread, *reading.unread])
     if reading.unread:
         return ExitCode.USAGE

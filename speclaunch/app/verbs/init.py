@@ -44,7 +44,7 @@ def init(options: InitOptions) -> None:
             raise InputError(
                 Problem(
                     "--interactive needs a terminal",
-                    help="say it with options: --hardware, --engine, --algorithm, --draft",
+                    help="use the options: --hardware, --engine, --algorithm, --draft",
                 )
             )
         sources = lookup(options.models, None, online=options.online, assume=options.assume)
@@ -52,14 +52,14 @@ def init(options: InitOptions) -> None:
         hardware, engine, output, way = chosen.hardware, chosen.engine, chosen.output, chosen.way
     if hardware is None:
         raise InputError(
-            Problem("no hardware was named", help="name it, for example --hardware h200:8")
+            Problem("no hardware is set", help="set it, for example --hardware h200:8")
         )
     path = None if output is None else _free(output, overwrite=options.overwrite or options.force)
     if declare(hardware).vendor is Vendor.CPU:
         raise InputError(
             Problem(
                 "init writes recipes for GPUs",
-                help="`speclaunch recipes` lists those for the CPU engine (cpu_…)",
+                help="`speclaunch recipes` lists recipes for the CPU engine (cpu_…)",
             )
         )
     sources = lookup(options.models, hardware, online=options.online, assume=options.assume)
@@ -84,7 +84,7 @@ def init(options: InitOptions) -> None:
         if made is None:
             raise
         if is_taken:  # --force is ambiguous here: the user has to choose
-            help_ = "--overwrite replaces it; --force alone writes a recipe despite errors"
+            help_ = "replace it with --overwrite (--force writes a recipe despite errors)"
             raise InputError([Problem(f"{path} already exists", help=help_)]) from refused
     _require_sound(made, path, request, options.models, force=options.force)
     if path is None:
@@ -100,15 +100,15 @@ def init(options: InitOptions) -> None:
 def _require_sound(
     made: NewRecipe | ForcedRecipe,
     path: Path | None,
-    wanted: RecipeRequest,
+    request: RecipeRequest,
     models: Sequence[Path],
     *,
     force: bool,
 ) -> None:
     """Raise OutputRefusedError for errors that `lint` finds in the recipe."""
-    shown = str(path) if path is not None else f"{file_stem(wanted.target.name)}.yaml"
-    options = configured(shown, (wanted.version,), wanted.hardware, models)
-    options = replace(options, lookup=replace(wanted.lookup, project=options.lookup.project))
+    shown = str(path) if path is not None else f"{file_stem(request.target.name)}.yaml"
+    options = configured(shown, (request.version,), request.hardware, models)
+    options = replace(options, lookup=replace(request.lookup, project=options.lookup.project))
     with reads.overlay({os.path.realpath(shown): made.text.encode()}):
         check = against(None, check_text(shown, made.text, options))
         require_sound(check, shown if path is not None else "the recipe", force=force)
@@ -117,7 +117,7 @@ def _require_sound(
 def _free(output: Path, *, overwrite: bool) -> Path:
     """Return the validated output file. Raises InputError before any work is done."""
     if output.suffix != ".yaml":
-        raise InputError(Problem(f"--output {output}: the name of a recipe must end in .yaml"))
+        raise InputError(Problem(f"--output {output}: a recipe file must end in .yaml"))
     if output.exists() and not output.is_file():
         raise InputError(Problem(f"cannot write {output}: it is not a regular file"))
     require_free(output, overwrite=overwrite)
@@ -140,7 +140,7 @@ def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
     budget = made.placed.budget
     gpus = "1 GPU" if made.placed.ranks == 1 else f"{made.placed.ranks} GPUs"
     draft = f" with {made.way.draft}" if made.way.draft else ""
-    note = "it is not known whether it fits: " if budget.fit is Fit.UNKNOWN else ""
+    note = "memory use unknown: " if budget.fit is Fit.UNKNOWN else ""
     summary = f"{made.way.method}{draft} on {gpus}: {note}{budget.why}"
     err().print(summary, markup=False, style="dim")
     for warning in made.placed.warnings:
@@ -182,19 +182,19 @@ def ask(
 def _chosen(found: DraftListing) -> Way:
     """Show the ways to speculate and prompt for a way that this version accepts."""
     show_drafts(err(), found)
-    usable = [number for number, one in enumerate(found.ways, 1) if one.newest is not None]
+    usable = [number for number, way in enumerate(found.ways, 1) if way.newest is not None]
     if not usable:
         version = found.versions[-1]
         raise NotWrittenError(
-            Problem(f"SGLang {version} takes no way to speculate for {found.target.name}")
+            Problem(f"SGLang {version} supports no speculation method for {found.target.name}")
         )
     fitting = [n for n in usable if (memory := found.ways[n - 1].memory) and memory.fits]
 
-    def right(said: str) -> None:
-        if not said.isdecimal() or int(said) not in usable:
+    def right(answer: str) -> None:
+        if not answer.isdecimal() or int(answer) not in usable:
             raise InputError(Problem(f"choose one of {', '.join(map(str, usable))}"))
 
-    answer = _until_right("Way to speculate, by its number", str((fitting or usable)[0]), right)
+    answer = _until_right("Number of the speculation method", str((fitting or usable)[0]), right)
     return found.ways[int(answer) - 1].way
 
 
@@ -222,4 +222,4 @@ def drafts(options: DraftsOptions) -> ExitCode:
         typer.echo(drafts_document(found))
     else:
         show_drafts(out(), found, refused=options.every)
-    return ExitCode.CLEAN if any(one.newest for one in found.ways) else ExitCode.FAILED
+    return ExitCode.CLEAN if any(way.newest for way in found.ways) else ExitCode.FAILED

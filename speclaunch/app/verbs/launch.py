@@ -119,8 +119,8 @@ def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
     if as_json:
         raise InputError(
             Problem(
-                f"{recipe.deployment.name} has several roles, and JSON is for one",
-                help=f"name one: --role {recipe.parts[0].role}",
+                f"{recipe.deployment.name} has several roles; JSON output supports one",
+                help=f"select one: --role {recipe.parts[0].role}",
             )
         )
     for number, role in enumerate(recipe.parts):

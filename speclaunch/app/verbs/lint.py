@@ -68,28 +68,28 @@ class LintOutput(Struct, frozen=True):
         """True if a requested format contains the edits of fixes."""
         return not _WITH_EDITS.isdisjoint((self.shown, *(name for _, name in self.files)))
 
-    def write(self, told: FormatInput) -> None:
+    def write(self, source: FormatInput) -> None:
         """Write everything. Raises InputError for a file that cannot be written."""
-        self._show(told)
+        self._show(source)
         written: dict[LintFormat, str] = {}
         for path, name in self.files:
             if name not in written:
-                written[name] = printable(redact(format_named(name).text(told)))
+                written[name] = printable(redact(format_named(name).text(source)))
             _write_file(path, written[name])
 
-    def _show(self, told: FormatInput) -> None:
+    def _show(self, source: FormatInput) -> None:
         shown = format_named(self.shown)
         if not self.annotates and self.shown is not LintFormat.GITHUB:
             commands = self.shown is LintFormat.AZURE
-            shown.show(told, out_lines(), write_commands if commands else sys.stdout.write)
+            shown.show(source, out_lines(), write_commands if commands else sys.stdout.write)
             return
         from speclaunch.app.output.formats.ci_commands import add_summary, without_commands
 
         if self.annotates:
-            write_commands(without_commands(shown.text(told)))
-        write_commands(format_named(LintFormat.GITHUB).text(told))
+            write_commands(without_commands(shown.text(source)))
+        write_commands(format_named(LintFormat.GITHUB).text(source))
         try:
-            add_summary(told)
+            add_summary(source)
         except (OSError, ValueError) as error:  # the lint result remains valid
             reason = getattr(error, "strerror", None) or error
             err_lines().print(f"warning: cannot write the summary of the job: {reason}")
@@ -107,7 +107,7 @@ def lint(options: LintOptions) -> ExitCode:
         options.output_file or options.output_format not in (None, LintFormat.TEXT)
     ):
         raise InputError(
-            Problem("--diff prints a patch: leave out --output-format and --output-file")
+            Problem("--diff cannot be combined with --output-format and --output-file")
         )
     out = output(options.output_format, options.output_file, options.paths)
     run = _files(options)
@@ -123,9 +123,9 @@ def lint(options: LintOptions) -> ExitCode:
     if report.is_empty:
         if options.only_deployments:
             return ExitCode.CLEAN
-        where = ", ".join("standard input" if one == STDIN else one for one in named)
+        where = ", ".join("standard input" if name == STDIN else name for name in named)
         if report.not_read:
-            raise NothingToCheckError(Problem(f"no deployment in {where} can be checked"))
+            raise NothingToCheckError(Problem(f"cannot check any deployment in {where}"))
         raise NothingToCheckError(Problem(f"no SGLang deployment in {where}"))
     exit_zero = out.exits_zero if options.exit_zero is None else options.exit_zero
     found = _exit_code(report, strict=options.strict, exit_zero=exit_zero)
@@ -255,7 +255,7 @@ def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]
 def _configuration(options: LintOptions) -> Configuration:
     """Return the validated settings of the command line. Reads no linted file."""
     if options.config is not None and options.no_config:
-        raise InputError(Problem("--config and --no-config exclude each other"))
+        raise InputError(Problem("--config cannot be combined with --no-config"))
     if options.config is not None and not options.config.is_file():
         raise InputError(Problem(f"--config {options.config}: no such file"))
     if options.select or options.ignore:
@@ -314,7 +314,7 @@ def output(
     taken = {Path(path).resolve() for path in linted if path != "-"} if files else set()
     for path, _ in written:
         if path.resolve() in taken and (path.is_file() or not path.exists()):
-            raise InputError(Problem(f"--output-file {path}: it is linted, or named twice"))
+            raise InputError(Problem(f"--output-file {path}: already linted or named twice"))
         taken.add(path.resolve())
     return LintOutput(shown or LintFormat.TEXT, written, annotates)
 
@@ -327,26 +327,26 @@ _SUFFIXES = {
 }
 
 
-def _output_file(said: str) -> tuple[Path, LintFormat]:
-    name, _, file = said.partition("=")
-    if not file and Path(said).suffix in _SUFFIXES:
-        name, file = _SUFFIXES[Path(said).suffix], said
+def _output_file(value: str) -> tuple[Path, LintFormat]:
+    name, _, file = value.partition("=")
+    if not file and Path(value).suffix in _SUFFIXES:
+        name, file = _SUFFIXES[Path(value).suffix], value
     if name not in set(LintFormat) or not file:
-        by_suffix = {f".{one}": one for one in LintFormat}
-        likely = by_suffix.get(Path(said).suffix, LintFormat.JSON)
-        example = f"{likely}={said if said and '=' not in said else f'lint.{likely}'}"
+        by_suffix = {f".{form}": form for form in LintFormat}
+        likely = by_suffix.get(Path(value).suffix, LintFormat.JSON)
+        example = f"{likely}={value if value and '=' not in value else f'lint.{likely}'}"
         known = ", ".join(LintFormat)
         raise InputError(
             Problem(
-                f"--output-file {said}: write FORMAT=FILE",
+                f"--output-file {value}: write FORMAT=FILE",
                 help=f"write --output {example}; the formats are {known}",
             )
         )
     path = Path(file)
     if path.is_dir():
-        raise InputError(Problem(f"--output-file {said}: {file} is a directory"))
+        raise InputError(Problem(f"--output-file {value}: {file} is a directory"))
     if not path.parent.is_dir():
-        raise InputError(Problem(f"--output-file {said}: no such directory: {path.parent}"))
+        raise InputError(Problem(f"--output-file {value}: no such directory: {path.parent}"))
     return path, LintFormat(name)
 
 

@@ -28,13 +28,31 @@ from speclaunch.app.verbs.options import (
 )
 from speclaunch.measure import Generators
 
-_REQUESTS = option(int, "--requests", least=2, default=8, help="Requests of a round, at least.")
-_OUTPUT_TOKENS = option(int, "--output-tokens", least=8, default=128, help="Tokens of each answer.")
+_REQUESTS = option(
+    int,
+    "--requests",
+    least=2,
+    default=8,
+    section="Load",
+    help="Minimum number of requests per round.",
+)
+_OUTPUT_TOKENS = option(
+    int, "--output-tokens", least=8, default=128, section="Load", help="Tokens per answer."
+)
 _INPUT_TOKENS = option(
-    int, "--input-tokens", least=4, default=512, help="Tokens of each prompt of `random`."
+    int,
+    "--input-tokens",
+    least=4,
+    default=512,
+    section="Load",
+    help="Tokens per prompt of the workload `random`.",
 )
 _CERTIFICATE_FORMAT = option(
-    CertificateFormat, "--output-format", default=CertificateFormat.TEXT, help="Output format."
+    CertificateFormat,
+    "--output-format",
+    default=CertificateFormat.TEXT,
+    section="Output",
+    help="Output format.",
 )
 _OUTPUT_FILES = repeated(
     str,
@@ -42,13 +60,15 @@ _OUTPUT_FILES = repeated(
     "-o",
     "--output-file",
     metavar="[FORMAT=]FILE",
-    help="Write it into a file as well; without FORMAT its suffix decides. Repeatable.",
+    section="Output",
+    help="Also write the result to FILE. Without FORMAT, the suffix selects it. Repeatable.",
 )
 _FAIL_UNDER = option(
     float,
     "--fail-under",
     metavar="RATIO",
-    help="Exit 1 unless every interval lies above this speed-up.",
+    section="Output",
+    help="Exit 1 unless every confidence interval is above RATIO.",
 )
 
 
@@ -60,54 +80,70 @@ class BenchOptions(VerbOptions):
         str,
         "--url",
         metavar="URL",
-        help="Measure a server that runs already, instead of a recipe; it is left as it is.",
+        help="Measure a running server instead of a recipe. The server is left unchanged.",
     )
     against = option(
         str,
         "--against",
         metavar="BASELINE",
-        help="What to compare with: `none` (the same without speculation, the default of a "
-        "recipe), `recipe=NAME [key=value]…`, `engine=VERSION`, or `url=URL`.",
+        help="Baseline: `none` (the same recipe without speculation, the default), "
+        "`recipe=NAME [key=value]…`, `engine=VERSION`, or `url=URL`.",
     )
     workload = repeated(
         str,
         "--workload",
         metavar="NAME|FILE",
-        help="Prompts: code, chat, extraction, repetition, random, or a file (JSONL, "
-        "or ShareGPT's). Repeatable. Default: chat.",
+        section="Load",
+        help="Prompts: code, chat, extraction, repetition, random, or a JSONL or ShareGPT file. "
+        "Repeatable. Default: chat.",
     )
     concurrency = option(
-        str, "--concurrency", default="1,8", help="Requests at a time, for example 1,8,32."
+        str,
+        "--concurrency",
+        default="1,8",
+        section="Load",
+        help="Concurrent requests, for example 1,8,32.",
     )
     context = option(
         str,
         "--context",
         metavar="TOKENS",
         default="0",
-        help="Lengths of the prompts in tokens, for example 0,2000,8000; 0: as they are.",
+        section="Load",
+        help="Prompt lengths in tokens, for example 0,2000,8000. 0: unchanged.",
     )
     goodput = option(
         str,
         "--goodput",
         metavar="METRIC=MS,…",
-        help="Also count the requests a second within these bounds in milliseconds, for "
-        "example ttft=500,tpot=50,e2el=4000.",
+        section="Load",
+        help="Also report the requests per second within these latency bounds in milliseconds, "
+        "for example ttft=500,tpot=50,e2el=4000.",
     )
     generator = option(
         Generators,
         "--generator",
         default=Generators.AUTO,
-        help="What makes the load: SGLang's own generator, or aiperf. auto: SGLang's, where "
-        "this machine has it.",
+        section="Load",
+        help="Load generator: SGLang's own or aiperf. auto: SGLang's if it is installed.",
     )
     tokenizer = option(
         str,
         "--tokenizer",
         metavar="PATH",
-        help="The tokenizer of a running server's model, where this machine does not have it "
-        "under the path that the server names.",
+        section="Load",
+        help="Tokenizer of a running server's model, if this machine lacks the path that the "
+        "server reports.",
     )
-    rounds = option(int, "--rounds", least=3, most=1000, default=6, help="Rounds of each side.")
+    rounds = option(
+        int,
+        "--rounds",
+        least=3,
+        most=1000,
+        default=6,
+        section="Rounds",
+        help="Rounds per side.",
+    )
     requests = _REQUESTS
     output_tokens = _OUTPUT_TOKENS
     input_tokens = _INPUT_TOKENS
@@ -115,8 +151,9 @@ class BenchOptions(VerbOptions):
         int,
         "--blocks",
         least=0,
-        help="Blocks of rounds of each side, one engine at a time; 0: both engines are up at "
-        "once. Default: 0 on a CPU, else 2 (1 a start with --starts).",
+        section="Rounds",
+        help="Blocks of rounds per side, with one engine running at a time. 0: both engines run "
+        "at once. Default: 0 on a CPU, else 2 (1 per start with --starts).",
     )
     starts = option(
         int,
@@ -124,12 +161,12 @@ class BenchOptions(VerbOptions):
         least=1,
         most=100,
         default=1,
-        help="Start each side so often; from 3 on the intervals hold what differs from start "
-        "to start.",
+        section="Rounds",
+        help="Starts per side. With 3 or more, the intervals include variation between starts.",
     )
     fail_under = _FAIL_UNDER
-    dry_run = flag("--dry-run", help="List the starts and rounds; start nothing.")
-    fresh = flag("--fresh", help="Begin again, instead of going on with an interrupted comparison.")
+    dry_run = flag("--dry-run", help="List the starts and rounds. Start nothing.")
+    fresh = flag("--fresh", help="Start over instead of resuming an interrupted comparison.")
     config_dir = CONFIG_DIR
     engine = ENGINE
     hardware = HARDWARE
@@ -145,7 +182,7 @@ class BenchShowOptions(VerbOptions):
     name = option(
         str,
         default="last",
-        help="A comparison that is kept, its recipe's name (the newest), `last`, a directory, its "
+        help="Saved comparison: its name, its recipe's name (the newest), `last`, a directory, its "
         "bench.json, or a certificate as JSON.",
     )
     output_format = _CERTIFICATE_FORMAT
@@ -156,17 +193,22 @@ class BenchShowOptions(VerbOptions):
 class BenchCompareOptions(VerbOptions):
     """The options of `speclaunch bench compare`."""
 
-    before = required(str, metavar="BEFORE", help="As for `bench show`.")
-    after = required(str, metavar="AFTER", help="As for `bench show`.")
+    before = required(str, metavar="BEFORE", help="First certificate, named as in `bench show`.")
+    after = required(str, metavar="AFTER", help="Second certificate, named as in `bench show`.")
     output_format = option(
-        DifferenceFormat, "--output-format", default=DifferenceFormat.TEXT, help="Output format."
+        DifferenceFormat,
+        "--output-format",
+        default=DifferenceFormat.TEXT,
+        section="Output",
+        help="Output format.",
     )
     output_file = _OUTPUT_FILES
     fail_under = option(
         float,
         "--fail-under",
         metavar="RATIO",
-        help="Exit 1 unless the interval of every ratio of speed-ups lies above this one.",
+        section="Output",
+        help="Exit 1 unless every confidence interval of the ratio of speed-ups is above RATIO.",
     )
 
 
@@ -178,28 +220,40 @@ class ProveOptions(VerbOptions):
         str,
         "--workload",
         metavar="NAME|FILE",
-        help="Prompts: code, chat, extraction, repetition, or a file (JSONL, or "
-        "ShareGPT's). Repeatable. Default: all four.",
+        section="Load",
+        help="Prompts: code, chat, extraction, repetition, or a JSONL or ShareGPT file. "
+        "Repeatable. Default: all four.",
     )
     concurrency = option(
-        str, "--concurrency", default="1,4", help="Requests at a time, for example 1,4,16."
+        str,
+        "--concurrency",
+        default="1,4",
+        section="Load",
+        help="Concurrent requests, for example 1,4,16.",
     )
     context = option(
-        str, "--context", default="0,300", help="Lengths of the prompts in words; 0: as they are."
+        str,
+        "--context",
+        default="0,300",
+        section="Load",
+        help="Prompt lengths in words. 0: unchanged.",
     )
     output_tokens = option(
-        int, "--output-tokens", least=2, default=64, help="Tokens of each answer."
+        int, "--output-tokens", least=2, default=64, section="Load", help="Tokens per answer."
     )
     samples = option(
         int,
         "--samples",
         least=0,
         default=0,
-        help="Also draw so many answers a prompt at a temperature of 1, and compare how often "
-        "each token comes.",
+        section="Load",
+        help="Also draw this many answers per prompt at temperature 1 and compare the token "
+        "frequencies.",
     )
-    dry_run = flag("--dry-run", help="List the starts and requests; start nothing.")
-    fresh = flag("--fresh", help="Ask all again, also where an interrupted proof could go on.")
+    dry_run = flag("--dry-run", help="List the starts and requests. Start nothing.")
+    fresh = flag(
+        "--fresh", help="Query all answers again instead of resuming an interrupted proof."
+    )
     config_dir = CONFIG_DIR
     engine = ENGINE
     hardware = HARDWARE
@@ -217,16 +271,16 @@ class TuneOptions(VerbOptions):
         "--objective",
         metavar="OBJECTIVE",
         default="latency",
-        help="`latency` (of one request at a time), `throughput@N` (of N; several: "
-        "`throughput@1,8,32`), or `goodput@N:ttft=MS,tpot=MS`.",
+        help="`latency` (one request at a time), `throughput@N` (N concurrent requests, or "
+        "several: `throughput@1,8,32`), or `goodput@N:ttft=MS,tpot=MS`.",
     )
     workload = option(
         str,
         "--workload",
         metavar="NAME|FILE",
         default="chat",
-        help="Prompts: code, chat, extraction, repetition, random, or a file (JSONL, "
-        "or ShareGPT's).",
+        section="Load",
+        help="Prompts: code, chat, extraction, repetition, random, or a JSONL or ShareGPT file.",
     )
     starts = option(
         int,
@@ -234,10 +288,10 @@ class TuneOptions(VerbOptions):
         least=2,
         most=1000,
         default=12,
-        help="Engine starts at most, those of --verify included.",
+        help="Maximum number of engine starts, including those of --verify.",
     )
     minutes = option(
-        float, "--minutes", least=1, help="Begin no start that would end later than this."
+        float, "--minutes", least=1, help="Skip starts that would end after this many minutes."
     )
     verify = option(
         int,
@@ -245,7 +299,7 @@ class TuneOptions(VerbOptions):
         least=0,
         most=8,
         default=2,
-        help="How many of the best are compared with the recipe's own, in rounds that take turns.",
+        help="Number of best settings to compare with the recipe's own in interleaved rounds.",
     )
     verify_starts = option(
         int,
@@ -253,32 +307,36 @@ class TuneOptions(VerbOptions):
         least=1,
         most=100,
         default=1,
-        help="Start each side of this comparison so often; from 3 on its intervals hold what "
-        "differs from start to start.",
+        help="Starts per side of this comparison. With 3 or more, its intervals include variation "
+        "between starts.",
     )
-    draft_tokens = option(int, "--draft-tokens", least=2, help="Draft tokens at most of a setting.")
-    rounds = option(int, "--rounds", least=1, most=1000, default=3, help="Rounds of each setting.")
+    draft_tokens = option(int, "--draft-tokens", least=2, help="Maximum draft tokens.")
+    rounds = option(int, "--rounds", least=1, most=1000, default=3, help="Rounds per setting.")
     requests = _REQUESTS
     output_tokens = _OUTPUT_TOKENS
     input_tokens = _INPUT_TOKENS
-    write = flag("--write", help="Edit the recipe, where the new setting is shown faster.")
+    write = flag(
+        "--write", section="Output", help="Edit the recipe if a new setting is shown to be faster."
+    )
     output_file = option(
         Path,
         "--output",
         "-o",
         "--output-file",
         metavar="FILE",
+        section="Output",
         help="Write the tuned recipe to FILE instead.",
     )
     adaptive_config = option(
         Path,
         "--adaptive-config",
         metavar="FILE",
-        help="Write SGLang's file of steps by batch size (speculative_adaptive_config) for "
-        "the loads of throughput@N,….",
+        section="Output",
+        help="Write SGLang's file of steps by batch size (speculative_adaptive_config) for the "
+        "loads of throughput@N,….",
     )
-    dry_run = flag("--dry-run", help="List the starts and the time they take; start nothing.")
-    fresh = flag("--fresh", help="Forget what was measured before.")
+    dry_run = flag("--dry-run", help="List the starts and their duration. Start nothing.")
+    fresh = flag("--fresh", help="Delete earlier measurements.")
     overwrite = OVERWRITE
     force = FORCE
     config_dir = CONFIG_DIR
@@ -295,25 +353,25 @@ class SweepOptions(VerbOptions):
     words = repeated(
         str,
         metavar="RECIPE[,RECIPE…] [key=value,value…]…",
-        help="Recipes and Hydra overrides with several values: a,b · range(1,4) · "
-        "glob(eagle*). hydra/launcher=joblib chooses who runs the jobs.",
+        help="Recipes and Hydra overrides with several values: a,b · range(1,4) · glob(eagle*). "
+        "hydra/launcher=joblib selects the job launcher.",
     )
-    plan = flag("--plan", help="Plan each job; start nothing.")
-    dry_run = flag("--dry-run", help="List the jobs, and why some are refused; run none.")
+    plan = flag("--plan", help="Plan each job. Start nothing.")
+    dry_run = flag("--dry-run", help="List the jobs and the reasons for refused jobs. Run none.")
     resume = option(
         Path,
         "--resume",
         metavar="DIR",
-        help="Continue the sweep of this folder. The same command continues its own, too.",
+        help="Resume the sweep in DIR. Repeating a sweep's command also resumes it.",
     )
     directory = option(
         Path,
         "--directory",
         metavar="DIR",
-        help="The sweep's folder. Default: one in speclaunch's home, by the words. For a "
-        "cluster: on storage that its nodes share.",
+        help="Directory of the sweep. Default: derived from the arguments, in speclaunch's home. "
+        "For a cluster, use storage shared by its nodes.",
     )
-    retry = flag("--retry", help="Run jobs that failed or were refused again.")
+    retry = flag("--retry", help="Rerun failed and refused jobs.")
     config_dir = CONFIG_DIR
     engine = ENGINE
     hardware = HARDWARE

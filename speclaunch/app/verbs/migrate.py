@@ -48,20 +48,20 @@ def migrate(options: MigrateOptions) -> ExitCode:
     show_problems(err(), migration.warnings, "warning")
     show_problems(err(), migration.problems)
     if migration.problems:
-        err().print(f"{file} was left unchanged.")
+        err().print(f"{file} is unchanged.")
     changed = migration.text != before
     also = migration.also if not migration.problems else []
     if not migration.problems:
         _require_sound(shown or file, before, migration, target, force=options.force)
     if options.diff:
-        for one in also:
-            _show(one.before, one.text, str(one.path), migration.hidden)
+        for carried in also:
+            _show(carried.before, carried.text, str(carried.path), migration.hidden)
         _show(before, migration.text, file, migration.hidden)
     elif file == STDIN:
         write_exact(migration.text)
     elif changed or also:
         own = {path: migration.text} if changed else {}
-        texts = {one.path: one.text for one in also} | own
+        texts = {carried.path: carried.text for carried in also} | own
         write_together(texts)
         for written in texts:
             err().print(f"wrote {written}", markup=False)
@@ -78,7 +78,7 @@ def _require_sound(
     """Raise OutputRefusedError for errors that are new in the migrated text."""
     options = configured(shown, (target,))
     old = check_text(shown, before, replace(options, versions=()), versions=migration.versions)
-    texts = {os.path.realpath(one.path): one.text.encode() for one in migration.also}
+    texts = {os.path.realpath(carried.path): carried.text.encode() for carried in migration.also}
     if shown != STDIN_SHOWN:
         texts[os.path.realpath(shown)] = migration.text.encode()
     with reads.overlay(texts):
@@ -93,7 +93,7 @@ def _show(before: str, after: str, file: str, hidden: tuple[str, ...]) -> None:
     shown = shown_diff(before, after, file, hidden)
     show_patch(shown)
     if not shown.hidden and not shown.context:
-        note = "lines around the changes hold secrets and are left out: git apply --unidiff-zero"
+        note = "context lines with secrets are omitted: apply with git apply --unidiff-zero"
         err().print(note, markup=False)
 
 

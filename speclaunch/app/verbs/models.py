@@ -22,7 +22,7 @@ from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.core import ExitCode, InputError, Problem, SpeclaunchError, from_here
 
 
-class NothingKeptError(SpeclaunchError):
+class NoFactsError(SpeclaunchError):
     """Error when no `.speclaunch/models` has facts (exit 3)."""
 
     exit_code = ExitCode.NOTHING
@@ -39,7 +39,7 @@ def inspect(options: InspectOptions) -> ExitCode:
     versions = engine_versions(options.engine)
     if len(versions) > 1:
         raise InputError(
-            Problem(f"--engine {options.engine} names several versions", help="name one")
+            Problem(f"--engine {options.engine} has several versions", help="name one")
         )
     found = inspect_checkpoint(
         options.checkpoint, options.target, versions[0] if versions else held_versions()[-1]
@@ -48,7 +48,7 @@ def inspect(options: InspectOptions) -> ExitCode:
         typer.echo(json.dumps(inspection_json(found), indent=2, ensure_ascii=False))
     else:
         show_inspection(out(), found)
-    failing = any(one.severity is Severity.ERROR for one in found.findings)
+    failing = any(finding.severity is Severity.ERROR for finding in found.findings)
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
@@ -57,25 +57,25 @@ def pull(options: PullOptions) -> ExitCode:
     from speclaunch.app.output.problems import show_problems
     from speclaunch.core import UnreadableFileError
     from speclaunch.engine import HubRefusedError, store_facts
-    from speclaunch.measure import pulled, wanted
+    from speclaunch.measure import checkpoints_to_pull, pulled
 
     hide_secrets("models pull", options.words)
-    asked, problems = wanted(
+    checkpoints, problems = checkpoints_to_pull(
         options.words,
         options.config_dir,
         called=options.called,
         revision=options.revision,
         into=options.into,
     )
-    for one in asked:
+    for checkpoint in checkpoints:
         try:
-            path, new = store_facts(one.folder, pulled(one, _today()))
+            path, new = store_facts(checkpoint.folder, pulled(checkpoint, _today()))
         except HubRefusedError as error:
-            problems.append(Problem(f"{one.name}: {error}", help=error.help))
+            problems.append(Problem(f"{checkpoint.name}: {error}", help=error.help))
         except UnreadableFileError as error:
-            problems.append(Problem(f"{one.name}: {error}"))
+            problems.append(Problem(f"{checkpoint.name}: {error}"))
         except OSError as error:
-            problems.append(Problem(f"cannot write {one.folder}: {error.strerror}"))
+            problems.append(Problem(f"cannot write {checkpoint.folder}: {error.strerror}"))
         else:
             out().print(f"{from_here(path)}: {'written' if new else 'unchanged'}", markup=False)
     show_problems(err(), problems)
@@ -84,14 +84,14 @@ def pull(options: PullOptions) -> ExitCode:
 
 def list_models(options: ModelsListOptions) -> ExitCode:
     """List the checkpoints whose facts are in the repository. Raises InputError."""
-    from speclaunch.app.output.models import kept_json, show_kept
+    from speclaunch.app.output.models import show_stored, stored_json
     from speclaunch.core import UnreadableFileError, models_dir
     from speclaunch.engine import CheckpointFile, stored_names
-    from speclaunch.measure import read_kept
+    from speclaunch.measure import read_stored
 
     def read(folder: Path, name: str) -> CheckpointFile | str:
         try:
-            return read_kept(folder, name)[1]
+            return read_stored(folder, name)[1]
         except UnreadableFileError as error:
             return str(error)
 
@@ -108,7 +108,7 @@ def list_models(options: ModelsListOptions) -> ExitCode:
     }
     if options.output_format is OutputFormat.JSON:
         rows = [
-            {"model": name, "folder": title, **kept_json(file)}
+            {"model": name, "folder": title, **stored_json(file)}
             for title, files in found.items()
             for name, file in files
         ]
@@ -116,7 +116,7 @@ def list_models(options: ModelsListOptions) -> ExitCode:
     else:
         for title, files in found.items():
             err().print(f"{title}: {len(files)}", style="dim", markup=False)
-            show_kept(out(), files)
+            show_stored(out(), files)
     return (
         ExitCode.USAGE
         if any(isinstance(file, str) for files in found.values() for _, file in files)
@@ -134,11 +134,11 @@ def show(options: ModelsShowOptions) -> ExitCode:
     from speclaunch.measure import sources_of
 
     name = options.name
-    asked = lookup(options.models, None, online=options.online, assume=options.assume)
+    requested = lookup(options.models, None, online=options.online, assume=options.assume)
     here = Path.cwd()
     project = SettingsFrom().of(here)
-    folders = (*asked.model_dirs, *project.model_dirs)
-    assumed = (*asked.assume, *project.assume)
+    folders = (*requested.model_dirs, *project.model_dirs)
+    assumed = (*requested.assume, *project.assume)
     sources = Sources(folders, models_folders(here), models_dir(), options.online, assumed)
     found = sources_of(name, sources)
     if options.output_format is OutputFormat.JSON:
@@ -151,25 +151,27 @@ def show(options: ModelsShowOptions) -> ExitCode:
 
 
 def check(options: ModelsCheckOptions) -> ExitCode:
-    """Compare the repository's facts with the hub. Raises InputError, NothingKeptError."""
+    """Compare the repository's facts with the hub. Raises InputError, NoFactsError."""
     from speclaunch.app.output.models import checked_json, show_checked
     from speclaunch.measure import FactsState
     from speclaunch.measure import check as compare
 
     folders = _folders(options.start, needed=True)
-    found = (one for folder in folders for one in compare(folder, _today(), update=options.update))
+    found = (
+        facts for folder in folders for facts in compare(folder, _today(), update=options.update)
+    )
     states = []
     rows = []
-    for one in found:
-        states.append(one.state)
+    for facts in found:
+        states.append(facts.state)
         if options.output_format is OutputFormat.JSON:
-            rows.append(checked_json(one))
+            rows.append(checked_json(facts))
         else:
-            show_checked(out(), [one])
+            show_checked(out(), [facts])
     if options.output_format is OutputFormat.JSON:
         typer.echo(json.dumps({"version": 1, "models": rows}, indent=2))
     if not states:
-        raise NothingKeptError(_nothing(options.start))
+        raise NoFactsError(_nothing(options.start))
     return (
         ExitCode.FAILED
         if {FactsState.STALE, FactsState.UNKNOWN}.intersection(states)
@@ -184,14 +186,14 @@ def _folders(start: Path, *, needed: bool) -> tuple[Path, ...]:
         raise InputError(Problem(f"{start}: no such file or directory"))
     found = models_folders(start)
     if needed and not found:
-        raise NothingKeptError(_nothing(start))
+        raise NoFactsError(_nothing(start))
     return found
 
 
 def _nothing(start: Path) -> Problem:
     return Problem(
-        f"no .speclaunch/models with facts from {start.absolute()} upward",
-        help="`speclaunch models pull RECIPE` makes one",
+        f"no .speclaunch/models with facts at or above {start.absolute()}",
+        help="create it with `speclaunch models pull RECIPE`",
     )
 
 

@@ -29,6 +29,7 @@ class Option(Generic[T]):
         is_required: bool = False,
         least: float | None = None,
         most: float | None = None,
+        section: str = "Options",
     ) -> None:
         self.kind = kind
         self.names = names
@@ -39,6 +40,7 @@ class Option(Generic[T]):
         self.is_required = is_required
         self.least = least
         self.most = most
+        self.section = section
 
     @property
     def help(self) -> str:
@@ -53,7 +55,7 @@ class Option(Generic[T]):
     @property
     def spellings(self) -> tuple[str, ...]:
         """All names; `--exit-zero/--no-exit-zero` counts as two."""
-        return tuple(one for name in self.names for one in name.split("/"))
+        return tuple(part for name in self.names for part in name.split("/"))
 
     @overload
     def __get__(self, options: None, owner: type) -> Self: ...
@@ -98,7 +100,7 @@ class VerbOptions:
     @classmethod
     def declared(cls) -> dict[str, Option[Any]]:
         """Return the options by attribute name, in the order of the help."""
-        return {name: one for name, one in vars(cls).items() if isinstance(one, Option)}
+        return {name: option for name, option in vars(cls).items() if isinstance(option, Option)}
 
     def changed(self, **values: Any) -> Self:
         """Return a copy of the options with `values` replaced."""
@@ -158,55 +160,87 @@ ASSUME = repeated(
     str,
     "--assume",
     metavar="NAME=SIBLING",
-    help="Take the checkpoint NAME, of which nothing is known, to be as the checkpoint "
-    "SIBLING. Repeatable.",
+    section="Facts",
+    help="Treat unknown checkpoint NAME like SIBLING. Repeatable.",
 )
 CONFIG_DIR = repeated(
-    Path, "--config-dir", metavar="DIR", help="Your own recipes and groups. Repeatable."
+    Path,
+    "--config-dir",
+    metavar="DIR",
+    section="Deployment",
+    help="Directory with your own recipes and groups. Repeatable.",
 )
 ENGINE = option(
-    str, "--engine", metavar="VERSION", help="The SGLang version to write the arguments for."
+    str,
+    "--engine",
+    metavar="VERSION",
+    section="Deployment",
+    help="SGLang version to write the arguments for.",
 )
 ENGINES = option(
     str,
     "--engine",
     metavar="VERSION[,VERSION…]",
-    help="SGLang versions to check for; `installed`, or the path of a package, checkout or "
-    "wheel for an engine that is not a release. Default: the recipe's, else the "
-    "installed engine's, else the newest known.",
+    section="Deployment",
+    help="SGLang versions to check for. `installed`, or the path of a package, checkout or "
+    "wheel, for an unreleased engine. Default: the recipe's, else the installed engine's, "
+    "else the newest known.",
 )
-FORCE = flag("--force", help="Write it despite errors that the rules find in it.")
+FORCE = flag("--force", section="Output", help="Write despite errors found by the rules.")
 HARDWARE = option(
     str,
     "--hardware",
     metavar="NAME[:COUNT]",
-    help="The hardware to run on: h100, h100-80gb:8, a100-40gb, rtx4090, b200, mi300x, cpu.",
+    section="Deployment",
+    help="Hardware to run on: h100, h100-80gb:8, a100-40gb, rtx4090, b200, mi300x, cpu.",
 )
-IGNORE = repeated(str, "--ignore", metavar="CODE,…", help="Skip rules whose code starts with this.")
+IGNORE = repeated(
+    str,
+    "--ignore",
+    metavar="CODE,…",
+    section="Rules",
+    help="Skip rules whose code starts with CODE.",
+)
 MODELS = repeated(
     Path,
     "--models",
     metavar="DIR",
-    help="Where checkpoints are: DIR/organisation/name/config.json, or a hub cache. Repeatable.",
+    section="Facts",
+    help="Directory of checkpoints (DIR/organization/name/config.json) or a hub cache. Repeatable.",
 )
-ONLINE = flag("--online", help="Fetch missing model configurations from the hub.")
+ONLINE = flag("--online", section="Facts", help="Fetch missing model configs from the hub.")
 OUTPUT_FORMAT = option(
-    OutputFormat, "--output-format", default=OutputFormat.TEXT, help="Output format."
+    OutputFormat,
+    "--output-format",
+    default=OutputFormat.TEXT,
+    section="Output",
+    help="Output format.",
 )
 OVERRIDES = repeated(
     str,
     is_required=True,
     metavar="RECIPE [key=value]…",
-    help="The recipe (`recipe=NAME`, `NAME` or a path to a YAML file) and Hydra overrides.",
+    help="Recipe (`recipe=NAME`, `NAME` or the path of a YAML file) and Hydra overrides.",
 )
-OVERWRITE = flag("--overwrite", help="Replace an existing file.")
-ROLE = option(str, "--role", metavar="NAME", help="The role, of a recipe that has several.")
+OVERWRITE = flag("--overwrite", section="Output", help="Replace an existing file.")
+ROLE = option(
+    str,
+    "--role",
+    metavar="NAME",
+    section="Deployment",
+    help="Role of a recipe with several roles.",
+)
 SELECT = repeated(
-    str, "--select", metavar="CODE,…", help="Check only rules whose code starts with this."
+    str,
+    "--select",
+    metavar="CODE,…",
+    section="Rules",
+    help="Check only rules whose code starts with CODE.",
 )
-STRICT = flag("--strict", help="Fail on warnings, too.")
+STRICT = flag("--strict", section="Rules", help="Also fail on warnings.")
 TRUST_ENGINE = flag(
     "--trust-engine",
-    help="Run the interpreter that a recipe names (engine.python) to identify its engine. "
-    "Without it only the files of its environment are read, unless the engine is started.",
+    section="Facts",
+    help="Run a recipe's interpreter (engine.python) to identify its engine. Default: only read "
+    "the files of its environment, unless the engine is started.",
 )

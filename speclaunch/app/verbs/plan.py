@@ -23,10 +23,10 @@ from speclaunch.measure import (
     exit_code,
     planned_side,
     plans_of_roles,
+    requested_load,
     roles_exit_code,
     sides,
     unanswered,
-    wish,
     with_roles,
 )
 
@@ -43,21 +43,22 @@ def plan(options: PlanOptions) -> ExitCode:
     if all_roles is not None:
         for name, is_set in (("--fit", options.fit), ("--best", options.best)):
             if is_set:
-                raise InputError(Problem(f"{name} takes one role", help="name it: --role NAME"))
+                raise InputError(Problem(f"{name} takes one role", help="select it: --role NAME"))
         hide_secrets("plan", options.words)
         shown = plans_of_roles(all_roles, options.engine, found, rules)
         _show_roles(shown, options.html, options.output_format)
         return roles_exit_code(shown, strict=options.strict)
     chosen = sides(options.words, options.engine, options.config_dir, options.role)
     if options.fit and len(chosen) > 1:
-        raise InputError(Problem("--fit takes one recipe and one version"))
-    load = wish(
+        raise InputError(Problem("--fit needs a single recipe and version"))
+    load = requested_load(
         options.best, options.requests, options.context, fit=options.fit, several=len(chosen) > 1
     )
     hide_secrets("plan", options.words)
     asker = querier_for(ask_mode(options.ask)) if asks(options.select, options.ignore) else None
     plans = [
-        planned_side(side, found, rules, fit=options.fit, wish=load, asker=asker) for side in chosen
+        planned_side(side, found, rules, fit=options.fit, requested_load=load, asker=asker)
+        for side in chosen
     ]
     comparisons = compared_in_turn(plans)
     if options.html is not None:

@@ -77,9 +77,9 @@ def prove(options: ProveOptions) -> ExitCode:
         where = Place(COMMAND_LINE, text=ours.expected.simulated)
         raise InputError(
             Problem(
-                f"{ours.expected.simulated} makes acceptance up: every answer is wrong",
+                f"{ours.expected.simulated} simulates acceptance; outputs are invalid",
                 where,
-                "take it out of the environment and of engine.env",
+                "remove it from the environment and engine.env",
             )
         )
     task = Task(ours, plain, tuple(questions), levels, options.samples)
@@ -98,7 +98,7 @@ def prove(options: ProveOptions) -> ExitCode:
         out().print_json(json.dumps(found))
     else:
         show_proof(out(), document)
-        err_lines().print(f"kept in {stored.directory}")
+        err_lines().print(f"saved to {stored.directory}")
     return ExitCode.CLEAN if result.is_lossless else ExitCode.FAILED
 
 
@@ -108,23 +108,23 @@ def _proof(task: Task, stored: StoredProof) -> Proof:
     The answers of the speculative server are saved as they arrive.
     """
     lines = err_lines()
-    if stored.heard.count:
+    if stored.answers.count:
         lines.print(
-            f"going on with {stored.directory.name}: {stored.heard.count} answers are there "
-            "(--fresh begins again)"
+            f"resuming {stored.directory.name} ({stored.answers.count} answers saved; --fresh "
+            "starts over)"
         )
     end_on_signals()
     try:
         with Engines(stored.directory, lines.print) as engines:
-            if task.together and not task.is_complete(stored.heard):
+            if task.together and not task.is_complete(stored.answers):
                 engines.begin(task.ours)
                 engines.begin(task.plain)
             ask_ours(task, engines, stored, lines.print)
-            return judge(task, engines, stored.heard, served_dtype(task.ours))
+            return check_answers(task, engines, stored.answers, served_dtype(task.ours))
     except KeyboardInterrupt:
         lines.print(
-            f"interrupted: the engines are stopped, {stored.heard.count} answers are kept in "
-            f"{stored.directory}; the same command goes on from there"
+            f"interrupted: engines stopped, {stored.answers.count} answers saved to "
+            f"{stored.directory}; repeat the command to resume"
         )
         raise
 
@@ -135,7 +135,7 @@ def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPromp
         if name == RANDOM:
             raise InputError(
                 Problem(
-                    "random tokens have no text to be asked for",
+                    "random tokens cannot be used for a proof",
                     Place(COMMAND_LINE, text=f"--workload {name}"),
                     f"use {', '.join(shipped())}, or a JSONL file",
                 )
@@ -171,7 +171,7 @@ class Served(Struct, frozen=True):
     say: Say
 
     @contextmanager
-    def asked(self, requests: int) -> Iterator[Callable[[int], ProofServer]]:
+    def queried(self, requests: int) -> Iterator[Callable[[int], ProofServer]]:
         """Yield a factory of servers by concurrency, and report progress periodically.
 
         `requests`: expected total of all its servers. Raises LaunchError if the engine does not
@@ -190,11 +190,11 @@ class Served(Struct, frozen=True):
                 raise self._no_answer(str(error)) from error
             raise
 
-    def _no_answer(self, said: str) -> LaunchError:
-        what = "ended while it was asked" if self._is_gone(_DYING_SECONDS) else "gave no answer"
+    def _no_answer(self, reason: str) -> LaunchError:
+        what = "ended during the queries" if self._is_gone(_DYING_SECONDS) else "gave no answer"
         return LaunchError(
-            f"{self.side.name} {what}: {said}",
-            help=f"the log says why: speclaunch diagnose {self.engine.log}",
+            f"{self.side.name} {what}: {reason}",
+            help=f"read its log: speclaunch diagnose {self.engine.log}",
         )
 
     def _is_gone(self, seconds: float) -> bool:
@@ -285,7 +285,7 @@ class Task(Struct, frozen=True):
     def few(self) -> tuple[ProofPrompt, ...]:
         """Prompts of the sampling test."""
         chosen = self.questions[:_SAMPLED_PROMPTS] if self.samples else ()
-        return tuple(ProofPrompt(one.text, _SAMPLED_TOKENS) for one in chosen)
+        return tuple(ProofPrompt(prompt.text, _SAMPLED_TOKENS) for prompt in chosen)
 
     @property
     def drawn(self) -> int:
@@ -301,9 +301,11 @@ class Task(Struct, frozen=True):
         """
         return 3 * len(self.questions) + self.drawn
 
-    def is_complete(self, heard: StoredAnswers) -> bool:
+    def is_complete(self, stored_answers: StoredAnswers) -> bool:
         """True if all answers of the speculative server are available."""
-        return set(self.levels) <= set(heard.greedy) and bool(heard.samples) == bool(self.few)
+        return set(self.levels) <= set(stored_answers.greedy) and bool(
+            stored_answers.samples
+        ) == bool(self.few)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -322,7 +324,7 @@ class Task(Struct, frozen=True):
             {
                 **self.about,
                 "env": [dict(side.prepared.rendered_args.env) for side in (self.ours, self.plain)],
-                "questions": [(one.text, one.tokens) for one in self.questions],
+                "questions": [(prompt.text, prompt.tokens) for prompt in self.questions],
                 "levels": self.levels,
                 "samples": self.samples,
             }
@@ -336,7 +338,7 @@ class Task(Struct, frozen=True):
         levels = ", ".join(map(str, self.levels))
         total = count * len(self.levels) + self.drawn
         yield (
-            f"requests: {total} to {self.ours.name}: {count} prompts at concurrencies of {levels}, "
+            f"requests: {total} to {self.ours.name}: {count} prompts at concurrency {levels}, "
             f"{tokens} tokens each{self._samples()}"
         )
         yield (
@@ -352,35 +354,37 @@ class Task(Struct, frozen=True):
 
 def ask_ours(task: Task, engines: Engines, stored: StoredProof, say: Say) -> None:
     """Query and save the missing answers of the speculative server. Raises LaunchError."""
-    if task.is_complete(stored.heard):
+    if task.is_complete(stored.answers):
         return
-    due = [level for level in task.levels if level not in stored.heard.greedy]
-    samples = 0 if stored.heard.samples else task.drawn
+    due = [level for level in task.levels if level not in stored.answers.greedy]
+    samples = 0 if stored.answers.samples else task.drawn
     with (
         engines.serving(task.ours) as served,
-        served.asked(len(due) * len(task.questions) + samples) as server,
+        served.queried(len(due) * len(task.questions) + samples) as server,
     ):
         for level in due:
             began = time.monotonic()
             answers = server(level).answers(task.questions, logprobs=False)
-            stored.add(StoredAnswers({**stored.heard.greedy, level: answers}, stored.heard.samples))
+            stored.add(
+                StoredAnswers({**stored.answers.greedy, level: answers}, stored.answers.samples)
+            )
             took = duration(time.monotonic() - began)
-            say(f"{task.ours.name}: {len(answers)} answers at a concurrency of {level} in {took}")
+            say(f"{task.ours.name}: {len(answers)} answers at concurrency {level} in {took}")
         if samples:
             drawn = sampled(server(_SAMPLING_AT_ONCE), task.few, task.samples)
-            stored.add(StoredAnswers(stored.heard.greedy, drawn))
+            stored.add(StoredAnswers(stored.answers.greedy, drawn))
 
 
-def judge(task: Task, engines: Engines, heard: StoredAnswers, dtype: str) -> Proof:
+def check_answers(task: Task, engines: Engines, stored_answers: StoredAnswers, dtype: str) -> Proof:
     """Check the answers against the plain server. Raises LaunchError."""
-    greedy = {level: heard.greedy[level] for level in task.levels}
-    with engines.serving(task.plain) as served, served.asked(task.of_plain) as server:
+    greedy = {level: stored_answers.greedy[level] for level in task.levels}
+    with engines.serving(task.plain) as served, served.queried(task.of_plain) as server:
         plain = reference(server, task.questions, max(task.levels), dtype)
         answers = prove_answers(server, plain, greedy)
         if not task.drawn:
             return Proof(answers, plain.tolerance)
         theirs = sampled(server(_SAMPLING_AT_ONCE), task.few, task.samples)
-    return Proof(answers, plain.tolerance, samples_agree(heard.samples, theirs))
+    return Proof(answers, plain.tolerance, samples_agree(stored_answers.samples, theirs))
 
 
 def served_dtype(side: LaunchedSide) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from speclaunch.app.verbs.verbs import COMPLETION, DEFAULT, Verb, asked, verb_named
+from speclaunch.app.verbs.verbs import COMPLETION, DEFAULT, Verb, verb_named, verb_of
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.options import Option, VerbOptions
@@ -29,7 +29,7 @@ def quick_command(
     words: Sequence[str], environment: Mapping[str, str] = os.environ
 ) -> tuple[Verb, VerbOptions] | None:
     """Return the verb and the options of a plain command line; None if typer has to parse it."""
-    name = asked(words)
+    name = verb_of(words)
     if name not in QUICK or COMPLETION in environment:
         return None
     if words[0] == name:
@@ -97,7 +97,7 @@ def _value(option: Option[Any], text: str) -> Any:
     """Return the value of a text; None if it is not plainly valid."""
     kind: Any = option.kind
     if issubclass(kind, StrEnum):
-        return next((one for one in kind if one.value == text), None)
+        return next((member for member in kind if member.value == text), None)
     if kind is int:
         if not (text.isascii() and text.isdigit()):
             return None

@@ -31,7 +31,7 @@ def copy(options: CopyOptions) -> None:
     source = find_recipe(options.name, options.config_dir)
     target = options.dest / source.name if options.dest.is_dir() else options.dest
     if target.suffix != ".yaml":
-        raise InputError(Problem(f"{target}: the name of a recipe must end in .yaml"))
+        raise InputError(Problem(f"{target}: a recipe file must end in .yaml"))
     if target.exists() and not options.force:
         raise InputError(Problem(f"{target} already exists", help="--force overwrites it"))
     text = reads.read_text(source).replace(f"recipe={source.stem}", f"recipe={target}")
@@ -63,7 +63,7 @@ def schema(options: SchemaOptions) -> None:
         typer.echo(text, nl=False)
         return
     if output.is_dir() or not output.absolute().parent.is_dir():
-        raise InputError(Problem(f"cannot write {output}: name a file in a directory that exists"))
+        raise InputError(Problem(f"cannot write {output}: name a file in an existing directory"))
     write_atomically(output.resolve(), text)
     err().print(f"wrote {output}", markup=False)
 

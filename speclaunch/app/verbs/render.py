@@ -54,7 +54,9 @@ def render(options: RenderOptions) -> None:
         bare=options.bare,
         carries_speclaunch=carries,
     )
-    for note in dict.fromkeys(one.overridden for one in assembled.prepared if one.overridden):
+    for note in dict.fromkeys(
+        prepared.overridden for prepared in assembled.prepared if prepared.overridden
+    ):
         err().print(f"note: {note}", markup=False)
     text = rendered(renderer(), assembled)
     _require_image(text, assembled, force=options.force)
@@ -76,9 +78,9 @@ def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:
             continue
         held = image_version(image)
         found[image] = Problem(
-            f"deploy.image {image} has SGLang {held}, and this is rendered for {version}",
+            f"deploy.image {image} has SGLang {held}, but the rendered version is {version}",
             prepared.recipe.place("deploy", "image"),
-            f"set deploy.image to one with SGLang {version}, or render for {held}: --engine {held}",
+            f"set deploy.image to SGLang {version}, or render for {held}: --engine {held}",
         )
     if found and not force:
         raise PreflightError(found.values())
@@ -93,6 +95,6 @@ def _warn_exposed(renderer: Renderer, assembled: Assembled) -> None:
     listen = "listens" if len(open_to_all) == 1 else "listen"
     problem = Problem(
         f"{' and '.join(open_to_all)} {listen} on all interfaces without an API key",
-        help="set one: args.api_key='${oc.env:API_KEY}', or let only trusted clients reach it",
+        help="set args.api_key='${oc.env:API_KEY}', or restrict access to trusted clients",
     )
     show_problems(err(), [problem], "warning")

@@ -27,7 +27,7 @@ def explain_code(code: str) -> None:
     notice = next((n for n in FILE_CODES if code.strip().lower() in (n.code.lower(), n.name)), None)
     found = rule or notice
     if found is None:
-        known = [one["code"] for one in listed()] + [one["name"] for one in listed()]
+        known = [rule["code"] for rule in listed()] + [rule["name"] for rule in listed()]
         near = suggest(code.strip().upper(), known) or suggest(code.strip().lower(), known)
         raise InputError(
             Problem(f"unknown rule {code!r}", help=near or "`speclaunch rules` lists them")
@@ -65,7 +65,7 @@ def listed() -> list[dict[str, Any]]:
         }
         for notice in FILE_CODES
     ]
-    return sorted(listed, key=lambda one: one["code"])
+    return sorted(listed, key=lambda rule: rule["code"])
 
 
 def rules(options: FormatOptions) -> None:

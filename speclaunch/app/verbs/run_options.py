@@ -7,7 +7,7 @@ from pathlib import Path
 from speclaunch.app.verbs.options import OUTPUT_FORMAT, VerbOptions, flag, option, required
 
 _DIRECTORY = option(
-    Path, "--dir", help="The directory of the runs, if `launch.log_dir` sets another."
+    Path, "--dir", help="Directory of the launches, if `launch.log_dir` sets another."
 )
 
 
@@ -20,19 +20,21 @@ class FormatOptions(VerbOptions):
 class StopOptions(VerbOptions):
     """The options of `speclaunch stop`."""
 
-    name = option(str, help="A run, its recipe, port or process. Default: the only one.")
-    every = flag("--all", help="Every engine of this user.")
-    timeout = option(float, "--timeout", least=0, default=60, help="Seconds to wait for it to end.")
+    name = option(str, help="Launch, recipe, port or process. Default: the only engine.")
+    every = flag("--all", help="Stop every engine of this user.")
+    timeout = option(float, "--timeout", least=0, default=60, help="Seconds to wait for its end.")
 
 
 class LogsOptions(VerbOptions):
     """The options of `speclaunch logs`."""
 
-    name = option(str, help="A run, its recipe, port or process. Default: the latest.")
+    name = option(str, help="Launch, recipe, port or process. Default: the latest.")
     follow = flag("--follow", "-f", help="Follow the log as it grows.")
-    tail = option(int, "--tail", "-n", least=0, help="Print only this many of the last lines.")
-    attempt = option(int, "--attempt", least=1, help="Number of the attempt. Default: the last.")
-    own = flag("--speclaunch", help="Print the output of the detached speclaunch itself.")
+    tail = option(int, "--tail", "-n", least=0, help="Number of last lines to print.")
+    attempt = option(
+        int, "--attempt", least=1, help="Number of the start attempt. Default: the last."
+    )
+    own = flag("--speclaunch", help="Print the output of the detached speclaunch process.")
 
 
 class RunsOptions(VerbOptions):
@@ -51,7 +53,7 @@ class RunsListOptions(VerbOptions):
 class RunsShowOptions(VerbOptions):
     """The options of `speclaunch runs show`."""
 
-    name = option(str, default="last", help="A run, its recipe's name (the newest), or `last`.")
+    name = option(str, default="last", help="Launch, its recipe's name (the newest), or `last`.")
     directory = _DIRECTORY
     output_format = OUTPUT_FORMAT
 
@@ -69,13 +71,13 @@ class DiagnoseOptions(VerbOptions):
     log = required(
         str,
         metavar="LOGFILE|RUN|-",
-        help="The engine's log, or a launch as `runs ls` names it (a recipe's name: its "
-        "newest launch; `last`); `-` reads standard input.",
+        help="Engine log, or a launch as in `runs ls` (its name, its recipe's name for the newest, "
+        "or `last`). `-` reads standard input.",
     )
     engine = option(
         str,
         "--engine",
         metavar="VERSION",
-        help="The SGLang version that wrote it. Default: inferred from its wording.",
+        help="SGLang version that wrote the log. Default: inferred from its text.",
     )
     output_format = OUTPUT_FORMAT

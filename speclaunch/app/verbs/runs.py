@@ -93,7 +93,7 @@ def logs(options: LogsOptions) -> None:
     run = _chosen(options.name)
     log = run.directory / OUTPUT if options.own else _log(run, options.attempt)
     if log is None or not (log.exists() or options.follow):
-        raise InputError(Problem(f"{run.name} does not have this log"))
+        raise InputError(Problem(f"{run.name} has no such log"))
     follower = Follower(log)
     last: deque[str] = deque(maxlen=options.tail)
     for lines in _written(log, follower):
@@ -137,7 +137,7 @@ def _chosen(name: str | None) -> Run:
     runs = all_runs()
     living = [run for run in runs if run.holder is not None]
     if not runs:
-        raise InputError(Problem("no launch is recorded"))
+        raise InputError(Problem("no recorded launch"))
     return (living or runs)[-1]
 
 
@@ -188,7 +188,7 @@ def list_runs(options: RunsOptions | RunsListOptions) -> None:
         return
     if not found:
         err().print(
-            f"no launch is recorded in {options.directory or default_directory()}", markup=False
+            f"no recorded launch in {options.directory or default_directory()}", markup=False
         )
         return
     show_runs(out(), found)

@@ -12,7 +12,7 @@ def read_stdin() -> bytes:
     try:
         return read_stream(sys.stdin.buffer)
     except OSError as error:
-        help_ = "write it to a file and name the file" if isinstance(error, TimeoutError) else None
+        help_ = "write it to a file and pass the file" if isinstance(error, TimeoutError) else None
         raise InputError(
             Problem(f"cannot read standard input: {reason(error)}", help=help_)
         ) from None

@@ -31,8 +31,9 @@ from speclaunch.engine import EngineCheckMode
 ASK = option(
     EngineCheckMode,
     "--ask",
-    help="Ask the engine itself, without starting it: `auto` where that release is available, "
-    "`always`, `never`.",
+    section="Facts",
+    help="Engine check: run the release's own validation without starting it. `auto` (if that "
+    "release is available), `always`, `never`.",
 )
 
 
@@ -42,7 +43,7 @@ class LintOptions(VerbOptions):
     paths = repeated(
         str,
         metavar="PATHS",
-        help="Files or directories; `-` reads standard input. Default: the current directory.",
+        help="Files or directories. `-` reads standard input. Default: the current directory.",
     )
     config_dir = CONFIG_DIR
     engine = ENGINES
@@ -53,15 +54,23 @@ class LintOptions(VerbOptions):
     select = SELECT
     ignore = IGNORE
     strict = STRICT
-    info = flag("--info", help="Show info findings, skipped rules and the sources of checkpoints.")
-    no_cache = flag("--no-cache", help="Check all files, also those that did not change.")
+    info = flag(
+        "--info",
+        section="Output",
+        help="Show info findings, skipped rules and the sources of checkpoint facts.",
+    )
+    no_cache = flag("--no-cache", help="Check all files, including unchanged files.")
     jobs = option(
-        int, "--jobs", least=1, help="Processes that check. Default: more than one for many files."
+        int,
+        "--jobs",
+        least=1,
+        help="Number of checking processes. Default: several if there are many files.",
     )
     output_format = option(
         LintFormat,
         "--output-format",
-        help="Output format. Default: text; in GitHub Actions annotations beside it.",
+        section="Output",
+        help="Output format. Default: text, in GitHub Actions also annotations.",
     )
     output_file = repeated(
         str,
@@ -69,44 +78,60 @@ class LintOptions(VerbOptions):
         "-o",
         "--output-file",
         metavar="[FORMAT=]FILE",
-        help="Write a file, too: `sarif=lint.sarif`; without FORMAT its suffix decides. "
+        section="Output",
+        help="Also write a file: `sarif=lint.sarif`. Without FORMAT, the suffix selects it. "
         "Repeatable.",
     )
     exit_zero = option(
         bool,
         "--exit-zero/--no-exit-zero",
-        help="Exit with 0 when there are findings. Default: only with the format sarif.",
+        section="Output",
+        help="Exit with 0 despite findings. Default: only with the format sarif.",
     )
-    fix = flag("--fix", help="Apply the safe fixes.")
-    unsafe_fixes = flag("--unsafe-fixes", help="Apply all fixes, the unsafe ones, too.")
-    diff = flag("--diff", help="Print what the fixes would change; write nothing.")
+    fix = flag("--fix", section="Fixes", help="Apply safe fixes.")
+    unsafe_fixes = flag(
+        "--unsafe-fixes", section="Fixes", help="Apply all fixes, including unsafe ones."
+    )
+    diff = flag(
+        "--diff", section="Fixes", help="Print the changes of the fixes without writing them."
+    )
     only_deployments = flag(
         "--only-deployments",
-        help="Skip named files without a deployment; exit with 0 when none is left.",
+        section="Files",
+        help="Skip named files without a deployment. Exit with 0 if none remains.",
     )
     config = option(
         Path,
         "--config",
         metavar="FILE",
-        help="The file that configures: default is the nearest speclaunch.toml or "
-        "pyproject.toml of each linted file.",
+        section="Files",
+        help="Configuration file. Default: the speclaunch.toml or pyproject.toml nearest to each "
+        "linted file.",
     )
-    no_config = flag("--no-config", help="Read no speclaunch.toml and no pyproject.toml.")
+    no_config = flag(
+        "--no-config", section="Files", help="Ignore speclaunch.toml and pyproject.toml."
+    )
     exclude = repeated(
         str,
         "--exclude",
         metavar="PATTERN",
-        help="Leave out what this matches below a directory, as in .gitignore. Repeatable.",
+        section="Files",
+        help="Exclude paths below a directory that match PATTERN, as in .gitignore. Repeatable.",
     )
-    no_gitignore = flag("--no-gitignore", help="Check also what Git ignores.")
+    no_gitignore = flag("--no-gitignore", section="Files", help="Also check files ignored by Git.")
     baseline = option(
-        Path, "--baseline", metavar="FILE", help="Leave out the findings in this file."
+        Path,
+        "--baseline",
+        metavar="FILE",
+        section="Baseline",
+        help="Omit the findings listed in FILE.",
     )
     write_baseline = option(
         Path,
         "--write-baseline",
         metavar="FILE",
-        help="Write what is found into this file, so that it is known from now on.",
+        section="Baseline",
+        help="Write the findings to FILE, so that later runs with --baseline omit them.",
     )
     ask = ASK
     trust_engine = TRUST_ENGINE
@@ -121,25 +146,23 @@ class LaunchOptions(VerbOptions):
     engine = ENGINE
     dry_run = flag(
         "--dry-run",
-        help="Print the exact command and environment; start nothing.",
+        help="Print the exact command and environment. Start nothing.",
     )
     ladder = flag("--ladder", help="With --dry-run: show the recovery steps if memory runs out.")
-    smoke = flag("--smoke", help="Start, verify, report, stop; exit 0 if it serves.")
-    detach = flag("--detach", "-d", help="Return once it serves, and leave it running.")
-    fresh = flag(
-        "--fresh", help="Start with the recipe itself, not with the last known good settings."
-    )
+    smoke = flag("--smoke", help="Start, verify, report and stop. Exit 0 if it serves.")
+    detach = flag("--detach", "-d", help="Return once it serves and leave it running.")
+    fresh = flag("--fresh", help="Start from the recipe, ignoring the last known good settings.")
     max_attempts = option(
         int,
         "--max-attempts",
         least=1,
         most=100,
-        help="Start the engine at most this often until it serves.",
+        help="Maximum number of start attempts.",
     )
     verbose = flag("--verbose", "-v", help="Show the engine's output.")
     force = flag(
         "--force",
-        help="Start as written, despite findings of error severity and a memory budget that fails.",
+        help="Start unchanged despite error findings or a failing memory budget.",
     )
     hardware = HARDWARE
     models = MODELS
@@ -159,9 +182,9 @@ class PlanOptions(VerbOptions):
         str,
         is_required=True,
         metavar="RECIPE [RECIPE] [key=value]…",
-        help="The recipe (`recipe=NAME`, `NAME` or a path) and Hydra overrides. With several "
-        "recipes, plan shows their differences. An override applies to the recipe before "
-        "it; before all recipes, to all.",
+        help="Recipe (`recipe=NAME`, `NAME` or a path) and Hydra overrides. With several recipes, "
+        "plan shows their differences. An override applies to the preceding recipe, or to all "
+        "if it comes first.",
     )
     config_dir = CONFIG_DIR
     role = ROLE
@@ -172,9 +195,13 @@ class PlanOptions(VerbOptions):
     assume = ASSUME
     select = SELECT
     ignore = IGNORE
-    full = flag("--full", help="Show each value with its reason, and the memory bar.")
-    everything = flag("--all", help="As --full, with arguments at their defaults as well.")
-    fit = flag("--fit", help="Propose the settings that fit with the least loss.")
+    full = flag(
+        "--full", section="Output", help="Show each value with its reason, and the memory bar."
+    )
+    everything = flag(
+        "--all", section="Output", help="Like --full, including arguments at their defaults."
+    )
+    fit = flag("--fit", help="Propose the fitting settings with the least loss.")
     best = flag("--best", help="Recommend settings for --requests of --context tokens.")
     requests = option(
         int,
@@ -193,7 +220,13 @@ class PlanOptions(VerbOptions):
         help="For --best: tokens of each request, prompt and output. Default: 4096.",
     )
     strict = STRICT
-    html = option(Path, "--html", metavar="FILE", help="Write the plan as an HTML page as well.")
+    html = option(
+        Path,
+        "--html",
+        metavar="FILE",
+        section="Output",
+        help="Also write the plan as an HTML page.",
+    )
     output_format = OUTPUT_FORMAT
     ask = ASK
     trust_engine = TRUST_ENGINE
@@ -205,8 +238,8 @@ class DoctorOptions(VerbOptions):
     overrides = repeated(
         str,
         metavar="RECIPE [key=value]…",
-        help="A recipe (`recipe=NAME`, `NAME` or a path to a YAML file) and Hydra overrides: "
-        "all rules check it as well.",
+        help="Recipe to check on this machine with all rules (`recipe=NAME`, `NAME` or the path of "
+        "a YAML file), and Hydra overrides.",
     )
     config_dir = CONFIG_DIR
     role = ROLE

@@ -65,27 +65,27 @@ def sweep(options: SweepOptions) -> ExitCode:
     return code
 
 
-def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
-    options, words, base = _of_jobs(asked), asked.words, Path.cwd()
-    if asked.resume is not None:
-        if words or asked.directory is not None:
-            message = "--resume takes its words from the folder"
-            raise InputError(Problem(message, help="give no recipe and no --directory with it"))
-        folder = Folder(asked.resume).absolute()
+def _planned(requested: SweepOptions) -> tuple[Folder, Planned]:
+    options, words, base = _of_jobs(requested), requested.words, Path.cwd()
+    if requested.resume is not None:
+        if words or requested.directory is not None:
+            message = "--resume reads its arguments from the directory"
+            raise InputError(Problem(message, help="remove the recipe and --directory"))
+        folder = Folder(requested.resume).absolute()
         before = folder.planned()
         options, words, base = before.options, before.words, before.directory
         try:
             os.chdir(base)  # its arguments are relative to it
         except OSError as error:
-            message = f"{base}, where the sweep was begun: {error.strerror}"
+            message = f"cannot enter {base}, the directory of the sweep: {error.strerror}"
             raise InputError(Problem(message)) from error
-    launches = not asked.dry_run and not options.plan
+    launches = not requested.dry_run and not options.plan
     if launches or options.trust_engine:
         trust_all()
-    folders = tuple(Path(one) for one in options.config_dir)
+    folders = tuple(Path(name) for name in options.config_dir)
     taken = sweep_words(words, folders)
     found = lookup(
-        [Path(one) for one in options.models],
+        [Path(name) for name in options.models],
         options.hardware,
         online=options.online,
         assume=options.assume,
@@ -94,8 +94,8 @@ def _planned(asked: SweepOptions) -> tuple[Folder, Planned]:
     local = taken.launcher in LOCAL
     jobs = check_jobs(taken.jobs, options, found, rules, local=local, launches=launches)
     planned = Planned(words, jobs, options, taken.launcher, taken.hydra, base)
-    if asked.resume is None:
-        folder = Folder(asked.directory or _default(planned)).absolute()
+    if requested.resume is None:
+        folder = Folder(requested.directory or _default(planned)).absolute()
     return folder, planned
 
 
@@ -135,7 +135,7 @@ def _run(folder: Folder, planned: Planned, results: list[Result]) -> bool:
     done = {job.key for job, row in results if row is not None}
     left = total - len(done)
     if done:
-        say.print(f"{folder.path}: {len(done)} of {total} rows are there, {left} to run")
+        say.print(f"{folder.path}: {len(done)} of {total} rows done, {left} to run")
     else:
         say.print(f"{folder.path}: {left} to run")
     count = len(done)

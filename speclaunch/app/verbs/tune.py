@@ -58,7 +58,6 @@ from speclaunch.measure import (
     end_on_signals,
     expectation,
     first_settings,
-    kept,
     key_of,
     measure,
     measure_setting,
@@ -72,6 +71,7 @@ from speclaunch.measure import (
     require_adaptive,
     require_own,
     steps,
+    stored_starts,
     trial_models,
     tuned,
     verdict,
@@ -94,7 +94,7 @@ def tune(options: TuneOptions) -> ExitCode:
     if options.dry_run:
         _show_starts(question)
         return ExitCode.CLEAN
-    memory = kept(question.key, fresh=options.fresh)
+    memory = stored_starts(question.key, fresh=options.fresh)
     memory, why = tried(question, memory)
     if not memory.starts:
         reason = next(iter(memory.failed.values()), why)
@@ -142,7 +142,9 @@ def _question(options: TuneOptions) -> TuningTask:
         require_own(path, options.overrides)
     if (options.write or options.output_file) and not options.verify:
         place = Place(COMMAND_LINE, text="--verify 0")
-        raise InputError(Problem("what is not compared is not written", place, "--verify 1"))
+        raise InputError(
+            Problem("--write and --output need --verify of at least 1", place, "set --verify 1")
+        )
     _require_files(options)
     space = possible(side, algorithm, options.draft_tokens)
     if options.adaptive_config is not None:
@@ -181,9 +183,9 @@ def _require_files(options: TuneOptions) -> None:
             continue
         place = Place(COMMAND_LINE, text=f"{option} {path}")
         if option == "--output-file" and path.suffix != ".yaml":
-            raise InputError(Problem(f"{path}: the name of a recipe must end in .yaml", place))
+            raise InputError(Problem(f"{path}: a recipe file must end in .yaml", place))
         if path.exists() and not options.overwrite:
-            help_ = "name another file, or replace it: --overwrite"
+            help_ = "name another file, or replace it with --overwrite"
             raise InputError(Problem(f"{path} already exists", place, help_))
         if not path.parent.is_dir():
             raise InputError(Problem(f"{path.parent}: no such directory", place, "create it"))
@@ -195,23 +197,23 @@ def _show_starts(question: TuningTask) -> None:
     expected = expectation(question.side, question.protocol, limit, question.compared_rounds, ())
     printer.print(f"objective:  {question.aim}", markup=False, highlight=False)
     printer.print(f"settings:   {len(question.space)} pass the rules", highlight=False)
-    printer.print(f"starts:     {limit.tried} at most that try settings, first", highlight=False)
-    for one in first_settings(question.space, question.own):
-        printer.print(f"              {one}", markup=False, highlight=False)
+    printer.print(f"starts:     at most {limit.tried} to try settings, first", highlight=False)
+    for setting in first_settings(question.space, question.own):
+        printer.print(f"              {setting}", markup=False, highlight=False)
     if limit.verified:
         printer.print(
             f"            {limit.verified} to compare the best {question.options.verify} with the "
-            f"recipe's own, {question.compared_rounds} rounds of each in turn",
+            f"recipe's own, {question.compared_rounds} interleaved rounds each",
             highlight=False,
         )
     most = limit.tried * expected.start + expected.comparison
-    least = "" if limit.seconds is None else f", ended after {limit.seconds / 60:g}"
-    printer.print(f"minutes:    {most / 60:.0f} at the slowest{least}", highlight=False)
+    least = "" if limit.seconds is None else f", stops after {limit.seconds / 60:g}"
+    printer.print(f"minutes:    at most {most / 60:.0f}{least}", highlight=False)
 
 
 def _best(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting, ...]:
     """Return the settings that ranked above the recipe's own, at most `--verify` of them."""
-    trials = [one for start in memory.starts for one in start.trials]
+    trials = [trial for start in memory.starts for trial in start.trials]
     order = ranked(question.aim, trials)
     above = order[: order.index(question.own)] if question.own in order else order
     return above[: question.options.verify]
@@ -220,7 +222,7 @@ def _best(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting, ...
 def _conclude(
     question: TuningTask, memory: StoredStarts, found: TuningVerdict | None, why: str
 ) -> ExitCode:
-    trials = tuple(one for start in memory.starts for one in start.trials)
+    trials = tuple(trial for start in memory.starts for trial in start.trials)
     winner = found.winner if found is not None else None
     change = _change(question, found) if winner is not None else None
     refused: OutputRefusedError | None = None
@@ -319,7 +321,7 @@ def tried(question: TuningTask, memory: StoredStarts) -> tuple[StoredStarts, str
     """Run the trials that the budget allows, saving each, and return why they ended."""
     lines = err_lines()
     if memory.starts:
-        lines.print(f"going on: {len(memory.starts)} settings were measured before")
+        lines.print(f"resuming: {len(memory.starts)} settings already measured")
     end_on_signals()
     with tempfile.TemporaryDirectory(prefix="speclaunch-tune-") as text, ExitStack() as stack:
         folder = Path(text)
@@ -350,14 +352,14 @@ def tried(question: TuningTask, memory: StoredStarts) -> tuple[StoredStarts, str
 
 
 def _next(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting | None, str]:
-    left = tuple(one for one in question.space if str(one) not in memory.failed)
-    trials = [one for start in memory.starts for one in start.trials]
+    left = tuple(setting for setting in question.space if str(setting) not in memory.failed)
+    trials = [trial for start in memory.starts for trial in start.trials]
     most = question.budget.tried - len(memory.failed)
     setting, why = next_trial(question.aim, left, question.own, trials, most)
     if setting is not None and not _expected(question, memory).fits(
         question.budget, memory.seconds
     ):
-        return None, "another start would end behind --minutes"
+        return None, "another start would exceed --minutes"
     return setting, why
 
 
@@ -384,9 +386,10 @@ def _left(question: TuningTask, memory: StoredStarts) -> str:
 def _lines_of(start: TrialStart) -> list[str]:
     several = len(start.trials) > 1
     return [
-        f"   {one.speed:.1f} tokens/s a request{f' at {one.concurrency}' if several else ''}, "
-        f"acceptance length {one.accept_length:.2f}, {1000 * one.step_seconds:.1f} ms a step"
-        for one in start.trials
+        f"   {trial.speed:.1f} tokens/s per request"
+        f"{f' at {trial.concurrency}' if several else ''}, "
+        f"acceptance length {trial.accept_length:.2f}, {1000 * trial.step_seconds:.1f} ms per step"
+        for trial in start.trials
     ]
 
 
@@ -413,7 +416,7 @@ def verified(
         return memory, None
     limit = question.budget.seconds
     if limit is not None and memory.seconds + _expected(question, memory).comparison > limit:
-        err_lines().print("no time is left to compare the best: --minutes")
+        err_lines().print("no time left to compare the best settings (--minutes)")
         return memory, None
     schedule = _schedule(question, best)
     rounds = _compared(question, schedule, best)
@@ -431,7 +434,7 @@ def _schedule(question: TuningTask, best: Sequence[DraftSetting]) -> Schedule:
     side, protocol = question.side, question.protocol
     own = replace(side.order(free_port()), name=OWN)
     return Schedule(
-        (own, *(order_of(side, one, str(one)) for one in best)),
+        (own, *(order_of(side, setting, str(setting)) for setting in best)),
         (protocol.prompts,),
         question.aim.concurrencies,
         question.compared_rounds,
@@ -445,15 +448,15 @@ def _compared(
     question: TuningTask, schedule: Schedule, best: Sequence[DraftSetting]
 ) -> list[Round]:
     side = question.side
-    changed = [side.prepared.changed(one.arguments) for one in best]
+    changed = [side.prepared.changed(setting.arguments) for setting in best]
     commands = [command(side.prepared), *map(command, changed)]
     name = side.prepared.recipe.deployment.name
-    about = {"sides": [one.name for one in schedule.sides], "commands": commands}
+    about = {"sides": [order.name for order in schedule.sides], "commands": commands}
     stored = begin_bench(name, key_of(commands, schedule), about, fresh=question.options.fresh)
     rounds = list(stored.rounds)
-    due = [one for one in steps(schedule) if not one.is_done(rounds)]
+    due = [step for step in steps(schedule) if not step.is_done(rounds)]
     lines = err_lines()
-    names = ", ".join(str(one) for one in best)
+    names = ", ".join(str(setting) for setting in best)
     lines.print(f"comparing with the recipe's own: {names}; {len(due)} rounds")
     if not due:
         return rounds

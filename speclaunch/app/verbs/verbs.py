@@ -22,23 +22,22 @@ BENCH_RUN = "run"
 DEFAULT_BELOW = {"bench": BENCH_RUN}
 """Default verb of each group that can be used without one."""
 
-_BENCH = (
-    "Measure whether speculation pays: two deployments, interleaved, with a confidence interval."
-)
+_BENCH = "Measure whether speculation pays, against a baseline and with a confidence interval."
 
 
 class Verb(Struct, frozen=True):
     """A verb, or a group of verbs.
 
     `where` names a function and `options` the class of its options: `module:name` below
-    `speclaunch.app.verbs`, loaded on first use. `help` is the text of `--help`. A group with a
-    function runs it if no verb below is named.
+    `speclaunch.app.verbs`, loaded on first use. `help` is the text of `--help`, and `example` the
+    arguments of its example. A group with a function runs it if no verb below is named.
     """
 
     name: str
     where: str
     options: str
     help: str
+    example: str = ""
     below: tuple[Verb, ...] = ()
 
     @property
@@ -74,40 +73,49 @@ VERBS = (
         "launch",
         "launch:launch",
         "start_options:LaunchOptions",
-        "Start the engine of a recipe, check that it speculates, and stay until it ends.",
+        "Start a recipe's engine, verify that it speculates, and supervise it until it exits.",
+        "recipe=eagle3_llama8b --smoke",
     ),
     Verb(
         "plan",
         "plan:plan",
         "start_options:PlanOptions",
-        "Show the effective settings and their reasons, whether they fit into memory, the command."
-        "\n\nNothing is started. Two recipes, or two versions (`--engine 0.5.12,0.5.23`), are "
-        "compared.",
+        "Show the effective settings with their reasons, the memory fit and the exact command."
+        "\n\nStarts nothing. Compares two recipes, or two versions (`--engine 0.5.12,0.5.23`).",
+        "recipe=eagle3_llama8b --hardware h100",
     ),
     Verb(
         "bench",
         "",
         _NONE,
         _BENCH,
-        (
-            Verb(BENCH_RUN, "bench:bench", "measure_options:BenchOptions", _BENCH),
+        below=(
+            Verb(
+                BENCH_RUN,
+                "bench:bench",
+                "measure_options:BenchOptions",
+                _BENCH,
+                "recipe=eagle3_llama8b --workload code --output bench.html",
+            ),
             Verb(
                 "ls",
                 "bench_results:list_results",
                 "run_options:FormatOptions",
-                "List what was measured, newest last.",
+                "List saved measurements, newest last.",
             ),
             Verb(
                 "show",
                 "bench_results:show",
                 "measure_options:BenchShowOptions",
-                "Show again what was measured: as text, JSON, Markdown, or a page.",
+                "Show a saved measurement as text, JSON, Markdown or a web page.",
+                "last --output bench.html",
             ),
             Verb(
                 "compare",
                 "bench_results:compare",
                 "measure_options:BenchCompareOptions",
-                "Compare two certificates: is the second one faster, and how sure is that.",
+                "Compare two certificates: the ratio of their speed-ups, with an interval.",
+                "old.json new.json",
             ),
         ),
     ),
@@ -115,37 +123,42 @@ VERBS = (
         "prove",
         "prove:prove",
         "measure_options:ProveOptions",
-        "Prove that speculation leaves answers as they are: greedy ones, token by token.",
+        "Prove that speculation leaves greedy answers unchanged, token by token.",
+        "recipe=eagle3_llama8b --concurrency 1,16",
     ),
     Verb(
         "tune",
         "tune:tune",
         "measure_options:TuneOptions",
         "Find the fastest steps, topk and draft tokens with few engine starts.",
+        "recipe=eagle3_llama8b --objective throughput@8 --write",
     ),
     Verb(
         "drafts",
         "init:drafts",
         "change_options:DraftsOptions",
-        "List the ways to speculate for a target: its MTP layers, published drafts, NGRAM.\n\n"
-        "Each with the engine versions that take it, and with --hardware what it costs in memory.\n"
-        "Nothing is started. Exit 1 where no version takes any.",
+        "List the ways to speculate for a target: MTP layers, published drafts, NGRAM.\n\n"
+        "Shows the engine versions that accept each, and with --hardware the memory cost. "
+        "Starts nothing. Exits 1 if no version accepts any.",
+        "meta-llama/Llama-3.1-8B-Instruct --hardware h100",
     ),
     Verb(
         "init",
         "init:init",
         "change_options:InitOptions",
-        "Write a complete recipe for a target that passes every rule and fits the hardware.\n\n"
-        "The way to speculate is the best-founded one that the version serves; the recipe says "
-        "why, and why\nothers were not taken. Nothing is written that is not clean (exit 1), "
-        "except with --force.",
+        "Write a recipe for a target that passes every rule and fits the hardware.\n\n"
+        "Uses the best supported speculation method of the version. The recipe explains the choice "
+        "and the rejected alternatives. A recipe with errors is not written (exit 1) unless "
+        "--force is set.",
+        "meta-llama/Llama-3.1-8B-Instruct --hardware h100 -o llama8b.yaml",
     ),
     Verb(
         "sweep",
         "sweep:sweep",
         "measure_options:SweepOptions",
-        "Start (or plan) every combination of some settings, and show one table.\n\n"
+        "Launch (or plan) every combination of settings and show the results in one table.\n\n"
         "`speclaunch -m recipe=a,b key=1,2` is the same.",
+        "recipe=cpu_ngram args.speculative_num_draft_tokens=4,8 --plan",
     ),
     Verb(
         "ps",
@@ -157,58 +170,64 @@ VERBS = (
         "logs",
         "runs:logs",
         "run_options:LogsOptions",
-        "Print the log of an engine; --follow continues across rotations and attempts.",
+        "Print an engine's log; --follow continues across rotations and start attempts.",
+        "eagle3_llama8b --follow",
     ),
     Verb(
         "stop",
         "runs:stop",
         "run_options:StopOptions",
-        "Stop an engine once its requests are finished; wait until all its processes are gone.",
+        "Stop an engine after its requests finish, and wait until all its processes exit.",
+        "eagle3_llama8b",
     ),
     Verb(
         "import",
         "import_:import_",
         "change_options:ImportOptions",
-        "Write the recipe of an existing server command to standard output. Nothing is executed."
-        "\n\nA `vllm serve` command becomes one of SGLang's.\n\n"
-        "Exit 1, and nothing is written, if the rules find an error in a recipe that its source "
-        "does\nnot have.",
+        "Convert a server command or manifest into a recipe on standard output.\n\n"
+        "Executes nothing. Converts `vllm serve` commands to SGLang's arguments. "
+        "Writes nothing and exits 1 if the rules find an error that the source does not have.",
+        "serve.sh > recipe.yaml",
     ),
     Verb(
         "migrate",
         "migrate:migrate",
         "change_options:MigrateOptions",
-        "Migrate FILE to another engine version: rename renamed flags, remove removed ones.\n\n"
-        "The file is changed in place (standard input goes to standard output), and with it its\n"
-        "container images and the file of its `--config`; everything else stays unchanged. The "
-        "result\nis read back before it is written. Exit 1, and nothing is written, when something "
-        "has no\ncounterpart in that version, the version would refuse the result, or the rules "
-        "find an error\nin it that the file does not have.",
+        "Update a file to another engine version: rename and remove flags that changed.\n\n"
+        "Changes the file in place (standard input goes to standard output), with its container "
+        "images and its `--config` file. Everything else is unchanged. The result is read back "
+        "before it is written. Writes nothing and exits 1 if something has no counterpart in that "
+        "version, the version rejects the result, or the rules find a new error.",
+        "deployment.yaml --to 0.5.23 --diff",
     ),
     Verb(
         "render",
         "render:render",
         "change_options:RenderOptions",
-        "Write a recipe in the format of another tool, for one engine version.\n\n"
-        "Exit 1, and nothing is written, if the rules find an error in it.",
+        "Convert a recipe into another tool's format, for one engine version.\n\n"
+        "Writes nothing and exits 1 if the rules find an error in it.",
+        "recipe=eagle3_llama8b --to kubernetes -o deployment.yaml",
     ),
     Verb(
         "doctor",
         "doctor:doctor",
         "start_options:DoctorOptions",
-        "Check this machine: engine, GPUs, memory, disk, ports, leftovers; and a recipe, if given.",
+        "Check this machine (engine, GPUs, memory, disk, ports), optionally for a recipe.",
+        "recipe=eagle3_llama8b",
     ),
     Verb(
         "lint",
         "lint:lint",
         "start_options:LintOptions",
         "Check deployments in files against the rules, for one or more engine versions.",
+        "deploy/ --engine 0.5.23 --hardware h100:8",
     ),
     Verb(
         "diagnose",
         "diagnose:diagnose",
         "run_options:DiagnoseOptions",
-        "Explain an engine log: how far the engine got, what stopped it, what to do.",
+        "Explain an engine log: how far startup got, what stopped it, and how to fix it.",
+        "server.log",
     ),
     Verb(
         "rules",
@@ -220,7 +239,8 @@ VERBS = (
         "explain",
         "rules:explain",
         "change_options:ExplainOptions",
-        "Explain a rule: what it finds, why it matters, what to do, and its sources.",
+        "Explain a rule: what it finds, why it matters, how to fix it, and its sources.",
+        "SPL101",
     ),
     Verb(
         "advisories",
@@ -268,24 +288,26 @@ VERBS = (
         "runs:list_runs",
         "run_options:RunsOptions",
         "List launches, or show one in detail.",
-        (
+        below=(
             Verb(
                 "ls",
                 "runs:list_runs",
                 "run_options:RunsListOptions",
-                "List the launches, newest last.",
+                "List launches, newest last.",
             ),
             Verb(
                 "show",
                 "runs:show",
                 "run_options:RunsShowOptions",
-                "Show what happened in a launch: attempts, milestones, causes, rungs, the end.",
+                "Show a launch: start attempts, milestones, causes, recovery steps and outcome.",
+                "last",
             ),
             Verb(
                 "prune",
                 "runs:prune",
                 "run_options:RunsPruneOptions",
-                "Remove the logs and journals of all but the last ended launches.",
+                "Delete the logs and journals of all but the most recent ended launches.",
+                "--keep 5",
             ),
         ),
     ),
@@ -293,25 +315,27 @@ VERBS = (
         "recipes",
         "recipes:list_recipes",
         "change_options:RecipesOptions",
-        "List the recipes that come with speclaunch, or copy one.",
-        (
+        "List the recipes shipped with speclaunch, or copy one.",
+        below=(
             Verb(
                 "ls",
                 "recipes:list_recipes",
                 "change_options:RecipesOptions",
-                "List the recipes with one line each.",
+                "List the recipes with a one-line description.",
             ),
             Verb(
                 "cp",
                 "recipes:copy",
                 "change_options:CopyOptions",
-                "Copy a recipe to a file of your own; launch it with recipe=path/to/file.yaml.",
+                "Copy a recipe to a file to edit; launch it with recipe=path/to/file.yaml.",
+                "eagle3_llama8b my_recipe.yaml",
             ),
             Verb(
                 "schema",
                 "recipes:schema",
                 "change_options:SchemaOptions",
-                "Write the JSON schema of recipes, for editors and other checkers.",
+                "Write the JSON schema of recipes for editors and other checkers.",
+                "--output recipe.schema.json",
             ),
         ),
     ),
@@ -319,40 +343,41 @@ VERBS = (
         "engine",
         "",
         _NONE,
-        "The engines on this machine, and the CPU engine.",
-        (
-            Verb("ls", "engine:list_engines", _NONE, "List the engines that a launch finds."),
+        "List, install and extend the engines on this machine.",
+        below=(
+            Verb("ls", "engine:list_engines", _NONE, "List the engines that a launch can use."),
             Verb(
                 "install",
                 "engine:install_engine",
                 "change_options:InstallOptions",
-                "Install the real SGLang for the CPU (2 minutes, 1.6 GB). Safe to repeat or "
-                "interrupt.",
+                "Install SGLang for the CPU (2 minutes, 1.6 GB). Safe to repeat or interrupt.",
+                "cpu",
             ),
             Verb(
                 "catalogue",
                 "",
                 _NONE,
-                "The server arguments of each SGLang version that speclaunch knows.",
-                (
+                "Show or add the server arguments of SGLang versions.",
+                below=(
                     Verb(
                         "ls",
                         "engine:list_catalogues",
                         _NONE,
-                        "List the versions, and how many server arguments each has.",
+                        "List the versions with their number of server arguments.",
                     ),
                     Verb(
                         "show",
                         "engine:show_argument",
                         "change_options:CatalogueShowOptions",
                         "Show one server argument across versions.",
+                        "speculative_algorithm",
                     ),
                     Verb(
                         "add",
                         "engine:add_catalogue",
                         "change_options:CatalogueAddOptions",
-                        "Read the server arguments of an engine that is newer than speclaunch. "
-                        "Nothing is imported.",
+                        "Add an engine newer than speclaunch, without importing it.",
+                        "installed",
                     ),
                 ),
             ),
@@ -360,26 +385,27 @@ VERBS = (
                 "judge",
                 "",
                 _NONE,
-                "The releases of SGLang whose own validation can be asked here.",
-                (
+                "Manage the SGLang releases whose own validation can run here.",
+                below=(
                     Verb(
                         "add",
                         "engine:add_judge",
                         "change_options:JudgeAddOptions",
-                        "Make a release ready to be asked: its wheel, and what it pins of what "
-                        "validation needs.",
+                        "Install a release's validator: its wheel and pinned dependencies.",
+                        "0.5.23",
                     ),
                     Verb(
                         "ls",
                         "engine:list_judges",
                         _NONE,
-                        "List the releases that can be asked, with what they take on disk.",
+                        "List the installed judges with their size on disk.",
                     ),
                     Verb(
                         "rm",
                         "engine:remove_judge",
                         "change_options:JudgeRemoveOptions",
                         "Remove a judge and its packages.",
+                        "0.5.23",
                     ),
                 ),
             ),
@@ -389,39 +415,41 @@ VERBS = (
         "models",
         "",
         _NONE,
-        "Checkpoints: the facts that a repository keeps of them, and what is in their files.",
-        (
+        "Store checkpoint facts in a repository, and inspect checkpoint files.",
+        below=(
             Verb(
                 "inspect",
                 "models:inspect",
                 "change_options:InspectOptions",
-                "Check a checkpoint's tensors against what the engine loads, by the heads of its "
-                "files.",
+                "Check a checkpoint's tensors against what the engine loads. Reads only headers.",
+                "path/to/draft --target meta-llama/Llama-3.1-8B-Instruct",
             ),
             Verb(
                 "pull",
                 "models:pull",
                 "change_options:PullOptions",
-                "Fetch the facts of checkpoints, never their weights, into files to be committed.",
+                "Fetch checkpoint facts (never weights) into files to commit.",
+                "recipe=eagle3_llama8b",
             ),
             Verb(
                 "ls",
                 "models:list_models",
                 "change_options:ModelsListOptions",
-                "List the checkpoints whose facts the repository keeps.",
+                "List the checkpoints whose facts the repository stores.",
             ),
             Verb(
                 "show",
                 "models:show",
                 "change_options:ModelsShowOptions",
-                "Show everything that is known of a checkpoint, and where it comes from.",
+                "Show all known facts of a checkpoint with their sources.",
+                "meta-llama/Llama-3.1-8B-Instruct",
             ),
             Verb(
                 "check",
                 "models:check",
                 "change_options:ModelsCheckOptions",
-                "Compare the repository's facts with the hub; exit 1 where one is stale or "
-                "unknown there.",
+                "Compare the stored facts with the hub. Exit 1 if any is stale or unknown there.",
+                "--update",
             ),
         ),
     ),
@@ -429,13 +457,14 @@ VERBS = (
         "lsp",
         "lsp:lsp",
         "change_options:LspOptions",
-        "Check deployments while you type: the language server that an editor starts.",
+        "Run the language server that checks deployments in an editor.",
     ),
     Verb(
         "completion",
         "completion_scripts:completion",
         "completion_scripts:CompletionOptions",
-        "Print the script that completes verbs, options, recipes and overrides in a shell.",
+        "Print the shell script that completes verbs, options, recipes and overrides.",
+        "bash > ~/.local/share/bash-completion/completions/speclaunch",
     ),
 )
 """All verbs; `GROUPS` sets their order in the help."""
@@ -460,13 +489,13 @@ COMPLETION = "_SPECLAUNCH_COMPLETE"
 def verb_named(name: str) -> Verb:
     """Return a verb by its name; `bench run` names a verb below a group."""
     found, *below = name.split(" ")
-    verb = next(one for one in VERBS if one.name == found)
+    verb = next(verb for verb in VERBS if verb.name == found)
     for part in below:
-        verb = next(one for one in verb.below if one.name == part)
+        verb = next(subverb for subverb in verb.below if subverb.name == part)
     return verb
 
 
-def asked(words: Sequence[str]) -> str | None:
+def verb_of(words: Sequence[str]) -> str | None:
     """Return the verb of a command line; None if it names neither a verb nor a recipe."""
     names = {verb.name for verb in VERBS}
     if words and words[0] in names:
@@ -479,7 +508,7 @@ def misspelled_verb(words: Sequence[str]) -> Problem | None:
     """Return the problem of a misspelled verb before a recipe (`luanch recipe=NAME`), or None."""
     first = words[0] if words else ""
     names_recipe = any(word.startswith("recipe=") for word in words[1:])
-    if not names_recipe or "=" in first or first.startswith("-") or asked(words) == first:
+    if not names_recipe or "=" in first or first.startswith("-") or verb_of(words) == first:
         return None
     from speclaunch.engine import nearest
 
@@ -494,13 +523,13 @@ _MULTIRUN = ("-m", "--multirun")
 """Hydra's options for a sweep."""
 
 
-def swept(words: Sequence[str]) -> list[str]:
+def rewrite_multirun(words: Sequence[str]) -> list[str]:
     """Rewrite a command line with `-m` to use `sweep`; return any other unchanged.
 
     `-m` applies to `speclaunch -m recipe=a,b key=1,2` and `speclaunch plan -m …`. Each job of a
     launch implies `--smoke`, which is removed.
     """
-    verb = asked(words)
+    verb = verb_of(words)
     if verb not in (DEFAULT, "plan") or not any(word in _MULTIRUN for word in words):
         return list(words)
     dropped = (*_MULTIRUN, *(("--smoke",) if verb == DEFAULT else ()))
@@ -513,8 +542,8 @@ _RETURNS = ("-h", "--help", "--dry")
 """Prefixes of the options with which a launch starts nothing."""
 
 
-def stays(words: Sequence[str]) -> bool:
+def is_foreground_launch(words: Sequence[str]) -> bool:
     """True if a command line is a launch that starts and supervises an engine, unless refused."""
-    if COMPLETION in os.environ or asked(words) != DEFAULT:
+    if COMPLETION in os.environ or verb_of(words) != DEFAULT:
         return False
     return not any(word.startswith(_RETURNS) for word in words)

@@ -25,7 +25,7 @@ def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:
     show_findings(err(), [*check.warnings, *check.inherited, *check.errors])
     if check.inherited:
         count = _errors(len(check.inherited))
-        err().print(f"{what}: its source has {count} already", markup=False)
+        err().print(f"{what}: {count} already in its source", markup=False)
     if not check.errors:
         return
     count = _errors(len(check.errors))
@@ -35,7 +35,7 @@ def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:
     raise OutputRefusedError(
         Problem(
             f"{what} was not written: {count}",
-            help="fix them first; --force writes it despite them",
+            help="fix them, or write it anyway with --force",
         )
     )
 
@@ -43,7 +43,7 @@ def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:
 def require_free(path: Path, *, overwrite: bool) -> None:
     """Raise InputError for a file that exists, unless `overwrite`."""
     if (path.exists() or path.is_symlink()) and not overwrite:
-        raise InputError(Problem(f"{path} already exists", help="--overwrite replaces it"))
+        raise InputError(Problem(f"{path} already exists", help="replace it with --overwrite"))
 
 
 def write_result(path: Path, text: str) -> None:
@@ -60,7 +60,7 @@ def show_patch(shown: ShownDiff) -> None:
     write_exact(shown.text)
     if shown.hidden:
         values = "value is" if shown.hidden == 1 else "values are"
-        note = f"{shown.hidden} secret {values} hidden (***): this does not apply as a patch"
+        note = f"{shown.hidden} secret {values} hidden (***): the patch does not apply"
         err_lines().print(note, markup=False)
 
 

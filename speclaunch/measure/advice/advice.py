@@ -46,14 +46,14 @@ class Fitting(Struct, frozen=True):
     def head(self) -> str:
         """Short summary of the suggestion."""
         if self.suggestion.fit is Fit.UNKNOWN:
-            return "what would fit is not known"
+            return "fitting settings are unknown"
         if self.suggestion.fit is Fit.FAILS:
             return "no settings fit"
         if self.suggestion.fit is Fit.TIGHT:
-            settings = "these settings fit" if self.suggestion.changes else "as written it fits"
+            settings = "these settings fit" if self.suggestion.changes else "it fits unchanged"
             return f"{settings} only in the best case"
         if not self.suggestion.changes:
-            return "it fits as written"
+            return "it fits unchanged"
         before = self.suggestion.before.fit
         return "these settings fit better" if before is Fit.FITS else "these settings fit"
 
@@ -96,12 +96,12 @@ class Advice(Struct, frozen=True):
     def head(self) -> str:
         """Short summary of how much of the load fits."""
         if self.best.fit is Fit.UNKNOWN:
-            return "the best settings are not known"
+            return "the best settings are unknown"
         if self.best.fit is Fit.FITS:
-            return "the whole load has room"
+            return "the complete load fits"
         if self.best.fit is Fit.TIGHT:
-            return "the whole load has room in the best case"
-        return "a part of the load has room" if self.best.requests else "the load does not fit"
+            return "the complete load fits only in the best case"
+        return "part of the load fits" if self.best.requests else "the load does not fit"
 
 
 def advice(
@@ -123,7 +123,9 @@ def advice(
         load = load_of(plan, requests, context)
         found = best_for(load, plan_with)
     except ValueError as error:
-        raise InputError(Problem(str(error), help="set args.context_length, if possible")) from None
+        raise InputError(
+            Problem(str(error), help="set args.context_length if the model allows it")
+        ) from None
     except (SpeclaunchError, UnknownValueError) as error:
         return Advice(Best(Fit.UNKNOWN, str(error), load))
     if found.fit is Fit.UNKNOWN or not found.requests:

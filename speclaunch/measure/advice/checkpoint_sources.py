@@ -65,11 +65,11 @@ def sources_of(name: str, sources: Sources) -> CheckpointSources:
     """Return the facts of every source; `used` are those of `lint` and `plan`."""
     used = find_checkpoint(name, sources, tokenizer=True)
     origin = used.origin if isinstance(used, Checkpoint) else None
-    others = [one for one in _each(name, sources) if not _is(one, origin)]
-    return CheckpointSources(used, tuple(one for one in others if one != used))
+    others = [checkpoint for checkpoint in _each(name, sources) if not _is(checkpoint, origin)]
+    return CheckpointSources(used, tuple(checkpoint for checkpoint in others if checkpoint != used))
 
 
-def told(found: Checkpoint, fact: str) -> Any:
+def fact_value(found: Checkpoint, fact: str) -> Any:
     """Return a fact; None if the source does not have it."""
     value = found.field_or_none(fact)
     return None if value in ((), {}) else value
@@ -80,7 +80,9 @@ def _each(name: str, sources: Sources) -> Iterator[Checkpoint | UnknownFact]:
     if isinstance(near, Checkpoint):
         yield near
     files = [Sources(repository=(folder,)) for folder in sources.repository]
-    for stored in (checkpoint_sources(name, one) for one in (*files, Sources(index=sources.index))):
+    for stored in (
+        checkpoint_sources(name, source) for source in (*files, Sources(index=sources.index))
+    ):
         if stored is not None:
             yield stored
 
@@ -107,7 +109,7 @@ class CheckpointToPull(Struct, frozen=True):
     """Directory on disk; None: on the hub."""
 
 
-def wanted(
+def checkpoints_to_pull(
     words: Sequence[str],
     config_dirs: Sequence[Path] = (),
     *,
@@ -141,10 +143,12 @@ def wanted(
             own.append(left.pop(0))
         recipe = load(word.removeprefix("recipe="), [*common, *own], config_dirs)
         named = list(_of_recipe(recipe, into))
-        found += [one for one in named if isinstance(one, CheckpointToPull)]
-        problems += [one for one in named if isinstance(one, Problem)]
+        found += [entry for entry in named if isinstance(entry, CheckpointToPull)]
+        problems += [entry for entry in named if isinstance(entry, Problem)]
         if revision is not None:
-            raise InputError(Problem("--revision takes a name, and not a recipe", help="drop one"))
+            raise InputError(
+                Problem("--revision needs a checkpoint name, not a recipe", help="drop one")
+            )
     if common and not any(_names_a_recipe(word, ours) for word in words):
         raise InputError(
             Problem(f"{common[0]}: an override needs a recipe", help="name the recipe")
@@ -152,11 +156,11 @@ def wanted(
     return list(dict.fromkeys(found)), list(dict.fromkeys(problems))
 
 
-def pulled(one: CheckpointToPull, today: date) -> CheckpointFile:
+def pulled(checkpoint: CheckpointToPull, today: date) -> CheckpointFile:
     """Return the facts of a checkpoint. Raises HubRefusedError and UnreadableFileError."""
-    if one.directory is None:
-        return fetch_facts(one.name, revision=one.revision, today=today)
-    return recorded(one.directory, one.name, source=DIRECTORY, read=today.isoformat())
+    if checkpoint.directory is None:
+        return fetch_facts(checkpoint.name, revision=checkpoint.revision, today=today)
+    return recorded(checkpoint.directory, checkpoint.name, source=DIRECTORY, read=today.isoformat())
 
 
 class FactsState(StrEnum):
@@ -189,7 +193,7 @@ def check(folder: Path, today: date, *, update: bool = False) -> Iterator[Compar
         yield _check(folder, name, today, update=update)
 
 
-def read_kept(folder: Path, name: str) -> tuple[Path, CheckpointFile]:
+def read_stored(folder: Path, name: str) -> tuple[Path, CheckpointFile]:
     """Return the path and content of a file of a folder. Raises UnreadableFileError."""
     path = facts_file([folder], name)
     if path is None:
@@ -200,7 +204,7 @@ def read_kept(folder: Path, name: str) -> tuple[Path, CheckpointFile]:
 def _check(folder: Path, name: str, today: date, *, update: bool) -> ComparedFacts:
     path = folder / f"{name}.json"
     try:
-        path, here = read_kept(folder, name)
+        path, here = read_stored(folder, name)
         revision = revision_of(here.source)
         if revision is None:
             return ComparedFacts(name, path, FactsState.LOCAL, why=f"from {here.source}")
@@ -251,12 +255,10 @@ def _on_disk(
     words: Sequence[str], called: str, revision: str | None, folder: Path
 ) -> CheckpointToPull:
     if len(words) != 1:
-        raise InputError(Problem("--as names one directory", help="pull the others by themselves"))
+        raise InputError(Problem("--as names one directory", help="pull the others separately"))
     if not HUB_NAME.match(called):
         raise InputError(
-            Problem(
-                f"--as {called}: not of the form ORGANISATION/NAME", help="write my-org/my-model"
-            )
+            Problem(f"--as {called}: use the form ORGANIZATION/NAME", help="write my-org/my-model")
         )
     if revision is not None:
         raise InputError(Problem("--revision cannot be combined with --as"))
@@ -278,12 +280,12 @@ def _on_hub(
 
 def _needs_a_name(path: str) -> Problem:
     if is_directory(expand_user(path)):
-        command = f"speclaunch models pull {path} --as ORGANISATION/NAME"
+        command = f"speclaunch models pull {path} --as ORGANIZATION/NAME"
         return Problem(f"{path} is a directory: it needs a name", help=command)
     if "/" in path:
-        remedy = "pull it where it is: speclaunch models pull DIR --as ORGANISATION/NAME"
+        remedy = "run on its machine: speclaunch models pull DIR --as ORGANIZATION/NAME"
         return Problem(f"{path} is a path that does not exist on this machine", help=remedy)
-    return Problem(f"{path} is not the name of a recipe or of a model")
+    return Problem(f"{path} names neither a recipe nor a model")
 
 
 def _of_recipe(recipe: Recipe, into: Path | None) -> Iterator[CheckpointToPull | Problem]:

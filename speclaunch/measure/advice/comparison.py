@@ -29,45 +29,51 @@ class PlanComparison(Struct, frozen=True):
     def telling(self) -> tuple[PlanDifference, ...]:
         """Arguments with a meaningful difference: another value, of an enabled feature."""
         return tuple(
-            one for one in self.arguments if one.value_differs and not self._says_nothing(one)
+            difference
+            for difference in self.arguments
+            if difference.value_differs and not self._is_negligible(difference)
         )
 
     @property
     def renamed(self) -> tuple[PlanDifference, ...]:
         """Arguments with the same value under another name."""
-        return tuple(one for one in self.arguments if not one.value_differs)
+        return tuple(difference for difference in self.arguments if not difference.value_differs)
 
     @property
     def idle(self) -> tuple[PlanDifference, ...]:
         """Default arguments that differ only in a disabled feature or in the default's name."""
-        return tuple(one for one in self.arguments if one.value_differs and self._says_nothing(one))
+        return tuple(
+            difference
+            for difference in self.arguments
+            if difference.value_differs and self._is_negligible(difference)
+        )
 
-    def _says_nothing(self, one: PlanDifference) -> bool:
-        if any(row is not None and row.is_set for row in (one.before, one.after)):
+    def _is_negligible(self, difference: PlanDifference) -> bool:
+        if any(row is not None and row.is_set for row in (difference.before, difference.after)):
             return False
-        if is_idle(self.before.plan, one.name) and is_idle(self.after.plan, one.name):
+        if is_idle(self.before.plan, difference.name) and is_idle(self.after.plan, difference.name):
             return True
-        values = [row.effective for row in (one.before, one.after) if row is not None]
+        values = [row.effective for row in (difference.before, difference.after) if row is not None]
         # `none` means that the engine decides; before, it decided on off
-        return one.is_default and len(values) == 2 and None in values and not any(values)
+        return difference.is_default and len(values) == 2 and None in values and not any(values)
 
     @property
     def title(self) -> str:
         """Title of the comparison."""
-        one, other = self.before, self.after
-        if one.label == other.label:
-            return f"{one.label}: SGLang {one.version} \N{RIGHTWARDS ARROW} {other.version}"
-        if one.version == other.version:
-            return f"{one.label} \N{RIGHTWARDS ARROW} {other.label} on SGLang {one.version}"
-        return f"{head(one)} \N{RIGHTWARDS ARROW} {head(other)}"
+        before, after = self.before, self.after
+        if before.label == after.label:
+            return f"{before.label}: SGLang {before.version} \N{RIGHTWARDS ARROW} {after.version}"
+        if before.version == after.version:
+            return f"{before.label} \N{RIGHTWARDS ARROW} {after.label} on SGLang {before.version}"
+        return f"{head(before)} \N{RIGHTWARDS ARROW} {head(after)}"
 
     @property
     def names(self) -> tuple[str, str]:
         """Column names of the two plans: version or recipe."""
-        one, other = self.before, self.after
-        if one.version != other.version:
-            return one.version, other.version
-        return one.label, other.label
+        before, after = self.before, self.after
+        if before.version != after.version:
+            return before.version, after.version
+        return before.label, after.label
 
     @property
     def same(self) -> bool:
@@ -84,7 +90,7 @@ def compared(before: PlannedDeployment, after: PlannedDeployment) -> PlanCompari
     # A name that changes with the version is reported with the arguments.
     versions = before.version != after.version
     findings = [
-        [one for one in planned.findings if not (versions and one.code == _RENAMED)]
+        [finding for finding in planned.findings if not (versions and finding.code == _RENAMED)]
         for planned in (before, after)
     ]
     old = {_key(finding, before): finding for finding in findings[0]}

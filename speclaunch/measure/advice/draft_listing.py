@@ -66,7 +66,7 @@ class ListedWay(Struct, frozen=True):
     """Requested releases that accept it according to our rules."""
     refused: str = ""
     """Reason why the newest release rejects it; empty if it does not."""
-    unjudged: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     """Codes of rules that lacked facts."""
     doubts: tuple[str, ...] = ()
     """Warnings for the newest release that accepts it."""
@@ -111,7 +111,7 @@ def find_target(name: str, lookup: Lookup) -> Checkpoint:
         helps.append(unknown.help)
     why = "" if unknown is None else f": {unknown.why}"
     raise InputError(
-        Problem(f"the checkpoint {name[:200]} is not known{why}", help="; ".join(helps) or None)
+        Problem(f"unknown checkpoint {name[:200]}{why}", help="; ".join(helps) or None)
     )
 
 
@@ -155,14 +155,16 @@ def _listed_way(way: Way, target: Checkpoint, versions: Sequence[str], lookup: L
         return ListedWay(way, refused=refused)
     before = way.arguments
     changes = [f"{n}={v}" for n, v in newest.arguments.items() if n != "model_path"]
-    changes = [one for one in changes if one not in {f"{n}={v}" for n, v in before.items()}]
+    changes = [
+        change for change in changes if change not in {f"{n}={v}" for n, v in before.items()}
+    ]
     changes += [f"{n}={v}" for n, v in newest.env.items()]
     return ListedWay(
         way,
         spans_of(taken, versions),
         "" if taken[0] == versions[-1] else refused,
         # without hardware, machine-dependent rules say nothing about the way
-        tuple(one.code for one in newest.unjudged if one.reason != UNKNOWN_HARDWARE),
+        tuple(rule.code for rule in newest.skipped if rule.reason != UNKNOWN_HARDWARE),
         tuple(_doubts(way, newest)),
         tuple(changes),
     )
@@ -171,11 +173,11 @@ def _listed_way(way: Way, target: Checkpoint, versions: Sequence[str], lookup: L
 def _doubts(way: Way, settled: SettledArguments) -> Iterator[str]:
     """Yield the warnings of all rules, including those that never reject."""
     if way.mode is not None:
-        yield f"trained for {way.mode} mode: in any other mode fewer drafted tokens are accepted"
+        yield f"trained for {way.mode} mode; other modes accept fewer draft tokens"
     further = check_rules(settled.plan, warnings_of_the_way()).findings
-    for one in (*settled.findings, *further):
-        if one.severity is Severity.WARNING:
-            yield f"{one.code}: {one.message}"
+    for finding in (*settled.findings, *further):
+        if finding.severity is Severity.WARNING:
+            yield f"{finding.code}: {finding.message}"
 
 
 def settled_way(way: Way, target: str, version: str, lookup: Lookup) -> SettledArguments:
@@ -207,18 +209,18 @@ def _with_memory(
     for demand in (USUAL, replace(USUAL, fewer_requests=True)):
         found: list[ListedWay] = []
         ranks: int | None = None
-        for one in reversed(listed):  # the least demanding first
-            if one.newest is None:
-                found.append(one)
+        for way in reversed(listed):  # the least demanding first
+            if way.newest is None:
+                found.append(way)
                 continue
-            arguments = {"model_path": target.name, **one.way.arguments}
-            placed = _on(arguments, ranks, one.newest, lookup, demand)
+            arguments = {"model_path": target.name, **way.way.arguments}
+            placed = _on(arguments, ranks, way.newest, lookup, demand)
             ranks = placed.ranks if isinstance(placed, PlacedArguments) else ranks
             if isinstance(placed, NoPlace) and placed.memory:
                 best_case = replace(demand, fit=Fit.TIGHT)
-                tight = _on(arguments, ranks, one.newest, lookup, best_case)
+                tight = _on(arguments, ranks, way.newest, lookup, best_case)
                 placed = tight if isinstance(tight, PlacedArguments) else placed
-            found.append(_costs(one, placed, ranks))
+            found.append(_costs(way, placed, ranks))
         if ranks is not None:
             break
     return found[::-1]
@@ -233,14 +235,14 @@ def _on(
     return place_on(arguments, ranks, version, lookup, demand)
 
 
-def _costs(one: ListedWay, placed: PlacedArguments | NoPlace, ranks: int | None) -> ListedWay:
+def _costs(way: ListedWay, placed: PlacedArguments | NoPlace, ranks: int | None) -> ListedWay:
     budget = placed.budget
     rank = tightest(budget) if budget is not None else None
     draft = None
     if rank is not None:
         sizes = {s.use: s.size.bytes for s in rank.shares}
         draft = sizes.get(
-            MemoryUse.DRAFT_WEIGHTS, 0 if one.way.method is SpeculationMethod.NGRAM else None
+            MemoryUse.DRAFT_WEIGHTS, 0 if way.way.method is SpeculationMethod.NGRAM else None
         )
     kv = budget.draft_kv if budget is not None else None
     verdict = Fit.UNKNOWN if budget is None else budget.fit
@@ -253,12 +255,12 @@ def _costs(one: ListedWay, placed: PlacedArguments | NoPlace, ranks: int | None)
         else verdict is Fit.FITS,
         verdict,
         draft,
-        0 if one.way.method is SpeculationMethod.NGRAM else None if kv is None else kv.bytes,
+        0 if way.way.method is SpeculationMethod.NGRAM else None if kv is None else kv.bytes,
         budget.tokens if budget is not None else None,
         placed.budget.mem_fraction_static if isinstance(placed, PlacedArguments) else None,
         _longest(placed) if isinstance(placed, PlacedArguments) else placed.why,
     )
-    return replace(one, memory=memory)
+    return replace(way, memory=memory)
 
 
 def _longest(placed: PlacedArguments) -> str:
@@ -266,4 +268,4 @@ def _longest(placed: PlacedArguments) -> str:
     context = placed.budget.context_length
     if not placed.lost_context or placed.longest is None or context is None:
         return ""
-    return f"the longest request has {placed.longest:,} of {context:,} tokens"
+    return f"limits requests to {placed.longest:,} of {context:,} tokens"

@@ -75,7 +75,7 @@ class Inspection(Struct, frozen=True):
         compared = self.comparison
         if compared is None:
             return "unknown"
-        if any(one.name == name for one in compared.misshapen):
+        if any(tensor.name == name for tensor in compared.misshapen):
             return "wrong shape"
         if name in compared.own:
             return "loaded"
@@ -100,8 +100,10 @@ def inspect_checkpoint(
         )
     other = None if target is None else _found(target, online=online, weights=False)
     plan = _plan(found, other, engine)
-    judgement = check_rules(plan, selected(_FILES if other is None else _PAIR))
-    findings = tuple(one for one in judgement.findings if one.severity is not Severity.INFO)
+    results = check_rules(plan, selected(_FILES if other is None else _PAIR))
+    findings = tuple(
+        finding for finding in results.findings if finding.severity is not Severity.INFO
+    )
     looked_at = _subject(plan)
     headers = found.tensors.headers
     if headers.unread is not None:

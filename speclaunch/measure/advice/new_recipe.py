@@ -74,7 +74,7 @@ def text_of(
         args=args,
         env=env,
         version=version,
-        hardware=RecipeLine(hardware, "what the plan was made for; `auto`: this machine's GPUs"),
+        hardware=RecipeLine(hardware, "hardware of the plan; `auto`: this machine's GPUs"),
     )
 
 
@@ -92,14 +92,13 @@ def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
     if name in placed.why:
         return " ".join(placed.why[name].split())
     if name == CONTEXT:
-        return "the longest request, as requested"
+        return "requested maximum tokens per request"
     if name == TP and placed.budget.fit is Fit.UNKNOWN:
-        return "a guess: what fits is not known"
+        return "a guess: memory use is unknown"
     if name == TP:
         return (
-            "the fewest GPUs with room for a request of the whole context"
-            * (placed.holds_a_request)
-            or "the most room that this hardware has"
+            "the fewest GPUs that fit a request of the full context" * (placed.holds_a_request)
+            or "all GPUs, for the largest KV cache"
         )
     if name == PATH and way.draft is not None:
         return f"{way.why}; confidence {way.confidence}"
@@ -121,7 +120,7 @@ def _header(
         yield from _wrapped("Source:   ", source)
     yield from _wrapped("Facts:    ", f"{target.name}: {target.origin}")
     if budget.fit is Fit.UNKNOWN:
-        yield from _wrapped("Memory:   ", f"whether it fits is unknown: {budget.why}")
+        yield from _wrapped("Memory:   ", f"unknown: {budget.why}")
     else:
         yield from _wrapped("Memory:   ", f"{budget.why}{_requests(placed)}")
     for warning in placed.warnings:
@@ -133,28 +132,28 @@ def _header(
     if dict(target.raw).get("auto_map") and not placed.arguments.get("trust_remote_code"):
         yield from _wrapped(
             "Code:     ",
-            "the checkpoint brings code of its own; if the start asks for it, review that code and "
+            "the checkpoint contains its own code; if the start requires it, review the code and "
             "add `trust_remote_code: true`",
         )
-    if settled.unjudged:
-        codes = ", ".join(dict.fromkeys(one.code for one in settled.unjudged))
-        yield from _wrapped("Unknown:  ", f"{codes} had no verdict: {settled.unjudged[0].reason}")
+    if settled.skipped:
+        codes = ", ".join(dict.fromkeys(rule.code for rule in settled.skipped))
+        yield from _wrapped("Unknown:  ", f"{codes} skipped: {settled.skipped[0].reason}")
     for name, why in list(skipped.items())[:_MOST_SKIPPED]:
         yield from _wrapped("Not:      ", f"{name}: {why}")
     if len(skipped) > _MOST_SKIPPED:
         yield f"          and {len(skipped) - _MOST_SKIPPED} more"
-    yield from _wrapped("Other:    ", f"`speclaunch drafts {target.name}` lists all ways")
+    yield from _wrapped("Other:    ", f"`speclaunch drafts {target.name}` lists all methods")
 
 
 def _finding_text(placed: PlacedArguments) -> str:
     """Return a text about the findings; only a recipe written with `--force` has errors."""
     found = placed.settled.findings
-    errors = dict.fromkeys(one.code for one in found if one.severity is Severity.ERROR)
+    errors = dict.fromkeys(finding.code for finding in found if finding.severity is Severity.ERROR)
     if errors:
         return f"written despite {', '.join(errors)}"
     codes = [LENGTHENED] * (placed.settled.lengthened is not None)
     codes += [TIGHT] * (placed.budget.fit is Fit.TIGHT)
-    return f"no finding but {' and '.join(codes)}" if codes else "no finding"
+    return f"no findings except {' and '.join(codes)}" if codes else "no findings"
 
 
 def _requests(placed: PlacedArguments) -> str:
@@ -163,13 +162,13 @@ def _requests(placed: PlacedArguments) -> str:
     if number is None or context is None:
         return ""
     if not number:
-        return f"; no request of the full context ({context:,} tokens) has room"
-    return f"; {number:,} of the full context ({context:,} tokens) at once"
+        return f"; no request of the full context ({context:,} tokens) fits"
+    return f"; {number:,} concurrent requests of the full context ({context:,} tokens)"
 
 
-def _wrapped(label: str, said: str) -> list[str]:
+def _wrapped(label: str, text: str) -> list[str]:
     """Wrap text into comment lines below a label."""
-    complete = " ".join(f"{label.strip()} {said}".split()) if not label else said
+    complete = " ".join(f"{label.strip()} {text}".split()) if not label else text
     return textwrap.wrap(
         complete,
         _WIDTH - 2,
@@ -234,38 +233,37 @@ def version_for(engine: str | None) -> str:
     return installed or held_versions()[-1]
 
 
-def new_recipe(wanted: RecipeRequest) -> NewRecipe:
+def new_recipe(request: RecipeRequest) -> NewRecipe:
     """Write and verify the recipe.
 
     Raises NotWrittenError with the reasons if no recipe works. Raises InputError for a method or
     draft unknown for the target, and for a context longer than its own.
     """
-    _require_context(wanted)
+    _require_context(request)
     tried = _Tried()
-    for unknown in (False, True)[: 1 + wanted.unknown_memory]:
-        for fit in (Fit.FITS, Fit.TIGHT)[: 1 + wanted.tight]:
+    for unknown in (False, True)[: 1 + request.unknown_memory]:
+        for fit in (Fit.FITS, Fit.TIGHT)[: 1 + request.tight]:
             for fewer in (False, True):
-                demand = Demand(wanted.context, fewer, fit)
-                made = _best(wanted, tried, demand, unknown=unknown)
+                demand = Demand(request.context, fewer, fit)
+                made = _best(request, tried, demand, unknown=unknown)
                 if made is not None:
                     return made
                 if not tried.memory:  # fewer requests would not help
                     break
-    raise NotWrittenError(_why_none(wanted, tried))
+    raise NotWrittenError(_why_none(request, tried))
 
 
-def _require_context(wanted: RecipeRequest) -> None:
-    if wanted.context is None:
+def _require_context(request: RecipeRequest) -> None:
+    if request.context is None:
         return
     try:
-        own = wanted.target.context_in(wanted.version)
+        own = request.target.context_in(request.version)
     except UnknownValueError:
         return
-    if own is not None and wanted.context > own:
+    if own is not None and request.context > own:
         raise InputError(
             Problem(
-                f"--context {wanted.context} is more than a request of {wanted.target.name} can "
-                f"have ({own})",
+                f"--context {request.context} exceeds the maximum of {request.target.name} ({own})",
                 help=f"set --context {own} or less",
             )
         )
@@ -282,7 +280,7 @@ class _Tried(Struct):
 
 
 def _best(
-    wanted: RecipeRequest, tried: _Tried, demand: Demand, *, unknown: bool
+    request: RecipeRequest, tried: _Tried, demand: Demand, *, unknown: bool
 ) -> NewRecipe | None:
     """Return the recipe of the way that serves the most requests and the longest context.
 
@@ -291,51 +289,51 @@ def _best(
     tried.skipped.clear()
     tried.memory.clear()
     placed: list[tuple[Way, PlacedArguments]] = []
-    for way in _candidates(wanted):
-        found = _placed(wanted, way, demand, unknown=unknown)
+    for way in _candidates(request):
+        found = _placed(request, way, demand, unknown=unknown)
         if isinstance(found, PlacedArguments):
             placed.append((way, found))
             if not found.lost_context and not demand.fewer_requests:
                 break  # no other way preserves more
             continue
-        why = _unread(wanted, way, found.why) if found.unknown else found.why
+        why = _unread(request, way, found.why) if found.unknown else found.why
         tried.skipped[called(way)] = why
         if found.memory:
             tried.memory.append((way, found))
         tried.unknown |= found.unknown
         if _is_hopeless(found):
             break
-    placed.sort(key=lambda one: (-_running(one[1]), one[1].lost_context))
+    placed.sort(key=lambda pair: (-_running(pair[1]), pair[1].lost_context))
     for number, (way, found) in enumerate(placed):
         others = ((called(other), _less(it, found)) for other, it in placed[number + 1 :])
         worse = {name: why for name, why in others if why is not None}
-        made = _proven(wanted, way, found, {**tried.skipped, **worse})
+        made = _proven(request, way, found, {**tried.skipped, **worse})
         if isinstance(made, NewRecipe):
             return made
         tried.skipped[called(way)] = made
     return None
 
 
-def _unread(wanted: RecipeRequest, way: Way, why: str) -> str:
+def _unread(request: RecipeRequest, way: Way, why: str) -> str:
     """Return the reason for unknown memory; if a config is missing, name the checkpoint to pull."""
-    names = {"model_path": wanted.target.name, **way.arguments}
-    facts = wanted.lookup.facts(request_of(names, {}, wanted.version))
-    for name, found in ((wanted.target.name, facts.target), (way.draft, facts.draft)):
+    names = {"model_path": request.target.name, **way.arguments}
+    facts = request.lookup.facts(request_of(names, {}, request.version))
+    for name, found in ((request.target.name, facts.target), (way.draft, facts.draft)):
         if name is not None and (found is None or found.unread):
-            known = "is unknown" if found is None else "is known in part"
+            known = "is unknown" if found is None else "is partly known"
             pull = f"`speclaunch models pull {shlex.quote(name)}` reads it"
-            return f"the memory is not known: the config.json of {name} {known}; {pull}"
+            return f"memory unknown: the config.json of {name} {known}; {pull}"
     return why
 
 
 def _placed(
-    wanted: RecipeRequest, way: Way, demand: Demand, *, unknown: bool
+    request: RecipeRequest, way: Way, demand: Demand, *, unknown: bool
 ) -> PlacedArguments | NoPlace:
-    unusable = way.unusable or too_early(way, wanted.version)
+    unusable = way.unusable or too_early(way, request.version)
     if unusable is not None:
         return NoPlace(unusable)
-    arguments = {**_of_model(wanted.target), **way.arguments}
-    return place(arguments, wanted.version, wanted.lookup, unknown=unknown, demand=demand)
+    arguments = {**_of_model(request.target), **way.arguments}
+    return place(arguments, request.version, request.lookup, unknown=unknown, demand=demand)
 
 
 def _running(found: PlacedArguments) -> int:
@@ -345,9 +343,9 @@ def _running(found: PlacedArguments) -> int:
 def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
     """Return the reason against a way that serves; None if it is only less well supported."""
     if _running(other) < _running(chosen):
-        return f"it serves {_requests(other)} requests at a time"
+        return f"serves {_requests(other)} concurrent requests"
     if other.lost_context > chosen.lost_context:
-        return f"its longest request has {other.longest or 0:,} tokens"
+        return f"limits requests to {other.longest or 0:,} tokens"
     return None
 
 
@@ -363,28 +361,28 @@ def called(way: Way) -> str:
     return f"{way.method} with {way.draft}" if way.draft else str(way.method)
 
 
-def _candidates(wanted: RecipeRequest) -> Sequence[Way]:
+def _candidates(request: RecipeRequest) -> Sequence[Way]:
     """Return the allowed ways, best supported first."""
-    if wanted.way is not None:
-        return (wanted.way,)
-    ways = ways_for(wanted.target)
-    if wanted.draft is not None:
-        ways = tuple(way for way in ways if way.draft == wanted.draft)
+    if request.way is not None:
+        return (request.way,)
+    ways = ways_for(request.target)
+    if request.draft is not None:
+        ways = tuple(way for way in ways if way.draft == request.draft)
         if not ways:
             raise InputError(
                 Problem(
-                    f"the index has no draft {wanted.draft} for {wanted.target.name}",
-                    help=f"`speclaunch drafts {wanted.target.name}` lists the drafts",
+                    f"no draft {request.draft} for {request.target.name} in the index",
+                    help=f"`speclaunch drafts {request.target.name}` lists the drafts",
                 )
             )
-    if wanted.method is not None:
-        method = plain(wanted.method)
+    if request.method is not None:
+        method = plain(request.method)
         chosen = tuple(way for way in ways if method in names_of(way))
         if not chosen:
             known = ", ".join(dict.fromkeys(str(way.method) for way in ways))
             raise InputError(
                 Problem(
-                    f"there is no way {wanted.method!r} for {wanted.target.name}",
+                    f"there is no way {request.method!r} for {request.target.name}",
                     help=f"choose one of {known}",
                 )
             )
@@ -392,11 +390,11 @@ def _candidates(wanted: RecipeRequest) -> Sequence[Way]:
     return ways
 
 
-def usable_ways(wanted: RecipeRequest) -> Iterator[tuple[Way, dict[str, Any]]]:
+def usable_ways(request: RecipeRequest) -> Iterator[tuple[Way, dict[str, Any]]]:
     """Yield the ways that the release accepts, with their arguments, best supported first."""
-    for way in _candidates(wanted):
-        if not (way.unusable or too_early(way, wanted.version)):
-            yield way, {**_of_model(wanted.target), **way.arguments}
+    for way in _candidates(request):
+        if not (way.unusable or too_early(way, request.version)):
+            yield way, {**_of_model(request.target), **way.arguments}
 
 
 def names_of(way: Way) -> frozenset[str]:
@@ -423,15 +421,15 @@ def _is_hopeless(found: NoPlace) -> bool:
 
 
 def _proven(
-    wanted: RecipeRequest, way: Way, placed: PlacedArguments, skipped: Mapping[str, str]
+    request: RecipeRequest, way: Way, placed: PlacedArguments, skipped: Mapping[str, str]
 ) -> NewRecipe | str:
     """Return the recipe after reading it back, or the reason why it fails.
 
     It is composed, resolved, checked by the rules, and budgeted.
     """
-    text = text_of(wanted.target, way, placed, wanted.hardware, skipped)
+    text = text_of(request.target, way, placed, request.hardware, skipped)
     with tempfile.TemporaryDirectory(prefix="speclaunch-init-") as folder:
-        path = Path(folder) / f"{file_stem(wanted.target.name)}.yaml"
+        path = Path(folder) / f"{file_stem(request.target.name)}.yaml"
         path.write_text(text, encoding="utf-8")
         try:
             prepared = prepare(load(str(path)), dry_run=True)
@@ -440,10 +438,12 @@ def _proven(
         # use the facts of the recipe's final location, not of the temporary copy
         here = replace(prepared.recipe, path=Path.cwd() / path.name)
         prepared = replace(prepared, recipe=here)
-        found = planned(prepared, wanted.lookup, all_rules(), label=path.stem)
+        found = planned(prepared, request.lookup, all_rules(), label=path.stem)
     known = {LENGTHENED, *((TIGHT,) if placed.demand.fit is Fit.TIGHT else ())}
     wrong = [
-        one for one in found.findings if one.severity is not Severity.INFO and one.code not in known
+        finding
+        for finding in found.findings
+        if finding.severity is not Severity.INFO and finding.code not in known
     ]
     if wrong:
         return f"{wrong[0].code}: {wrong[0].message}"
@@ -458,60 +458,62 @@ def file_stem(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in short.lower()).strip("_") or "recipe"
 
 
-def _why_none(wanted: RecipeRequest, tried: _Tried) -> list[Problem]:
+def _why_none(request: RecipeRequest, tried: _Tried) -> list[Problem]:
     head = (
-        f"no way to speculate for {wanted.target.name} serves on {wanted.hardware} with SGLang "
-        f"{wanted.version}"
+        f"no speculation method for {request.target.name} works on {request.hardware} with SGLang "
+        f"{request.version}"
     )
     help_ = None
     if tried.memory:
-        help_ = _larger(wanted, tried)
+        help_ = _larger(request, tried)
     elif tried.unknown:
         help_ = (
-            "make the missing facts known: --models DIR, or --online (`speclaunch models pull` "
-            "keeps them); --unknown-memory writes the recipe all the same"
+            "provide the missing facts with --models DIR or --online (`speclaunch models pull` "
+            "stores them), or write the recipe anyway with --unknown-memory"
         )
-    elif wanted.version != held_versions()[-1]:
-        help_ = f"`speclaunch drafts {wanted.target.name}` shows which releases take which way"
+    elif request.version != held_versions()[-1]:
+        help_ = (
+            f"`speclaunch drafts {request.target.name}` shows the releases that accept each method"
+        )
     return [
         Problem(head, help=help_),
         *(Problem(f"{name}: {why}") for name, why in tried.skipped.items()),
     ]
 
 
-def _larger(wanted: RecipeRequest, tried: _Tried) -> str:
+def _larger(request: RecipeRequest, tried: _Tried) -> str:
     """Return a remedy: hardware that would serve, or options for this hardware."""
-    fitting, size = _fitting_hardware(wanted), tried.memory[0][1].least_bytes
+    fitting, size = _fitting_hardware(request), tried.memory[0][1].least_bytes
     instead = "more or larger GPUs" if fitting is None else fitting
-    needed = "" if size is None else f"; it takes at least {in_gib(size)} of all GPUs together"
-    help_ = f"use {instead}, or a quantised checkpoint{needed}"
-    demand = Demand(wanted.context, True, Fit.TIGHT)
-    if not wanted.tight and any(
-        isinstance(_placed(wanted, way, demand, unknown=False), PlacedArguments)
+    needed = "" if size is None else f"; it needs at least {in_gib(size)} on all GPUs together"
+    help_ = f"use {instead}, or a quantized checkpoint{needed}"
+    demand = Demand(request.context, True, Fit.TIGHT)
+    if not request.tight and any(
+        isinstance(_placed(request, way, demand, unknown=False), PlacedArguments)
         for way, _ in tried.memory
     ):
         help_ += "; --tight writes a recipe that fits only in the best case"
     return help_
 
 
-def _fitting_hardware(wanted: RecipeRequest) -> str | None:
+def _fitting_hardware(request: RecipeRequest) -> str | None:
     """Return the smallest hardware that a way fits on: more of the same GPUs, else larger GPUs."""
-    here = wanted.lookup.hardware
+    here = request.lookup.hardware
     if here is None:
         return None
     ways = [
-        one for one in _candidates(wanted) if not (one.unusable or too_early(one, wanted.version))
+        way for way in _candidates(request) if not (way.unusable or too_early(way, request.version))
     ]
-    demand = Demand(wanted.context)
+    demand = Demand(request.context)
     for name in dict.fromkeys((here.name, *_LARGER)):
         for count in _COUNTS:
             kind = declare(f"{name}:{count}")
             if count * (kind.memory_mib or 0) <= here.count * (here.memory_mib or 0):
                 continue
-            lookup = replace(wanted.lookup, hardware=kind)
+            lookup = replace(request.lookup, hardware=kind)
             for way in ways:
-                arguments = {**_of_model(wanted.target), **way.arguments}
-                found = place_on(arguments, count, wanted.version, lookup, demand)
+                arguments = {**_of_model(request.target), **way.arguments}
+                found = place_on(arguments, count, request.version, lookup, demand)
                 if isinstance(found, PlacedArguments):
                     return f"{name}:{count}, where {called(way)} fits"
                 if _is_hopeless(found):
@@ -531,21 +533,21 @@ class ForcedRecipe(Struct, frozen=True):
     placed: PlacedArguments
 
 
-def forced_recipe(wanted: RecipeRequest) -> ForcedRecipe | None:
+def forced_recipe(request: RecipeRequest) -> ForcedRecipe | None:
     """Return the recipe of the best supported way on all GPUs, with the rules' fixes.
 
     None if the release accepts no way.
     """
-    hardware = wanted.lookup.hardware
+    hardware = request.lookup.hardware
     if hardware is None:
         return None
     ranks = sizes(hardware)[-1]
-    for way, arguments in usable_ways(wanted):
-        settled = settle({**arguments, TP: ranks}, wanted.version, wanted.lookup)
+    for way, arguments in usable_ways(request):
+        settled = settle({**arguments, TP: ranks}, request.version, request.lookup)
         try:
             placed = PlacedArguments(settled, ranks, budget(settled.plan), dict(settled.applied))
         except UnknownValueError:
             continue
-        text = text_of(wanted.target, way, placed, wanted.hardware, {})
+        text = text_of(request.target, way, placed, request.hardware, {})
         return ForcedRecipe(text, way, placed)
     return None

@@ -74,7 +74,7 @@ class SettledArguments(Struct, frozen=True):
     plan: Plan
     findings: tuple[Finding, ...] = ()
     """Errors and warnings that no fix removed."""
-    unjudged: tuple[SkippedRule, ...] = ()
+    skipped: tuple[SkippedRule, ...] = ()
     applied: Mapping[str, str] = {}
     """Changed names, with the message of the finding behind each change."""
     unknown_class: str | None = None
@@ -84,26 +84,30 @@ class SettledArguments(Struct, frozen=True):
     def accepted(self) -> bool:
         """True if this version accepts it: no error remains."""
         return self.unknown_class is None and not any(
-            one.severity is Severity.ERROR for one in self.findings
+            finding.severity is Severity.ERROR for finding in self.findings
         )
 
     @property
     def clean(self) -> bool:
         """True if the rules find nothing except a lengthened draft."""
-        return self.unknown_class is None and all(one.code == LENGTHENED for one in self.findings)
+        return self.unknown_class is None and all(
+            finding.code == LENGTHENED for finding in self.findings
+        )
 
     @property
     def lengthened(self) -> str | None:
         """Warning about a draft served beyond its trained context length."""
-        return next((one.message for one in self.findings if one.code == LENGTHENED), None)
+        return next(
+            (finding.message for finding in self.findings if finding.code == LENGTHENED), None
+        )
 
     @property
     def reason(self) -> str:
         """Worst reason against it, in one sentence."""
         if self.unknown_class is not None:
             return self.unknown_class
-        left = [one for one in self.findings if one.code != LENGTHENED]
-        worst = sorted(left, key=lambda one: one.severity is not Severity.ERROR)
+        left = [finding for finding in self.findings if finding.code != LENGTHENED]
+        worst = sorted(left, key=lambda finding: finding.severity is not Severity.ERROR)
         return f"{worst[0].code}: {worst[0].message}" if worst else ""
 
 
@@ -123,7 +127,9 @@ def settle(
     for _ in range(_MOST_ROUNDS):
         found = _checked(now, variables, version, lookup, selected)
         steps = [
-            (fix, one.message) for one in found.findings if (fix := _followed(one, now, version))
+            (fix, finding.message)
+            for finding in found.findings
+            if (fix := _followed(finding, now, version))
         ]
         if found.unknown_class is not None or not steps:
             break
@@ -140,7 +146,7 @@ def settle(
         variables,
         found.plan,
         found.findings,
-        found.unjudged,
+        found.skipped,
         {name: why for name, why in applied.items() if name in now or name in variables},
         found.unknown_class,
     )
@@ -153,16 +159,16 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
         into[name] = value
 
 
-def _followed(one: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
+def _followed(finding: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
     """Return the applicable fix that preserves the way, or None.
 
     A draft with a shorter context than its target uses the target's context, as in our own recipes:
     the engine allows it, and SPL403 warns about it.
     """
-    fix = one.fix
-    if one.code == _SHORT_DRAFT and within(version, _LENGTHENS):
+    fix = finding.fix
+    if finding.code == _SHORT_DRAFT and within(version, _LENGTHENS):
         return Fix("let the draft start", env={OVERWRITE: "1"})
-    if one.code == LENGTHENED or fix is None or not (fix.set or fix.env):
+    if finding.code == LENGTHENED or fix is None or not (fix.set or fix.env):
         return None
     other = any(now.get(name) != value for name, value in fix.set.items() if name in _THE_WAY)
     return None if other else fix
@@ -177,10 +183,10 @@ def _checked(
 ) -> SettledArguments:
     request = request_of(arguments, env, version)
     plan = resolve(request, lookup.facts(request))
-    judgement = check_rules(plan, rules)
-    left = tuple(one for one in judgement.findings if one.severity is not Severity.INFO)
+    results = check_rules(plan, rules)
+    left = tuple(finding for finding in results.findings if finding.severity is not Severity.INFO)
     unknown = lacks_class(plan.facts, version)
-    return SettledArguments(version, {}, {}, plan, left, judgement.skipped, {}, unknown)
+    return SettledArguments(version, {}, {}, plan, left, results.skipped, {}, unknown)
 
 
 def request_of(arguments: Mapping[str, Any], env: Mapping[str, str], version: str) -> Request:
@@ -303,7 +309,7 @@ class PlacedArguments(Struct, frozen=True):
         """Tokens of the longest served request; None if unknown."""
         requested = requested_context(self.settled, self.demand)
         limits = (self.settled.arguments.get(CONTEXT, requested), self.budget.tokens)
-        return min((int(one) for one in limits if one is not None), default=None)
+        return min((int(limit) for limit in limits if limit is not None), default=None)
 
     @property
     def lost_context(self) -> int:
@@ -318,15 +324,15 @@ class PlacedArguments(Struct, frozen=True):
         """Limits of the recipe, each in a sentence with numbers."""
         found = []
         if self.budget.fit is Fit.TIGHT:
-            found.append("tight: it fits only in the best case")
+            found.append("memory is tight: fits only in the best case")
         if self.cut is not None:
             served, requested = self.cut
-            found.append(f"context_length is cut from {requested:,} to {served:,} tokens")
+            found.append(f"context_length is reduced from {requested:,} to {served:,} tokens")
         context, tokens = self.budget.context_length, self.budget.tokens
         if context is not None and tokens is not None and not self.holds_a_request:
             found.append(
-                f"requests of more than {tokens:,} tokens are refused: the KV cache has no room "
-                f"for the context of {context:,}"
+                f"requests of more than {tokens:,} tokens are rejected: the KV cache is smaller "
+                f"than the context of {context:,}"
             )
         if self.settled.lengthened is not None:
             found.append(self.settled.lengthened)
@@ -365,7 +371,7 @@ def place(
     """
     hardware = lookup.hardware
     if hardware is None:
-        return NoPlace("no hardware was named", unknown=True)
+        return NoPlace("no hardware is set", unknown=True)
     best: PlacedArguments | None = None
     refused: NoPlace | None = None
     for ranks in sizes(hardware):
@@ -390,8 +396,8 @@ def _guessed(found: NoPlace, ranks: int, hardware: Hardware) -> PlacedArguments 
     if settled is None or budget is None or not settled.clean:
         return None
     facts = settled.plan.facts
-    models = [one for one in (facts.target, facts.draft) if one is not None]
-    weights = [one.field_or_none("weight_bytes") for one in models]
+    models = [model for model in (facts.target, facts.draft) if model is not None]
+    weights = [model.field_or_none("weight_bytes") for model in models]
     memory = (hardware.memory_mib or 0) << 20
     if None in weights:
         fits = ranks == sizes(hardware)[-1]
@@ -411,8 +417,8 @@ def sizes(hardware: Hardware) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*doubled, count)))
 
 
-def _more(one: PlacedArguments, other: PlacedArguments) -> bool:
-    return (one.budget.tokens or 0) > (other.budget.tokens or 0)
+def _more(placed: PlacedArguments, other: PlacedArguments) -> bool:
+    return (placed.budget.tokens or 0) > (other.budget.tokens or 0)
 
 
 def place_on(
@@ -439,7 +445,7 @@ def place_on(
         return NoPlace(short, settled=settled)
     found = memory_verdict(settled.plan)
     if found.fit is Fit.UNKNOWN:
-        why = f"the memory is not known: {found.why}"
+        why = f"memory unknown: {found.why}"
         return NoPlace(why, unknown=True, settled=settled, budget=found)
     placed = None if found.impossible else _fitted(settled, ranks, lookup, demand)
     if placed is not None and placed.is_of_use:
@@ -473,7 +479,7 @@ def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
     requested, served = requested_context(settled, demand), settled.arguments.get(CONTEXT)
     if requested is None or served is None or served >= min(requested, LEAST_TOKENS):
         return None
-    return f"it cuts the context from {requested:,} to {served:,} tokens"
+    return f"reduces the context from {requested:,} to {served:,} tokens"
 
 
 def _fitted(
@@ -488,7 +494,9 @@ def _fitted(
         return resolve(request, lookup.facts(request))
 
     predictor = Predictor(plan_with)
-    order = tuple(one for one in Steppable if demand.fewer_requests or one is not Steppable.RUNNING)
+    order = tuple(
+        step for step in Steppable if demand.fewer_requests or step is not Steppable.RUNNING
+    )
     limits = FitLimits(order)
     useful = min(LEAST_TOKENS, requested_context(settled, demand) or LEAST_TOKENS)
     try:

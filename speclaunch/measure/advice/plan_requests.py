@@ -73,14 +73,14 @@ def sides(
     if len(named) > 1 and len(versions) > 1:
         raise InputError(
             Problem(
-                "several recipes and several versions were given",
+                "several recipes and several versions",
                 Place(COMMAND_LINE, text=f"--engine {','.join(map(str, versions))}"),
                 "compare recipes at one version, or versions of one recipe",
             )
         )
     problems: list[Problem] = []
     found: list[PlanSide] = []
-    alike = len({name for name, _ in named}) < len(named)
+    has_duplicates = len({name for name, _ in named}) < len(named)
     for name, overrides in named:
         try:
             complete = load(name, overrides, config_dirs)
@@ -89,7 +89,7 @@ def sides(
             problems += error.problems
             continue
         label = recipe.deployment.name
-        if alike:
+        if has_duplicates:
             label = " ".join([label, *shown_overrides(overrides)])
         for version in versions:
             try:
@@ -101,7 +101,7 @@ def sides(
     return found
 
 
-def wish(
+def requested_load(
     best: bool, requests: int | None, context: int | None, *, fit: bool, several: bool
 ) -> LoadRequest | None:
     """Return the load of `--best`; None without it. Raises InputError."""
@@ -114,7 +114,7 @@ def wish(
     if fit:
         raise InputError(Problem("--fit cannot be combined with --best"))
     if several:
-        raise InputError(Problem("--best takes one recipe and one version"))
+        raise InputError(Problem("--best needs a single recipe and version"))
     return LoadRequest(requests, context)
 
 
@@ -124,7 +124,7 @@ def planned_side(
     rules: Iterable[Rule],
     *,
     fit: bool,
-    wish: LoadRequest | None,
+    requested_load: LoadRequest | None,
     asker: EngineQuerier | None = None,
 ) -> PlannedDeployment:
     """Return the plan of one side with its hardware. Raises NoJudgeError."""
@@ -133,7 +133,7 @@ def planned_side(
     chosen, note = choose_hardware(found.hardware, name, probe_hardware, cpu=cpu), ""
     if chosen.unknown is not None:
         help_ = f"; {chosen.unknown.help}" if chosen.unknown.help else ""
-        note = f"the recipe is for the GPUs of this machine, and {chosen.unknown.why}{help_}"
+        note = f"the recipe uses this machine's GPUs, but {chosen.unknown.why}{help_}"
     here = replace(found, hardware=chosen.hardware)
     return planned(
         prepared,
@@ -142,7 +142,7 @@ def planned_side(
         label=side.label,
         hardware_note=note,
         fit=fit,
-        wish=wish,
+        requested_load=requested_load,
         asker=asker,
     )
 
@@ -155,8 +155,8 @@ def roles_exit_code(found: DeploymentPlan, *, strict: bool) -> ExitCode:
 
 def exit_code(plans: Sequence[PlannedDeployment], *, strict: bool) -> ExitCode:
     """Return 1 if a plan has findings of error severity, or a budget that fails."""
-    failing = any(one.fails for one in plans)
-    failing |= strict and any(one.count(Severity.WARNING) for one in plans)
+    failing = any(planned.fails for planned in plans)
+    failing |= strict and any(planned.count(Severity.WARNING) for planned in plans)
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
@@ -172,7 +172,7 @@ def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> Optio
     helps = [] if facts.hardware else ["name the hardware, for example --hardware h100:8"]
     helps += [f"{fact.what}: {fact.help or fact.why}" for fact in facts.unknown]
     error = OptionUnansweredError(
-        Problem(f"{option} cannot be answered: {planned.unanswered}", help="; ".join(helps) or None)
+        Problem(f"{option} has no answer: {planned.unanswered}", help="; ".join(helps) or None)
     )
     if code is not ExitCode.CLEAN:
         error.exit_code = code
@@ -206,33 +206,33 @@ class DeploymentPlan(Struct, frozen=True):
     @property
     def servers(self) -> int:
         """Number of servers."""
-        return sum(one.replicas for one in self.roles)
+        return sum(role.replicas for role in self.roles)
 
     @property
     def hosts(self) -> int | None:
         """Hosts of all servers."""
-        return _sum(_product(one.replicas, one.hosts) for one in self.roles)
+        return _sum(_product(role.replicas, role.hosts) for role in self.roles)
 
     @property
     def gpus(self) -> int | None:
         """GPUs of all servers."""
-        return _sum(_product(one.replicas, one.gpus) for one in self.roles)
+        return _sum(_product(role.replicas, role.gpus) for role in self.roles)
 
     @property
     def fails(self) -> bool:
         """True if a role will not serve, or not with the others."""
-        errors = any(one.severity is Severity.ERROR for one in self.findings)
-        return errors or any(one.planned.fails for one in self.roles)
+        errors = any(finding.severity is Severity.ERROR for finding in self.findings)
+        return errors or any(role.planned.fails for role in self.roles)
 
     @property
     def has_warnings(self) -> bool:
         """True if there are findings of warning severity."""
-        warned = any(one.severity is Severity.WARNING for one in self.findings)
-        return warned or any(one.planned.count(Severity.WARNING) for one in self.roles)
+        warned = any(finding.severity is Severity.WARNING for finding in self.findings)
+        return warned or any(role.planned.count(Severity.WARNING) for role in self.roles)
 
     def differing(self) -> list[tuple[str, tuple[EffectiveArgument | None, ...]]]:
         """Return the arguments that differ between roles, with the value of each role."""
-        rows = [{row.name: row for row in one.planned.rows} for one in self.roles]
+        rows = [{row.name: row for row in role.planned.rows} for role in self.roles]
         names = dict.fromkeys(name for some in rows for name in some)
         found = [(name, tuple(some.get(name) for some in rows)) for name in names]
         return [(name, some) for name, some in found if len({_value(row) for row in some}) > 1]
@@ -247,7 +247,7 @@ def plans_of_roles(
     ]
     roles: list[RolePlan] = []
     for side, role in zip(sides, recipe.parts, strict=True):
-        planned = planned_side(side, lookup, rules, fit=False, wish=None)
+        planned = planned_side(side, lookup, rules, fit=False, requested_load=None)
         own = recipe.deployment.roles[str(role.role)]
         hosts = _known(lambda plan: plan.value("nnodes"), planned.plan)
         gpus = _known(gpus_needed, planned.plan)
@@ -270,17 +270,17 @@ def _value(row: EffectiveArgument | None) -> str:
 
 def _product(*numbers: int | None) -> int | None:
     found = 1
-    for one in numbers:
-        if one is None:
+    for number in numbers:
+        if number is None:
             return None
-        found *= one
+        found *= number
     return found
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
     found = 0
-    for one in numbers:
-        if one is None:
+    for number in numbers:
+        if number is None:
             return None
-        found += one
+        found += number
     return found

@@ -49,7 +49,7 @@ from speclaunch.measure.advice.planned_command import PlannedCommand, command_of
 if TYPE_CHECKING:
     from speclaunch.checks import EngineQuerier
     from speclaunch.measure.advice.advice import Advice, Fitting
-    from speclaunch.measure.advice.asked import EngineSays
+    from speclaunch.measure.advice.engine_check import EngineCheck
 
 
 class BatchCoverage(StrEnum):
@@ -122,10 +122,10 @@ class Coverage(Struct, frozen=True):
         for batch in range(1, self.most + 1):
             here = (self.covered(batch), self.graph_for(batch))
             following = (self.covered(batch + 1), self.graph_for(batch + 1))
-            alike = here[0] is following[0] and (
+            is_same_span = here[0] is following[0] and (
                 here[0] is not BatchCoverage.PADDED or here[1] == following[1]
             )
-            if batch == self.most or not alike:
+            if batch == self.most or not is_same_span:
                 yield BatchSpan(first, batch, here[0], here[1] if first == batch else None)
                 first = batch + 1
 
@@ -162,10 +162,10 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
     total, note = (int(limit), "") if limit is not None else (running, "")
     if total is None:
         total = sizes[-1] * ranks
-        note = "how many requests can run is not known: shown up to the largest graph"
+        note = "maximum running requests unknown: shown up to the largest graph"
     most = min(max(1, total // ranks), _LARGEST)
     if ranks > 1:
-        note = f"{note}{'; ' if note else ''}of each of {ranks} data-parallel ranks"
+        note = f"{note}{'; ' if note else ''}for each of {ranks} data-parallel ranks"
     return Coverage(sizes, most, pads, note)
 
 
@@ -193,7 +193,7 @@ class PlannedDeployment(Struct, frozen=True):
     budget: MemoryBudget
     coverage: Coverage | NoCoverage
     findings: tuple[Finding, ...]
-    unjudged: tuple[SkippedRule, ...]
+    skipped: tuple[SkippedRule, ...]
     command: PlannedCommand
     fitting: Fitting | None = None
     """Settings that fit; only if requested."""
@@ -201,7 +201,7 @@ class PlannedDeployment(Struct, frozen=True):
     """Certain, likely and possible fractions; None if unknown."""
     advice: Advice | None = None
     """Best settings for a load; only if requested."""
-    engine_says: EngineSays | None = None
+    engine_check: EngineCheck | None = None
     """Result of the engine check; None if it did not run."""
 
     @property
@@ -226,7 +226,7 @@ class PlannedDeployment(Struct, frozen=True):
     @property
     def shown_command(self) -> str:
         """Command to run, including the changes of `--fit` or `--best`."""
-        changed = [one.command for one in (self.advice, self.fitting) if one is not None]
+        changed = [advice.command for advice in (self.advice, self.fitting) if advice is not None]
         return next((text for text in changed if text is not None), self.command.text)
 
     def count(self, severity: Severity) -> int:
@@ -242,7 +242,7 @@ def planned(
     label: str,
     hardware_note: str = "",
     fit: bool = False,
-    wish: LoadRequest | None = None,
+    requested_load: LoadRequest | None = None,
     inherited: Mapping[str, str] | None = None,
     asker: EngineQuerier | None = None,
 ) -> PlannedDeployment:
@@ -252,11 +252,11 @@ def planned(
     """
     rules = tuple(rules)
     request = prepared.request(os.environ if inherited is None else inherited)
-    examined, says = check_request(request, lookup, rules), None
+    examined, engine_check = check_request(request, lookup, rules), None
     if asker is not None:
-        from speclaunch.measure.advice.asked import examined_with  # noqa: PLC0415 - rarely needed
+        from speclaunch.measure.advice.engine_check import examined_with  # noqa: PLC0415 - rarely needed
 
-        examined, says = examined_with(examined, asker, rules, prepared.python)
+        examined, engine_check = examined_with(examined, asker, rules, prepared.python)
     plan, recipe = examined.plan, prepared.recipe
     found = memory_verdict(plan)
     hardware = plan.facts.hardware
@@ -273,12 +273,14 @@ def planned(
         budget=found,
         coverage=coverage(plan, found.running_requests),
         findings=tuple(unsilenced(examined.results.findings, recipe.path)),
-        unjudged=examined.results.skipped,
+        skipped=examined.results.skipped,
         command=command_of(prepared),
         fitting=fitting(prepared, plan) if fit else None,
         margins=_margins(plan),
-        advice=None if wish is None else advice(prepared, plan, wish.requests, wish.context),
-        engine_says=says,
+        advice=None
+        if requested_load is None
+        else advice(prepared, plan, requested_load.requests, requested_load.context),
+        engine_check=engine_check,
     )
 
 

@@ -99,7 +99,7 @@ def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tu
     """
     known = drafts_for(target.name) if pairs is None else pairs
     found = [*_own(target), *(_published(pair) for pair in known)]
-    named = {one.draft for one in found}
+    named = {way.draft for way in found}
     partners = [name for name in partners_of(target.name) if name not in named]
     found += [_partner(name, place) for place, name in enumerate(partners)]
     found.append(_ngram())
@@ -110,7 +110,7 @@ def too_early(way: Way, version: str) -> str | None:
     """Return a reason if a release is older than the way, else None."""
     if way.since == "0" or within(version, f">={way.since}"):
         return None
-    return f"{way.algorithm} is in SGLang {way.since} and later"
+    return f"{way.algorithm} needs SGLang {way.since} or later"
 
 
 def _own(target: Checkpoint) -> Iterator[Way]:
@@ -123,9 +123,9 @@ def _own(target: Checkpoint) -> Iterator[Way]:
         return
     many = f"{layers} multi-token-prediction layer" + "s" * (layers > 1)
     evidence = {
-        True: f"the checkpoint holds the {many} that its config declares",
-        False: f"the config declares {many}, and the published weights hold none",
-    }.get(released, f"the config declares {many}; whether the weights hold them is not known")
+        True: f"the checkpoint contains the {many} declared in its config",
+        False: f"the config declares {many}, but the published weights contain none",
+    }.get(released, f"the config declares {many}; unknown if the weights contain them")
     where = str(target.origin) if target.origin is not None else target.name
     yield Way(
         SpeculationMethod.MTP,
@@ -180,7 +180,7 @@ def _foundation(pair: ModelPair) -> str:
     mode = f" in {pair.mode} mode" if pair.mode is not None else ""
     if pair.sibling is None:
         return f"published for {pair.target}{mode}"
-    return f"published for {pair.sibling}{mode}, of which {pair.target} is another export"
+    return f"published for {pair.sibling}{mode}, another export of the same model as {pair.target}"
 
 
 def _rank(pair: ModelPair, method: SpeculationMethod) -> int:
@@ -204,7 +204,7 @@ def _partner(name: str, place: int) -> Way:
         "standalone_chain",
         "medium",
         (),
-        "a smaller model of the same family with as many tokens in its vocabulary",
+        "a smaller model of the same family with the same vocabulary size",
         None,
         FIRST_WITH["STANDALONE"],
         rank=_RANK_STANDALONE + 5 + place,
@@ -220,7 +220,7 @@ def _ngram() -> Way:
         "ngram",
         "high",
         (),
-        "needs no draft; helps where the output repeats the prompt or itself",
+        "needs no draft; helps when the output repeats the prompt or itself",
         None,
         FIRST_WITH["NGRAM"],
         rank=_RANK_NGRAM,

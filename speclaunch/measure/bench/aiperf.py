@@ -54,8 +54,8 @@ def require_aiperf() -> Path:
     if found is None:
         raise LaunchError(
             "aiperf is not on PATH",
-            help="install it in an environment of its own (pip install aiperf) and put its bin "
-            "on PATH; or use --generator sglang",
+            help="install it in a separate environment (pip install aiperf) and add its bin to "
+            "PATH, or use --generator sglang",
         )
     return found
 
@@ -66,15 +66,15 @@ def require_measurable(keys: Sequence[str | None], workloads: Sequence[Prompts])
     if any(keys):
         raise InputError(
             Problem(
-                "aiperf takes the key of a server on its command line, where everyone sees it",
+                "aiperf would expose the server's key on its command line",
                 place,
                 "use --generator sglang",
             )
         )
-    if any(one.texts is None for one in workloads):
+    if any(workload.texts is None for workload in workloads):
         raise InputError(
             Problem(
-                "aiperf has no prompts of random tokens: its own ones are text",
+                "aiperf cannot generate prompts of random tokens",
                 place,
                 "use another workload, or --generator sglang",
             )
@@ -120,7 +120,7 @@ class Aiperf:
                 pairs = list(_measured(folder))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise LaunchError(
-                    f"the records of {self._program} are not those of aiperf 0.13: {error!r}"
+                    f"{self._program} wrote records in another format than aiperf 0.13: {error!r}"
                 ) from None
         return Round(
             load.side,
@@ -176,7 +176,7 @@ class Aiperf:
                 _end(process)
         if not (folder / _TIMES).exists():  # aiperf also fails when every request failed
             raise LaunchError(
-                f"aiperf failed (exit code {code}): {_why(log)}", help=f"{log} says more"
+                f"aiperf failed (exit code {code}): {_why(log)}", help=f"{log} has details"
             )
 
     def _prompts(self, prompts: Prompts) -> tuple[str, ...]:
@@ -190,9 +190,8 @@ class Aiperf:
         own = self._interpreter
         if own is None:
             raise LaunchError(
-                "prompts of a number of tokens need the model's tokenizer in an environment with "
-                "SGLang, and none was found",
-                help="leave --context out, or activate such an environment",
+                "--context needs the model's tokenizer and SGLang; no environment has both",
+                help="remove --context, or activate such an environment",
             )
         generator = SglangGenerator(
             own.python, own.environment, self._folder, self._tokenizer, trusted=False
@@ -246,7 +245,7 @@ def _why(log: Path) -> str:
     """Return the first error in the log, else its last line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     errors = [line.partition(" ERROR ")[2].strip() for line in lines if " ERROR " in line]
-    return (errors[:1] or [line for line in lines if line][-1:] or ["it said nothing"])[0][:_SHOWN]
+    return (errors[:1] or [line for line in lines if line][-1:] or ["no output"])[0][:_SHOWN]
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -265,20 +264,26 @@ def _measured(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
     A failed request may have an empty answer.
     """
-    answers = {one["metadata"]["x_request_id"]: one for one in _lines(folder / _ANSWERS)}
-    for times in sorted(_lines(folder / _TIMES), key=lambda one: one["metadata"][_BEGUN]):
+    answers = {answer["metadata"]["x_request_id"]: answer for answer in _lines(folder / _ANSWERS)}
+    for times in sorted(_lines(folder / _TIMES), key=lambda entry: entry["metadata"][_BEGUN]):
         yield times, answers.get(times["metadata"]["x_request_id"], {})
 
 
-def _seconds(said: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> float:
+def _seconds(measured: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> float:
     """Return the seconds from the start of the first request to the end of the last."""
-    about = [times["metadata"] for times, _ in said]
-    ends = [one.get("request_end_ns") or one[_BEGUN] for one in about]
-    return (max(ends) - min(one[_BEGUN] for one in about)) / 1e9 if about else 0.0
+    about = [times["metadata"] for times, _ in measured]
+    ends = [entry.get("request_end_ns") or entry[_BEGUN] for entry in about]
+    return (max(ends) - min(entry[_BEGUN] for entry in about)) / 1e9 if about else 0.0
 
 
-def _request(times: Mapping[str, Any], answer: Mapping[str, Any], asked: int) -> MeasuredRequest:
-    metrics = {n: one["value"] for n, one in (times.get("metrics") or {}).items() if "value" in one}
+def _request(
+    times: Mapping[str, Any], answer: Mapping[str, Any], requested: int
+) -> MeasuredRequest:
+    metrics = {
+        n: metric["value"]
+        for n, metric in (times.get("metrics") or {}).items()
+        if "value" in metric
+    }
     error = times.get("error") or answer.get("error")
     failed = bool(error) or times["metadata"].get("was_cancelled") or answer.get("status") != _OK
     meta: dict[str, Any] = {
@@ -299,7 +304,7 @@ def _request(times: Mapping[str, Any], answer: Mapping[str, Any], asked: int) ->
             "error": _message(error) or f"status {answer.get('status')}",
             "latency": metrics.get("request_latency", 0.0) / 1000,
             "ttft": metrics.get("time_to_first_token", 0.0) / 1000,
-            "asked": asked,
+            "asked": requested,
             "characters": characters,
             "meta": meta,
         }

@@ -44,20 +44,20 @@ def ratio_between(
     Raises ValueError for fewer than two samples of either.
     """
     if min(len(before), len(after)) < 2:
-        raise ValueError(f"{len(before)} and {len(after)} rounds: at least 2 of each")
+        raise ValueError(f"{len(before)} and {len(after)} rounds: needs at least 2 of each")
     middle = fmean(after) - fmean(before)
-    parts = [variance(one) / len(one) for one in (after, before)]
+    parts = [variance(sample) / len(sample) for sample in (after, before)]
     total = sum(parts)
     if total <= 0:
         return _ratio(middle, 0.0)
     shares = zip(parts, (after, before), strict=True)
-    freedom = 1 / sum((part / total) ** 2 / (len(one) - 1) for part, one in shares)
+    freedom = 1 / sum((part / total) ** 2 / (len(sample) - 1) for part, sample in shares)
     return _ratio(middle, quantile(confidence, max(1, int(freedom + 1e-9))) * math.sqrt(total))
 
 
 def _ratio(middle: float, half: float) -> RatioRecord:
     at = (middle, middle - half, middle + half)
-    ratio, low, high = (math.exp(min(max(one, -_MOST), _MOST)) for one in at)
+    ratio, low, high = (math.exp(min(max(exponent, -_MOST), _MOST)) for exponent in at)
     return RatioRecord(ratio=ratio, low=low, high=high)
 
 
@@ -68,8 +68,8 @@ def difference(
 
     `names`: the user's names for the two.
     """
-    theirs = {_at(one): one for one in before.cells}
-    ours = {_at(one): one for one in after.cells}
+    theirs = {_at(cell): cell for cell in before.cells}
+    ours = {_at(cell): cell for cell in after.cells}
     common = [at for at in theirs if at in ours]
     confidence = 1 - ERROR_RATE / max(len(common), 1)
     made_up = bool(before.caveats or after.caveats)
@@ -103,8 +103,8 @@ def _cell(
     earlier, later = starts
     speed_up = ratio_between(_ratios(before, earlier), _ratios(after, later), confidence)
     theirs, ours = (
-        of_starts([math.log(x) for x in one.candidate.rounds], several)
-        for one, several in ((before, earlier), (after, later))
+        of_starts([math.log(x) for x in cell.candidate.rounds], several)
+        for cell, several in ((before, earlier), (after, later))
     )
     return CellDifferenceRecord(
         workload=before.workload,
@@ -120,7 +120,7 @@ def _cell(
 
 def _ratios(cell: CellRecord, starts: int) -> list[float]:
     pairs = zip(cell.candidate.rounds, cell.baseline.rounds, strict=True)
-    return of_starts([math.log(one) - math.log(other) for one, other in pairs], starts)
+    return of_starts([math.log(ours) - math.log(theirs) for ours, theirs in pairs], starts)
 
 
 def _verdict(found: RatioRecord) -> DifferenceName:
@@ -131,15 +131,15 @@ def _verdict(found: RatioRecord) -> DifferenceName:
 
 def _together(cells: Sequence[CellDifferenceRecord]) -> DifferenceName:
     """Return the common verdict, or "not shown" if the cells differ."""
-    verdicts = {one.verdict for one in cells}
+    verdicts = {cell.verdict for cell in cells}
     return verdicts.pop() if len(verdicts) == 1 else "not shown"
 
 
 def _arguments(before: CertificateDocument, after: CertificateDocument) -> Iterator[ArgumentsDiff]:
     sides: tuple[Literal["candidate", "baseline"], ...] = ("candidate", "baseline")
     for number, side in enumerate(sides):
-        one, other = (_lines(found, number) for found in (before, after))
-        diff = difflib.unified_diff(one, other, n=0, lineterm="")
+        old, new = (_lines(found, number) for found in (before, after))
+        diff = difflib.unified_diff(old, new, n=0, lineterm="")
         changed = [x for x in diff if not x.startswith(("--- ", "+++ ", "@@"))]
         if changed:
             yield ArgumentsDiff(side, tuple(f"{line[0]} {line[1:]}" for line in changed))
@@ -175,14 +175,14 @@ def _notes(before: CertificateDocument, after: CertificateDocument) -> Iterator[
     yield from dict.fromkeys((*before.caveats, *after.caveats))
     if not (before.holds_starts and after.holds_starts):
         yield (
-            "one start of each side: what differs from start to start is in no interval; "
-            "bench --starts 3 measures it"
+            "one start of each side: the intervals exclude variation between starts; "
+            "bench --starts 3 includes it"
         )
     if before.hardware != after.hardware:
-        one, other = (found.hardware or "unknown" for found in (before, after))
-        yield f"the hardware differs: {one} and {other}; only the speed-ups compare"
+        old, new = (found.hardware or "unknown" for found in (before, after))
+        yield f"the hardware differs: {old} and {new}; only the speed-ups are comparable"
     engines = [tuple(side.engine or "unknown" for side in d.sides) for d in (before, after)]
     if engines[0] != engines[1]:
         yield f"the engines differ: {', '.join(engines[0])} and {', '.join(engines[1])}"
     if [_lines(before, 1)] != [_lines(after, 1)]:
-        yield "the baselines differ: a speed-up says how much faster than which one"
+        yield "the baselines differ, so the speed-ups refer to different baselines"

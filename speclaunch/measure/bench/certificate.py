@@ -76,22 +76,26 @@ def certificate(
         ratio = partial(interval, confidence=confidence, starts=starts)
         withheld = _withheld(candidate in made_up, baseline in made_up)
         least = max(LEAST_PAIRS, starts)
-        for one in at:
-            ours, theirs = rounds_of(rounds, candidate, one), rounds_of(rounds, baseline, one)
+        for point in at:
+            ours, theirs = rounds_of(rounds, candidate, point), rounds_of(rounds, baseline, point)
             pairs = min(len(ours), len(theirs))
             if pairs < least:
                 objections = (Objection("pairs", f"{pairs} pairs of rounds: at least {least}"),)
                 cells = []
                 break
-            cells.append(_cell(one, ours[:pairs], theirs[:pairs], ratio, goodput_within, withheld))
+            cells.append(
+                _cell(point, ours[:pairs], theirs[:pairs], ratio, goodput_within, withheld)
+            )
     claims = {cell.claim for cell in cells}
-    costs = {one.side: one for one in memory}
+    costs = {usage.side: usage for usage in memory}
     return convert(
         {
             "candidate": candidate,
             "baseline": baseline,
             "counts": not objections,
-            "objections": [Objection(one.kind, masked(one.message)) for one in objections],
+            "objections": [
+                Objection(objection.kind, masked(objection.message)) for objection in objections
+            ],
             "claim": None
             if objections
             else (claims.pop() if len(claims) == 1 else SpeedClaim.NOT_SHOWN.value),
@@ -103,7 +107,7 @@ def certificate(
             "caveats": _caveats([candidate, baseline], made_up),
             "stops_paying": stops(cells),
             "memory": [costs[name] for name in (candidate, baseline) if name in costs],
-            "goodput_within": {one.metric: one.most for one in goodput_within},
+            "goodput_within": {bound.metric: bound.most for bound in goodput_within},
             "starts": starts,
             "quantiles": QUANTILES,
             "cells": cells,
@@ -125,7 +129,7 @@ def single(
     cells = []
     for at in cells_of(rounds) if not objections else ():
         own = rounds_of(rounds, side, at)
-        rate = fmean(goodput(one, goodput_within) for one in own) if goodput_within else None
+        rate = fmean(goodput(r, goodput_within) for r in own) if goodput_within else None
         numbers = convert({**_numbers(own), "goodput": rate}, MeasuredRecord)
         cells.append(
             SingleCellRecord(
@@ -141,8 +145,8 @@ def single(
         objections=tuple(objections),
         sentence=SINGLE_SENTENCE,
         caveats=_caveats([side], simulated),
-        memory=tuple(one for one in memory if one.side == side),
-        goodput_within={one.metric: float(one.most) for one in goodput_within},
+        memory=tuple(usage for usage in memory if usage.side == side),
+        goodput_within={bound.metric: float(bound.most) for bound in goodput_within},
         cells=tuple(cells),
     )
 
@@ -150,7 +154,7 @@ def single(
 def _caveats(sides: Iterable[str], simulated: Mapping[str, str]) -> tuple[str, ...]:
     """Return the caveats of sides with simulated acceptance."""
     return tuple(
-        f"{side}: acceptance is made up by {simulated[side]}: the output is corrupt"
+        f"{side}: {simulated[side]} simulates acceptance; outputs are invalid"
         for side in sides
         if side in simulated
     )
@@ -175,7 +179,7 @@ def _cell(
 
     At a fixed concurrency, throughput and latency are two views of the same measurement.
     """
-    speed_up = ratio([one.throughput for one in ours], [one.throughput for one in theirs])
+    speed_up = ratio([r.throughput for r in ours], [r.throughput for r in theirs])
     claim = SpeedClaim.NOT_SHOWN if speed_up.claim in withheld else speed_up.claim
     rates = _goodput(ours, theirs, ratio, within) if within else None
     return CellRecord(
@@ -184,7 +188,7 @@ def _cell(
         concurrency=at.concurrency,
         claim=claim.value,
         speed_up=speed_up,
-        latency_ratio=ratio([one.latency for one in theirs], [one.latency for one in ours]),
+        latency_ratio=ratio([r.latency for r in theirs], [r.latency for r in ours]),
         candidate=_side(ours, None if rates is None else rates.candidate),
         baseline=_side(theirs, None if rates is None else rates.baseline),
         goodput=rates,
@@ -194,8 +198,8 @@ def _cell(
 def _goodput(
     ours: Sequence[Round], theirs: Sequence[Round], ratio: Ratio, within: Sequence[Bound]
 ) -> GoodputRecord:
-    mine = [goodput(one, within) for one in ours]
-    others = [goodput(one, within) for one in theirs]
+    mine = [goodput(r, within) for r in ours]
+    others = [goodput(r, within) for r in theirs]
     is_ratio = min(*mine, *others) > 0
     return GoodputRecord(
         candidate=fmean(mine),
@@ -207,24 +211,24 @@ def _goodput(
 
 
 def _share(rounds: Sequence[Round], within: Sequence[Bound]) -> float:
-    requests = sum(len(one.requests) for one in rounds)
-    return sum(good(one, within) for one in rounds) / requests if requests else 0.0
+    requests = sum(len(r.requests) for r in rounds)
+    return sum(good(r, within) for r in rounds) / requests if requests else 0.0
 
 
 def _side(rounds: Sequence[Round], goodput: float | None) -> NumbersRecord:
-    requests = [one for each in rounds for one in each.requests]
+    requests = [request for each in rounds for request in each.requests]
     times = {
-        "latency": quantiles([one.latency for one in requests]),
-        "time_to_first_token": quantiles([one.first_token for one in requests]),
+        "latency": quantiles([request.latency for request in requests]),
+        "time_to_first_token": quantiles([request.first_token for request in requests]),
         "time_per_output_token": quantiles(
-            [one.per_token for one in requests if one.per_token is not None]
+            [request.per_token for request in requests if request.per_token is not None]
         ),
     }
     return convert(
         {
             **_numbers(rounds),
             "goodput": goodput,
-            "rounds": [one.throughput for one in rounds],
+            "rounds": [r.throughput for r in rounds],
             "quantiles": times,
         },
         NumbersRecord,
@@ -237,17 +241,17 @@ def _numbers(rounds: Sequence[Round]) -> dict[str, Any]:
     Throughput is the median of the rounds. Times are medians of all requests. Acceptance counts all
     verify steps.
     """
-    requests = [one for each in rounds for one in each.requests]
-    per_token = [one.per_token for one in requests if one.per_token is not None]
-    steps = sum(one.verify_steps for one in requests)
-    verified = sum(one.tokens or 0 for one in requests if one.verify_steps)
+    requests = [request for each in rounds for request in each.requests]
+    per_token = [request.per_token for request in requests if request.per_token is not None]
+    steps = sum(request.verify_steps for request in requests)
+    verified = sum(request.tokens or 0 for request in requests if request.verify_steps)
     return {
         "requests": len(requests),
-        "output_tokens_per_second": median(one.throughput for one in rounds),
-        "latency": median(one.latency for one in requests),
-        "time_to_first_token": median(one.first_token for one in requests),
+        "output_tokens_per_second": median(r.throughput for r in rounds),
+        "latency": median(request.latency for request in requests),
+        "time_to_first_token": median(request.first_token for request in requests),
         "time_per_output_token": median(per_token) if per_token else None,
-        "prompt_tokens": median(one.prompt for one in requests),
+        "prompt_tokens": median(request.prompt for request in requests),
         "accept_length": verified / steps if steps else None,
         "accepted_by_position": accepted_by_position(requests),
     }
@@ -341,7 +345,7 @@ def sentence(cells: Sequence[CellRecord]) -> str:
                 sentences.append(f"{ends.capitalize()}.")
         for line in concurrencies:
             if ends := _ends(line, "context"):
-                sentences.append(f"At a concurrency of {line[0].concurrency}, {ends}.")
+                sentences.append(f"At concurrency {line[0].concurrency}, {ends}.")
     return " ".join(sentences)
 
 
@@ -354,7 +358,7 @@ def _claims(line: Line) -> str:
     ):
         which = [str(cell.concurrency) for cell in line if cell.claim == claim]
         if which:
-            parts.append(f"{what} at a concurrency of {', '.join(which)}")
+            parts.append(f"{what} at concurrency {', '.join(which)}")
     return "; ".join(parts)
 
 
@@ -363,11 +367,11 @@ def _ends(line: Line, along: Literal["concurrency", "context"]) -> str:
     if not any(cell.claim == "pays" for cell in line):
         return ""
     return " and ".join(
-        f"from {f'a concurrency of {one.start}' if along == 'concurrency' else _prompts(one.start)}"
-        f" on it {'does not pay' if one.claim == 'does not pay' else 'is not shown to pay'}"
-        for one in _stops(line, along)
+        f"from {f'concurrency {stop.start}' if along == 'concurrency' else _prompts(stop.start)}"
+        f" on it {'does not pay' if stop.claim == 'does not pay' else 'is not shown to pay'}"
+        for stop in _stops(line, along)
     )
 
 
 def _prompts(context: int) -> str:
-    return f"prompts of {context} tokens" if context else "prompts as they are"
+    return f"prompts of {context} tokens" if context else "unchanged prompts"

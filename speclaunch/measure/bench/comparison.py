@@ -174,7 +174,7 @@ def measure(
         for step in due:
             is_new_start = last is not None and last.start != step.start
             last = step
-            for name in [one for one in up if is_new_start or one != step.side.name]:
+            for name in [running for running in up if is_new_start or running != step.side.name]:
                 if schedule.blocks or is_new_start:
                     tell(f"stopping {name}")
                     up.pop(name).stop()
@@ -197,9 +197,9 @@ def measure(
             starts = engine.attempts
             ended = LaunchError(
                 f"{step.side.name} ended in round {step.number + 1}",
-                help="speclaunch runs show last tells why"
+                help="speclaunch runs show last gives the reason"
                 if step.side.url is None
-                else "it was stopped or started again: measure it while it is left alone",
+                else "the server was stopped or restarted; measure it again without interruption",
             )
             try:
                 measured = _round(schedule, step, engine, generator, step.number)
@@ -221,8 +221,8 @@ def _ends(engine: Serving) -> bool:
 def _warm(schedule: Schedule, step: Step, engine: Serving, generator: Measuring) -> None:
     for prompts, concurrency in schedule.cells():
         for number in range(WARM_UP):
-            one = Step(step.side, prompts, concurrency, -1 - number)
-            _round(schedule, one, engine, generator, -1 - number)
+            warm_up = Step(step.side, prompts, concurrency, -1 - number)
+            _round(schedule, warm_up, engine, generator, -1 - number)
 
 
 def _round(

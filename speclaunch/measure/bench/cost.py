@@ -34,7 +34,7 @@ def _states(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the state of each data-parallel rank; older releases report a single object."""
     states = info.get("internal_states")
     found = states if isinstance(states, list) else [states]
-    return [one for one in found if isinstance(one, dict)]
+    return [entry for entry in found if isinstance(entry, dict)]
 
 
 def _usage(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -43,7 +43,7 @@ def _usage(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     Source: 0.5.23 managers/scheduler_components/memory_usage.py `build_memory_usage`.
     """
     found = (state.get("memory_usage") for state in _states(info))
-    return [one for one in found if isinstance(one, dict)]
+    return [entry for entry in found if isinstance(entry, dict)]
 
 
 def _tokens(info: Mapping[str, Any]) -> int | None:
@@ -53,9 +53,9 @@ def _tokens(info: Mapping[str, Any]) -> int | None:
     """
     sizes = [
         info.get("max_total_num_tokens"),
-        *(one.get("token_capacity") for one in _usage(info)),
+        *(usage.get("token_capacity") for usage in _usage(info)),
     ]
-    return next((one for one in sizes if isinstance(one, int) and one > 0), None)
+    return next((size for size in sizes if isinstance(size, int) and size > 0), None)
 
 
 def _engine_bytes(info: Mapping[str, Any]) -> int | None:
@@ -86,7 +86,7 @@ def _resident(pid: int) -> int | None:
 
 def write(folder: Path, costs: Iterable[SideMemory]) -> None:
     """Write the costs next to the rounds. Raises InputError."""
-    by_side = {one.side: one for one in (*read(folder), *costs)}
+    by_side = {usage.side: usage for usage in (*read(folder), *costs)}
     document = to_builtins(tuple(by_side.values()))
     try:
         write_json(folder / FILE, {"memory": document})

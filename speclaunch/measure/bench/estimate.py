@@ -55,15 +55,15 @@ def seconds_left(
     if not done or (starts and not starting):
         return None
     by_kind: dict[tuple[str, At], list[float]] = {}
-    for one in done:
-        by_kind.setdefault((one.side, one.at), []).append(one.seconds)
-    rates = [_work(one) / one.seconds for one in done if one.seconds > 0 and _work(one)]
+    for round_ in done:
+        by_kind.setdefault((round_.side, round_.at), []).append(round_.seconds)
+    rates = [_work(r) / r.seconds for r in done if r.seconds > 0 and _work(r)]
     total = 0.0
     for step in due:
         names = step.side.name, _other(step, done)
-        alike = next((by_kind[n, step.at] for n in names if (n, step.at) in by_kind), None)
-        if alike:
-            total += fmean(alike)
+        same_kind = next((by_kind[n, step.at] for n in names if (n, step.at) in by_kind), None)
+        if same_kind:
+            total += fmean(same_kind)
         elif rates:
             requests = schedule.requests_at(step.concurrency)
             total += step.prompts.output_tokens * requests / fmean(rates)
@@ -75,11 +75,11 @@ def seconds_left(
 
 def _other(step: Step, done: Sequence[Round]) -> str:
     """Return the name of the other side."""
-    return next((one.side for one in done if one.side != step.side.name), "")
+    return next((r.side for r in done if r.side != step.side.name), "")
 
 
-def _work(one: Round) -> int:
-    return sum(each.asked for each in one.requests)
+def _work(round_: Round) -> int:
+    return sum(each.requested for each in round_.requests)
 
 
 class TimeEstimate(Struct, frozen=True):
@@ -166,11 +166,11 @@ def _rates(
         for name, command in commands.items():
             names = [theirs for theirs, its in ran.items() if list(its) == list(command)]
             speeds: dict[tuple[str, At], list[float]] = {}
-            for one in document.get("rounds") or ():
-                if one["side"] in names and one["seconds"] > 0:
-                    tokens = sum(each["tokens"] or 0 for each in one["requests"])
-                    at = At(one["workload"], one.get("context", 0), one["concurrency"])
-                    speeds.setdefault((name, at), []).append(tokens / one["seconds"])
+            for entry in document.get("rounds") or ():
+                if entry["side"] in names and entry["seconds"] > 0:
+                    tokens = sum(each["tokens"] or 0 for each in entry["requests"])
+                    at = At(entry["workload"], entry.get("context", 0), entry["concurrency"])
+                    speeds.setdefault((name, at), []).append(tokens / entry["seconds"])
             source = str(document.get("name") or "")
             found |= {k: (median(v), source) for k, v in speeds.items() if median(v) > 0}
     return found

@@ -52,21 +52,21 @@ def objections(
     """Return all objections; `requests`: expected number per round."""
     found: list[Objection] = []
     for side in sides:
-        own = [one for one in rounds if one.side == side.name]
+        own = [r for r in rounds if r.side == side.name]
         for each in own:
             found += _of_round(each, side, requests)
         found += _repeated(own, side.name)
         found += _drift(own, side.name)
     found += _prompts(rounds, sides)
     unique: dict[tuple[str, str], Objection] = {}
-    for one in found:  # report the same objection of many rounds once
-        unique.setdefault((one.kind, one.message.partition(":")[0]), one)
+    for objection in found:  # report the same objection of many rounds once
+        unique.setdefault((objection.kind, objection.message.partition(":")[0]), objection)
     return tuple(unique.values())
 
 
 def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Objection]:
     where = f"{side.name}: round {each.number + 1} at concurrency {each.concurrency}"
-    failed = [one for one in each.requests if not one.ok]
+    failed = [request for request in each.requests if not request.ok]
     if failed:
         error = " ".join(failed[0].error.split())[-_SHOWN:] or "without a message"
         yield Objection("errors", f"{where}: {len(failed)} requests failed: {error}")
@@ -74,83 +74,92 @@ def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Object
     if len(each.requests) != requests:
         yield Objection("requests", f"{where}: {len(each.requests)} of {requests} requests")
         return
-    silent = [one for one in each.requests if not one.tokens or not one.characters]
+    silent = [request for request in each.requests if not request.tokens or not request.characters]
     if silent:
         yield Objection("no-tokens", f"{where}: {len(silent)} requests generated nothing")
         return
-    other = [one for one in each.requests if one.tokens != one.asked]
+    other = [request for request in each.requests if request.tokens != request.requested]
     if other:
         yield Objection(
             "tokens",
-            f"{where}: {len(other)} requests generated another number of tokens than asked: "
-            f"{other[0].tokens} instead of {other[0].asked}",
+            f"{where}: {len(other)} requests generated {other[0].tokens} tokens instead of "
+            f"{other[0].requested}",
         )
-    if any(one.latency <= 0 or one.first_token <= 0 for one in each.requests) or each.seconds <= 0:
+    if (
+        any(request.latency <= 0 or request.first_token <= 0 for request in each.requests)
+        or each.seconds <= 0
+    ):
         yield Objection("times", f"{where}: a request took no time")
     yield from _cached(each, where)
-    sooner = [one for one in each.requests if one.latency < _SOONER * one.engine_latency]
+    sooner = [
+        request for request in each.requests if request.latency < _SOONER * request.engine_latency
+    ]
     if sooner:
         yield Objection(
             "cache",
-            f"{where}: {len(sooner)} answers came sooner than the engine generated them: "
+            f"{where}: {len(sooner)} answers arrived before the engine generated them: "
             f"{sooner[0].latency:.3f} s instead of {sooner[0].engine_latency:.3f} s",
         )
     yield from _speculation(each, side, where)
 
 
 def _cached(each: Round, where: str) -> Iterator[Objection]:
-    known = [one for one in each.requests if one.prompt and one.cached >= _CACHED * one.prompt]
+    known = [
+        request
+        for request in each.requests
+        if request.prompt and request.cached >= _CACHED * request.prompt
+    ]
     if known:
         yield Objection(
             "cache",
-            f"{where}: {len(known)} prompts were in the radix cache already: {known[0].cached} of "
+            f"{where}: {len(known)} prompts were already in the radix cache: {known[0].cached} of "
             f"{known[0].prompt} tokens",
         )
 
 
 def _repeated(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
     """Yield an objection for repeated answer ids: a cache in between returned them."""
-    names = [one.id for each in rounds for one in each.requests if one.id]
+    names = [request.id for each in rounds for request in each.requests if request.id]
     again = len(names) - len(set(names))
     if again:
-        yield Objection("cache", f"{name}: {again} answers were given before, not generated again")
+        yield Objection("cache", f"{name}: {again} answers are repeated from a cache")
 
 
 def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Objection]:
-    steps = [one for one in each.requests if one.verify_steps]
+    steps = [request for request in each.requests if request.verify_steps]
     if not side.speculates:
         if steps:
-            yield Objection("speculates", f"{where}: it speculates, and was not to")
+            yield Objection("speculates", f"{where}: speculates unexpectedly")
         return
     if len(steps) < len(each.requests):
         rest = len(each.requests) - len(steps)
-        yield Objection("no-drafts", f"{where}: nothing was proposed for {rest} requests")
+        yield Objection("no-drafts", f"{where}: no draft tokens for {rest} requests")
         return
     most = side.drafts
-    lengths = [one.accept_length for one in steps if one.accept_length is not None]
+    lengths = [request.accept_length for request in steps if request.accept_length is not None]
     # the first token needs no verify step, so a short answer may show one token more
     if most is not None and lengths and fmean(lengths) > most + 1:
         yield Objection(
             "acceptance",
-            f"{where}: an acceptance length of {fmean(lengths):.2f} with {most} draft tokens",
+            f"{where}: acceptance length {fmean(lengths):.2f} exceeds {most} draft tokens",
         )
 
 
 def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
     """Yield objections if the later rounds are all much faster, or slower, than the earlier."""
-    for key in dict.fromkeys((one.workload, one.concurrency) for one in rounds):
-        speeds = [one.throughput for one in rounds if (one.workload, one.concurrency) == key]
+    for key in dict.fromkeys((r.workload, r.concurrency) for r in rounds):
+        speeds = [r.throughput for r in rounds if (r.workload, r.concurrency) == key]
         half = len(speeds) // 2
         if half < 2 or min(speeds) <= 0:
             continue
         early, late = speeds[:half], speeds[-half:]
         factor = math.exp(abs(fmean(map(math.log, late)) - fmean(map(math.log, early))))
-        apart = max(early) < min(late) or max(late) < min(early)
-        if apart and factor > _DRIFT:
+        is_separated = max(early) < min(late) or max(late) < min(early)
+        if is_separated and factor > _DRIFT:
             how = "faster" if fmean(late) > fmean(early) else "slower"
             yield Objection(
                 "drift",
-                f"{name}: it became {factor:.2f} times {how} from the first rounds to the last at "
+                f"{name}: {factor:.2f} times {how} in the last rounds than in the first at "
                 f"concurrency {key[1]}",
             )
 
@@ -158,14 +167,14 @@ def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
 def _prompts(rounds: Sequence[Round], sides: Sequence[ExpectedSide]) -> Iterator[Objection]:
     """Yield objections to rounds in which the sides received different prompts."""
     lengths: dict[tuple[str, int, int], dict[str, list[int]]] = {}
-    for one in rounds:
-        key = one.workload, one.concurrency, one.number
-        lengths.setdefault(key, {})[one.side] = sorted(each.prompt for each in one.requests)
+    for round_ in rounds:
+        key = round_.workload, round_.concurrency, round_.number
+        lengths.setdefault(key, {})[round_.side] = sorted(each.prompt for each in round_.requests)
     for (_, concurrency, number), by_side in lengths.items():
         texts = list(by_side.values())
         if len(by_side) == len(sides) > 1 and any(text != texts[0] for text in texts):
             yield Objection(
                 "prompts",
-                f"round {number + 1} at concurrency {concurrency}: the sides were asked "
+                f"round {number + 1} at concurrency {concurrency}: the sides received "
                 "different prompts",
             )

@@ -60,9 +60,8 @@ class SglangGenerator:
             hello = self._worker.ask({"tokenizer": tokenizer, "trusted": trusted}, _LOADING_S)
         except WorkerError as error:
             raise LaunchError(
-                f"the load generator of {python} does not start: {error}",
-                help="it is a part of SGLang: python -m sglang.bench_serving --help shows what is "
-                "missing",
+                f"the load generator of {python} did not start: {error}",
+                help="run `python -m sglang.bench_serving --help` there to see what is missing",
             ) from None
         self.has_template = bool(hello.get("template"))
         self._tokenizer = tokenizer
@@ -136,17 +135,15 @@ def generator_interpreter(engine: str | None) -> EnginePython:
         installed = is_installed(cpu)
         if engine in (None, SGLANG_VERSION) and installed:
             return EnginePython(str(cpu.python), _of_cpu(cpu))
-        other = "leave --engine out" if installed else "`speclaunch engine install cpu`"
+        other = "remove --engine" if installed else "`speclaunch engine install cpu`"
         raise LaunchError(
-            f"the load is made by SGLang's own generator, and {error}",
-            help=f"activate an environment with sglang (VIRTUAL_ENV or PATH), or {other}; the "
-            "server's own environment is not needed",
+            f"SGLang's load generator is not available: {error}",
+            help=f"activate any environment with sglang (VIRTUAL_ENV or PATH), or {other}",
         ) from None
     if engine not in (None, runtime.sglang):
         raise LaunchError(
-            f"SGLang {engine} was requested for the load generator, {runtime.interpreter} has "
-            f"{runtime.sglang}",
-            help="activate the environment with that version, or leave --engine out",
+            f"the load generator needs SGLang {engine}; {runtime.interpreter} has {runtime.sglang}",
+            help="activate the environment with that version, or remove --engine",
         )
     return EnginePython(str(runtime.interpreter), dict(os.environ))
 

@@ -30,9 +30,13 @@ class Bound(Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.metric}={self.most:g}"
 
-    def is_met(self, one: MeasuredRequest) -> bool:
+    def is_met(self, request: MeasuredRequest) -> bool:
         """True if a successful request meets the bound."""
-        seconds = {"ttft": one.first_token, "tpot": one.per_token or 0.0, "e2el": one.latency}
+        seconds = {
+            "ttft": request.first_token,
+            "tpot": request.per_token or 0.0,
+            "e2el": request.latency,
+        }
         return 1000 * seconds[self.metric] <= self.most
 
 
@@ -48,16 +52,18 @@ def bounds(text: str) -> tuple[Bound, ...]:
         if metric not in METRICS or not _is_bound(value):
             raise _refused(text, f"{word!r} is not a bound")
         if metric in found:
-            raise _refused(text, f"{metric} is given twice")
+            raise _refused(text, f"{metric} is set twice")
         found[metric] = Bound(metric, float(value))
     if not found:
-        raise _refused(text, "no bound given")
+        raise _refused(text, "no bound")
     return tuple(found.values())
 
 
 def good(each: Round, within: Sequence[Bound]) -> int:
     """Return the number of requests in a round that meet every bound."""
-    return sum(one.ok and all(bound.is_met(one) for bound in within) for one in each.requests)
+    return sum(
+        request.ok and all(bound.is_met(request) for bound in within) for request in each.requests
+    )
 
 
 def goodput(each: Round, within: Sequence[Bound]) -> float:
@@ -73,11 +79,11 @@ def _is_bound(text: str) -> bool:
     return math.isfinite(number) and number > 0
 
 
-def _refused(text: str, said: str) -> InputError:
+def _refused(text: str, reason: str) -> InputError:
     return InputError(
         Problem(
-            f"--goodput: {said}",
+            f"--goodput: {reason}",
             Place(COMMAND_LINE, text=f"--goodput {text}"),
-            "write milliseconds by metric (ttft, tpot, e2el): --goodput ttft=500,tpot=50",
+            "set milliseconds by metric (ttft, tpot, e2el): --goodput ttft=500,tpot=50",
         )
     )

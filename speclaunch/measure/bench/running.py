@@ -41,8 +41,8 @@ Source: 0.5.23 speculative/spec_utils.py:276.
 """
 _SECONDS = 30.0
 _HELP_ADDRESS = (
-    "give the address of one server itself, without /v1; a router, or another engine, does not "
-    "tell how it speculates"
+    "name the address of a single SGLang server, without /v1; routers and other engines do not "
+    "report speculation"
 )
 _PATHS = ("/server_info", "/get_server_info")
 """Older releases have only the second; 0.5.23 entrypoints/http_server.py:854 has both."""
@@ -117,7 +117,7 @@ def server_url(text: str, option: str) -> str:
         )
     right = parts.scheme in ("http", "https") and parts.hostname and port_is_right
     if not right or parts.query or parts.fragment:
-        help_ = "write it so: http://127.0.0.1:30000"
+        help_ = "for example http://127.0.0.1:30000"
         raise InputError(Problem(f"{text!r} is not the address of a server", place, help_))
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
@@ -162,7 +162,7 @@ def server_info(url: str, key: str | None) -> dict[str, Any]:
         if status != 404:
             break
     if status in (401, 403):
-        refusal = "refused the key" if key else "asks for a key"
+        refusal = "rejected the key" if key else "requires a key"
         raise LaunchError(f"{url} {refusal} (status {status})", help=_help_key())
     info: Any = None
     with contextlib.suppress(EngineError):
@@ -271,9 +271,13 @@ class Running:
         if not _is_here(parts.hostname or ""):
             return None
         with contextlib.suppress(psutil.Error, OSError):
-            for one in psutil.net_connections("tcp"):
-                if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port:
-                    return one.pid
+            for connection in psutil.net_connections("tcp"):
+                if (
+                    connection.status == psutil.CONN_LISTEN
+                    and connection.laddr
+                    and connection.laddr.port == port
+                ):
+                    return connection.pid
         return None
 
     def pause(self) -> None:

@@ -87,7 +87,7 @@ class CellRecord(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         pairs = len(self.candidate.rounds)
         if pairs != len(self.baseline.rounds) or pairs < LEAST_PAIRS:
-            raise ValueError(f"rounds: not the same number of both sides, at least {LEAST_PAIRS}")
+            raise ValueError(f"rounds: both sides need the same number, at least {LEAST_PAIRS}")
 
 
 class SideRecord(Struct, frozen=True):
@@ -168,7 +168,7 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
             for side in (cell.candidate, cell.baseline):
                 for values in astuple(side.quantiles):
                     if len(values) not in (0, len(self.quantiles)):
-                        raise ValueError("quantiles: another number of times than of shares")
+                        raise ValueError("quantiles: the numbers of times and shares differ")
 
 
 class SingleCellRecord(Struct, frozen=True, kw_only=True):
@@ -241,14 +241,16 @@ class DifferenceDocument(Struct, frozen=True, kw_only=True):
 
 def memory_of(document: Mapping[str, Any]) -> tuple[SideMemory, ...]:
     """Return the `memory` of a stored document. Raises ValidationError."""
-    return convert([_renamed(one) for one in document.get("memory", ())], tuple[SideMemory, ...])
+    return convert(
+        [_renamed(usage) for usage in document.get("memory", ())], tuple[SideMemory, ...]
+    )
 
 
 def measured_of(document: Mapping[str, Any]) -> CertificateDocument | SingleDocument:
     """Return a document of `bench` from its stored or written form. Raises ValidationError."""
     memory = document.get("memory")
     if isinstance(memory, list):
-        document = {**document, "memory": [_renamed(one) for one in memory]}
+        document = {**document, "memory": [_renamed(usage) for usage in memory]}
     if document.get("baseline", "") is None:
         return convert(document, SingleDocument)
     return convert(document, CertificateDocument)

@@ -158,45 +158,51 @@ def require_baseline(against: str, *, is_server: bool = False) -> None:
     if is_server and key not in ("recipe", URL):
         raise InputError(
             Problem(
-                "a server that runs already is not started again in another way",
+                "a running server cannot be restarted with other settings",
                 place,
-                "start the other one as well, and compare them: --against url=URL",
+                "start the other server too and compare them: --against url=URL",
             )
         )
 
 
 @overload
 def baseline(
-    against: Literal["none"], words: Sequence[str], one: LaunchedSide, options: SideOptions
+    against: Literal["none"], words: Sequence[str], candidate: LaunchedSide, options: SideOptions
 ) -> LaunchedSide: ...
 @overload
-def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOptions) -> AnySide: ...
-def baseline(against: str, words: Sequence[str], one: AnySide, options: SideOptions) -> AnySide:
+def baseline(
+    against: str, words: Sequence[str], candidate: AnySide, options: SideOptions
+) -> AnySide: ...
+def baseline(
+    against: str, words: Sequence[str], candidate: AnySide, options: SideOptions
+) -> AnySide:
     """Return the baseline named by `--against` for the candidate of `words`. Raises InputError."""
-    require_baseline(against, is_server=isinstance(one, RunningSide))
-    if isinstance(one, LaunchedSide) and against == NONE:
-        return _plain(words, one, options)
+    require_baseline(against, is_server=isinstance(candidate, RunningSide))
+    if isinstance(candidate, LaunchedSide) and against == NONE:
+        return _plain(words, candidate, options)
     key, _, value = against.partition("=")
     if key == URL:
-        return _apart(server(value, options, is_baseline=True), one, against)
+        return _with_distinct_name(server(value, options, is_baseline=True), candidate, against)
     if key == "engine":
-        return _apart(_side(list(words), replace(options, engine=value)), one, against)
-    return _apart(_side(against.split(), options), one, against)
+        return _with_distinct_name(
+            _side(list(words), replace(options, engine=value)), candidate, against
+        )
+    return _with_distinct_name(_side(against.split(), options), candidate, against)
 
 
-def _plain(words: Sequence[str], one: LaunchedSide, options: SideOptions) -> LaunchedSide:
+def _plain(words: Sequence[str], candidate: LaunchedSide, options: SideOptions) -> LaunchedSide:
     """Return the same deployment without speculation."""
-    if not one.expected.speculates:
+    if not candidate.expected.speculates:
         raise InputError(
             Problem(
-                f"{one.prepared.recipe.deployment.name} does not speculate",
+                f"{candidate.prepared.recipe.deployment.name} does not speculate",
                 Place(COMMAND_LINE, text=f"--against {NONE}"),
                 "compare it with another recipe: --against recipe=NAME",
             )
         )
     off = [
         f"args.{name}=null"
-        for name in one.prepared.recipe.deployment.args
+        for name in candidate.prepared.recipe.deployment.args
         if canonical(name).startswith("speculative_")
     ]
     side = _side(list(with_overrides(words, off)), options)
@@ -206,9 +212,9 @@ def _plain(words: Sequence[str], one: LaunchedSide, options: SideOptions) -> Lau
 T = TypeVar("T", LaunchedSide, RunningSide)
 
 
-def _apart(side: T, one: AnySide, against: str) -> T:
+def _with_distinct_name(side: T, candidate: AnySide, against: str) -> T:
     """Return the side under a distinct name, without secrets because files store it."""
-    if side.name != one.name:
+    if side.name != candidate.name:
         return side
     return _named(side, f"{side.name} ({' '.join(shown_overrides(against.split()))})")
 
@@ -221,10 +227,10 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
     name, overrides = split_recipe(words)
     recipe = load(name, overrides, options.config_dirs)
     if len(recipe.roles) > 1:
-        roles = ", ".join(one.deployment.name for one in recipe.roles)
+        roles = ", ".join(role.deployment.name for role in recipe.roles)
         raise InputError(
             Problem(
-                f"{name} has several roles ({roles}), and one server is measured",
+                f"{name} has several roles ({roles}); bench measures a single server",
                 help="start all of them and their router, and measure those with "
                 "python3 -m sglang.bench_serving",
             )
@@ -236,17 +242,17 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
     if prepared.address.tls:
         raise InputError(
             Problem(
-                f"{name} serves TLS, which the load generator does not ask for",
-                help="measure it without: args.ssl_certfile=null args.ssl_keyfile=null",
+                f"{name} serves TLS, which the load generator does not support",
+                help="measure it without TLS: args.ssl_certfile=null args.ssl_keyfile=null",
             )
         )
     lookup = local_lookup(
         options.lookup, recipe, probe=not options.dry_run, cpu=prepared.cpu is not None
     )
     plan = resolve(request, lookup.facts(request))
-    flags = [f"--config-dir={one}" for one in options.config_dirs]
+    flags = [f"--config-dir={path}" for path in options.config_dirs]
     flags += [f"--engine={options.engine}"] if options.engine else []
-    flags += [f"--models={one}" for one in options.lookup.model_dirs]
+    flags += [f"--models={path}" for path in options.lookup.model_dirs]
     env = {**os.environ, **prepared.overlay}
     label = recipe.deployment.name
     speculates = plan.value_or_none("speculative_algorithm") is not None
@@ -283,13 +289,13 @@ def with_room(prompts: Prompts, sides: Sequence[AnySide]) -> Prompts:
     known = [(most, side) for side in sides if (most := longest(side, answer)) is not None]
     if not known:
         return prompts
-    most, side = min(known, key=lambda one: one[0])
+    most, side = min(known, key=lambda entry: entry[0])
     if most > 0 and requested <= most:
         return replace(prompts, longest=most + answer)
     option = f"--output-tokens {answer}"
     if requested and most > 0:
         option = f"--context {requested}" if prompts.context else f"--input-tokens {requested}"
     prompt = f"prompts of {requested} tokens and " if requested else ""
-    message = f"{side.name} has no room for {prompt}answers of {answer} tokens"
-    help_ = f"ask for at most {most}" if most > 0 else "lower --output-tokens"
+    message = f"{side.name} cannot fit {prompt}answers of {answer} tokens"
+    help_ = f"request at most {most}" if most > 0 else "lower --output-tokens"
     raise InputError(Problem(message, Place(COMMAND_LINE, text=option), help_))

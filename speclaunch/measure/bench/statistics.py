@@ -67,7 +67,7 @@ def interval(
     if min(*ours, *theirs) <= 0:
         raise ValueError("a round measured nothing")
     logs = of_starts(
-        [math.log(one / other) for one, other in zip(ours, theirs, strict=True)], starts
+        [math.log(our / their) for our, their in zip(ours, theirs, strict=True)], starts
     )
     middle = fmean(logs)
     half = quantile(confidence, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))

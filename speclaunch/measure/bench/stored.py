@@ -17,7 +17,7 @@ from speclaunch.engine import suggest
 from speclaunch.measure.bench.comparison import Schedule
 from speclaunch.measure.bench.measurement import Round
 from speclaunch.measure.bench.schema import CertificateDocument, SingleDocument, measured_of
-from speclaunch.measure.bench.stored_names import FILE, LAST, directory, kept_files
+from speclaunch.measure.bench.stored_names import FILE, LAST, directory, stored_files
 from speclaunch.serving import unfinished_work
 
 VERSION = 1
@@ -56,7 +56,7 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
     It covers engine commands with their variables, workloads and rounds.
     """
     content = {
-        "commands": [list(one) for one in commands],
+        "commands": [list(command) for command in commands],
         "workloads": to_builtins(schedule.workloads),
         "concurrencies": schedule.concurrencies,
         "requests": schedule.requests,
@@ -70,7 +70,7 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
 
 def begin_bench(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredBench:
     """Return the newest unfinished comparison of the same key, or a new one. Raises InputError."""
-    files = [] if fresh else reversed(kept_files())
+    files = [] if fresh else reversed(stored_files())
     for folder, document in unfinished_work.unfinished(files, key):
         return StoredBench(
             folder, key, about, convert(document.get("rounds", ()), tuple[Round, ...])
@@ -103,7 +103,7 @@ class BenchListing(Struct, frozen=True):
 
 def stored_benches() -> list[BenchListing]:
     """Return all readable comparisons, oldest first."""
-    return [found for path in kept_files() if (found := _listing(path)) is not None]
+    return [found for path in stored_files() if (found := _listing(path)) is not None]
 
 
 def _listing(path: Path) -> BenchListing | None:
@@ -125,64 +125,68 @@ def _listing(path: Path) -> BenchListing | None:
 def stored_documents() -> list[dict[str, Any]]:
     """Return the documents of all readable comparisons with their names, oldest first."""
     found = []
-    for path in kept_files():
+    for path in stored_files():
         document = read_json(path)
         if document is not None:
             found.append({**document, "name": path.parent.name})
     return found
 
 
-def find_certificate(said: str) -> CertificateDocument:
+def find_certificate(name: str) -> CertificateDocument:
     """Return a certificate as `find_measured` does. Raises InputError also for a single server."""
-    found = find_measured(said)
+    found = find_measured(name)
     if isinstance(found, SingleDocument):
         raise InputError(
             Problem(
-                f"{said}: one server was measured alone, and nothing compared",
+                f"{name}: a measurement of a single server, without a comparison",
                 help="speclaunch bench --url URL --against url=URL compares two",
             )
         )
     return found
 
 
-def find_measured(said: str) -> CertificateDocument | SingleDocument:
+def find_measured(name: str) -> CertificateDocument | SingleDocument:
     """Return the result for a name, a directory, its bench.json, or a certificate as JSON.
 
     Raises InputError if it does not exist or is not finished.
     """
-    path = Path(said)
+    path = Path(name)
     if path.is_file():
         return _read(path)
     if (path / FILE).is_file():
         return _read(path / FILE)
-    if path.is_dir() and "/" in said:
-        raise InputError(Problem(f"{said}: not a comparison: it has no {FILE}", help=_LISTING))
-    if path.suffix == ".json" or "/" in said:
-        raise InputError(Problem(f"cannot read {said}: no such file or directory", help=_LISTING))
-    return _read(_named(said))
+    if path.is_dir() and "/" in name:
+        raise InputError(Problem(f"{name}: not a comparison: it has no {FILE}", help=_LISTING))
+    if path.suffix == ".json" or "/" in name:
+        raise InputError(Problem(f"cannot read {name}: no such file or directory", help=_LISTING))
+    return _read(_named(name))
 
 
-def _named(said: str) -> Path:
+def _named(name: str) -> Path:
     stored = stored_benches()
     if not stored:
         raise InputError(
             Problem(
-                f"{said}: no comparison is kept in {directory()}",
+                f"{name}: no comparison is saved in {directory()}",
                 help="speclaunch bench recipe=NAME measures one",
             )
         )
-    matches = [one for one in stored if one.name == said]
-    if said == LAST:
-        matches = [one for one in stored if one.result is not None] or stored[-1:]
+    matches = [listing for listing in stored if listing.name == name]
+    if name == LAST:
+        matches = [listing for listing in stored if listing.result is not None] or stored[-1:]
     if not matches:
         # a recipe's name means its newest comparison, as in `speclaunch runs show`
-        matches = [one for one in stored if _recipe(one.name) == said]
-        matches = [one for one in matches if one.result is not None] or matches
+        matches = [listing for listing in stored if _recipe(listing.name) == name]
+        matches = [listing for listing in matches if listing.result is not None] or matches
     if matches:
         return matches[-1].path
-    names = [*(one.name for one in stored), *(_recipe(one.name) for one in stored), LAST]
-    near = suggest(said, names)
-    raise InputError(Problem(f"{said}: no comparison of that name is kept", help=near or _LISTING))
+    names = [
+        *(listing.name for listing in stored),
+        *(_recipe(listing.name) for listing in stored),
+        LAST,
+    ]
+    near = suggest(name, names)
+    raise InputError(Problem(f"{name}: no comparison of that name is saved", help=near or _LISTING))
 
 
 def _recipe(name: str) -> str:
@@ -200,8 +204,8 @@ def _read(path: Path) -> CertificateDocument | SingleDocument:
         if document is None:
             raise InputError(
                 Problem(
-                    f"{path.parent.name} was not finished: {len(rounds)} rounds are measured",
-                    help="the same `speclaunch bench` command goes on with it",
+                    f"{path.parent.name} is not finished: {len(rounds)} rounds measured",
+                    help="repeat the same `speclaunch bench` command to resume it",
                 )
             )
     try:
@@ -215,14 +219,14 @@ def _read(path: Path) -> CertificateDocument | SingleDocument:
         ) from error
 
 
-def require_cells(said: str, found: CertificateDocument) -> None:
+def require_cells(name: str, found: CertificateDocument) -> None:
     """Raise InputError with the reasons if a measurement does not count."""
     if found.counts and found.cells:
         return
-    reasons = "; ".join(one.message for one in found.objections) or "it has no cells"
+    reasons = "; ".join(objection.message for objection in found.objections) or "it has no cells"
     raise InputError(
         Problem(
-            f"{said}: the measurement does not count: {reasons}",
+            f"{name}: the measurement does not count: {reasons}",
             help="measure it again: speclaunch bench … --fresh",
         )
     )

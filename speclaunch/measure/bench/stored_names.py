@@ -16,11 +16,11 @@ def directory() -> Path:
     return speclaunch_home() / "benches"
 
 
-def kept_files() -> list[Path]:
+def stored_files() -> list[Path]:
     """Return the files of stored comparisons, oldest first."""
     return sorted(directory().glob(f"*/{FILE}"))
 
 
 def stored_names() -> list[str]:
     """Return the names of stored comparisons, oldest first."""
-    return [path.parent.name for path in kept_files()]
+    return [path.parent.name for path in stored_files()]

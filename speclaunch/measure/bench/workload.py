@@ -52,7 +52,7 @@ class Prompts(Struct, frozen=True):
         path = folder / f"{self.file_name}.json"
         if not path.exists():
             turns = [[{"value": text}, {"value": "an answer"}] for text in self.texts]
-            replace_file(path, json.dumps([{"conversations": one} for one in turns]))
+            replace_file(path, json.dumps([{"conversations": turn} for turn in turns]))
         found = [
             *("--dataset-name", "sharegpt", "--dataset-path", str(path)),
             *("--sharegpt-output-len", size),
@@ -91,7 +91,7 @@ def _texts(path: Path) -> tuple[str, ...]:
     try:
         content = reads.read_text(path, _FILE_BYTES)
     except UnicodeDecodeError as error:
-        raise InputError(Problem(f"cannot read {path}: it is not text in UTF-8")) from error
+        raise InputError(Problem(f"cannot read {path}: it is not UTF-8 text")) from error
     except OSError as error:
         raise InputError(Problem(f"cannot read {path}: {reason(error)}")) from error
     found: list[str] = []
@@ -113,7 +113,7 @@ def _texts(path: Path) -> tuple[str, ...]:
 
 _MOST_PROBLEMS = 5
 _FORM = (
-    'write one JSON object a line: {"prompt": "…"}, or {"messages": [{"role": "user", '
+    'write one JSON object per line: {"prompt": "…"}, or {"messages": [{"role": "user", '
     '"content": "…"}]}; or a list with {"conversations": [{"from": "human", "value": "…"}]}, as '
     "ShareGPT has it"
 )
@@ -171,8 +171,8 @@ def _text(entry: Any) -> str | None:
 
 
 def _contents(messages: object) -> Iterator[str]:
-    for one in messages if isinstance(messages, list) else ():
-        content = one.get("content") if isinstance(one, dict) else None
+    for message in messages if isinstance(messages, list) else ():
+        content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, str):
             yield content
         for part in content if isinstance(content, list) else ():

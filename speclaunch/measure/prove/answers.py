@@ -93,31 +93,33 @@ class ProofServer:
     ) -> list[ProofAnswer]:
         """Return an answer to each question, in order."""
 
-        def body(one: ProofPrompt) -> dict[str, Any]:
+        def body(prompt: ProofPrompt) -> dict[str, Any]:
             sampling = {
-                "max_new_tokens": one.tokens,
+                "max_new_tokens": prompt.tokens,
                 "temperature": temperature,
                 "ignore_eos": True,
             }
-            return {"text": one.text, "sampling_params": sampling, "return_logprob": logprobs}
+            return {"text": prompt.text, "sampling_params": sampling, "return_logprob": logprobs}
 
-        found = self._all([body(one) for one in questions])
+        found = self._all([body(prompt) for prompt in questions])
         with _readable():
             return [_answer(response) for response in found]
 
     def prompt_ids(self, questions: Sequence[ProofPrompt]) -> list[tuple[int, ...]]:
         """Return the tokens of each prompt as the server encodes it."""
         own = {"return_prompt_token_ids": True}  # if supported, else with logprobs
-        bodies = [{"text": one.text, **own, **_scoring(0)} for one in questions]
+        bodies = [{"text": prompt.text, **own, **_scoring(0)} for prompt in questions]
         found = self._all(bodies)
         with _readable():
             return [
-                tuple(answer.get("prompt_token_ids") or (int(one[1]) for one in _inputs(answer)))
+                tuple(
+                    answer.get("prompt_token_ids") or (int(entry[1]) for entry in _inputs(answer))
+                )
                 for answer in found
             ]
 
     def scores(
-        self, asked: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
+        self, pairs: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
     ) -> list[list[Scored]]:
         """Return each answer scored by this server after its prompt.
 
@@ -125,14 +127,14 @@ class ProofServer:
         """
         bodies = [
             {"input_ids": [*prompt, *answer], "top_logprobs_num": 1, **_scoring(len(prompt) - 1)}
-            for prompt, answer in asked
+            for prompt, answer in pairs
         ]
         found = []
-        for response, (_, answer) in zip(self._all(bodies), asked, strict=True):
+        for response, (_, answer) in zip(self._all(bodies), pairs, strict=True):
             with _readable():
                 best = response["meta_info"]["input_top_logprobs"]
                 pairs = list(zip(_inputs(response), best, strict=True))[-len(answer) :]
-                scored = [_scored(token, *one) for token, one in zip(answer, pairs, strict=True)]
+                scored = [_scored(token, *pair) for token, pair in zip(answer, pairs, strict=True)]
             found.append(scored)
         return found
 
@@ -154,12 +156,12 @@ class ProofServer:
         pool = ThreadPoolExecutor(self._concurrency)
         try:
             futures = [pool.submit(ask, part) for part in parts if part]
-            for one in wait(futures, return_when=FIRST_EXCEPTION).done:
-                one.result()
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                future.result()
         finally:  # after Ctrl-C or an error, send no more requests and await no answers
             over.set()
             pool.shutdown(wait=False, cancel_futures=True)
-        found = [one.result() for one in futures]
+        found = [future.result() for future in futures]
         count = self._concurrency
         return [found[number % count][number // count] for number in range(len(bodies))]
 
@@ -188,33 +190,32 @@ def _readable() -> Iterator[None]:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise LaunchError(
-            f"/generate answered in another form than SGLang: {type(error).__name__}: "
-            f"{str(error)[:_SHOWN]}"
+            f"/generate did not answer like SGLang: {type(error).__name__}: {str(error)[:_SHOWN]}"
         ) from None
 
 
-def _inputs(said: Mapping[str, Any]) -> list[Any]:
+def _inputs(response: Mapping[str, Any]) -> list[Any]:
     """Return (logprob, id, text) of each token of the prompt.
 
     Source: io_struct.py `return_text_in_logprobs`, tokenizer_manager.py `detokenize_logprob_tokens`
     (0.5.23).
     """
-    return list(said["meta_info"]["input_token_logprobs"])
+    return list(response["meta_info"]["input_token_logprobs"])
 
 
 def _scored(token: int, own: Sequence[Any], tops: Sequence[Sequence[Any]]) -> Scored:
     """Return the score of `token`. Raises LaunchError if the server scored another token."""
     reported, top = int(own[1]), tops[0]
     if reported not in (token, _MASKED):
-        raise LaunchError(f"the server scores token {reported}, and was asked for {token}")
+        raise LaunchError(f"the server scored token {reported} instead of {token}")
     text = own[2] if reported == token else None
     return Scored(token, float(own[0] or 0.0), int(top[1]), float(top[0]), text, top[2])
 
 
-def _answer(said: Mapping[str, Any]) -> ProofAnswer:
-    meta = said["meta_info"]
+def _answer(response: Mapping[str, Any]) -> ProofAnswer:
+    meta = response["meta_info"]
     logprobs = meta.get("output_token_logprobs") or []
-    ids = said.get("output_ids")
+    ids = response.get("output_ids")
     if ids is None:  # ids come only with their logprobs
         ids = [entry[1] for entry in logprobs]
     return ProofAnswer(

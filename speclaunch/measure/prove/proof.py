@@ -126,19 +126,19 @@ def noise(dtype: str, plain: Sequence[ProofAnswer], scored: Sequence[Sequence[Sc
     logprobs of the same answers differ between token-by-token and single-pass computation.
     """
     seen = [
-        abs(one - other.logprob)
+        abs(logprob - score.logprob)
         for answer, scores in zip(plain, scored, strict=True)
-        for one, other in zip(answer.logprobs, scores, strict=True)
+        for logprob, score in zip(answer.logprobs, scores, strict=True)
     ]
     return max(_FLOOR.get(dtype, _UNKNOWN_FLOOR), _TIMES_SEEN * max(seen, default=0.0))
 
 
-def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
+def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
     """Return the first index at which they differ; None if they are equal."""
-    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+    for index, (a, b) in enumerate(zip(left, right, strict=False)):
         if a != b:
             return index
-    return min(len(one), len(other)) if len(one) != len(other) else None
+    return min(len(left), len(right)) if len(left) != len(right) else None
 
 
 def compare(
@@ -154,10 +154,16 @@ def compare(
     if scores is None or len(answer.ids) != len(plain.ids):
         return AnswerVerdict(AnswerKind.WRONG, at)
     for index in range(at, len(scores)):
-        one = scores[index]
-        if one.gap > tolerance:
+        token = scores[index]
+        if token.gap > tolerance:
             return AnswerVerdict(
-                AnswerKind.WRONG, index, one.gap, one.token, one.best, one.text, one.best_text
+                AnswerKind.WRONG,
+                index,
+                token.gap,
+                token.token,
+                token.best,
+                token.text,
+                token.best_text,
             )
     first = scores[at]
     return AnswerVerdict(AnswerKind.TIE, at, first.gap, first.token, plain.ids[at], first.text)
@@ -189,20 +195,20 @@ class Proof(Struct, frozen=True):
     @property
     def wrong(self) -> tuple[CheckedAnswer, ...]:
         """Wrong answers."""
-        return tuple(one for one in self.answers if one.verdict.kind is AnswerKind.WRONG)
+        return tuple(answer for answer in self.answers if answer.verdict.kind is AnswerKind.WRONG)
 
     @property
     def levels(self) -> tuple[LevelRecord, ...]:
         """Records by concurrency, in order of measurement."""
         found: dict[int, list[CheckedAnswer]] = {}
-        for one in self.answers:
-            found.setdefault(one.concurrency, []).append(one)
+        for answer in self.answers:
+            found.setdefault(answer.concurrency, []).append(answer)
         return tuple(_level(concurrency, some) for concurrency, some in found.items())
 
     @property
     def unspeculated(self) -> int:
         """Number of answers without verify steps, which prove nothing."""
-        return sum(not one.verify_steps for one in self.answers)
+        return sum(not answer.verify_steps for answer in self.answers)
 
     @property
     def samples_differ(self) -> bool:
@@ -238,34 +244,34 @@ class Proof(Struct, frozen=True):
             ),
             wrong=[
                 WrongRecord(
-                    prompt=one.question.text,
-                    concurrency=one.concurrency,
-                    position=one.verdict.position or 0,
-                    got=one.verdict.got,
-                    got_text=one.verdict.got_text,
-                    expected=one.verdict.expected,
-                    expected_text=one.verdict.expected_text,
-                    gap_nats=one.verdict.gap,
+                    prompt=answer.question.text,
+                    concurrency=answer.concurrency,
+                    position=answer.verdict.position or 0,
+                    got=answer.verdict.got,
+                    got_text=answer.verdict.got_text,
+                    expected=answer.verdict.expected,
+                    expected_text=answer.verdict.expected_text,
+                    gap_nats=answer.verdict.gap,
                 )
-                for one in self.wrong
+                for answer in self.wrong
             ],
         )
 
 
 def _counts(some: Iterable[CheckedAnswer]) -> Counts:
-    counts = Counter(one.verdict.kind for one in some)
+    counts = Counter(answer.verdict.kind for answer in some)
     return Counts(**{kind.value: counts[kind] for kind in AnswerKind})
 
 
 def _level(concurrency: int, some: Sequence[CheckedAnswer]) -> LevelRecord:
-    verified = [one for one in some if one.verify_steps]
-    steps = sum(one.verify_steps for one in verified)
+    verified = [answer for answer in some if answer.verify_steps]
+    steps = sum(answer.verify_steps for answer in verified)
     return LevelRecord(
         concurrency=concurrency,
         requests=len(some),
         answers=_counts(some),
         unspeculated=len(some) - len(verified),
-        accept_length=sum(one.tokens for one in verified) / steps if steps else None,
+        accept_length=sum(answer.tokens for answer in verified) / steps if steps else None,
     )
 
 
@@ -297,7 +303,7 @@ def reference(
     """Query the plain server: answers one at a time, other requests `widest` at a time."""
     prompts = server(widest).prompt_ids(questions)
     plain = server(1).answers(questions, logprobs=True)
-    own = server(widest).scores([(p, one.ids) for p, one in zip(prompts, plain, strict=True)])
+    own = server(widest).scores([(p, answer.ids) for p, answer in zip(prompts, plain, strict=True)])
     return Reference(tuple(questions), tuple(prompts), tuple(plain), noise(dtype, plain, own))
 
 
@@ -309,8 +315,8 @@ def prove_answers(
     for level, answers in found.items():
         other = [
             index
-            for index, (one, theirs) in enumerate(zip(answers, plain.answers, strict=True))
-            if first_difference(one.ids, theirs.ids) is not None and one.ids
+            for index, (answer, theirs) in enumerate(zip(answers, plain.answers, strict=True))
+            if first_difference(answer.ids, theirs.ids) is not None and answer.ids
         ]
         pairs = [(plain.prompts[index], answers[index].ids) for index in other]
         scores = dict(zip(other, server(max(found)).scores(pairs), strict=True))
@@ -331,7 +337,7 @@ def sampled(
     server: ProofServer, questions: Sequence[ProofPrompt], draws: int
 ) -> list[list[ProofAnswer]]:
     """Return `draws` answers to each question at a temperature of 1."""
-    many = [one for one in questions for _ in range(draws)]
+    many = [prompt for prompt in questions for _ in range(draws)]
     answers = server.answers(many, logprobs=False, temperature=1.0)
     return [answers[start : start + draws] for start in range(0, len(answers), draws)]
 
@@ -345,9 +351,10 @@ def samples_agree(
     """
 
     def pair(mine: Sequence[ProofAnswer], other: Sequence[ProofAnswer]) -> SamplePair:
-        shortest = min(len(one.ids) for one in (*mine, *other))
+        shortest = min(len(answer.ids) for answer in (*mine, *other))
         return SamplePair(
-            tuple(one.ids[1:shortest] for one in mine), tuple(one.ids[1:shortest] for one in other)
+            tuple(answer.ids[1:shortest] for answer in mine),
+            tuple(answer.ids[1:shortest] for answer in other),
         )
 
     return compared([pair(*both) for both in zip(ours, theirs, strict=True)])

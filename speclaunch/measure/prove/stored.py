@@ -41,11 +41,11 @@ class StoredProof(Struct):
     directory: Path
     key: str
     about: Mapping[str, Any]
-    heard: StoredAnswers
+    answers: StoredAnswers
 
-    def add(self, heard: StoredAnswers) -> None:
+    def add(self, answers: StoredAnswers) -> None:
         """Store the answers so far. Raises InputError if writing fails."""
-        self.heard = heard
+        self.answers = answers
         self.write()
 
     def write(self, result: Mapping[str, Any] | None = None) -> None:
@@ -55,7 +55,7 @@ class StoredProof(Struct):
             "key": self.key,
             "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "about": dict(self.about),
-            **to_builtins(self.heard),
+            **to_builtins(self.answers),
             "result": result,
         }
         unfinished_work.write(self.directory / FILE, document)

@@ -45,9 +45,9 @@ def statistic(ours: Counter[Hashable], total: Counter[Hashable], own: int, other
 
     `total` counts both.
     """
-    one, two = sqrt(other / own), sqrt(own / other)
+    up, down = sqrt(other / own), sqrt(own / other)
     return sum(
-        (ours[token] * one - (both - ours[token]) * two) ** 2 / both
+        (ours[token] * up - (both - ours[token]) * down) ** 2 / both
         for token, both in total.items()
     )
 

@@ -84,7 +84,7 @@ class JobOptions(Struct, frozen=True):
         for name, value in asdict(self).items():
             option = f"--{name.replace('_', '-')}"
             if isinstance(value, tuple):
-                found += [f"{option}={one}" for one in value]
+                found += [f"{option}={item}" for item in value]
             elif isinstance(value, str):
                 found.append(f"{option}={value}")
             elif value and name != "plan":
@@ -202,8 +202,10 @@ class Folder(Struct, frozen=True):
                 raise ValueError
             return convert(document, Planned, dec_hook=lambda kind, text: kind(text))
         except (KeyError, ValueError):
-            message = f"{self.path} is not the folder of a sweep"
-            raise InputError(Problem(message, help="give the one that the sweep named")) from None
+            message = f"{self.path} is not a sweep's directory"
+            raise InputError(
+                Problem(message, help="name the directory that the sweep printed")
+            ) from None
 
     @contextlib.contextmanager
     def looked_after(self) -> Iterator[None]:
@@ -213,8 +215,8 @@ class Folder(Struct, frozen=True):
             if try_lock(fd, tries=40) is False:  # a job that checks the lock holds it briefly
                 other = os.pread(fd, 20, 0).decode(errors="replace").strip()
                 raise LaunchError(
-                    f"the sweep in {self.path} is looked after by process {other}",
-                    help="wait for it, or stop it with Ctrl-C; --directory begins another",
+                    f"the sweep in {self.path} is running in process {other}",
+                    help="wait for it or stop it with Ctrl-C, or start another with --directory",
                 )
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)

@@ -32,13 +32,13 @@ def check_jobs(
     recipe names. Raises InputError for a secret in the overrides, because files store them.
     """
     for job in jobs:
-        secret = next((one for one in job.overrides if _tells_a_secret(one)), None)
+        secret = next((override for override in job.overrides if _tells_a_secret(override)), None)
         if secret is not None:
             key = secret.partition("=")[0]
             raise InputError(
                 Problem(
-                    f"{key} is a secret, and a sweep writes its words down",
-                    help=f"take it from a variable: {key}='${{oc.env:NAME}}'",
+                    f"{key} is a secret; a sweep stores its arguments in files",
+                    help=f"read it from a variable: {key}='${{oc.env:NAME}}'",
                 )
             )
     return tuple(
@@ -61,7 +61,7 @@ def _checked(
     launches: bool,
 ) -> Job:
     starts = local and not options.plan
-    folders = tuple(Path(one) for one in options.config_dir)
+    folders = tuple(Path(name) for name in options.config_dir)
     try:
         recipe = load(job.recipe, job.overrides, folders)
         prepared = prepare(recipe, options.engine, dry_run=not starts, launches=launches)
@@ -72,7 +72,9 @@ def _checked(
     absent = absent_paths(prepared) if starts else []
     result = preflight(prepared, facts, rules, absent)
     reasons = [
-        f"{one.code} {one.message}" for one in result.findings if one.severity is Severity.ERROR
+        f"{finding.code} {finding.message}"
+        for finding in result.findings
+        if finding.severity is Severity.ERROR
     ]
     reasons += [problem.message for problem in result.absent]
     return _job(job, key, "; ".join(reasons) or None)

@@ -47,7 +47,7 @@ def run_job(path: str, number: int) -> None:
 
 def _smoke(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool]) -> Row | None:
     """Start, verify and stop with unchanged settings, so that the row describes them."""
-    overridden = {one.lstrip("+~").partition("=")[0] for one in job.overrides}
+    overridden = {override.lstrip("+~").partition("=")[0] for override in job.overrides}
     port = () if "args.port" in overridden else (f"args.port={free_port()}",)
     words = ["launch", *port, "--smoke", "--fresh", "--max-attempts=1"]
     done = _run(words, job, planned, folder, stopped)
@@ -83,7 +83,7 @@ def _plan(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool
         return _row(job, folder, JobVerdict.REFUSED, reason=_last_error(folder.log(job.key)))
     result = documents[-1]
     budget = _mapping(result.get("budget"))
-    known = {one.value for one in (JobVerdict.FITS, JobVerdict.TIGHT, JobVerdict.FAILS)}
+    known = {verdict.value for verdict in (JobVerdict.FITS, JobVerdict.TIGHT, JobVerdict.FAILS)}
     fit = budget.get("fit")
     return _row(
         job,
@@ -135,9 +135,9 @@ def _ended(process: subprocess.Popen[bytes]) -> bytes:
         return process.communicate()[0]
 
 
-def _documents(said: bytes) -> list[dict[str, Any]]:
+def _documents(output: bytes) -> list[dict[str, Any]]:
     """Return the JSON documents on standard output in order."""
-    text, decoder = said.decode(errors="replace").strip(), json.JSONDecoder()
+    text, decoder = output.decode(errors="replace").strip(), json.JSONDecoder()
     found: list[dict[str, Any]] = []
     while text:
         try:
@@ -157,9 +157,9 @@ def _row(
     return Row(job.key, verdict, short, log=str(folder.log(job.key)), ended=ended, **seen)
 
 
-def _kv_tokens(told: Mapping[str, Any]) -> int | None:
+def _kv_tokens(reported: Mapping[str, Any]) -> int | None:
     """Return the KV cache tokens from the journal next to the engine's log."""
-    log = _text(told.get("log"))
+    log = _text(reported.get("log"))
     journal = read_json(Path(log).parent / JOURNAL) if log else None
     attempts = (journal or {}).get("attempts") or [{}]
     tokens = _mapping(attempts[-1]).get("tokens")
@@ -171,11 +171,11 @@ def _last_error(log: Path) -> str:
     with contextlib.suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
         errors = [line for line in lines if line.startswith("error")] or [
-            one for one in lines if one
+            text for text in lines if text
         ]
         if errors:
             return errors[-1].removeprefix("error:").strip()
-    return "it said nothing"
+    return "no output"
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

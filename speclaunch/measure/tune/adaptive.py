@@ -43,22 +43,22 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
     place = Place(COMMAND_LINE, text="--adaptive-config")
     if load_catalogue(version).by_name(OPTION) is None:
         raise InputError(
-            Problem(f"SGLang {version} has no {OPTION}", place, "use a newer release, or leave it")
+            Problem(f"SGLang {version} has no {OPTION}", place, "use a newer release, or remove it")
         )
     if algorithm not in ALGORITHMS:
         raise InputError(
             Problem(f"SGLang adapts the steps of EAGLE and EAGLE3 only, not {algorithm}", place)
         )
-    if not any(one.topk == 1 for one in space):
+    if not any(setting.topk == 1 for setting in space):
         raise InputError(Problem("no chain (topk 1) passes the rules", place))
 
 
 def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str, Any]:
     """Return the file: for each tuned load the steps that are near the best."""
-    chains = [one for one in space if one.topk == 1 and one.steps]
+    chains = [setting for setting in space if setting.topk == 1 and setting.steps]
     file: dict[str, Any] = {}
     for load, model in sorted(found.models.items()):
-        speeds = {one.steps: model.speed(one) for one in chains}
+        speeds = {setting.steps: model.speed(setting) for setting in chains}
         best = max(speeds.values())
         steps = sorted(each for each, speed in speeds.items() if speed >= _NEAR * best)
         file[str(load)] = {"candidate_steps": steps}
@@ -91,9 +91,11 @@ def checked(file: Mapping[str, Any], python: str, env: Mapping[str, str]) -> Non
             )
             read = json.loads(ran.stdout.strip().splitlines()[-1]) if not ran.returncode else None
         except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
-            raise LaunchError(f"{python} did not read the steps by batch size: {error}") from error
+            raise LaunchError(
+                f"{python} could not read the steps by batch size: {error}"
+            ) from error
     if read is None:
         message = (ran.stderr.strip().splitlines() or ["no message"])[-1]
-        raise LaunchError(f"the engine refuses the steps by batch size: {message}")
+        raise LaunchError(f"the engine rejects the steps by batch size: {message}")
     if read != {"all": every, "routed": expected}:
         raise LaunchError(f"the engine reads the steps by batch size differently: {read}")

@@ -122,7 +122,7 @@ def _shares(setting: DraftSetting, hits: Sequence[float], gamma: float) -> list[
 
 def _hits(trials: Sequence[Trial]) -> tuple[float, ...]:
     """Return the hit rates of the deepest chain; without a chain, of a tree treated as a chain."""
-    deepest = max(trials, key=lambda one: (one.setting.topk == 1, _depth(one.setting)))
+    deepest = max(trials, key=lambda trial: (trial.setting.topk == 1, _depth(trial.setting)))
     if deepest.accepted:
         found: list[float] = []
         before = 1.0
@@ -148,14 +148,14 @@ def _even_hit(trial: Trial) -> float:
 
 
 def _gamma(trials: Sequence[Trial], hits: Sequence[float]) -> float:
-    trees = [one for one in trials if one.setting.topk > 1]
+    trees = [trial for trial in trials if trial.setting.topk > 1]
     if not trees:
         return _GAMMA
 
     def error(gamma: float) -> float:
         return sum(
-            math.log((1 + sum(_shares(one.setting, hits, gamma))) / one.accept_length) ** 2
-            for one in trees
+            math.log((1 + sum(_shares(trial.setting, hits, gamma))) / trial.accept_length) ** 2
+            for trial in trees
         )
 
     return min(_GAMMAS, key=error)
@@ -166,13 +166,13 @@ def _costs(trials: Sequence[Trial]) -> tuple[float, float, float]:
 
     Of all subsets of nonzero parts, the best whose solution is nonnegative.
     """
-    rows = [(1.0, float(one.setting.steps), float(one.setting.tokens)) for one in trials]
+    rows = [(1.0, float(trial.setting.steps), float(trial.setting.tokens)) for trial in trials]
     scaled = [
-        [part / one.step_seconds for part in row] for row, one in zip(rows, trials, strict=True)
+        [part / trial.step_seconds for part in row] for row, trial in zip(rows, trials, strict=True)
     ]
     gram = [[sum(row[i] * row[j] for row in scaled) for j in range(3)] for i in range(3)]
     right = [sum(row[i] for row in scaled) for i in range(3)]
-    best, least = (min(one.step_seconds for one in trials), 0.0, 0.0), math.inf
+    best, least = (min(trial.step_seconds for trial in trials), 0.0, 0.0), math.inf
     for size in (1, 2, 3):
         for chosen in combinations(range(3), size):
             solved = _solved([[gram[i][j] for j in chosen] for i in chosen], chosen, right)

@@ -58,18 +58,18 @@ def objective(text: str) -> TuningObjective:
     numbers = tuple(dict.fromkeys(map(int, loads.split(",")))) if loads else ()
     if aim is Aim.LATENCY:
         if loads or rest:
-            raise _refused(text, "latency is that of one request at a time")
+            raise _refused(text, "latency measures one request at a time")
         return TuningObjective(aim, (1,))
-    if not numbers or not all(1 <= one <= _MOST for one in numbers):
-        raise _refused(text, f"{aim.value} is that at a load from 1 to {_MOST}")
+    if not numbers or not all(1 <= number <= _MOST for number in numbers):
+        raise _refused(text, f"{aim.value} needs a load from 1 to {_MOST}")
     if (aim is Aim.GOODPUT) != bool(rest):
         what = "goodput needs bounds" if aim is Aim.GOODPUT else "throughput has no bounds"
         raise _refused(text, what)
     return TuningObjective(aim, numbers, bounds(rest) if rest else ())
 
 
-def _refused(text: str, said: str) -> InputError:
-    return InputError(Problem(said, Place(COMMAND_LINE, text=f"--objective {text}"), _HELP))
+def _refused(text: str, reason: str) -> InputError:
+    return InputError(Problem(reason, Place(COMMAND_LINE, text=f"--objective {text}"), _HELP))
 
 
 def worth(trial: Trial, within: Sequence[Bound], slower: float = 1.0) -> float:
@@ -79,8 +79,8 @@ def worth(trial: Trial, within: Sequence[Bound], slower: float = 1.0) -> float:
     """
     if not within:
         return trial.speed / slower
-    requests = [_slowed(one, slower) for one in trial.paces]
-    met = sum(all(bound.is_met(one) for bound in within) for one in requests)
+    requests = [_slowed(pace, slower) for pace in trial.paces]
+    met = sum(all(bound.is_met(request) for bound in within) for request in requests)
     share = met / len(requests) if requests else 0.0
     # if no request meets the bounds, a faster setting is closer to them
     nearer = _BETTER_IF_FASTER * trial.speed / slower
@@ -95,7 +95,7 @@ def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
         error="",
         latency=latency,
         first_token=pace.first_token,
-        asked=pace.tokens,
+        requested=pace.tokens,
         tokens=pace.tokens,
         prompt=0,
         cached=0,
@@ -116,10 +116,10 @@ class TrialModels(Struct, frozen=True):
         within = self.objective.within
         found = []
         for model in self.models.values():
-            tried = next((one for one in model.tried if one.setting == setting), None)
+            tried = next((trial for trial in model.tried if trial.setting == setting), None)
             if tried is None:
                 speed = model.speed(setting)
-                near = min(model.tried, key=lambda one: abs(math.log(one.speed / speed)))
+                near = min(model.tried, key=lambda trial: abs(math.log(trial.speed / speed)))
                 found.append(math.log(worth(near, within, near.speed / speed)))
             else:
                 found.append(math.log(worth(tried, within)))
@@ -129,7 +129,7 @@ class TrialModels(Struct, frozen=True):
 def trial_models(aim: TuningObjective, trials: Sequence[Trial]) -> TrialModels:
     """Return the models of at least one trial at each load."""
     models = {
-        load: fitted([one for one in trials if one.concurrency == load])
+        load: fitted([trial for trial in trials if trial.concurrency == load])
         for load in aim.concurrencies
     }
     return TrialModels(aim, models)

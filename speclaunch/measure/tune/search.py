@@ -26,18 +26,22 @@ _SECONDS_A_ROUND = 10.0
 
 
 def first_settings(
-    space: Sequence[DraftSetting], given: DraftSetting | None
+    space: Sequence[DraftSetting], own: DraftSetting | None
 ) -> tuple[DraftSetting, ...]:
     """Return the settings that the model needs: the recipe's own, a short and a long chain, a tree.
 
     NGRAM spreads a longer draft over more branches, so it also gets a chain in between.
     """
-    chains = sorted((one for one in space if one.topk == 1), key=lambda one: one.tokens)
-    trees = sorted((one for one in space if one.topk > 1), key=lambda one: one.tokens)
-    found: list[DraftSetting] = [given] if given is not None and given in space else []
+    chains = sorted(
+        (setting for setting in space if setting.topk == 1), key=lambda setting: setting.tokens
+    )
+    trees = sorted(
+        (setting for setting in space if setting.topk > 1), key=lambda setting: setting.tokens
+    )
+    found: list[DraftSetting] = [own] if own is not None and own in space else []
     found += chains[-1:] + chains[:1]
     found += trees[len(trees) // 2 :][:1]
-    if not any(one.steps for one in space):
+    if not any(setting.steps for setting in space):
         found += chains[len(chains) // 2 :][:1]
     return tuple(dict.fromkeys(found))
 
@@ -45,18 +49,18 @@ def first_settings(
 def next_trial(
     aim: TuningObjective,
     space: Sequence[DraftSetting],
-    given: DraftSetting | None,
+    own: DraftSetting | None,
     trials: Sequence[Trial],
     most: int,
 ) -> tuple[DraftSetting | None, str]:
     """Return the next setting, or None to stop, and the reason. `most`: maximum settings."""
-    tried = {one.setting for one in trials}
-    for one in first_settings(space, given):
-        if one not in tried and len(tried) < most:
-            return (one, "the model needs it")
+    tried = {trial.setting for trial in trials}
+    for setting in first_settings(space, own):
+        if setting not in tried and len(tried) < most:
+            return (setting, "required by the model")
     if len(tried) >= most:
         return (None, f"{most} settings were tried")
-    left = [one for one in space if one not in tried]
+    left = [setting for setting in space if setting not in tried]
     if not left:
         return (None, "all settings were tried")
     model = trial_models(aim, trials)
@@ -64,22 +68,22 @@ def next_trial(
     gain = math.exp(model.score(found) - max(map(model.score, tried)))
     neighbor = _neighbor(space, tried, max(tried, key=model.score))
     if gain < _WORTH and neighbor is not None:
-        return (neighbor, "it is next to the best so far")
+        return (neighbor, "next to the best so far")
     if gain < _WORTH:
         return (None, "no other setting is predicted to be better")
-    return (found, f"predicted to be {gain:.2f} times as good as the best so far")
+    return (found, f"predicted {gain:.2f} times as good as the best so far")
 
 
 def _neighbor(
     space: Sequence[DraftSetting], tried: Collection[DraftSetting], best: DraftSetting
 ) -> DraftSetting | None:
     """Return an untried neighbor of the best NGRAM setting, whose acceptance no model predicts."""
-    if any(one.steps for one in space):
+    if any(setting.steps for setting in space):
         return None
-    order = sorted({*space, best}, key=lambda one: one.tokens)
+    order = sorted({*space, best}, key=lambda setting: setting.tokens)
     at = order.index(best)
     near = [order[other] for other in (at - 1, at + 1) if 0 <= other < len(order)]
-    return next((one for one in near if one not in tried), None)
+    return next((setting for setting in near if setting not in tried), None)
 
 
 def ranked(aim: TuningObjective, trials: Sequence[Trial]) -> tuple[DraftSetting, ...]:
@@ -88,7 +92,10 @@ def ranked(aim: TuningObjective, trials: Sequence[Trial]) -> tuple[DraftSetting,
         return ()
     model = trial_models(aim, trials)
     return tuple(
-        sorted(dict.fromkeys(one.setting for one in trials), key=lambda one: -model.score(one))
+        sorted(
+            dict.fromkeys(trial.setting for trial in trials),
+            key=lambda setting: -model.score(setting),
+        )
     )
 
 
@@ -111,9 +118,9 @@ def budget(starts: int, minutes: float | None, verified: int) -> TuningBudget:
     if starts - verified < _LEAST_TRIED:
         raise InputError(
             Problem(
-                f"--starts {starts}: the comparison of the best takes {verified}, and at least "
-                f"{_LEAST_TRIED} settings have to be tried",
-                help=f"allow --starts {verified + _LEAST_TRIED}, or compare fewer: --verify 1",
+                f"--starts {starts}: too few for the {verified} starts of --verify and at least "
+                f"{_LEAST_TRIED} settings",
+                help=f"set --starts {verified + _LEAST_TRIED}, or compare fewer with --verify 1",
             )
         )
     return TuningBudget(starts, None if minutes is None else 60 * minutes, verified)
@@ -143,7 +150,7 @@ def expectation(
     """
     own = (protocol.rounds + 1) * len(protocol.concurrencies)
     first = _slowest(side) + own * _SECONDS_A_ROUND
-    start = fmean(one.seconds for one in done) if done else first
+    start = fmean(trial_start.seconds for trial_start in done) if done else first
     # the share of rounds in a start is unknown; assume all of it
     compared = limit.verified * start * max(1.0, rounds * len(protocol.concurrencies) / own)
     return Expectation(start, compared)

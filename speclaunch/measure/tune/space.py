@@ -52,7 +52,9 @@ def settings(algorithm: str, most: int | None = None) -> tuple[DraftSetting, ...
 
     A release or the memory may reject some of them.
     """
-    return tuple(one for one in _settings(algorithm) if most is None or one.tokens <= most)
+    return tuple(
+        setting for setting in _settings(algorithm) if most is None or setting.tokens <= most
+    )
 
 
 def _settings(algorithm: str) -> Iterator[DraftSetting]:
@@ -80,8 +82,8 @@ def algorithm_of(side: LaunchedSide) -> str:
     if side.expected.simulated:
         raise InputError(
             Problem(
-                f"{name}: {side.expected.simulated} makes its acceptance up, which says nothing of "
-                "its settings",
+                f"{name}: {side.expected.simulated} simulates acceptance, so settings cannot be "
+                "measured",
                 help=f"unset {side.expected.simulated}",
             )
         )
@@ -91,7 +93,7 @@ def algorithm_of(side: LaunchedSide) -> str:
         raise InputError(
             Problem(
                 f"{name}: {found} has no settings to tune",
-                help="its width is that of its draft; EAGLE, EAGLE3, MTP, STANDALONE and NGRAM "
+                help="its width is fixed by its draft; EAGLE, EAGLE3, MTP, STANDALONE and NGRAM "
                 "can be tuned",
             )
         )
@@ -106,16 +108,16 @@ def possible(
     `most`: maximum draft tokens. Raises InputError if there are none.
     """
     found = []
-    for one in settings(algorithm, most):
+    for setting in settings(algorithm, most):
         try:
-            changed = side.prepared.changed(one.arguments)
+            changed = side.prepared.changed(setting.arguments)
         except LaunchError:
             continue
         result = check_request(changed.request(os.environ), side.lookup, all_rules()).results
         if not result.errors:
-            found.append(one)
+            found.append(setting)
     if not found:
-        raise InputError(Problem("no setting passes the rules", help="speclaunch plan says why"))
+        raise InputError(Problem("no setting passes the rules", help="`speclaunch plan` shows why"))
     return tuple(found)
 
 

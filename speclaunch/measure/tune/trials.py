@@ -126,24 +126,27 @@ def trial_of(setting: DraftSetting, rounds: Sequence[Round]) -> Trial:
     Times come from the median round, so a disturbed round does not count. Acceptance covers all
     requests.
     """
-    requests = [one for each in rounds for one in each.requests]
-    steps = sum(one.verify_steps for one in requests)
-    tokens = sum(one.tokens or 0 for one in requests)
+    requests = [request for each in rounds for request in each.requests]
+    steps = sum(request.verify_steps for request in requests)
+    tokens = sum(request.tokens or 0 for request in requests)
     return Trial(
         setting,
         median(map(_step_seconds, rounds)),
         tokens / steps,
         accepted_by_position(requests),
         rounds[0].concurrency,
-        median(one.throughput for one in rounds),
-        median(len(one.requests) / one.seconds for one in rounds),
-        tuple(RequestPace(one.first_token, one.latency, one.tokens or 0) for one in requests),
+        median(r.throughput for r in rounds),
+        median(len(r.requests) / r.seconds for r in rounds),
+        tuple(
+            RequestPace(request.first_token, request.latency, request.tokens or 0)
+            for request in requests
+        ),
     )
 
 
 def _step_seconds(each: Round) -> float:
-    seconds = sum(one.latency - one.first_token for one in each.requests)
-    return seconds / sum(one.verify_steps for one in each.requests)
+    seconds = sum(request.latency - request.first_token for request in each.requests)
+    return seconds / sum(request.verify_steps for request in each.requests)
 
 
 class LoadRatio(Struct, frozen=True):
@@ -178,8 +181,8 @@ class TuningVerdict(Struct, frozen=True):
     @property
     def winner(self) -> Compared | None:
         """Best setting shown to be faster; None: the recipe remains unchanged."""
-        faster = [one for one in self.compared if one.claim == "faster"]
-        return max(faster, key=lambda one: one.ratio.ratio, default=None)
+        faster = [compared for compared in self.compared if compared.claim == "faster"]
+        return max(faster, key=lambda compared: compared.ratio.ratio, default=None)
 
 
 def verdict(
@@ -194,43 +197,48 @@ def verdict(
     Sides are named by their settings; `starts`: starts per side.
     """
     sides = [ExpectedSide(OWN, speculates=True)]
-    sides += [ExpectedSide(str(one), speculates=True, drafts=one.tokens) for one in settings]
+    sides += [
+        ExpectedSide(str(setting), speculates=True, drafts=setting.tokens) for setting in settings
+    ]
     refused: list[str] = []
     for load in aim.concurrencies:
-        there = [one for one in rounds if one.concurrency == load]
-        refused += [one.message for one in objections(there, sides, protocol.requests_at(load))]
+        there = [r for r in rounds if r.concurrency == load]
+        refused += [
+            objection.message for objection in objections(there, sides, protocol.requests_at(load))
+        ]
     if refused:
         return TuningVerdict(refused=tuple(dict.fromkeys(refused)))
     confidence = 1 - ERROR_RATE / len(settings)
     found = []
-    for one in settings:
-        ours, theirs = _series(aim, rounds, str(one)), _series(aim, rounds, OWN)
+    for setting in settings:
+        ours, theirs = _series(aim, rounds, str(setting)), _series(aim, rounds, OWN)
         pairs = min(len(next(iter(ours.values()))), len(next(iter(theirs.values()))))
         least = max(LEAST_PAIRS, starts)
         if pairs < least:
             return TuningVerdict(refused=(f"{pairs} pairs of rounds: at least {least}",))
         if min(min(values) for values in (*ours.values(), *theirs.values())) <= 0:
-            return TuningVerdict(refused=("in a round no request met the bounds",))
+            return TuningVerdict(refused=("no request of a round met the bounds",))
         ratio = interval(_together(ours, pairs), _together(theirs, pairs), confidence, starts)
         by_load = tuple(LoadRatio(load, median(ours[load]) / median(theirs[load])) for load in ours)
-        found.append(Compared(one, ratio, by_load))
+        found.append(Compared(setting, ratio, by_load))
     return TuningVerdict(tuple(found))
 
 
 def _series(aim: TuningObjective, rounds: Sequence[Round], side: str) -> dict[int, list[float]]:
     """Return the objective's value of each round, by load."""
     found: dict[int, list[float]] = {}
-    for one in sorted(rounds, key=lambda each: each.number):
-        if one.side == side:
-            value = goodput(one, aim.within) if aim.within else one.throughput
-            found.setdefault(one.concurrency, []).append(value)
+    for round_ in sorted(rounds, key=lambda each: each.number):
+        if round_.side == side:
+            value = goodput(round_, aim.within) if aim.within else round_.throughput
+            found.setdefault(round_.concurrency, []).append(value)
     return found
 
 
 def _together(values: Mapping[int, Sequence[float]], pairs: int) -> list[float]:
     """Return the geometric mean over the loads, round by round."""
     return [
-        math.exp(fmean(math.log(one[number]) for one in values.values())) for number in range(pairs)
+        math.exp(fmean(math.log(ratios[number]) for ratios in values.values()))
+        for number in range(pairs)
     ]
 
 
@@ -267,7 +275,7 @@ class StoredStarts(Struct, frozen=True):
     @property
     def seconds(self) -> float:
         """Seconds of all trials."""
-        return sum(one.seconds for one in self.starts)
+        return sum(start.seconds for start in self.starts)
 
     def write(self) -> None:
         """Replace the stored file atomically. Raises InputError if writing fails."""
@@ -281,7 +289,7 @@ class StoredStarts(Struct, frozen=True):
         unfinished_work.write(self.path, document)
 
 
-def kept(key: str, *, fresh: bool) -> StoredStarts:
+def stored_starts(key: str, *, fresh: bool) -> StoredStarts:
     """Return earlier measurements of a tuning problem; `fresh` deletes them. Raises InputError."""
     folder = speclaunch_home() / "tunes" / key
     try:
@@ -307,16 +315,16 @@ def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if verified is None:
         return None
 
-    def named(kind: Any, said: Any) -> Any:
+    def named(kind: Any, value: Any) -> Any:
         names = kind.__struct_fields__
-        return dict(zip(names, said, strict=True)) if isinstance(said, list) else said
+        return dict(zip(names, value, strict=True)) if isinstance(value, list) else value
 
     found = [
         {
-            "setting": named(DraftSetting, one["setting"]),
-            "ratio": named(Interval, one["ratio"]),
-            "by_load": [named(LoadRatio, load) for load in one["by_load"]],
+            "setting": named(DraftSetting, entry["setting"]),
+            "ratio": named(Interval, entry["ratio"]),
+            "by_load": [named(LoadRatio, load) for load in entry["by_load"]],
         }
-        for one in verified["verdict"]["compared"]
+        for entry in verified["verdict"]["compared"]
     ]
     return {**verified, "verdict": {**verified["verdict"], "compared": found}}

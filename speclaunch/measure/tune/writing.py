@@ -47,8 +47,8 @@ def require_own(path: Path, words: Sequence[str]) -> None:
         name, _ = split_recipe(words)
         raise InputError(
             Problem(
-                f"--write: {name} comes with speclaunch and is not edited",
-                help=f"--output-file {path.stem}_tuned.yaml writes a recipe of your own",
+                f"--write: {name} is shipped with speclaunch and cannot be edited",
+                help=f"--output-file {path.stem}_tuned.yaml writes your own recipe",
             )
         )
 
@@ -67,7 +67,7 @@ def tuned(
         made = fixed_recipe(before, str(path), path, fix, load_catalogue(version), config_dirs)
     except NotFixableError as error:
         raise InputError(
-            Problem(f"{path} cannot be edited: {error}", help="use the overrides instead")
+            Problem(f"{path} cannot be edited: {error}", help="use overrides instead")
         ) from None
     return Tuned(path, before, _with_evidence(before, made, evidence))
 
@@ -83,8 +83,8 @@ def elsewhere(change: Tuned, target: Path, config_dirs: Sequence[Path] = ()) -> 
     if here.get("args") != there.get("args"):
         raise InputError(
             Problem(
-                f"{target}: its arguments would be others than in {change.path.parent}",
-                help=f"write it beside {change.path}",
+                f"{target}: its arguments would differ from those in {change.path.parent}",
+                help=f"write it next to {change.path}",
             )
         )
     return text
@@ -98,7 +98,8 @@ def _with_evidence(before: str, made: str, evidence: str) -> str:
     old, new = lines_of(before), lines_of(made)
     pairs = zip(old, new, strict=False)
     first = next(
-        (number for number, (one, other) in enumerate(pairs, 1) if one != other), len(old) + 1
+        (number for number, (old_line, new_line) in enumerate(pairs, 1) if old_line != new_line),
+        len(old) + 1,
     )
     comment = f"# tuned {evidence}"
     above = new[first - 2] if first >= 2 else ""

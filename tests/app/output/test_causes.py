@@ -30,7 +30,7 @@ def file(
 
 def test_one_file_says_all() -> None:
     assert causes([file("a.sh", "SPL304", "SPL257", model="org/m")]) == [
-        f"a.sh: not checked, because {NO_HARDWARE}: SPL304, SPL257",
+        f"a.sh: SPL304, SPL257 skipped: {NO_HARDWARE}",
         f"a.sh: unknown: the checkpoint org/m: {WHY} ({HELP})",
     ]
 
@@ -39,16 +39,16 @@ def test_what_files_share_is_one_line() -> None:
     files = [file(f"{at}.yaml", "SPL257", *(["SPL304"] if at % 2 else [])) for at in range(312)]
     files.append(file("own.sh", "SPL211", reason="$ALGORITHM is not set"))
     assert causes(files) == [
-        "own.sh: not checked, because $ALGORITHM is not set: SPL211",
-        f"not checked, because {NO_HARDWARE}: SPL257, SPL304 (in 312 files)",
+        "own.sh: SPL211 skipped: $ALGORITHM is not set",
+        f"SPL257, SPL304 skipped: {NO_HARDWARE} (in 312 files)",
     ]
 
 
 def test_a_file_at_several_versions_is_one_file() -> None:
     files = [file("a.sh", "SPL257", engine=engine) for engine in ("0.5.9", "0.5.23")]
-    assert causes(files) == [f"a.sh: not checked, because {NO_HARDWARE}: SPL257"]
+    assert causes(files) == [f"a.sh: SPL257 skipped: {NO_HARDWARE}"]
     files.append(file("b.sh", "SPL257"))
-    assert causes(files) == [f"not checked, because {NO_HARDWARE}: SPL257 (in 2 files)"]
+    assert causes(files) == [f"SPL257 skipped: {NO_HARDWARE} (in 2 files)"]
 
 
 def test_checkpoints_of_which_nothing_is_known_are_one_cause() -> None:
@@ -62,7 +62,7 @@ def test_checkpoints_of_which_nothing_is_known_are_one_cause() -> None:
         for at in range(300)
     ]
     assert causes(files) == [
-        "not checked, because the checkpoint is not known: SPL401 (in 300 files)",
+        "SPL401 skipped: the checkpoint is not known (in 300 files)",
         "unknown: the checkpoint org/m0, the checkpoint org/m1, the checkpoint org/m2, "
         f"the checkpoint org/m3 and 296 more: {WHY} ({HELP}) (in 300 files)",
     ]
@@ -73,7 +73,7 @@ def test_one_checkpoint_of_several_files_is_named() -> None:
         file(path, "SPL401", reason="the checkpoint org/m is not known", model="org/m")
         for path in ("a.sh", "b.sh")
     ]
-    assert causes(files)[0].startswith("not checked, because the checkpoint org/m is not known: ")
+    assert causes(files)[0].endswith(" skipped: the checkpoint org/m is not known (in 2 files)")
 
 
 def test_a_short_name_is_taken_out_of_no_word() -> None:
@@ -83,9 +83,7 @@ def test_a_short_name_is_taken_out_of_no_word() -> None:
         file("b.sh", "SPL401", reason=reason.replace(" m ", " n "), model="n"),
     ]
     (shared, *_) = causes(files)
-    assert shared == (
-        "not checked, because the checkpoint is not known: more is missing: SPL401 (in 2 files)"
-    )
+    assert shared == ("SPL401 skipped: the checkpoint is not known: more is missing (in 2 files)")
 
 
 def test_versions_that_recipes_exclude() -> None:
@@ -113,9 +111,9 @@ def test_in_brief_rules_are_counted_and_a_missing_fact_is_named_once() -> None:
     assert brief_causes([unknown, *other, *hardware]) == [
         f"a.sh: unknown: the checkpoint org/m: {WHY} ({HELP})",
         "2 rules skipped: $ALGORITHM is not set (in 2 files)",
-        "1 rule needs the hardware: add --hardware, such as h100:8",
+        "1 rule needs the hardware: set --hardware, for example h100:8",
     ]
     assert brief_causes(other[:1]) == ["b.sh: 2 rules skipped: $ALGORITHM is not set"]
     assert brief_causes([file("a.sh", "SPL304", "SPL257")]) == [
-        "2 rules need the hardware: add --hardware, such as h100:8"
+        "2 rules need the hardware: set --hardware, for example h100:8"
     ]

@@ -16,17 +16,17 @@ SHORT = ("recipe=cpu_ngram", "+args.context_length=4096")
     ("words", "code", "said"),
     [
         ((*URL,), 1, "does not answer"),
-        ((*URL, "recipe=cpu_ngram"), 2, "both a server that runs"),
-        ((*URL, "--against", "none"), 2, "not started again"),
+        ((*URL, "recipe=cpu_ngram"), 2, "--url cannot be combined with a recipe"),
+        ((*URL, "--against", "none"), 2, "cannot be restarted"),
         ((*URL, "--fail-under", "1.1"), 2, "--fail-under needs"),
-        ((*URL, "--blocks", "2", "--dry-run"), 2, "runs already"),
-        ((*URL, "--starts", "3", "--dry-run"), 2, "not started again"),
-        (("recipe=cpu_ngram", "--starts", "2", "--dry-run"), 2, "use 1, or 3 and more"),
+        ((*URL, "--blocks", "2", "--dry-run"), 2, "is already running"),
+        ((*URL, "--starts", "3", "--dry-run"), 2, "cannot be restarted"),
+        (("recipe=cpu_ngram", "--starts", "2", "--dry-run"), 2, "use 1, or at least 3"),
         (("recipe=cpu_ngram", "--starts", "7", "--dry-run"), 2, "add --rounds 14"),
         (
             (*SHORT, "--context", "500,9000", "--dry-run"),
             2,
-            "no room for prompts of 9000 tokens and answers of 128 tokens",
+            "cannot fit prompts of 9000 tokens and answers of 128 tokens",
         ),
         (
             (*SHORT, "--workload", "random", "--input-tokens", "9000", "--dry-run"),
@@ -54,8 +54,8 @@ def test_a_dry_run_lists_every_length_of_context() -> None:
     done = run("bench", *URL, *words, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "starts:  1" in done.stdout
-    assert "chat at a concurrency of 1" in done.stdout
-    assert "chat with prompts of 500 tokens at a concurrency of 1" in done.stdout
+    assert "chat at concurrency 1" in done.stdout
+    assert "chat with prompts of 500 tokens at concurrency 1" in done.stdout
 
 
 def test_several_starts_are_started_one_behind_the_other() -> None:

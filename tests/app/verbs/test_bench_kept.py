@@ -49,7 +49,7 @@ def test_one_server_alone_is_shown_again() -> None:
     for words in (("--output-format", "html"), ("--fail-under", "1"), ("--output-file", "a.html")):
         refused = run("bench", "show", *words)
         assert (refused.returncode, refused.stdout) == (2, "")
-        assert "one server" in refused.stderr
+        assert "single server" in refused.stderr
 
 
 @pytest.mark.thorough
@@ -197,7 +197,7 @@ def test_secrets_of_a_baseline_are_not_in_its_name() -> None:
 
 def test_one_server_alone_has_no_page() -> None:
     done = run("bench", "--url", "http://127.0.0.1:1", "--output-format", "html", "--dry-run")
-    assert done.returncode == 2 and "has no page" in done.stderr
+    assert done.returncode == 2 and "has no HTML page" in done.stderr
 
 
 def test_lengths_of_context_are_told() -> None:

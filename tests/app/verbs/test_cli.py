@@ -363,7 +363,7 @@ def test_migrate_writes_nothing_that_the_target_refuses(tmp_path: Path) -> None:
     text = "sglang serve --model-path x --attention-backend nope --cuda-graph-max-bs 8\n"
     script.write_text(text)
     done = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
-    assert done.returncode == 1 and "run.sh was left unchanged" in done.stderr
+    assert done.returncode == 1 and "run.sh is unchanged" in done.stderr
     assert "invalid choice: 'nope'" in done.stderr and "is --cuda-graph" not in done.stderr
     assert script.read_text() == text
     shown = run("migrate", "run.sh", "--to", "0.5.23", "--diff", cwd=tmp_path)

@@ -63,10 +63,10 @@ def test_the_list_as_json() -> None:
 
 
 def test_what_no_release_accepts_is_shown_on_request() -> None:
-    refused, why = "RedHatAI/Qwen3-8B-speculator.eagle3", "no release takes it"
+    refused, why = "RedHatAI/Qwen3-8B-speculator.eagle3", "not accepted by any release: "
     done = run("drafts", TARGET, *NEWEST)
     assert refused not in done.stdout and why not in done.stdout
-    assert "3 more that no release accepts: --all shows why" in done.stdout
+    assert "3 more are accepted by no release (--all shows them)" in done.stdout
     done = run("drafts", TARGET, *NEWEST, "--all")
     assert refused in done.stdout and why in done.stdout and "--all" not in done.stdout
     done = run("drafts", "openai/gpt-oss-20b", "--engine", "0.4.6.post5")
@@ -147,7 +147,7 @@ def test_force_writes_despite_errors_and_then_replaces_no_file(tmp_path: Path) -
     path.write_text("mine\n")
     done = run(*words, "--output", str(path), "--force")
     assert done.returncode == 2 and path.read_text() == "mine\n"
-    assert "--overwrite replaces it; --force alone" in done.stderr
+    assert "replace it with --overwrite (--force" in done.stderr
     done = run(*words, "--output", str(path), "--force", "--overwrite")
     assert done.returncode == 0 and "SPL711" in path.read_text()
 
@@ -175,7 +175,7 @@ def test_what_does_not_fit_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     words = ("deepseek-ai/DeepSeek-V3", "--hardware", "h100:8", *NEWEST, "--output", str(path))
     done = run("init", *words)
-    assert done.returncode == 1 and "GiB of all GPUs together" in done.stderr
+    assert done.returncode == 1 and "GiB on all GPUs together" in done.stderr
     assert not path.exists()
 
 
@@ -232,10 +232,10 @@ def test_what_was_not_said_is_asked(tmp_path: Path) -> None:
     terminal.answer("Hardware", "h10000")  # is asked again
     terminal.answer("unknown hardware", "h100:1")
     terminal.answer("SGLang version", "0.5.23")
-    terminal.until("Way to speculate")
+    terminal.until("Number of the speculation method")
     number = re.search(r"(\d+)\. NGRAM", terminal.said)
     assert number is not None
-    terminal.answer("Way to speculate", number[1])
+    terminal.answer("Number of the speculation method", number[1])
     terminal.answer("File to write", "")
     assert terminal.end() == 0
     assert "speculation: ngram" in (tmp_path / "qwen3_8b.yaml").read_text()

@@ -250,7 +250,7 @@ UNREAD = 'command = ["sglang", "serve", "m"]\n'
 def test_what_is_not_read_is_named_and_changes_no_exit_code(tmp_path: Path) -> None:
     (tmp_path / "serve.toml").write_text(UNREAD)
     alone = run("lint", ".", cwd=tmp_path)
-    assert alone.returncode == 3 and "no deployment in . can be checked" in alone.stderr
+    assert alone.returncode == 3 and "cannot check any deployment in ." in alone.stderr
     assert "not read: serve.toml: it starts SGLang" in alone.stdout
     code, document = lint_json(".", cwd=tmp_path)
     assert code == 3 and document["not_read"] == ["serve.toml"]

@@ -64,7 +64,7 @@ def test_the_text_counts_what_only_info_shows(files: Path) -> None:
     brief = lint(files, "warned.sh", *ENGINE).stdout
     assert not [one for one in details if one in brief]
     assert "info (--info) in 1 deployment" in brief
-    assert "the hardware: add --hardware, such as h100:8" in brief
+    assert "the hardware: set --hardware, for example h100:8" in brief
     full = lint(files, "warned.sh", *ENGINE, "--info").stdout
     assert [one for one in details if one in full] == list(details)
     assert "(--info)" not in full
@@ -127,7 +127,7 @@ def test_what_cannot_be_a_file_is_told_before_anything_is_checked(
 def test_no_file_is_written_over_or_twice(files: Path, more: list[str]) -> None:
     (files / "link.sh").symlink_to("bad.sh")
     done = lint(files, "bad.sh", "good.sh", *ENGINE, *more)
-    assert done.returncode == 2 and "it is linted, or named twice" in done.stderr
+    assert done.returncode == 2 and "already linted or named twice" in done.stderr
     assert (files / "bad.sh").read_text() == BAD and not (files / "x").exists()
 
 

@@ -23,7 +23,7 @@ def test_a_healthy_draft(models: dict[str, Path]) -> None:
     done = run("models", "inspect", str(models["llama-eagle3"]))
     assert done.returncode == 0, done.stderr
     assert "15 tensors: 14 loaded, 1 skipped" in done.stdout
-    assert "It holds what SGLang 0.5.23 loads." in done.stdout
+    assert "It contains everything that SGLang 0.5.23 loads." in done.stdout
 
 
 def test_a_renamed_tensor(models: dict[str, Path], tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_version_counts(models: dict[str, Path], tmp_path: Path) -> None:
     model.write(tmp_path / "m")
     words = ("models", "inspect", str(tmp_path / "m"), "--engine")
     assert "SPL951" in run(*words, "0.5.11").stdout
-    assert "It holds what SGLang" in run(*words, "0.5.13").stdout
+    assert "It contains everything that SGLang" in run(*words, "0.5.13").stdout
     assert run(*words, "0.5.11,0.5.12").returncode == 2
 
 
@@ -101,8 +101,8 @@ def test_a_class_that_is_not_known(models: dict[str, Path], tmp_path: Path) -> N
     model.config["architectures"] = ["SomethingElse"]
     model.write(tmp_path / "m")
     done = run("models", "inspect", str(tmp_path / "m"))
-    assert "loads of this class is not known" in done.stdout
-    assert "what the engine needs is unknown" in done.stdout
+    assert "loads for this class are unknown" in done.stdout
+    assert "the engine's requirements are unknown" in done.stdout
 
 
 @pytest.mark.parametrize("what", ["nothing", "no weights", "a link", "a broken file"])

@@ -153,7 +153,7 @@ def test_a_private_checkpoint_on_the_disk(repo: Path, speclaunch: Any, tmp_path:
     ("words", "code", "said"),
     [
         (["{local}"], 2, "is a directory: it needs a name"),
-        (["{local}", "--as", "../out"], 2, "not of the form ORGANIZATION/NAME"),
+        (["{local}", "--as", "../out"], 2, "use the form ORGANIZATION/NAME"),
         (["{local}", "x/y", "--as", "a/b"], 2, "--as names one directory"),
         (["{local}", "--as", "a/b", "--revision", "v1"], 2, "cannot be combined with --as"),
         (["nowhere", "--as", "a/b"], 2, "not a directory with a config.json"),
@@ -161,7 +161,7 @@ def test_a_private_checkpoint_on_the_disk(repo: Path, speclaunch: Any, tmp_path:
         (["../../x"], 2, "does not exist on this machine"),
         (["eagle3_lama8b"], 2, "did you mean `eagle3_llama8b`?"),
         (["recipes/none.yaml"], 2, "recipes/none.yaml"),
-        (["recipes/mine.yaml", "--revision", "v1"], 2, "--revision takes a name"),
+        (["recipes/mine.yaml", "--revision", "v1"], 2, "--revision needs a checkpoint name"),
         (["org/a", "args.tp_size=2"], 2, "an override needs a recipe"),
         (["recipes/mine.yaml", "args.model_path=/data/x"], 1, "does not exist on this machine"),
         (["org/a--b"], 1, "its name is not a valid name on the hub"),

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer import Context
+from typer.main import get_command
 
+from speclaunch.app.verbs import commands
 from speclaunch.app.verbs.options import VerbOptions
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.app.verbs.verbs import VERBS, Verb, _load
@@ -63,6 +68,28 @@ def test_the_options_of_a_verb_have_different_names(named: tuple[str, Verb]) -> 
     found = [one for option in verb.declared.declared().values() for one in option.spellings]
     assert len(found) == len(set(found)), name
     assert issubclass(verb.declared, VerbOptions)
+
+
+@over([(name, verb) for name, verb in every_verb() if verb.example])
+def test_an_example_is_a_command_line_of_the_verb(named: tuple[str, Verb]) -> None:
+    name, verb = named
+    words = [*name.split(" "), *shlex.split(verb.example.partition(" > ")[0])]
+    commands.register(words)
+    seen: list[VerbOptions] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Verb, "run", lambda _, options: seen.append(options) or 0)
+        get_command(commands.app)(words, standalone_mode=False, prog_name="speclaunch")
+    assert isinstance(seen[0], verb.declared), name
+
+
+def test_help_groups_options_and_ends_with_an_example() -> None:
+    commands.register(["lint"])
+    command: Any = get_command(commands.app).commands["lint"]  # type: ignore[attr-defined]
+    lines = command.get_help(Context(command, info_name="lint")).splitlines()
+    titles = [line.removesuffix(":") for line in lines if line.endswith(":") and line[0] != " "]
+    assert titles[:3] == ["Arguments", "Options", "Deployment"]
+    assert titles[-2:] == ["Baseline", "Example"]
+    assert lines[-1] == "  lint deploy/ --engine 0.5.23 --hardware h100:8"
 
 
 def test_an_attribute_is_the_record_of_a_class_and_the_value_of_options() -> None:

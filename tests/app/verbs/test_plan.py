@@ -109,10 +109,10 @@ def test_a_cpu_recipe_needs_no_engine(tmp_path: Path) -> None:
 def test_without_a_gpu_it_says_so_and_shows_the_rest() -> None:
     done = plan(RECIPE, "--full", "--engine", "0.5.23", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0
-    assert "note: the recipe is for the GPUs of this machine, and" in done.stdout
+    assert "note: the recipe uses this machine's GPUs, but" in done.stdout
     assert "unknown hardware" in done.stdout
     assert "speculative_num_draft_tokens" in done.stdout
-    assert "unknown whether it fits" in done.stdout
+    assert "memory use unknown" in done.stdout
 
 
 @pytest.mark.thorough
@@ -202,7 +202,7 @@ def test_a_question_without_an_answer_is_exit_3(words: tuple[str, ...], help_: s
     """Hardware or checkpoint unknown: the plan is shown, and the exit code says what is missing."""
     done = plan(RECIPE, "--engine", "0.5.23", *words, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 3 and "Command" in done.stdout
-    assert f"error: {words[0]} cannot be answered: " in done.stderr
+    assert f"error: {words[0]} has no answer: " in done.stderr
     assert help_ in done.stderr and "0 requests" not in done.stdout
     found = plan_json(RECIPE, "--engine", "0.5.23", *words, code=3, CUDA_VISIBLE_DEVICES="")
     assert (found["best"] or found["suggestion"])["fit"] == "unknown"
@@ -212,7 +212,7 @@ def test_a_question_without_an_answer_is_exit_3(words: tuple[str, ...], help_: s
 def test_a_plan_that_fails_stays_exit_1_where_a_question_has_no_answer(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text(BROKEN)
     done = plan("broken.yaml", "--engine", "0.5.23", "--hardware", "h100:2", "--fit", cwd=tmp_path)
-    assert done.returncode == 1 and "--fit cannot be answered" in done.stderr
+    assert done.returncode == 1 and "--fit has no answer" in done.stderr
 
 
 @pytest.mark.thorough
@@ -246,7 +246,7 @@ def test_ranks_without_a_gpu_are_not_called_a_lack_of_memory(tmp_path: Path) -> 
         ([RECIPE], {"html": Path("/nonexistent/x.html")}, "is not a directory"),
         ([RECIPE], {"html": Path("/")}, "it is not a regular file"),
         ([RECIPE], {"html": Path("/dev/null")}, "it is not a regular file"),
-        ([RECIPE], {"engine": "0.5.9,0.5.23", "fit": True}, "takes one recipe and one version"),
+        ([RECIPE], {"engine": "0.5.9,0.5.23", "fit": True}, "needs a single recipe and version"),
         (["recipe=cpu_ngram"], {"engine": "0.5.11"}, "the CPU engine is SGLang"),
     ],
 )
@@ -357,8 +357,8 @@ def test_a_mistake_in_the_budget_hides_nothing_else(
         (["--requests", "4"], "--best"),
         (["--context", "4"], "--best"),
         (["--best", "--fit"], "cannot be combined"),
-        (["--best", "ngram_qwen7b"], "one recipe"),
-        (["--best", "--engine", "0.5.9,0.5.23"], "one version"),
+        (["--best", "ngram_qwen7b"], "single recipe and version"),
+        (["--best", "--engine", "0.5.9,0.5.23"], "single recipe and version"),
     ],
 )
 def test_a_load_that_makes_no_sense(words: list[str], said: str) -> None:

@@ -194,9 +194,9 @@ def test_a_plan_shows_the_roles_side_by_side(tmp_path: Path) -> None:
     done = run("plan", written(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "pd on SGLang 0.5.23: 3 servers, 4 hosts, 32 GPUs" in done.stdout
-    assert re.search(r"hosts of a server +2 +1\n", done.stdout)
+    assert re.search(r"hosts per server +2 +1\n", done.stdout)
     assert re.search(r"tp_size +16 +8\n", done.stdout)
-    assert "Memory of a GPU: decode" in done.stdout
+    assert "Memory per GPU: decode" in done.stdout
 
 
 @pytest.mark.thorough

@@ -184,13 +184,13 @@ def test_no_secret_reaches_any_file(run: Run, recipe: str, port: int, tmp_path: 
 
 def test_what_is_not_there_is_said_plainly(run: Run) -> None:
     for words, code, said in (
-        (("runs",), 0, "no launch is recorded"),
+        (("runs",), 0, "no recorded launch"),
         (("runs", "show"), 2, "no launch is recorded in "),
         (("runs", "show", "x"), 2, "speclaunch recipe=NAME launches one"),
         (("ps",), 0, "no engine is running"),
         (("stop",), 3, "no engine is running"),
         (("stop", "x"), 2, "no engine of that name"),
-        (("logs",), 2, "no launch is recorded"),
+        (("logs",), 2, "no recorded launch"),
         (("runs", "ls", "--dir", "/nonexistent"), 2, "no such directory"),
         (("stop", "x", "--all"), 2, "--all cannot be combined with a name"),
     ):

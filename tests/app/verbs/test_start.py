@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from speclaunch.app.verbs.verbs import asked
+from speclaunch.app.verbs.verbs import verb_of
 
 LOADED = """
 import sys
@@ -81,6 +81,6 @@ def test_a_plan_of_a_recipe_needs_no_hydra() -> None:
 
 
 def test_the_verb_that_a_command_line_is_about() -> None:
-    assert asked(["lint", "recipe=x"]) == "lint"
-    assert asked(["recipe=x", "args.port=1"]) == "launch"
-    assert asked(["--help"]) is asked([]) is asked(["lnit"]) is None
+    assert verb_of(["lint", "recipe=x"]) == "lint"
+    assert verb_of(["recipe=x", "args.port=1"]) == "launch"
+    assert verb_of(["--help"]) is verb_of([]) is verb_of(["lnit"]) is None

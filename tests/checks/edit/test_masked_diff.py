@@ -38,7 +38,7 @@ def test_a_secret_in_a_changed_line_is_hidden(name: str, tmp_path: Path) -> None
     said = done.stdout + done.stderr
     assert KEY not in said and TOKEN not in said
     assert "cuda-graph-max-bs-decode" in done.stdout and "***" in done.stdout
-    assert "1 secret value is hidden (***): this does not apply as a patch" in done.stderr
+    assert "1 secret value is hidden (***): the patch does not apply" in done.stderr
     assert (tmp_path / name).read_text() == CHANGED[name]
     assert migrate(tmp_path, name).returncode == 0
     written = (tmp_path / name).read_text()  # the file itself keeps it

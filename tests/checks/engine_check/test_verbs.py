@@ -72,14 +72,14 @@ def test_plan_tells_values_contradictions_and_refusals(monkeypatch: pytest.Monke
     (one,) = said["contradictions"]
     assert (one["name"], one["ours"], one["engine"]) == ("stream_interval", 4, 9)
     _, out = invoke("plan", "r.yaml", "--ask", "always")
-    assert "asked SGLang 0.5.23: it accepts the command" in out
-    assert "a defect of speclaunch, please report: stream_interval: SGLang 0.5.23 on h200" in out
+    assert "engine check: SGLang 0.5.23 accepts the command" in out
+    assert "speclaunch bug, please report: stream_interval: SGLang 0.5.23 on h200" in out
 
     at_hand(monkeypatch, ScriptedJudge(STREAM))
     code, out = invoke("plan", "r.yaml", "--ask", "always")
     assert code == ExitCode.FAILED
     assert "error[SPL090]" in out
-    assert "it refuses the command (SPL090)" in out
+    assert "rejects the command (SPL090)" in out
 
 
 @pytest.mark.thorough

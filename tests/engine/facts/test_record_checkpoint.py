@@ -22,7 +22,7 @@ from speclaunch.engine.facts.record_checkpoint import publishable, store_facts, 
 from speclaunch.engine.facts.record_checkpoint import recorded as facts_of
 from speclaunch.engine.facts.repository_facts import FOLDER
 from speclaunch.engine.facts.tensors import stored_tensors
-from speclaunch.measure.advice.checkpoint_sources import FACTS, told
+from speclaunch.measure.advice.checkpoint_sources import FACTS, fact_value
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 8, "num_hidden_layers": 2}
 HERE = Origin(FactSource.REPOSITORY, "here")
@@ -56,7 +56,7 @@ def same(folder: Path, kept: Path) -> None:
     assert isinstance(here, Checkpoint) and isinstance(there, Checkpoint)
     for fact in FACTS:
         if fact not in ("missing_files", "has_dspark_folder"):  # of the directory itself
-            assert told(there, fact) == told(here, fact), fact
+            assert fact_value(there, fact) == fact_value(here, fact), fact
 
 
 @pytest.mark.thorough

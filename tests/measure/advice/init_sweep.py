@@ -86,7 +86,7 @@ def swept(target: str, hardware: str) -> Swept:
 def _checked(made: NewRecipe, path: Path) -> Iterator[str]:
     path.write_text(made.text)
     (side,) = sides([f"recipe={path}"], None, [])
-    plan = planned_side(side, Lookup(), all_rules(), fit=False, wish=None)
+    plan = planned_side(side, Lookup(), all_rules(), fit=False, requested_load=None)
     if plan.budget.fit is not Fit.FITS:
         yield f"its plan says: {plan.budget.fit}, {plan.budget.why}"
     report = lint(collect([str(path)]), Options(Lookup(), all_rules(), installed=lambda: None))
@@ -192,7 +192,8 @@ def main() -> None:
 
 
 def _reason(text: str) -> str:
-    if "is not known" in text and "missing" not in text and "more than is available" not in text:
+    unknown = "is not known" in text or "memory unknown" in text
+    if unknown and "missing" not in text and "more than is available" not in text:
         return "memory unknown"
     if "has no class" in text:
         return "no class"

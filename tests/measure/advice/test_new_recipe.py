@@ -88,7 +88,7 @@ def written(target: str, hardware: str, version: str) -> NewRecipe | None:
     try:
         return made(target, hardware, version)
     except NotWrittenError as error:
-        if wanted(target, hardware).target.unread and "memory is not known" in str(error):
+        if wanted(target, hardware).target.unread and "memory unknown" in str(error):
             return None
         raise
 
@@ -176,8 +176,8 @@ def test_what_cannot_fit_says_how_much_it_needs() -> None:
     with pytest.raises(NotWrittenError) as caught:
         new_recipe(wanted("deepseek-ai/DeepSeek-V3", "h100:8"))
     first, *others = caught.value.problems
-    assert "serves on h100:8 with SGLang 0.5.23" in first.message
-    assert first.help is not None and "GiB of all GPUs together" in first.help
+    assert "works on h100:8 with SGLang 0.5.23" in first.message
+    assert first.help is not None and "GiB on all GPUs together" in first.help
     needed = float(first.help.rpartition("at least ")[2].partition(" GiB")[0])
     assert 8 * 80 < needed < 8 * 141  # 8 x H100 are too small, and 8 x H200 serve it
     assert others and "short" in others[0].message
@@ -190,12 +190,12 @@ def test_a_release_without_the_class_is_told() -> None:
 
 
 def test_what_a_release_does_not_have_is_not_written_for_it() -> None:
-    with pytest.raises(NotWrittenError, match=r"STANDALONE is in SGLang 0\.5\.2 and later"):
+    with pytest.raises(NotWrittenError, match=r"STANDALONE needs SGLang 0\.5\.2 or later"):
         new_recipe(wanted("Qwen/Qwen3-30B-A3B", "h200:1", "0.4.6.post5"))
 
 
 def test_unknown_memory_is_no_reason_to_write() -> None:
-    with pytest.raises(NotWrittenError, match="memory is not known") as caught:
+    with pytest.raises(NotWrittenError, match="memory unknown") as caught:
         new_recipe(wanted("openbmb/MiniCPM3-4B", "h200:1"))
     assert "not known" in caught.value.problems[1].message
     assert "--unknown-memory" in (caught.value.problems[0].help or "")
@@ -210,7 +210,7 @@ def test_a_draft_of_unknown_config_is_named_to_pull() -> None:
 def test_a_recipe_of_unknown_memory_is_written_when_it_is_asked_for() -> None:
     found = new_recipe(wanted("openbmb/MiniCPM3-4B", "h200:4", unknown_memory=True))
     assert found.placed.budget.fit is Fit.UNKNOWN
-    assert "whether it fits is unknown" in found.text
+    assert "Memory:   unknown" in found.text
     proven = new_recipe(wanted("Qwen/Qwen3-8B", "h100:1", unknown_memory=True))
     assert proven.text == made("Qwen/Qwen3-8B", "h100:1").text
 
@@ -247,7 +247,10 @@ def test_where_nothing_is_likely_to_fit_it_names_the_hardware_and_offers_tight()
     assert "--tight writes a recipe that fits only in the best case" in help_
     found = new_recipe(replace(asked, tight=True))
     assert found.planned.budget.fit is Fit.TIGHT
-    assert found.placed.warnings[0].startswith("tight: ") and "# Warning:  tight:" in found.text
+    assert (
+        found.placed.warnings[0].startswith("memory is tight: ")
+        and "# Warning:  memory is tight:" in found.text
+    )
     fitting = new_recipe(replace(wanted("Qwen/Qwen3-14B", "h100:1"), tight=True))
     assert fitting.planned.budget.fit is Fit.FITS  # tight settings are the last resort
 
@@ -260,7 +263,7 @@ def test_a_short_draft_keeps_the_targets_context() -> None:
         and "context_length" not in found.placed.arguments
     )
     assert "override engine: short_draft" in found.text
-    assert "no finding but SPL403" in found.text
+    assert "no findings except SPL403" in found.text
     (warning,) = found.placed.warnings
     assert "4096" in warning and "131072" in warning
 
@@ -274,7 +277,7 @@ def test_a_release_that_does_not_lengthen_a_draft_takes_another_way() -> None:
         and "context_length" not in found.placed.arguments
     )
     said = " ".join(found.skipped.values())
-    assert "it cuts the context from 131,072 to 4,096 tokens" in said
+    assert "reduces the context from 131,072 to 4,096 tokens" in said
 
 
 def test_a_context_that_is_requested_is_served() -> None:
@@ -282,7 +285,7 @@ def test_a_context_that_is_requested_is_served() -> None:
     found = new_recipe(asked)
     assert found.placed.arguments["context_length"] == 4096
     assert found.placed.holds_a_request and not found.placed.warnings
-    with pytest.raises(InputError, match=r"--context 200000 is more than a request .* \(131072\)"):
+    with pytest.raises(InputError, match=r"--context 200000 exceeds the maximum .* \(131072\)"):
         new_recipe(replace(asked, context=200_000))
 
 

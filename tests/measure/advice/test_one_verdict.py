@@ -101,7 +101,7 @@ def plan(one: PlannedDeployment) -> Fit:
         "fits": Fit.FITS,
         "tight: fits only in the best case": Fit.TIGHT,
         "does not fit": Fit.FAILS,
-        "unknown whether it fits": Fit.UNKNOWN,
+        "memory use unknown": Fit.UNKNOWN,
     }
     assert f'"fit": "{one.budget.fit.value}"' in plan_document(one)
     return heads[text.strip().splitlines()[0].strip()]
@@ -111,7 +111,7 @@ def page(one: PlannedDeployment) -> Fit:
     heads = {
         "memory fits": Fit.FITS,
         "memory is tight": Fit.TIGHT,
-        "memory: not known": Fit.UNKNOWN,
+        "memory: unknown": Fit.UNKNOWN,
     }
     heads["memory is too small"] = heads["too few GPUs"] = Fit.FAILS
     text = plan_page(one)
@@ -184,7 +184,7 @@ def test_every_user_of_the_verdict_agrees(
         path = tmp_path / f"r{number}.yaml"
         path.write_text(recipe(number))
         (side,) = sides([f"recipe={path}"], None, [])
-        one = planned_side(side, Lookup(), all_rules(), fit=False, wish=None)
+        one = planned_side(side, Lookup(), all_rules(), fit=False, requested_load=None)
         session = Session(side.prepared, one.plan.facts, ())
         fit = one.budget.fit
         users: dict[str, Callable[[], Fit | None]] = {
@@ -216,7 +216,7 @@ def test_the_deployments_have_every_verdict(
     for number in range(40):
         (tmp_path / "r.yaml").write_text(recipe(number))
         (side,) = sides(["recipe=r.yaml"], None, [])
-        found.add(planned_side(side, Lookup(), (), fit=False, wish=None).budget.fit)
+        found.add(planned_side(side, Lookup(), (), fit=False, requested_load=None).budget.fit)
     assert found == set(Fit)
 
 

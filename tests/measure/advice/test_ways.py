@@ -91,4 +91,4 @@ def test_the_arguments_are_the_documented_ones() -> None:
 
 def test_another_exports_draft_says_so() -> None:
     (way, _) = ways_for(BARE, (pair("o/head", "EAGLE3", "medium", sibling="o/base"),))
-    assert way.why == "published for o/base, of which o/target is another export"
+    assert way.why == "published for o/base, another export of the same model as o/target"

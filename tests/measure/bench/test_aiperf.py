@@ -66,7 +66,7 @@ def test_a_round_as_aiperf_recorded_it(tmp_path: Path) -> None:
     found = aiperf.measure(load(), 60)
     assert len(found.requests) == 2  # and one that warmed up
     one = found.requests[0]
-    assert (one.ok, one.tokens, one.asked, one.prompt) == (True, 12, 12, 31)
+    assert (one.ok, one.tokens, one.requested, one.prompt) == (True, 12, 12, 31)
     assert one.latency == pytest.approx(0.090480786)
     assert one.first_token == pytest.approx(0.074758592)
     assert one.verify_steps > 0
@@ -111,8 +111,8 @@ def test_a_request_that_failed_is_told(tmp_path: Path) -> None:
     [
         ("print('12:00:00 ERROR    No such model (manager.py:1)'); sys.exit(1)", "No such model"),
         ("sys.exit(3)", "exit code 3"),
-        ("(out / 'profile_export.jsonl').write_text('{}')", "not those of aiperf"),
-        ("(out / 'profile_export.jsonl').write_text('x')", "not those of aiperf"),
+        ("(out / 'profile_export.jsonl').write_text('{}')", "in another format than aiperf"),
+        ("(out / 'profile_export.jsonl').write_text('x')", "in another format than aiperf"),
     ],
 )
 def test_an_aiperf_that_fails_is_no_round(tmp_path: Path, body: str, said: str) -> None:

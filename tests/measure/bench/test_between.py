@@ -188,7 +188,7 @@ def test_acceptance_that_is_made_up_proves_nothing() -> None:
     after = made(speed_up=3.0, falls=1.0, simulated={OURS: "SGLANG_SIMULATE_ACC_LEN"})
     found = compared(before, after)
     assert found.verdict == "not shown" and all(one.speed_up.low > 1 for one in found.cells)
-    assert any("made up" in one for one in found.notes)
+    assert any("simulates acceptance" in one for one in found.notes)
 
 
 def test_servers_that_ran_already_differ_by_their_address() -> None:

@@ -52,9 +52,9 @@ def test_the_concurrency_from_which_on_it_does_not_pay() -> None:
         ("concurrency", 0, 32, "does not pay"),
     ]
     assert found.sentence == (
-        "chat: it pays at a concurrency of 1; it does not pay at a concurrency of 32; a "
-        "difference is not shown at a concurrency of 8. From a concurrency of 8 on it is not "
-        "shown to pay and from a concurrency of 32 on it does not pay."
+        "chat: it pays at concurrency 1; it does not pay at concurrency 32; a "
+        "difference is not shown at concurrency 8. From concurrency 8 on it is not "
+        "shown to pay and from concurrency 32 on it does not pay."
     )
 
 
@@ -63,7 +63,7 @@ def test_nothing_is_said_beyond_the_data() -> None:
     assert told(between) == []  # at the highest one it pays
     never = certified(cell(LOSES, 1), cell(LOSES, 8))
     assert told(never) == [("concurrency", 0, 1, "does not pay")]
-    assert never.sentence == "chat: it does not pay at a concurrency of 1, 8."
+    assert never.sentence == "chat: it does not pay at concurrency 1, 8."
 
 
 def test_the_context_length_from_which_on_it_does_not_pay() -> None:
@@ -72,10 +72,8 @@ def test_the_context_length_from_which_on_it_does_not_pay() -> None:
     )
     assert [one.context for one in found.cells] == [8000, 2000, 0, 0]
     assert ("context", 1, 8000, "does not pay") in told(found)
-    assert (
-        "At a concurrency of 1, from prompts of 8000 tokens on it does not pay." in found.sentence
-    )
-    assert "chat, prompts of 2000 tokens: it pays at a concurrency of 1." in found.sentence
+    assert "At concurrency 1, from prompts of 8000 tokens on it does not pay." in found.sentence
+    assert "chat, prompts of 2000 tokens: it pays at concurrency 1." in found.sentence
     stop = found.stops_paying[-2]
     assert (stop.workload, stop.along, stop.concurrency, stop.start) == ("chat", "context", 1, 8000)
 
@@ -84,7 +82,7 @@ def test_prompts_as_they_are_stand_where_their_length_is() -> None:
     """Those of a file of long ones are longer than those that were asked for."""
     found = certified(cell(PAYS, 1, 2000, 2000), cell(LOSES, 1, 0, 9000))
     assert ("context", 1, 0, "does not pay") in told(found)
-    assert "from prompts as they are on" in found.sentence
+    assert "from unchanged prompts on" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -104,7 +102,7 @@ def test_made_up_acceptance_is_never_claimed_to_pay(
 ) -> None:
     found = certified(cell(factor, 1), simulated=dict.fromkeys(sides, VARIABLE))
     assert (found.claim, found.cells[0].claim) == (claim, claim)
-    said = [f"{side}: acceptance is made up by {VARIABLE}: the output is corrupt" for side in sides]
+    said = [f"{side}: {VARIABLE} simulates acceptance; outputs are invalid" for side in sides]
     assert list(found.caveats) == said
 
 

@@ -109,7 +109,7 @@ def test_beforehand_starts_are_those_of_the_plans_and_rounds_those_of_earlier_on
     }
     found = estimate(SCHEDULE, plans, commands, [earlier])
     assert found.rounds == pytest.approx(found.tokens / 100)
-    assert "as fast as in 20261101-100000-R" in time_line(found)
+    assert "at the speed of 20261101-100000-R" in time_line(found)
     half = {**earlier, "rounds": rounds[:2]}
     assert estimate(SCHEDULE, plans, commands, [half]).rounds is None
     other = {**earlier, "about": {"sides": ["then", "base"], "commands": [["b"], ["a"]]}}
@@ -122,4 +122,4 @@ def test_a_size_that_is_unknown_is_said() -> None:
     found = estimate(SCHEDULE, {"R": plan, "plain": plan}, {}, [])
     assert found.starts is None
     assert "starts: unknown" in time_line(found)
-    assert lines(SCHEDULE, found)[1] == "starts:  2, all up at once, those that wait halted"
+    assert lines(SCHEDULE, found)[1] == "starts:  2, both running, the waiting engine paused"

@@ -23,7 +23,7 @@ def measured(*more: Round, **changes: Any) -> list[Round]:
 
 BROKEN = {
     "errors": {"ok": False, "error": "Internal Server Error: scheduler died"},
-    "no-tokens": {"tokens": 0, "asked": 0},
+    "no-tokens": {"tokens": 0, "requested": 0},
     "no-tokens: said to be all": {"characters": 0},
     "no-tokens: nothing told": {"tokens": None},
     "tokens": {"tokens": 31},
@@ -47,7 +47,7 @@ def test_a_broken_round_is_named(name: str) -> None:
 
 def test_a_baseline_that_speculates_is_named() -> None:
     (found,) = objections(measured(a_round("plain", 4)), SIDES, 4)
-    assert (found.kind, "was not to" in found.message) == ("speculates", True)
+    assert (found.kind, "speculates unexpectedly" in found.message) == ("speculates", True)
 
 
 def test_an_answer_that_comes_again_was_not_generated() -> None:

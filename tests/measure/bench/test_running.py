@@ -103,9 +103,9 @@ def test_an_older_release_has_another_path(server: Server) -> None:
 
 def test_a_key_comes_from_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     server.key = "right"
-    with pytest.raises(LaunchError, match="asks for a key"):
+    with pytest.raises(LaunchError, match="requires a key"):
         running_side(server.url, None)
-    with pytest.raises(LaunchError, match="refused the key"):
+    with pytest.raises(LaunchError, match="rejected the key"):
         running_side(server.url, "wrong")
     assert running_side(server.url, "right").order().key == "right"
     monkeypatch.setenv(KEY, "one")

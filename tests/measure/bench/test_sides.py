@@ -87,7 +87,7 @@ def test_what_cannot_be_compared_is_refused(words: list[str], against: str, said
 
 @pytest.mark.parametrize("against", ["none", "engine=0.5.18"])
 def test_a_server_is_not_started_in_another_way(against: str) -> None:
-    with pytest.raises(InputError, match="not started again"):
+    with pytest.raises(InputError, match="cannot be restarted"):
         baseline(against, [], server("http://127.0.0.1:1", ASKED), ASKED)
 
 

@@ -25,11 +25,11 @@ def prove(*words: str, home: Path) -> tuple[int, str, str]:
         (["recipe=cpu_ngrm"], "unknown recipe 'cpu_ngrm'", "did you mean `cpu_ngram`?"),
         ([RECIPE, "--workload", "chta"], "unknown workload 'chta'", "did you mean `chat`?"),
         ([RECIPE, "--workload", "/none/a.jsonl"], "cannot read /none/a.jsonl: no such file", ""),
-        ([RECIPE, "--workload", "random"], "random tokens have no text", "or a JSONL file"),
+        ([RECIPE, "--workload", "random"], "random tokens cannot be used", "or a JSONL file"),
         ([RECIPE, "--concurrency", "1,x"], "'x' is not a number from 1 to 1024", "1,8"),
         ([RECIPE, "--context", "-1"], "'-1' is not a number from 0", ""),
         ([RECIPE, "args.speculative_algorithm=null"], "cpu_ngram does not speculate", "a recipe"),
-        ([RECIPE, FORCED], "SGLANG_SIMULATE_ACC_LEN makes acceptance up", "engine.env"),
+        ([RECIPE, FORCED], "SGLANG_SIMULATE_ACC_LEN simulates acceptance", "engine.env"),
         (["recipe=pd_mtp_deepseek_v3"], "has several roles", ""),
         ([RECIPE, "--engine", "0.5.22"], "the CPU engine is SGLang 0.5.23", ""),
     ],
@@ -53,7 +53,7 @@ def test_a_dry_run_starts_and_keeps_nothing(tmp_path: Path) -> None:
     assert (code, told) == (0, "")
     assert said.splitlines() == [
         "starts:   2, both at once: cpu_ngram; cpu_ngram without speculation",
-        "requests: 160 to cpu_ngram: 40 prompts at concurrencies of 2, 8, 16 tokens each; 10 "
+        "requests: 160 to cpu_ngram: 40 prompts at concurrency 2, 8, 16 tokens each; 10 "
         "samples of 4 tokens for 8 of them",
         "          200 to cpu_ngram without speculation, and one more for each answer that differs",
     ]

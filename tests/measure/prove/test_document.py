@@ -90,10 +90,10 @@ def test_the_text_says_what_is_wrong_where() -> None:
     said = told(proof(SAME, WRONG, SAME, SHORT))
     assert "✗ r is not shown to be lossless" in said
     assert "2 the same, 0 numerical ties (within 0.25 nats), 2 wrong" in said
-    assert "at a concurrency of 1: 2 answers, acceptance length 2.00" in said
-    assert "at a concurrency of 4: 2 answers, 2 wrong, acceptance length 2.00" in said
+    assert "at concurrency 1: 2 answers, acceptance length 2.00" in said
+    assert "at concurrency 4: 2 answers, 2 wrong, acceptance length 2.00" in said
     assert (
-        "wrong: at a concurrency of 4, token 4: 311 ' cat' instead of 42 ' dog', which the plain "
+        "wrong: at concurrency 4, token 4: 311 ' cat' instead of 42 ' dog', which the plain "
         "server prefers by 2.5 nats (prompt …'say [1]')"
     ) in said
     assert "token 3: the answers have different lengths (prompt …'say [3]')" in said
@@ -102,7 +102,7 @@ def test_the_text_says_what_is_wrong_where() -> None:
 def test_the_first_wrong_answers_are_enough() -> None:
     said = told(proof(*[WRONG] * 12))
     assert said.count("instead of") == 5
-    assert "and 7 more that are wrong" in said
+    assert "and 7 more wrong answers" in said
 
 
 def test_a_good_proof_is_short() -> None:
@@ -114,14 +114,14 @@ def test_a_good_proof_is_short() -> None:
 
 def test_answers_without_a_draft_are_told() -> None:
     said = told(proof(SAME, steps=0))
-    assert "1 answers were generated without one verified draft" in said
+    assert "1 answers contain no verified draft" in said
     assert "acceptance length none" in said
 
 
 @pytest.mark.parametrize(("probability", "how"), [(0.001, "differ"), (0.4, "agree")])
 def test_samples_are_told(probability: float, how: str) -> None:
     found = proof(SAME, sampled=Drawn(probability, 24, 2000))
-    assert f"samples {how}: a probability of {probability} over 24 positions" in told(found)
+    assert f"samples {how}: probability {probability} over 24 positions" in told(found)
     said = found.document("r", "p", "0.5.23", "")
     assert said.samples is not None and said.samples.differ == (how == "differ")
     assert said.lossless == (how == "agree")

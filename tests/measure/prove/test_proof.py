@@ -175,7 +175,7 @@ def test_a_server_that_scores_other_tokens_is_told() -> None:
         def shown(token: int) -> tuple[int, str]:
             return 7, "<7>"
 
-    with pytest.raises(LaunchError, match="scores token 7, and was asked for 30"):
+    with pytest.raises(LaunchError, match="scored token 7 instead of 30"):
         ProofServer(Other, 1).scores([((1, 2), (30,))])
 
 

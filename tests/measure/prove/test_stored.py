@@ -25,10 +25,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_interrupted_proof_goes_on_where_it_was() -> None:
     first = begin_proof("one", "key", {"engine": "0.5.23"}, fresh=False)
-    assert first.heard.count == 0
+    assert first.answers.count == 0
     first.add(HEARD)
     again = begin_proof("one", "key", {}, fresh=False)
-    assert (again.directory, again.heard, again.heard.count) == (first.directory, HEARD, 3)
+    assert (again.directory, again.answers, again.answers.count) == (first.directory, HEARD, 3)
 
 
 @pytest.mark.parametrize("key", ["key", "other"])
@@ -37,14 +37,14 @@ def test_another_or_a_fresh_proof_begins_anew(key: str) -> None:
     first.add(HEARD)
     other = begin_proof("one", key, {}, fresh=key == "key")
     assert other.directory != first.directory
-    assert other.heard.count == 0
+    assert other.answers.count == 0
 
 
 def test_an_older_proof_does_not_come_back_where_a_fresh_one_was_begun() -> None:
     begin_proof("one", "key", {}, fresh=False).add(HEARD)
     fresh = begin_proof("one", "key", {}, fresh=True)
     again = begin_proof("one", "key", {}, fresh=False)
-    assert (again.directory, again.heard.count) == (fresh.directory, 0)
+    assert (again.directory, again.answers.count) == (fresh.directory, 0)
 
 
 def test_a_finished_proof_is_not_gone_on_with() -> None:

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.app.verbs.check_options import lookup
-from speclaunch.app.verbs.prove import Served, Task, _Count, ask_ours, judge, served_dtype
+from speclaunch.app.verbs.prove import Served, Task, _Count, ask_ours, check_answers, served_dtype
 from speclaunch.core.errors import LaunchError
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.prove.answers import ProofPrompt, ProofServer
@@ -36,12 +36,12 @@ class Engines:
     def serving(self, side: Any) -> Iterator[Any]:
         self.served.append(side.name)
         try:
-            yield SimpleNamespace(asked=self._asked)
+            yield SimpleNamespace(queried=self._queried)
         finally:
             self.ended += 1
 
     @contextmanager
-    def _asked(self, requests: int) -> Iterator[Any]:
+    def _queried(self, requests: int) -> Iterator[Any]:
         def server(level: int) -> ProofServer:
             self.levels.append(level)
             if level == self.fails_at:
@@ -67,7 +67,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_dry_run_says_starts_and_requests(task: Task) -> None:
     assert list(task.lines()) == [
         "starts:   2, both at once: cpu_standalone; cpu_standalone without speculation",
-        "requests: 6 to cpu_standalone: 3 prompts at concurrencies of 1, 4, 8 tokens each",
+        "requests: 6 to cpu_standalone: 3 prompts at concurrency 1, 4, 8 tokens each",
         "          9 to cpu_standalone without speculation, and one more for each answer that "
         "differs",
     ]
@@ -81,10 +81,10 @@ def test_all_is_asked_once_and_judged(task: Task) -> None:
     engines, said = Engines(), []
     stored = begin_proof("one", task.key, task.about, fresh=False)
     ask_ours(task, engines, stored, said.append)  # type: ignore[arg-type]
-    proof = judge(task, engines, stored.heard, "float32")  # type: ignore[arg-type]
+    proof = check_answers(task, engines, stored.answers, "float32")  # type: ignore[arg-type]
     assert engines.served == ["cpu_standalone", "cpu_standalone without speculation"]
     assert (engines.ended, proof.counts.same, proof.is_lossless) == (2, 6, True)
-    assert said[0].startswith("cpu_standalone: 3 answers at a concurrency of 1 in ")
+    assert said[0].startswith("cpu_standalone: 3 answers at concurrency 1 in ")
 
 
 def test_what_was_answered_before_ctrl_c_is_not_asked_again(task: Task) -> None:
@@ -94,14 +94,14 @@ def test_what_was_answered_before_ctrl_c_is_not_asked_again(task: Task) -> None:
         ask_ours(task, first, stored, lambda _: None)  # type: ignore[arg-type]
     assert first.ended == 1
     again = begin_proof("one", task.key, task.about, fresh=False)
-    assert again.heard.count == 3
+    assert again.answers.count == 3
     second = Engines()
     ask_ours(task, second, again, lambda _: None)  # type: ignore[arg-type]
     assert second.levels == [4]
     third = Engines()
     ask_ours(task, third, begin_proof("one", task.key, {}, fresh=False), print)  # type: ignore[arg-type]
     assert third.served == []  # all is there: the plain server alone is started
-    assert judge(task, third, again.heard, "float32").is_lossless  # type: ignore[arg-type]
+    assert check_answers(task, third, again.answers, "float32").is_lossless  # type: ignore[arg-type]
 
 
 @pytest.mark.thorough
@@ -110,8 +110,8 @@ def test_samples_are_drawn_from_both(task: Task) -> None:
     engines = Engines()
     stored = begin_proof("one", sampled.key, {}, fresh=False)
     ask_ours(sampled, engines, stored, lambda _: None)  # type: ignore[arg-type]
-    assert stored.heard.count == 6 + 30
-    proof = judge(sampled, engines, stored.heard, "float32")  # type: ignore[arg-type]
+    assert stored.answers.count == 6 + 30
+    proof = check_answers(sampled, engines, stored.answers, "float32")  # type: ignore[arg-type]
     assert proof.sampled is not None
     assert (proof.sampled.positions, proof.sampled.probability) == (9, 1.0)
 
@@ -144,18 +144,18 @@ def served(*, lives: bool) -> tuple[Served, list[str]]:
 @pytest.mark.parametrize("error", [EngineError("refused"), LaunchError("/generate answered 500")])
 def test_an_engine_that_ended_is_told_with_its_log(error: Exception) -> None:
     one, _ = served(lives=False)
-    with pytest.raises(LaunchError, match="one ended while it was asked") as caught, one.asked(3):
+    with pytest.raises(LaunchError, match="one ended during the queries") as caught, one.queried(3):
         raise error
     (problem,) = caught.value.problems
-    assert problem.help == "the log says why: speclaunch diagnose engine-1.log"
+    assert problem.help == "read its log: speclaunch diagnose engine-1.log"
 
 
 def test_an_engine_that_lives_gave_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("speclaunch.app.verbs.prove._DYING_SECONDS", 0.0)
     one, _ = served(lives=True)
-    with pytest.raises(LaunchError, match="one gave no answer: silent"), one.asked(3):
+    with pytest.raises(LaunchError, match="one gave no answer: silent"), one.queried(3):
         raise EngineError("silent")
-    with pytest.raises(LaunchError, match=r"^/generate answered 400$"), one.asked(3):
+    with pytest.raises(LaunchError, match=r"^/generate answered 400$"), one.queried(3):
         raise LaunchError("/generate answered 400")
 
 

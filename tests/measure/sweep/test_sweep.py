@@ -82,7 +82,7 @@ def test_a_row_a_job_and_the_same_command_runs_nothing_again(sweep: Sweep) -> No
     stamps = [path.stat().st_mtime_ns for path in rows(sweep.folder / "d")]
     code, again, said = sweep.run(*words)
     assert code == 0 and again["jobs"] == document["jobs"]
-    assert "2 of 2 rows are there, 0 to run" in said
+    assert "2 of 2 rows done, 0 to run" in said
     assert [path.stat().st_mtime_ns for path in rows(sweep.folder / "d")] == stamps
 
 
@@ -162,7 +162,7 @@ def test_a_second_command_does_not_run_the_same_folder(sweep: Sweep) -> None:
     (sweep.folder / "d").mkdir()
     with Folder(sweep.folder / "d").looked_after():
         code, _, said = sweep.run("--directory=d")
-    assert code == 1 and f"is looked after by process {os.getpid()}" in said
+    assert code == 1 and f"is running in process {os.getpid()}" in said
 
 
 def test_a_dry_run_lists_the_jobs_and_writes_nothing(sweep: Sweep) -> None:
@@ -215,7 +215,7 @@ def test_a_folder_that_is_none_is_refused(sweep: Sweep, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2 and "not the folder of a sweep" in done.stderr
+    assert done.returncode == 2 and "not a sweep's directory" in done.stderr
 
 
 def test_a_row_is_kept_whole(tmp_path: Path) -> None:

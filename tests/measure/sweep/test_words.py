@@ -8,7 +8,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speclaunch.app.verbs.verbs import swept
+from speclaunch.app.verbs.verbs import rewrite_multirun
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.find_recipe import recipe_names
 from speclaunch.deployments.recipe.hydra_sweeps import MOST_JOBS, sweep_words
@@ -110,4 +110,4 @@ def test_the_product_is_hydras_own(axes: list[list[str]], form: str) -> None:
     ],
 )
 def test_m_is_a_sweep(words: str, meant: str) -> None:
-    assert swept(words.split()) == meant.split()
+    assert rewrite_multirun(words.split()) == meant.split()

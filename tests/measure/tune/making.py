@@ -26,7 +26,7 @@ def a_round(side: str, number: int, speed: float, load: int = 1, first: float = 
         error="",
         latency=seconds,
         first_token=first,
-        asked=64,
+        requested=64,
         tokens=64,
         prompt=10,
         cached=0,

@@ -54,7 +54,7 @@ def test_where_there_is_no_such_file() -> None:
 
 def test_an_engine_that_cannot_read_it_is_said() -> None:
     """This interpreter has no SGLang."""
-    with pytest.raises(LaunchError, match="refuses"):
+    with pytest.raises(LaunchError, match="rejects"):
         checked({"1": {"candidate_steps": [1]}}, sys.executable, {})
 
 

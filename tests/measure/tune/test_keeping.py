@@ -17,7 +17,7 @@ from speclaunch.measure.tune.trials import (
     TrialStart,
     TuningVerdict,
     Verified,
-    kept,
+    stored_starts,
 )
 from tests.measure.tune.making import DEEP, trial
 
@@ -29,12 +29,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_to_be_forgotten_does_not_come_back_after_an_interrupt() -> None:
-    memory = kept("k", fresh=False)
+    memory = stored_starts("k", fresh=False)
     memory.failed["8 steps"] = "no room"  # type: ignore[index]
     memory.write()
-    assert kept("k", fresh=False).tried == 1
-    assert kept("k", fresh=True).tried == 0
-    assert kept("k", fresh=False).tried == 0  # though nothing was written meanwhile
+    assert stored_starts("k", fresh=False).tried == 1
+    assert stored_starts("k", fresh=True).tried == 0
+    assert stored_starts("k", fresh=False).tried == 0  # though nothing was written meanwhile
 
 
 def test_an_interrupted_write_leaves_the_old_file_alone(
@@ -58,14 +58,14 @@ FOUND = TuningVerdict((Compared(DEEP, Interval(1.5, 1.25, 1.75, 6), (LoadRatio(8
 
 def test_what_was_measured_is_there_again() -> None:
     memory = replace(
-        kept("k", fresh=False),
+        stored_starts("k", fresh=False),
         starts=(TrialStart(DEEP, (trial(DEEP, 0.01, 3),), 20.0),),
         failed={"8 steps": "no room"},
         verified=Verified((str(DEEP),), 3, FOUND),
         compared=4,
     )
     memory.write()
-    assert kept("k", fresh=False) == memory
+    assert stored_starts("k", fresh=False) == memory
 
 
 def test_a_comparison_that_an_earlier_version_stored_is_read() -> None:
@@ -74,7 +74,7 @@ def test_a_comparison_that_an_earlier_version_stored_is_read() -> None:
         "compared": [{"setting": [5, 1, 6], "ratio": [1.5, 1.25, 1.75, 6], "by_load": [[8, 1.5]]}],
     }
     verified = {"settings": [str(DEEP)], "starts_each": 1, "verdict": old}
-    path = kept("k", fresh=False).path
+    path = stored_starts("k", fresh=False).path
     document = {"version": 3, "starts": [], "failed": {}, "verified": verified, "compared": 2}
     path.write_text(json.dumps(document))
-    assert kept("k", fresh=False).verified == Verified((str(DEEP),), 1, FOUND)
+    assert stored_starts("k", fresh=False).verified == Verified((str(DEEP),), 1, FOUND)

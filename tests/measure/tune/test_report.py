@@ -88,18 +88,18 @@ def test_words() -> None:
     assert f"{DEEP}: faster, 1.18 times the recipe's own (1.12 to 1.25)" in text
     assert f"{TREE}: not shown, 1.02 times" in text
     assert "written: mine.yaml" in text and "+b" in text
-    assert "It was not measured as such" in text
+    assert "Its combination of steps was not measured" in text
     assert "args.speculative_adaptive_config=steps.json" in text
     alike = told(
         replace(OUTCOME, verdict=TuningVerdict((ALIKE,)), written=None, diff="", overrides=())
     )
-    assert "No setting is shown to be faster: the recipe stays as it is." in alike
+    assert "No setting is shown to be faster. The recipe is unchanged." in alike
     refused = told(replace(OUTCOME, verdict=TuningVerdict(refused=("no tokens",))))
     assert "The comparison does not count: no tokens." in refused
     nothing = told(replace(OUTCOME, verdict=None))
-    assert "one start of each proves little" in nothing
+    assert "Nothing was compared. The recipe is unchanged." in nothing
     own_first = told(replace(OUTCOME, verdict=None, order=(OWN, DEEP, TREE)))
-    assert "The recipe's own setting is the best of those that were tried." in own_first
+    assert "The recipe's own setting is the best of the tried settings." in own_first
 
 
 def test_the_evidence_of_a_comment() -> None:

@@ -126,10 +126,13 @@ def diagnosis(found: MachineFacts, judged: Any = None) -> DoctorReport:
             machine(port=UnknownFact("a", "b"), hub=UnknownFact("a", "b")),
             "2 checks without a result.",
         ),
-        (machine(target=target()), "No problem stops r here."),
-        (machine(target=target(meant_for="8 x h200")), "stops r here (1 warning)."),
+        (machine(target=target()), "No problem prevents r from starting here."),
+        (
+            machine(target=target(meant_for="8 x h200")),
+            "prevents r from starting here (1 warning).",
+        ),
         (machine(target=target(gpus=8)), "r would not start here: 1 error."),
-        (machine(target=target(elsewhere=True)), "stops r there."),
+        (machine(target=target(elsewhere=True)), "prevents r from starting there."),
     ],
 )
 def test_the_last_line_sums_it_up(found: MachineFacts, last: str) -> None:

@@ -147,8 +147,7 @@ def test_an_estimate_that_has_passed_is_not_repeated_and_silence_is_told() -> No
         "Loading safetensors checkpoint shards:  25% Completed | 1/4 [00:20<00:10,  3s/it]",
     )
     assert how_far(found, 91.0, WeightSizes()) == (
-        "[  91.0 s] load target weights: 1 of 4 shards; "
-        "the engine has printed nothing for 1 min 30 s"
+        "[  91.0 s] load target weights: 1 of 4 shards; no engine output for 1 min 30 s"
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from speclaunch.app.verbs.verbs import stays
+from speclaunch.app.verbs.verbs import is_foreground_launch
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.core.errors import LaunchError
 from speclaunch.deployments.recipe.find_recipe import recipe_names
@@ -143,12 +143,12 @@ def test_a_planner_of_another_version_says_so() -> None:
 
 
 def test_which_command_lines_stay() -> None:
-    assert stays(["recipe=x"])
-    assert stays(["launch", "x", "--detach"])
-    assert not stays(["recipe=x", "--dry-run"])
-    assert not stays(["launch", "--help"])
-    assert not stays(["plan", "recipe=x"])
-    assert not stays([])
+    assert is_foreground_launch(["recipe=x"])
+    assert is_foreground_launch(["launch", "x", "--detach"])
+    assert not is_foreground_launch(["recipe=x", "--dry-run"])
+    assert not is_foreground_launch(["launch", "--help"])
+    assert not is_foreground_launch(["plan", "recipe=x"])
+    assert not is_foreground_launch([])
 
 
 @pytest.fixture

@@ -59,11 +59,11 @@ class RatioPoint(Struct, frozen=True):
 
 
 class RatioPlot(Struct, frozen=True):
-    """Speed-ups by concurrency; `one` is the position of ratio 1."""
+    """Speed-ups by concurrency; `even` is the position of ratio 1."""
 
     points: tuple[RatioPoint, ...]
     ticks: tuple[Tick, ...]
-    one: float
+    even: float
 
 
 class Curve(Struct, frozen=True):
@@ -169,20 +169,20 @@ def ratio_plot(cells: Sequence[CellRecord], scale: tuple[float, float]) -> Ratio
         )
         for number, cell in enumerate(cells)
     )
-    ticks = tuple(Tick(down(one), f"{one:g}") for one in ratio_ticks(low, high))
+    ticks = tuple(Tick(down(tick), f"{tick:g}") for tick in ratio_ticks(low, high))
     return RatioPlot(points, ticks, down(1.0))
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
     """Return readable round ratios within a scale, including 1."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    every = [10.0**power * one for power in range(first, last + 1) for one in _RATIOS]
-    inside = sorted({float(f"{one:.3g}") for one in every if low <= one <= high} | {1.0})
+    every = [10.0**power * digit for power in range(first, last + 1) for digit in _RATIOS]
+    inside = sorted({float(f"{tick:.3g}") for tick in every if low <= tick <= high} | {1.0})
     least = (math.log(high) - math.log(low)) / (_TICKS + 1)
     chosen = [1.0]
-    for one in sorted(inside, key=_niceness):
-        if all(abs(math.log(one) - math.log(other)) >= least for other in chosen):
-            chosen.append(one)
+    for tick in sorted(inside, key=_niceness):
+        if all(abs(math.log(tick) - math.log(other)) >= least for other in chosen):
+            chosen.append(tick)
     return sorted(chosen)
 
 
@@ -197,12 +197,12 @@ def share_plot(cells: Sequence[CellRecord]) -> SharePlot | None:
     None if nothing was proposed.
     """
     chosen: dict[tuple[str, int], CellRecord] = {}
-    for cell in sorted(cells, key=lambda one: one.concurrency):
+    for cell in sorted(cells, key=lambda cell: cell.concurrency):
         if cell.candidate.accepted_by_position:
             chosen.setdefault((cell.workload, cell.context), cell)
     if not chosen:
         return None
-    order = dict.fromkeys((one.workload, one.context) for one in cells)
+    order = dict.fromkeys((cell.workload, cell.context) for cell in cells)
     most = max(len(cell.candidate.accepted_by_position) for cell in chosen.values())
 
     def across(position: int) -> float:
@@ -252,13 +252,13 @@ def _marks(
     for name, side in zip(names, (cell.candidate, cell.baseline), strict=True):
         values = quantiles_of(side, key)
         if values:
-            p50, p90, p99 = (at_share(shares, values, one) for one in (0.5, 0.9, 0.99))
+            p50, p90, p99 = (at_share(shares, values, share) for share in (0.5, 0.9, 0.99))
             found.append((name, (p50, p90, p99)))
     return found
 
 
 def _bar(side: str, times: Marks, scale: float) -> Bar:
-    p50, p90, p99 = (one / scale * _TOTAL for one in times)
+    p50, p90, p99 = (time / scale * _TOTAL for time in times)
     return Bar(side, p50, p90, p99, (seconds(times[0]), seconds(times[1]), seconds(times[2])))
 
 
@@ -297,11 +297,11 @@ def quantiles_of(side: NumbersRecord, key: str) -> Sequence[float]:
     return found
 
 
-def at_share(shares: Sequence[float], values: Sequence[float], wanted: float) -> float:
+def at_share(shares: Sequence[float], values: Sequence[float], share: float) -> float:
     """Return the time at a share of the requests, interpolated between known shares."""
     for (low, before), (high, after) in pairwise(zip(shares, values, strict=True)):
-        if low <= wanted <= high:
-            part = (wanted - low) / (high - low) if high > low else 0.0
+        if low <= share <= high:
+            part = (share - low) / (high - low) if high > low else 0.0
             return before + (after - before) * part
     return values[-1]
 
@@ -312,7 +312,7 @@ def time_ticks(scale: float) -> tuple[Tick, ...]:
         return (Tick(0.0, "0"),)
     rough = scale / 4
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(one * power for one in _STEPS if one * power >= rough)
+    step = next(factor * power for factor in _STEPS if factor * power >= rough)
     count = int(scale / step)
     return tuple(
         Tick(step * number / scale * _TOTAL, seconds(step * number)) for number in range(count + 1)

@@ -40,21 +40,21 @@ _LONGEST_CELL = 500
 class GithubFormat(Format):
     """GitHub annotations, errors first; a notice states how many are hidden."""
 
-    def text(self, told: FormatInput) -> str:
+    def text(self, source: FormatInput) -> str:
         """Return the commands, one per line."""
-        findings = told.findings
-        lines = [_workflow_command(told, one) for one in findings]
-        counts = Counter(one.severity for one in findings)
+        findings = source.findings
+        lines = [_workflow_command(source, finding) for finding in findings]
+        counts = Counter(finding.severity for finding in findings)
         if max(counts.values(), default=0) > SHOWN:
             notice_text = (
-                f"{counted(told)}; GitHub shows the first {SHOWN} of each level, the log has all"
+                f"{counted(source)}; GitHub shows the first {SHOWN} of each level; the log has all"
             )
             notice = f"::notice title=speclaunch::{notice_text.translate(_MESSAGE)}"
             lines.insert(counts[Severity.ERROR] + counts[Severity.WARNING], notice)
         return "".join(f"{line}\n" for line in lines)
 
 
-def _workflow_command(told: FormatInput, finding: Finding) -> str:
+def _workflow_command(source: FormatInput, finding: Finding) -> str:
     place = finding.place
     properties = {"file": from_root(place.path), "line": str(place.line), "col": str(place.column)}
     properties["endColumn"] = str(place.column + max(1, place.length))
@@ -64,7 +64,7 @@ def _workflow_command(told: FormatInput, finding: Finding) -> str:
     arguments = ",".join(
         f"{name}={readable(value).translate(_PROPERTY)}" for name, value in properties.items()
     )
-    message = readable(told.full(finding)).translate(_MESSAGE)
+    message = readable(source.full(finding)).translate(_MESSAGE)
     return f"::{_LEVELS[finding.severity]} {arguments}::{message}"
 
 
@@ -80,25 +80,29 @@ def without_commands(text: str) -> str:
     return f"::stop-commands::{token}\n{text}{end}::{token}::\n"
 
 
-def add_summary(told: FormatInput, environment: Mapping[str, str] = os.environ) -> None:
+def add_summary(source: FormatInput, environment: Mapping[str, str] = os.environ) -> None:
     """Append to the job summary, if GitHub names a file for it. Raises OSError."""
     file = environment.get("GITHUB_STEP_SUMMARY")
     if file:
         with Path(file).open("a", encoding="utf-8") as opened:
-            opened.write(summary(told))
+            opened.write(summary(source))
 
 
-def summary(told: FormatInput) -> str:
+def summary(source: FormatInput) -> str:
     """Return the findings as a Markdown table, errors first."""
-    findings = told.findings
-    lines = [f"### speclaunch: {counted(told)}", ""]
+    findings = source.findings
+    lines = [f"### speclaunch: {counted(source)}", ""]
     if findings:
         lines += ["| Where | Rule | What |", "|---|---|---|"]
-    for one in findings[:MOST_ROWS]:
-        where = f"{from_root(one.place.path)}:{one.place.line}:{one.place.column}"
-        code = one.code if one.url is None else f"[{one.code}]({one.url})"
-        what = told.message(one) if one.fix is None else f"{told.message(one)}: {one.fix.text}"
-        lines.append(f"| {_cell(where)} | {one.severity} {code} | {_cell(what)} |")
+    for finding in findings[:MOST_ROWS]:
+        where = f"{from_root(finding.place.path)}:{finding.place.line}:{finding.place.column}"
+        code = finding.code if finding.url is None else f"[{finding.code}]({finding.url})"
+        what = (
+            source.message(finding)
+            if finding.fix is None
+            else f"{source.message(finding)}: {finding.fix.text}"
+        )
+        lines.append(f"| {_cell(where)} | {finding.severity} {code} | {_cell(what)} |")
     if len(findings) > MOST_ROWS:
         lines += ["", f"{len(findings) - MOST_ROWS} more are in the log."]
     return "\n".join((*lines, ""))
@@ -109,16 +113,18 @@ def _cell(text: str) -> str:
     if len(shown) > _LONGEST_CELL:
         shown = f"{shown[: _LONGEST_CELL - 1]}…"
     # escape the rest of Markdown: links, emphasis, mentions
-    escaped = "".join(f"\\{one}" if one in "\\[]*_~@#" else one for one in shown)
+    escaped = "".join(
+        f"\\{character}" if character in "\\[]*_~@#" else character for character in shown
+    )
     return escaped.translate(_CELL)
 
 
-def counted(told: FormatInput) -> str:
+def counted(source: FormatInput) -> str:
     """Return `2 errors, 1 warning in 3 deployments`."""
-    counts = Counter(one.severity for one in told.findings)
+    counts = Counter(finding.severity for finding in source.findings)
     words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
     parts = [many(counts[severity], word) for severity, word in words.items() if counts[severity]]
-    return f"{', '.join(parts) or 'no findings'} in {many(told.report.deployments, 'deployment')}"
+    return f"{', '.join(parts) or 'no findings'} in {many(source.report.deployments, 'deployment')}"
 
 
 _AZURE_MESSAGE = str.maketrans({"%": "%AZP25", "\r": "%0D", "\n": "%0A"})
@@ -128,16 +134,16 @@ _AZURE_PROPERTY = str.maketrans({"%": "%AZP25", "\r": "%0D", "\n": "%0A", ";": "
 class AzureFormat(Format):
     """Azure Pipelines issues, errors first."""
 
-    def text(self, told: FormatInput) -> str:
+    def text(self, source: FormatInput) -> str:
         """Return the commands, one per line."""
-        return "".join(f"{_logging_command(told, one)}\n" for one in told.findings)
+        return "".join(f"{_logging_command(source, finding)}\n" for finding in source.findings)
 
 
-def _logging_command(told: FormatInput, finding: Finding) -> str:
+def _logging_command(source: FormatInput, finding: Finding) -> str:
     place = finding.place
     if finding.severity is Severity.INFO:
         # `##[` and `##vso[` begin a command anywhere in a line
-        text = one_line(f"{place}: {finding.severity}[{finding.code}] {told.message(finding)}")
+        text = one_line(f"{place}: {finding.severity}[{finding.code}] {source.message(finding)}")
         return text.replace("##", "# #")
     properties = {
         "type": finding.severity.value,
@@ -150,5 +156,5 @@ def _logging_command(told: FormatInput, finding: Finding) -> str:
         f"{name}={readable(value).translate(_AZURE_PROPERTY)};"
         for name, value in properties.items()
     )
-    message = readable(told.full(finding)).translate(_AZURE_MESSAGE)
+    message = readable(source.full(finding)).translate(_AZURE_MESSAGE)
     return f"##vso[task.logissue {text}]{message}"

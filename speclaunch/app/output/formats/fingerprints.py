@@ -30,10 +30,10 @@ def _unique(
     findings: Sequence[Finding], of: Callable[[Sequence[Finding], str], list[str]]
 ) -> list[str]:
     root = repository_root(os.getcwd())  # noqa: PTH109
-    alike: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     marks = []
     for mark in of(findings, root):
-        number, alike[mark] = alike[mark], alike[mark] + 1
+        number, counts[mark] = counts[mark], counts[mark] + 1
         own = mark if not number else hashlib.sha256(f"{mark}\0{number}".encode()).hexdigest()[:32]
         marks.append(own)
     return marks

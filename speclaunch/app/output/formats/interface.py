@@ -49,11 +49,14 @@ class FormatInput(Struct, frozen=True, dict=True):
     @cached_property
     def findings(self) -> list[Finding]:
         """Every finding once, errors first."""
-        return sorted((one.finding for one in self.found), key=lambda one: RANK[one.severity])
+        return sorted(
+            (reported.finding for reported in self.found),
+            key=lambda finding: RANK[finding.severity],
+        )
 
     @cached_property
     def _once(self) -> dict[int, ReportedFinding]:
-        return {id(one.finding): one for one in self.found}
+        return {id(reported.finding): reported for reported in self.found}
 
     def edits_of(self, finding: Finding) -> FileEdits | None:
         """Return the edits of the fix of one of `findings`, unless they contain a secret."""
@@ -108,13 +111,13 @@ class Format(ABC):
     """True if findings leave the exit code at 0 by default."""
 
     @abstractmethod
-    def text(self, told: FormatInput) -> str:
+    def text(self, source: FormatInput) -> str:
         """Return the complete output, with a final newline; empty for no output."""
 
-    def show(self, told: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
+    def show(self, source: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
         """Show it on standard output. `printer` draws there; `write` writes text unchanged."""
         del printer
-        write(self.text(told))
+        write(self.text(source))
 
 
 def readable(text: str) -> str:
@@ -146,9 +149,9 @@ def from_root(path: str) -> str:
     real = absolute
     with contextlib.suppress(OSError, ValueError):
         real = os.path.realpath(absolute)
-    for one in (absolute, real):
-        if one.startswith(root):
-            return one[len(root) :]
+    for candidate in (absolute, real):
+        if candidate.startswith(root):
+            return candidate[len(root) :]
     return absolute
 
 

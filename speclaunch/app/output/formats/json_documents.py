@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from speclaunch.app.output.findings_json import report_json
 from speclaunch.app.output.formats.fingerprints import fingerprints
 from speclaunch.app.output.formats.interface import Format, FormatInput, from_root, readable
-from speclaunch.app.output.problems import whole_line
+from speclaunch.app.output.problems import complete_line
 from speclaunch.checks import Finding, Severity, lines_of
 from speclaunch.core import Place
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class JsonFormat(Format):
     """Complete report: every file and version separately, with all details."""
 
-    def text(self, told: FormatInput) -> str:
+    def text(self, source: FormatInput) -> str:
         """Return the document."""
-        document = report_json(told.report)
+        document = report_json(source.report)
         return readable(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
 
@@ -41,22 +41,22 @@ class GitlabFormat(Format):
     Fingerprints are unique, because GitLab shows one issue for each.
     """
 
-    def text(self, told: FormatInput) -> str:
+    def text(self, source: FormatInput) -> str:
         """Return the document."""
-        findings = told.findings
+        findings = source.findings
         marks = fingerprints(findings)
         issues = [
             {
-                "description": told.full(one),
-                "check_name": one.code,
+                "description": source.full(finding),
+                "check_name": finding.code,
                 "fingerprint": mark,
-                "severity": _GITLAB_SEVERITIES[one.severity],
+                "severity": _GITLAB_SEVERITIES[finding.severity],
                 "location": {
-                    "path": from_root(one.place.path),
-                    "lines": {"begin": one.place.line, "end": one.place.line},
+                    "path": from_root(finding.place.path),
+                    "lines": {"begin": finding.place.line, "end": finding.place.line},
                 },
             }
-            for one, mark in zip(findings, marks, strict=True)
+            for finding, mark in zip(findings, marks, strict=True)
         ]
         return readable(json.dumps(issues, indent=1, ensure_ascii=False)) + "\n"
 
@@ -67,31 +67,31 @@ _RDJSON_SEVERITIES = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Seve
 class RdjsonFormat(Format):
     """One DiagnosticResult."""
 
-    def text(self, told: FormatInput) -> str:
+    def text(self, source: FormatInput) -> str:
         """Return the document."""
         document = {
             "source": {"name": "speclaunch"},
-            "diagnostics": [_diagnostic(told, one) for one in told.findings],
+            "diagnostics": [_diagnostic(source, finding) for finding in source.findings],
         }
         return readable(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
 
 
-def _diagnostic(told: FormatInput, finding: Finding) -> dict[str, Any]:
+def _diagnostic(source: FormatInput, finding: Finding) -> dict[str, Any]:
     code: dict[str, Any] = {"value": finding.code}
     if finding.url is not None:
         code["url"] = finding.url
     found: dict[str, Any] = {
-        "message": told.full(finding),
+        "message": source.full(finding),
         "location": _location(finding.place),
         "severity": _RDJSON_SEVERITIES[finding.severity],
         "code": code,
     }
-    made = told.edits_of(finding)
+    made = source.edits_of(finding)
     if made is not None and made.path == finding.place.path:  # a suggestion names no file
         found["suggestions"] = [_suggestion(made)]
     if finding.others:
         found["related_locations"] = [
-            {"message": "also here", "location": _location(one)} for one in finding.others
+            {"message": "also here", "location": _location(place)} for place in finding.others
         ]
     return found
 
@@ -124,7 +124,7 @@ def _location(place: Place) -> dict[str, Any]:
 
 
 def _range(path: str, line: int, column: int, length: int) -> dict[str, Any]:
-    text = whole_line(Place(path, line)) or ""  # for counting only, not shown
+    text = complete_line(Place(path, line)) or ""  # for counting only, not shown
 
     def byte(at: int) -> int:
         before = text[: at - 1]

@@ -19,14 +19,16 @@ _NOT_XML = lazy("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class JunitFormat(Format):
     """JUnit report with a suite for each file and engine version."""
 
-    def text(self, told: FormatInput) -> str:
+    def text(self, source: FormatInput) -> str:
         """Return the document."""
         root = Xml.Element("testsuites", name="speclaunch")
         tests = failures = 0
-        for file in told.report.files:
-            suite = Xml.SubElement(root, "testsuite", name=_text(_name(told, file)))
-            cases = [_case(suite, told, one) for one in file.findings] or [_file_case(suite, file)]
-            failed = sum(told.fails(one) for one in file.findings)
+        for file in source.report.files:
+            suite = Xml.SubElement(root, "testsuite", name=_text(_name(source, file)))
+            cases = [_case(suite, source, finding) for finding in file.findings] or [
+                _file_case(suite, file)
+            ]
+            failed = sum(source.fails(finding) for finding in file.findings)
             suite.set("tests", str(len(cases)))
             suite.set("failures", str(failed))
             suite.set("errors", "0")
@@ -40,11 +42,11 @@ class JunitFormat(Format):
         return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, "unicode")}\n'
 
 
-def _name(told: FormatInput, file: FileReport) -> str:
-    return f"{file.path} (SGLang {file.engine})" if told.names_engines else file.path
+def _name(source: FormatInput, file: FileReport) -> str:
+    return f"{file.path} (SGLang {file.engine})" if source.names_engines else file.path
 
 
-def _case(suite: Xml.Element, told: FormatInput, finding: Finding) -> Xml.Element:
+def _case(suite: Xml.Element, source: FormatInput, finding: Finding) -> Xml.Element:
     place = finding.place
     case = Xml.SubElement(
         suite,
@@ -54,9 +56,9 @@ def _case(suite: Xml.Element, told: FormatInput, finding: Finding) -> Xml.Elemen
         file=_text(place.path),
         line=str(place.line),
     )
-    output = _text(f"{place}: {finding.severity}[{finding.code}] {told.full(finding)}")
-    if told.fails(finding):
-        failure = Xml.SubElement(case, "failure", message=_text(told.message(finding)))
+    output = _text(f"{place}: {finding.severity}[{finding.code}] {source.full(finding)}")
+    if source.fails(finding):
+        failure = Xml.SubElement(case, "failure", message=_text(source.message(finding)))
         failure.set("type", finding.severity.value)
         failure.text = output
     else:

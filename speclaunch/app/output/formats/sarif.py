@@ -124,12 +124,12 @@ class SarifFormat(Format):
 
     exits_zero = True
 
-    def text(self, told: FormatInput) -> str:
+    def text(self, source: FormatInput) -> str:
         """Return the document, within GitHub's size limit."""
-        findings = told.findings
+        findings = source.findings
         most = min(len(findings), MOST_RESULTS)
         while True:
-            text = _document(told, findings, most)
+            text = _document(source, findings, most)
             size = len(text.encode())
             if size > MOST_BYTES:
                 size = len(gzip.compress(text.encode(), mtime=0))
@@ -138,14 +138,17 @@ class SarifFormat(Format):
             most = min(most - 1, most * MOST_BYTES // size)
 
 
-def _document(told: FormatInput, findings: Sequence[Finding], most: int) -> str:
+def _document(source: FormatInput, findings: Sequence[Finding], most: int) -> str:
     included = findings[:most]
-    rules = {one.code: rule_help(one.code, one.rule, one.severity) for one in included}
+    rules = {
+        finding.code: rule_help(finding.code, finding.rule, finding.severity)
+        for finding in included
+    }
     index = {code: at for at, code in enumerate(sorted(rules))}
     marks = zip(fingerprints(findings), fingerprints_by_message(findings), strict=True)
     results = [  # fingerprints of all findings, so they do not depend on the cut
-        _result(told, one, {FINGERPRINT: mark, BY_MESSAGE: old}, index[one.code])
-        for one, (mark, old) in zip(included, marks, strict=False)
+        _result(source, finding, {FINGERPRINT: mark, BY_MESSAGE: old}, index[finding.code])
+        for finding, (mark, old) in zip(included, marks, strict=False)
     ]
     driver: dict[str, Any] = {
         "name": "speclaunch",
@@ -158,7 +161,7 @@ def _document(told: FormatInput, findings: Sequence[Finding], most: int) -> str:
         driver["informationUri"] = site
     run = {
         "tool": {"driver": driver},
-        "invocations": [_invocation(told, len(findings) - most)],
+        "invocations": [_invocation(source, len(findings) - most)],
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {ROOT: {"description": {"text": "The root of the repository."}}},
         "results": results,
@@ -167,12 +170,12 @@ def _document(told: FormatInput, findings: Sequence[Finding], most: int) -> str:
     return readable(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
 
 
-def _invocation(told: FormatInput, left_out: int) -> dict[str, Any]:
-    invocation: dict[str, Any] = {"executionSuccessful": not told.report.unreadable}
+def _invocation(source: FormatInput, left_out: int) -> dict[str, Any]:
+    invocation: dict[str, Any] = {"executionSuccessful": not source.report.unreadable}
     if left_out:
         text = (
-            f"{left_out} of {len(told.findings)} findings are left out: a SARIF file for GitHub "
-            f"holds at most {MOST_RESULTS} results in {MOST_BYTES} bytes of gzip. Errors are first."
+            f"{left_out} of {len(source.findings)} findings are omitted: GitHub accepts at most "
+            f"{MOST_RESULTS} results in {MOST_BYTES} bytes of gzip. Errors come first."
         )
         invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
     return invocation
@@ -197,22 +200,23 @@ def _rule(rule: RuleHelp) -> dict[str, Any]:
 
 
 def _result(
-    told: FormatInput, finding: Finding, marks: Mapping[str, str], rule_index: int
+    source: FormatInput, finding: Finding, marks: Mapping[str, str], rule_index: int
 ) -> dict[str, Any]:
-    others = [_location(one) for one in finding.others[:MOST_LOCATIONS]]
+    others = [_location(place) for place in finding.others[:MOST_LOCATIONS]]
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": rule_index,
         "level": _LEVELS[finding.severity],
-        "message": {"text": _plain(told.full(finding))},
+        "message": {"text": _plain(source.full(finding))},
         "locations": [_location(finding.place)],
         "partialFingerprints": marks,
     }
     if others:
         result["relatedLocations"] = [
-            {"id": at, **one, "message": {"text": "also here"}} for at, one in enumerate(others, 1)
+            {"id": at, **location, "message": {"text": "also here"}}
+            for at, location in enumerate(others, 1)
         ]
-    fix = _fix(told, finding)
+    fix = _fix(source, finding)
     if fix is not None:
         result["fixes"] = [fix]
     return result
@@ -252,21 +256,21 @@ def _quoted(path: str) -> str:
         return quote(readable(path))
 
 
-def _fix(told: FormatInput, finding: Finding) -> dict[str, Any] | None:
-    made = told.edits_of(finding)
+def _fix(source: FormatInput, finding: Finding) -> dict[str, Any] | None:
+    made = source.edits_of(finding)
     if made is None or finding.fix is None:
         return None
     replacements = [
         {
             "deletedRegion": {
-                "startLine": one.line,
-                "startColumn": one.column,
-                "endLine": one.end_line,
-                "endColumn": one.end_column,
+                "startLine": edit.line,
+                "startColumn": edit.column,
+                "endLine": edit.end_line,
+                "endColumn": edit.end_column,
             },
-            "insertedContent": {"text": one.new},
+            "insertedContent": {"text": edit.new},
         }
-        for one in made.edits
+        for edit in made.edits
     ]
     change = {"artifactLocation": artifact(made.path), "replacements": replacements}
     return {"description": {"text": _plain(finding.fix.text)}, "artifactChanges": [change]}

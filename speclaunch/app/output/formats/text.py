@@ -29,23 +29,23 @@ from speclaunch.engine import ascending
 class TextFormat(Format):
     """Text with styles on a terminal, without styles elsewhere."""
 
-    def text(self, told: FormatInput) -> str:
+    def text(self, source: FormatInput) -> str:
         """Return the text as written to a pipe."""
         written = io.StringIO()
-        _show(PlainPrinter(written), told)
+        _show(PlainPrinter(written), source)
         return written.getvalue()
 
-    def show(self, told: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
+    def show(self, source: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
         """Print it line by line."""
         del write
-        _show(printer, told)
+        _show(printer, source)
 
 
-def _show(printer: Printer, told: FormatInput) -> None:
-    report = told.report
-    several = told.names_engines
-    for found in told.found:
-        if found.finding.severity is Severity.INFO and not told.info:
+def _show(printer: Printer, source: FormatInput) -> None:
+    report = source.report
+    several = source.names_engines
+    for found in source.found:
+        if found.finding.severity is Severity.INFO and not source.info:
             continue
         engines = found.engines if several else ()
         through = found.through
@@ -60,40 +60,42 @@ def _show(printer: Printer, told: FormatInput) -> None:
         )
     lines = [*left_out(report), *of_baseline(report)]
     if not report.is_empty:
-        known = (one for file in report.files for one in file.checkpoints)
+        known = (checkpoint for file in report.files for checkpoint in file.checkpoints)
         details = [*causes(report.files), *origins(known)]
-        lines += details if told.info else brief_causes(report.files)
+        lines += details if source.info else brief_causes(report.files)
     if not told.info:
         lines += minor_bugs(told.findings, "--info")
     for line in lines:
         printer.print(Styled(line, "dim"))
     if not report.is_empty:
-        printer.print(_summary(told))
+        printer.print(_summary(source))
 
 
-def _summary(told: FormatInput) -> Styled:
+def _summary(source: FormatInput) -> Styled:
     """Return `2 errors, 1 warning in 3 deployments (SGLang 0.5.23)`, each finding counted once."""
-    report = told.report
-    counts = Counter(one.severity for one in told.findings)
+    report = source.report
+    counts = Counter(finding.severity for finding in source.findings)
     parts = [
-        f"{counts[one]} info" if one is Severity.INFO else many(counts[one], one)
-        for one in Severity
-        if counts[one]
+        f"{counts[severity]} info"
+        if severity is Severity.INFO
+        else many(counts[severity], severity)
+        for severity in Severity
+        if counts[severity]
     ]
-    if counts[Severity.INFO] and not told.info:
+    if counts[Severity.INFO] and not source.info:
         parts[-1] += " (--info)"
     engines = ", ".join(ascending(file.engine for file in report.files if not file.template))
     where = f"{many(report.deployments, 'deployment')} (SGLang {engines})"
-    color = next((COLORS[one] for one in Severity if counts[one]), "bold green")
+    color = next((COLORS[severity] for severity in Severity if counts[severity]), "bold green")
     return Styled(f"{', '.join(parts) or 'no findings'} in {where}", color)
 
 
 class ConciseFormat(Format):
     """One line per finding in file order, and nothing else."""
 
-    def text(self, told: FormatInput) -> str:
+    def text(self, source: FormatInput) -> str:
         """Return the lines."""
         return "".join(
-            f"{one_line(f'{one.place}: {one.severity}[{one.code}] {told.message(one)}')}\n"
-            for one in (found.finding for found in told.found)
+            f"{one_line(f'{x.place}: {x.severity}[{x.code}] {source.message(x)}')}\n"
+            for x in (found.finding for found in source.found)
         )

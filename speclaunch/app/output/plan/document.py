@@ -183,7 +183,7 @@ class FindingRecord(_Record, frozen=True):
     url: str | None
 
 
-class UnjudgedRecord(_Record, frozen=True):
+class SkippedRuleRecord(_Record, frozen=True):
     """A rule that had no verdict."""
 
     code: str
@@ -278,7 +278,7 @@ class ContradictionRecord(_Record, frozen=True):
     report: str
 
 
-class EngineSaysRecord(_Record, frozen=True):
+class EngineCheckRecord(_Record, frozen=True):
     """Answer of the engine's own validation (`--ask`). `accepted` null: it could not be
     asked, `why` says why. `filled`: arguments that were not known, and have its values now."""
 
@@ -304,7 +304,7 @@ class PlanRecord(_Record, frozen=True, kw_only=True):
     margins: FractionMargins | None
     graphs: Graphs
     findings: list[FindingRecord]
-    unjudged: list[UnjudgedRecord]
+    unjudged: list[SkippedRuleRecord]
     checkpoints: list[CheckpointRecord]
     unknown: list[UnknownFactRecord]
     argv: list[str]
@@ -312,7 +312,7 @@ class PlanRecord(_Record, frozen=True, kw_only=True):
     notes: list[str]
     suggestion: SuggestionRecord | None
     best: BestForLoad | None
-    engine_says: EngineSaysRecord | None
+    engine_says: EngineCheckRecord | None
 
 
 class PlanDocument(PlanRecord, frozen=True):
@@ -394,7 +394,7 @@ def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[Plan
     """Return several plans and their changes as JSON."""
     document = {
         "plans": [_plan(planned) for planned in plans],
-        "comparisons": [_comparison(one, number) for number, one in enumerate(found)],
+        "comparisons": [_comparison(comparison, number) for number, comparison in enumerate(found)],
     }
     return _text(convert(document, ComparisonDocument, from_attributes=True))
 
@@ -409,14 +409,14 @@ def roles_document(found: DeploymentPlan) -> str:
         "gpus": found.gpus,
         "roles": [
             {
-                "role": one.role,
-                "replicas": one.replicas,
-                "hosts": one.hosts,
-                "gpus_of_a_host": one.gpus_of_a_host,
-                "gpus": one.gpus,
-                "plan": _plan(one.planned),
+                "role": role.role,
+                "replicas": role.replicas,
+                "hosts": role.hosts,
+                "gpus_of_a_host": role.gpus_of_a_host,
+                "gpus": role.gpus,
+                "plan": _plan(role.planned),
             }
-            for one in found.roles
+            for role in found.roles
         ],
         "findings": [finding_json(finding) for finding in found.findings],
     }
@@ -428,7 +428,8 @@ def _text(document: Struct) -> str:
 
 
 def _plan(planned: PlannedDeployment) -> PlanRecord:
-    says = planned.engine_says
+    answer = planned.engine_check
+    check = None if answer is None else _json_value(answer) | {"why": answer.why or None}
     return convert(
         {
             "recipe": planned.name,
@@ -443,15 +444,15 @@ def _plan(planned: PlannedDeployment) -> PlanRecord:
             "margins": planned.margins,
             "graphs": _graphs(planned.coverage),
             "findings": [finding_json(finding) for finding in planned.findings],
-            "unjudged": planned.unjudged,
-            "checkpoints": [checkpoint_json(one) for one in planned.plan.facts.checkpoints],
+            "unjudged": planned.skipped,
+            "checkpoints": [checkpoint_json(c) for c in planned.plan.facts.checkpoints],
             "unknown": planned.plan.facts.unknown,
             "argv": planned.command.argv,
             "env": planned.command.env,
             "notes": planned.command.notes,
             "suggestion": None if planned.fitting is None else _suggestion(planned.fitting),
             "best": None if planned.advice is None else _best(planned.advice),
-            "engine_says": None if says is None else _json_value(says) | {"why": says.why or None},
+            "engine_says": check,
         },
         PlanRecord,
         from_attributes=True,
@@ -469,12 +470,12 @@ def _memory(found: MemoryBudget) -> dict[str, Any]:
                 "short_bytes": rank.short_bytes,
                 "shares": [
                     {
-                        "bytes": one.size.bytes,
-                        "why": one.size.why,
-                        "exact": one.size.exact,
-                        "use": one.use,
+                        "bytes": share.size.bytes,
+                        "why": share.size.why,
+                        "exact": share.size.exact,
+                        "use": share.use,
                     }
-                    for one in rank.shares
+                    for share in rank.shares
                 ],
             }
             for rank in found.ranks
@@ -584,15 +585,15 @@ def _comparison(found: PlanComparison, number: int) -> dict[str, Any]:
         "title": found.title,
         "arguments": [
             {
-                "name": one.name,
-                "concern": one.concern,
-                "before": None if one.before is None else _argument(one.before),
-                "after": None if one.after is None else _argument(one.after),
+                "name": difference.name,
+                "concern": difference.concern,
+                "before": None if difference.before is None else _argument(difference.before),
+                "after": None if difference.after is None else _argument(difference.after),
             }
-            for one in found.arguments
+            for difference in found.arguments
         ],
         "findings_gained": [finding_json(finding) for finding in found.gained],
         "findings_lost": [finding_json(finding) for finding in found.lost],
-        "budget": [one for one in found.budget if one.differs],
+        "budget": [row for row in found.budget if row.differs],
         "command": found.command,
     }

@@ -53,9 +53,9 @@ def value(found: Any) -> str:
 
 
 def _listed(found: Sequence[Any]) -> str:
-    if found and all(isinstance(one, int) and not isinstance(one, bool) for one in found):
+    if found and all(isinstance(item, int) and not isinstance(item, bool) for item in found):
         return sizes(found)
-    return ", ".join(value(one) for one in found) or "(empty)"
+    return ", ".join(value(item) for item in found) or "(empty)"
 
 
 def place(found: Place) -> str:
@@ -69,7 +69,7 @@ def place(found: Place) -> str:
     return f"{path}:{found.line}"
 
 
-def given(row: EffectiveArgument) -> str:
+def set_value(row: EffectiveArgument) -> str:
     """Return the user's value; empty if none is set."""
     if not row.is_set:
         return ""

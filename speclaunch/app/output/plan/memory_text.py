@@ -12,7 +12,7 @@ _HEADS = {
     Fit.FITS: ("fits", "bold green"),
     Fit.TIGHT: ("tight: fits only in the best case", "bold yellow"),
     Fit.FAILS: ("does not fit", "bold red"),
-    Fit.UNKNOWN: ("unknown whether it fits", "bold magenta"),
+    Fit.UNKNOWN: ("memory use unknown", "bold magenta"),
 }
 _BEYOND = "bold white on red"
 
@@ -73,7 +73,7 @@ def numbers(budget: MemoryBudget, margins: Margins | None = None) -> list[tuple[
             text = f"{about}{formatting.size(per_token.bytes)} ({per_token.why})"
             found.append((f"KV cache of a token, {name}", text))
     if budget.running_requests is not None:
-        found.append(("running requests, at most", formatting.number(budget.running_requests)))
+        found.append(("maximum running requests", formatting.number(budget.running_requests)))
     if budget.requests_at_context is not None:
         context = budget.context_length
         length = "the full context" if context is None else f"{formatting.number(context)} tokens"
@@ -115,7 +115,7 @@ def _show_rank(paper: LineWriter, rank: RankBudget) -> None:
     paper.line(*bar, "]" if inside >= 0 else "")
     if rank.short_bytes > 0:
         beyond = sum(part.beyond for part in parts)
-        label = f"{formatting.size(rank.short_bytes)} too little"
+        label = f"{formatting.size(rank.short_bytes)} short"
         lead = 4 + width - beyond
         if lead > len(label) + 3:
             paper.line(" " * (lead - len(label) - 1), (f"{label} {'^' * beyond}", "bold red"))
@@ -168,7 +168,7 @@ def margin_rows(found: Margins, context: int | None) -> list[tuple[str, str]]:
 
 def edge_row(low: float, high: float) -> tuple[str, str]:
     """Return the row of the range of fractions that may work."""
-    return "mem_fraction_static, edge", f"{low:.3f} to {high:.3f}, every estimate at its least"
+    return "mem_fraction_static, edge", f"{low:.3f} to {high:.3f}, possible (best case)"
 
 
 def _choice_text(choice: Choice, context: int | None) -> str:
@@ -178,7 +178,7 @@ def _choice_text(choice: Choice, context: int | None) -> str:
         many = "no request" if not number else formatting.many(number, "request")
         text += f", {many} of {formatting.number(context)}"
     if choice.spare_bytes:
-        text += f"; {formatting.size(choice.spare_bytes)} to spare with every estimate at its least"
+        text += f"; {formatting.size(choice.spare_bytes)} free in the best case"
     return text
 
 
@@ -205,9 +205,7 @@ def show_coverage(paper: LineWriter, found: Coverage | NoCoverage) -> None:
         f"{_MARKS[covered][plain]} {covered.value}: {formatting.number(found.count(covered))}"
         for covered in BatchCoverage
     ]
-    about = (
-        f", each mark is {formatting.many(each, 'size')} (the worst of them)" if each > 1 else ""
-    )
+    about = f", each mark shows the worst of {formatting.many(each, 'size')}" if each > 1 else ""
     paper.say(
         f"{'   '.join(legend)}   of {formatting.many(found.most, 'batch size')}{about}", indent=2
     )
@@ -227,9 +225,9 @@ def sentences(found: Coverage) -> list[str]:
         )
     largest = found.sizes[-1] if found.sizes else 0
     if largest < found.most:
-        texts.append(f"batches above {largest} are decoded without a graph")
+        texts.append(f"batches above {largest} decode without a graph")
     if not found.pads:
-        texts.append("disable_cuda_graph_padding: only batches of a captured size have a graph")
+        texts.append("disable_cuda_graph_padding: only captured batch sizes use a graph")
     if found.note:
         texts.append(found.note)
     return texts

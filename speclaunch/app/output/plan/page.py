@@ -54,14 +54,14 @@ _TABLES = {
         Fit.FITS: ("memory fits", "good"),
         Fit.TIGHT: ("memory is tight", "odd"),
         Fit.FAILS: ("memory is too small", "bad"),
-        Fit.UNKNOWN: ("memory: not known", "odd"),
+        Fit.UNKNOWN: ("memory: unknown", "odd"),
     },
     "TOO_FEW": ("too few GPUs", "bad"),
     "VERDICTS": {
         Fit.FITS: ("It fits.", "good"),
         Fit.TIGHT: ("It fits only in the best case.", "odd"),
         Fit.FAILS: ("It does not fit.", "bad"),
-        Fit.UNKNOWN: ("Whether it fits is unknown.", "odd"),
+        Fit.UNKNOWN: ("Memory use is unknown.", "odd"),
     },
     "MARKS": {
         ArgumentOutcome.FILLED: ("computed", "info"),
@@ -90,7 +90,7 @@ def plan_page(planned: PlannedDeployment) -> str:
 
 def comparison_page(comparisons: Sequence[PlanComparison]) -> str:
     """Return the page of two or more plans, each compared with the next."""
-    plans = [comparisons[0].before, *(one.after for one in comparisons)]
+    plans = [comparisons[0].before, *(comparison.after for comparison in comparisons)]
     template = _environment().get_template("comparison.html.j2")
     return template.render(comparisons=comparisons, plans=plans)
 
@@ -102,7 +102,7 @@ def roles_page(found: DeploymentPlan) -> str:
         .get_template("roles.html.j2")
         .render(
             found=found,
-            names=[one.role for one in found.roles],
+            names=[role.role for role in found.roles],
             rows=rows(found),
             totals=totals(found),
             differing=differences(found),
@@ -128,13 +128,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters["pct"] = lambda number: f"{number:.3f}%"
-    found.tests["uncovered"] = lambda one: isinstance(one, NoCoverage)
+    found.tests["uncovered"] = lambda coverage: isinstance(coverage, NoCoverage)
     functions = (
         amount, by_concern, change, contents, counted, counts, ink, margin_rows, masked,
-        memory_picture, missing, named, names_of, not_judged, notes, numbers, padding, place,
+        memory_picture, missing, named, names_of, skipped_rules, notes, numbers, padding, place,
         reasons, sentences, spans, ticks, used, why,
     )  # fmt: skip
-    found.globals.update({one.__name__: one for one in functions})
+    found.globals.update({function.__name__: function for function in functions})
     found.globals.update(_TABLES, version=__version__, formatting=formatting, value_of=value_of)
     return found
 
@@ -154,9 +154,12 @@ def notes(*plans: PlannedDeployment) -> list[str]:
     for planned in plans:
         found += [planned.hardware_note] if planned.hardware_note else []
         found += planned.command.notes
-        found += [f"{one.name}: {one.origin}" for one in planned.plan.facts.checkpoints]
         found += [
-            f"not known: {fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}"
+            f"{checkpoint.name}: {checkpoint.origin}"
+            for checkpoint in planned.plan.facts.checkpoints
+        ]
+        found += [
+            f"unknown: {fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}"
             for fact in planned.plan.facts.unknown
         ]
     return list(dict.fromkeys(found)) if len(plans) > 1 else found
@@ -176,13 +179,15 @@ def counts(found: Coverage) -> str:
 def named(rank: RankBudget) -> str:
     """Return equal ranks and the memory of each."""
     each = " each" if len(rank.ranks) > 1 else ""
-    short = f", {formatting.size(rank.short_bytes)} too little" if rank.short_bytes > 0 else ""
+    short = f", {formatting.size(rank.short_bytes)} short" if rank.short_bytes > 0 else ""
     return f"{formatting.ranks(rank.ranks)}, {formatting.size(rank.memory_bytes)}{each}{short}"
 
 
 def contents(rank: RankBudget) -> str:
     """Return the text alternative of a bar."""
-    return ", ".join(f"{one.use.value} {formatting.size(one.size.bytes)}" for one in used(rank))
+    return ", ".join(
+        f"{share.use.value} {formatting.size(share.size.bytes)}" for share in used(rank)
+    )
 
 
 def by_concern(rows: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
@@ -190,9 +195,11 @@ def by_concern(rows: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
     return [(concern, list(some)) for concern, some in groupby(rows, key=lambda row: row.concern)]
 
 
-def not_judged(unjudged: Iterable[SkippedRule]) -> list[str]:
-    """Return each reason with the codes of its rules without a result."""
+def skipped_rules(skipped: Iterable[SkippedRule]) -> list[str]:
+    """Return the codes of the skipped rules, by reason."""
     reasons_: dict[str, list[str]] = {}
-    for one in unjudged:
-        reasons_.setdefault(one.reason, []).append(one.code)
-    return [f"{why_}: {', '.join(dict.fromkeys(codes))}" for why_, codes in reasons_.items()]
+    for rule in skipped:
+        reasons_.setdefault(rule.reason, []).append(rule.code)
+    return [
+        f"{', '.join(dict.fromkeys(codes))} skipped: {why_}" for why_, codes in reasons_.items()
+    ]

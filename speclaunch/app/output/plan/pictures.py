@@ -98,9 +98,9 @@ def _apportioned(sizes: Sequence[int], width: int) -> list[int]:
     """Return cells by largest remainder, at least one per size."""
     total = sum(sizes)
     exact = [size * width / total for size in sizes]
-    counts = [max(1, int(one)) for one in exact]
+    counts = [max(1, int(cells)) for cells in exact]
     while sum(counts) < width:
-        lacking = [one - count for one, count in zip(exact, counts, strict=True)]
+        lacking = [cells - count for cells, count in zip(exact, counts, strict=True)]
         counts[lacking.index(max(lacking))] += 1
     while sum(counts) > width:
         counts[counts.index(max(counts))] -= 1

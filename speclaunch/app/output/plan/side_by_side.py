@@ -53,20 +53,20 @@ def show_comparison(console: Console, found: PlanComparison, *, everything: bool
 
 def _show_arguments(paper: LineWriter, found: PlanComparison, *, everything: bool) -> None:
     shown = (*found.telling, *found.idle) if everything else found.telling
-    weighty = [one for one in shown if not one.is_default]
-    defaults = [one for one in shown if one.is_default]
+    weighty = [difference for difference in shown if not difference.is_default]
+    defaults = [difference for difference in shown if difference.is_default]
     if weighty:
         paper.heading("Arguments", formatting.many(len(weighty), "difference"))
         _list_arguments(paper, found.names, weighty)
     if defaults:
-        paper.heading("Defaults of arguments that were not given", str(len(defaults)))
-        for one in defaults:
-            text = f"{cell(one.before)} {_ARROW} {cell(one.after)}"
-            paper.say(f"{names_of(one)}: {text}", "dim", indent=2)
+        paper.heading("Defaults of unset arguments", str(len(defaults)))
+        for difference in defaults:
+            text = f"{cell(difference.before)} {_ARROW} {cell(difference.after)}"
+            paper.say(f"{names_of(difference)}: {text}", "dim", indent=2)
     if found.renamed:
-        names = "; ".join(names_of(one) for one in found.renamed)
+        names = "; ".join(names_of(difference) for difference in found.renamed)
         paper.line()
-        paper.say(f"renamed, with the same value: {names}", "dim")
+        paper.say(f"renamed with the same value: {names}", "dim")
     if found.idle and not everything:
         number = formatting.many(len(found.idle), "more difference")
         paper.line()
@@ -77,30 +77,38 @@ def _list_arguments(
     paper: LineWriter, names: tuple[str, str], found: Sequence[PlanDifference]
 ) -> None:
     if paper.narrow:
-        for one in found:
-            paper.line("  ", (names_of(one), "bold"))
-            paper.say(f"{cell(one.before)} {_ARROW} {cell(one.after)}", _style(one), indent=4)
-            for sentence in reasons(one, names):
+        for difference in found:
+            paper.line("  ", (names_of(difference), "bold"))
+            paper.say(
+                f"{cell(difference.before)} {_ARROW} {cell(difference.after)}",
+                _style(difference),
+                indent=4,
+            )
+            for sentence in reasons(difference, names):
                 paper.say(sentence, "dim", indent=4)
         return
     rows = [[TableCell(head, "dim") for head in ("argument", *names, "why")]]
-    for one in found:
-        text = "; ".join(reasons(one, names))
+    for difference in found:
+        text = "; ".join(reasons(difference, names))
         values = [
-            TableCell(names_of(one)),
-            TableCell(cell(one.before)),
-            TableCell(cell(one.after), _style(one)),
+            TableCell(names_of(difference)),
+            TableCell(cell(difference.before)),
+            TableCell(cell(difference.after), _style(difference)),
         ]
         rows.append([*values, TableCell(text, "dim")])
     paper.table(rows, (34, 24, 26))
 
 
-def names_of(one: PlanDifference) -> str:
+def names_of(difference: PlanDifference) -> str:
     """Return the argument's name; both names if they differ."""
-    if one.name_differs and one.before is not None and one.after is not None:
-        return f"{one.before.version_name} {_ARROW} {one.after.version_name}"
-    row = one.after or one.before
-    return row.version_name if row is not None else one.name
+    if (
+        difference.name_differs
+        and difference.before is not None
+        and difference.after is not None
+    ):
+        return f"{difference.before.version_name} {_ARROW} {difference.after.version_name}"
+    row = difference.after or difference.before
+    return row.version_name if row is not None else difference.name
 
 
 def cell(row: EffectiveArgument | None) -> str:
@@ -108,18 +116,18 @@ def cell(row: EffectiveArgument | None) -> str:
     return "(no such argument)" if row is None else formatting.effective(row)
 
 
-def reasons(one: PlanDifference, names: tuple[str, str]) -> list[str]:
+def reasons(difference: PlanDifference, names: tuple[str, str]) -> list[str]:
     """Return the reasons for both values; a single reason if they are equal."""
-    texts = [why(row) for row in (one.before, one.after) if row is not None]
+    texts = [why(row) for row in (difference.before, difference.after) if row is not None]
     if len(set(texts)) <= 1:
         return texts[:1]
     return [f"{name}: {text}" for name, text in zip(names, texts, strict=True)]
 
 
-def _style(one: PlanDifference) -> str:
-    if one.after is not None and one.after.silent:
+def _style(difference: PlanDifference) -> str:
+    if difference.after is not None and difference.after.silent:
         return "bold white on red"
-    if one.after is not None and one.after.outcome is ArgumentOutcome.UNKNOWN:
+    if difference.after is not None and difference.after.outcome is ArgumentOutcome.UNKNOWN:
         return "magenta"
     return "bold"
 
@@ -141,13 +149,13 @@ def _list_findings(paper: LineWriter, title: str, findings: Sequence[Finding]) -
 
 
 def _show_budget(paper: LineWriter, found: PlanComparison) -> None:
-    numbers = [one for one in found.budget if one.is_known]
+    numbers = [row for row in found.budget if row.is_known]
     if not numbers:
         return
     paper.heading("Memory")
     if paper.narrow:
-        for one in numbers:
-            _stacked_number(paper, one)
+        for row in numbers:
+            _stacked_number(paper, row)
         return
     rows = [
         [
@@ -156,51 +164,51 @@ def _show_budget(paper: LineWriter, found: PlanComparison) -> None:
             TableCell("change", "dim"),
         ]
     ]
-    for one in numbers:
-        style = "bold" if one.differs else "dim"
-        before, after = amount(one, one.before), amount(one, one.after)
+    for row in numbers:
+        style = "bold" if row.differs else "dim"
+        before, after = amount(row, row.before), amount(row, row.after)
         rows.append(
             [
-                TableCell(one.name),
+                TableCell(row.name),
                 TableCell(before, style),
                 TableCell(after, style),
-                TableCell(change(one), style),
+                TableCell(change(row), style),
             ]
         )
     paper.table(rows, (28, 20, 20))
 
 
-def _stacked_number(paper: LineWriter, one: BudgetNumber) -> None:
-    before, after, by = amount(one, one.before), amount(one, one.after), change(one)
-    text = f"{before} {_ARROW} {after}" if one.differs else after
-    by = f" ({by})" if by and one.unit else ""
-    paper.say(f"{one.name}: {text}{by}", "bold" if one.differs else "dim", indent=2)
+def _stacked_number(paper: LineWriter, row: BudgetNumber) -> None:
+    before, after, by = amount(row, row.before), amount(row, row.after), change(row)
+    text = f"{before} {_ARROW} {after}" if row.differs else after
+    by = f" ({by})" if by and row.unit else ""
+    paper.say(f"{row.name}: {text}{by}", "bold" if row.differs else "dim", indent=2)
 
 
-def amount(one: BudgetNumber, number: int | float | str | None) -> str:
+def amount(row: BudgetNumber, number: int | float | str | None) -> str:
     """Return one of the two numbers as text."""
     if number is None:
-        return "unknown" if one.unit else ""
+        return "unknown" if row.unit else ""
     if isinstance(number, str):
         return number
-    if one.unit == "bytes":
+    if row.unit == "bytes":
         return formatting.size(int(number))
     return formatting.number(number)
 
 
-def change(one: BudgetNumber) -> str:
+def change(row: BudgetNumber) -> str:
     """Return the amount of change; empty if there is none or it is unknown."""
-    if isinstance(one.before, str) or isinstance(one.after, str):
-        return "changes" if one.differs else ""
-    if one.before is None or one.after is None or not one.differs:
+    if isinstance(row.before, str) or isinstance(row.after, str):
+        return "changes" if row.differs else ""
+    if row.before is None or row.after is None or not row.differs:
         return ""
-    by = one.after - one.before
+    by = row.after - row.before
     sign = "+" if by > 0 else "\N{MINUS SIGN}"
-    if one.unit == "bytes":
+    if row.unit == "bytes":
         return f"{sign}{formatting.size(int(abs(by)))}"
-    part = f" ({sign}{formatting.percent(abs(by) / one.before)})" if one.before else ""
+    part = f" ({sign}{formatting.percent(abs(by) / row.before)})" if row.before else ""
     shown = formatting.number(abs(by)) if isinstance(by, int) else f"{abs(by):.3g}"
-    return f"{sign}{shown}{part if one.unit != 'fraction' else ''}"
+    return f"{sign}{shown}{part if row.unit != 'fraction' else ''}"
 
 
 def _show_command(paper: LineWriter, lines: Sequence[str]) -> None:
@@ -218,35 +226,35 @@ def show_roles(console: Console, found: DeploymentPlan) -> None:
     """Print the roles, their differences, memory by role and rank, and all findings."""
     paper = LineWriter(console)
     paper.line((found.name, "bold"), f" on SGLang {found.version}: {totals(found)}")
-    for note in dict.fromkeys(one.planned.hardware_note for one in found.roles):
+    for note in dict.fromkeys(role.planned.hardware_note for role in found.roles):
         if note:
             paper.say(note, mark="note: ")
-    unknown = (fact for one in found.roles for fact in one.planned.plan.facts.unknown)
+    unknown = (fact for role in found.roles for fact in role.planned.plan.facts.unknown)
     for fact in dict.fromkeys(unknown):
         paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
-    names = [one.role for one in found.roles]
+    names = [role.role for role in found.roles]
     paper.heading("Roles")
     _table(paper, ["", *names], [[title, *cells] for title, cells in rows(found)])
     differing = differences(found)
     if differing:
         paper.heading("Arguments that differ", formatting.many(len(differing), "argument"))
         _table(paper, ["argument", *names], differing)
-    for one in found.roles:
-        paper.heading(f"Memory of a GPU: {one.role}")
-        show_budget(paper, one.planned.budget, None)
-    paper.heading("Findings about roles together")
+    for role in found.roles:
+        paper.heading(f"Memory per GPU: {role.role}")
+        show_budget(paper, role.planned.budget, None)
+    paper.heading("Findings across roles")
     if not found.findings:
         paper.say("no findings", "green", indent=2)
     show_findings(console, found.findings, ())
-    for one in found.roles:
-        paper.heading(f"Findings: {one.role}")
-        if not one.planned.findings:
+    for role in found.roles:
+        paper.heading(f"Findings: {role.role}")
+        if not role.planned.findings:
             paper.say("no findings", "green", indent=2)
-        show_findings(console, one.planned.findings, one.planned.unjudged)
+        show_findings(console, role.planned.findings, role.planned.skipped)
     console.print()
-    for one in found.roles:
-        paper.say(*summary(one.planned))
-    paper.say(f"all of one role, with its command: --role {names[0]}", "dim")
+    for role in found.roles:
+        paper.say(*summary(role.planned))
+    paper.say(f"details and command of a role: --role {names[0]}", "dim")
 
 
 def totals(found: DeploymentPlan) -> str:
@@ -264,63 +272,65 @@ def totals(found: DeploymentPlan) -> str:
 def differences(found: DeploymentPlan) -> list[list[str]]:
     """Return the differing arguments, with the value in every role."""
     return [
-        [_spelled(some) or name, *("not given" if one is None else cell(one) for one in some)]
+        [_flag(some) or name, *("not set" if row is None else cell(row) for row in some)]
         for name, some in found.differing()
     ]
 
 
 def rows(found: DeploymentPlan) -> list[tuple[str, list[str]]]:
     """Return rows that compare the roles: a title, and the value of each role."""
-    return [(title, [tell(one) for one in found.roles]) for title, tell in _ROWS]
+    return [(title, [tell(role) for role in found.roles]) for title, tell in _ROWS]
 
 
 def _number(value: int | None) -> str:
     return _UNKNOWN if value is None else f"{value:,}"
 
 
-def _argument(name: str, one: RolePlan) -> str:
-    row = next((row for row in one.planned.rows if row.name == name), None)
+def _argument(name: str, role: RolePlan) -> str:
+    row = next((row for row in role.planned.rows if row.name == name), None)
     return cell(row)
 
 
-def _weights(one: RolePlan) -> str:
-    ranks = one.planned.budget.ranks
+def _weights(role: RolePlan) -> str:
+    ranks = role.planned.budget.ranks
     kinds = (MemoryUse.TARGET_WEIGHTS, MemoryUse.DRAFT_WEIGHTS)
     return _sizes(ranks, kinds)
 
 
-def _pool(one: RolePlan) -> str:
-    return _sizes(one.planned.budget.ranks, (MemoryUse.TARGET_KV, MemoryUse.DRAFT_KV))
+def _pool(role: RolePlan) -> str:
+    return _sizes(role.planned.budget.ranks, (MemoryUse.TARGET_KV, MemoryUse.DRAFT_KV))
 
 
 def _sizes(ranks: tuple[RankBudget, ...], kinds: tuple[MemoryUse, ...]) -> str:
     """Return the memory of some uses on each kind of rank."""
     found = dict.fromkeys(
-        formatting.size(sum(one.size.bytes for one in rank.shares if one.use in kinds))
+        formatting.size(sum(share.size.bytes for share in rank.shares if share.use in kinds))
         for rank in ranks
     )
     return " / ".join(found) or _UNKNOWN
 
 
 _ROWS: tuple[tuple[str, Callable[[RolePlan], str]], ...] = (
-    ("servers", lambda one: str(one.replicas)),
-    ("hosts of a server", lambda one: _number(one.hosts)),
-    ("GPUs of a host", lambda one: _number(one.gpus_of_a_host)),
-    ("hardware of a host", lambda one: place(one.planned)),
-    ("speculation", lambda one: _argument("speculative_algorithm", one)),
-    ("memory", lambda one: one.planned.budget.fit.value),
-    ("weights on a GPU", _weights),
-    ("KV cache on a GPU", _pool),
-    ("KV tokens", lambda one: _number(one.planned.budget.tokens)),
-    ("running requests", lambda one: _number(one.planned.budget.running_requests)),
+    ("servers", lambda role: str(role.replicas)),
+    ("hosts per server", lambda role: _number(role.hosts)),
+    ("GPUs per host", lambda role: _number(role.gpus_of_a_host)),
+    ("hardware per host", lambda role: place(role.planned)),
+    ("speculation", lambda role: _argument("speculative_algorithm", role)),
+    ("memory", lambda role: role.planned.budget.fit.value),
+    ("weights per GPU", _weights),
+    ("KV cache per GPU", _pool),
+    ("KV tokens", lambda role: _number(role.planned.budget.tokens)),
+    ("running requests", lambda role: _number(role.planned.budget.running_requests)),
 )
 
 
-def _spelled(some: tuple[EffectiveArgument | None, ...]) -> str:
+def _flag(some: tuple[EffectiveArgument | None, ...]) -> str:
     return next((row.version_name for row in some if row is not None), "")
 
 
 def _table(paper: LineWriter, head: list[str], lines: list[list[str]]) -> None:
-    cells = [[TableCell(one, "dim") for one in head]]
-    cells += [[TableCell(line[0]), *(TableCell(one, "bold") for one in line[1:])] for line in lines]
+    cells = [[TableCell(title, "dim") for title in head]]
+    cells += [
+        [TableCell(line[0]), *(TableCell(text, "bold") for text in line[1:])] for line in lines
+    ]
     paper.table(cells, (34, *[26] * (len(head) - 2)))

@@ -19,7 +19,7 @@ from speclaunch.app.output.plan.memory_text import (
 from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
 from speclaunch.checks import Severity
 from speclaunch.engine import ArgumentOutcome, EffectiveArgument, Fit
-from speclaunch.measure import Advice, EngineSays, Fitting, PlannedDeployment
+from speclaunch.measure import Advice, EngineCheck, Fitting, PlannedDeployment
 
 
 def show_brief(console: Console, planned: PlannedDeployment) -> None:
@@ -38,13 +38,13 @@ def show_brief(console: Console, planned: PlannedDeployment) -> None:
     if not changed:
         paper.say("none", indent=2)
     paper.heading("Findings")
-    serious = [one for one in planned.findings if one.severity is not Severity.INFO]
+    serious = [finding for finding in planned.findings if finding.severity is not Severity.INFO]
     show_findings(paper.console, serious)
     if not serious:
         paper.say("no errors and no warnings", "green", indent=2)
     for line in minor_bugs(planned.findings, "--full"):
         paper.say(line, "dim", indent=2)
-    for line in brief_reasons(planned.unjudged):
+    for line in brief_reasons(planned.skipped):
         paper.say(line, "dim", indent=2)
     _show_command(paper, planned, _shortened)
     paper.console.print()
@@ -85,24 +85,28 @@ def show_title(paper: LineWriter, planned: PlannedDeployment, *, origins: bool =
         paper.say(planned.hardware_note, mark="note: ")
     for note in planned.command.notes:
         paper.say(note, mark="note: ")
-    for one in planned.plan.facts.checkpoints if origins else ():
-        paper.say(f"{one.name}: {one.origin}", "dim")
+    for checkpoint in planned.plan.facts.checkpoints if origins else ():
+        paper.say(f"{checkpoint.name}: {checkpoint.origin}", "dim")
     for fact in planned.plan.facts.unknown:
         paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
-    if planned.engine_says is not None:
-        _show_engine(paper, planned.engine_says)
+    if planned.engine_check is not None:
+        _show_engine(paper, planned.engine_check)
 
 
-def _show_engine(paper: LineWriter, said: EngineSays) -> None:
+def _show_engine(paper: LineWriter, check: EngineCheck) -> None:
     """Print the result of the engine check."""
-    if said.accepted is None:
-        paper.say(f"SGLang {said.release} was not asked: {said.why}", mark="? ")
+    if check.accepted is None:
+        paper.say(f"engine check skipped for SGLang {check.release}: {check.why}", mark="? ")
         return
-    what = "it accepts the command" if said.accepted else "it refuses the command (SPL090)"
-    filled = f"; its own values: {', '.join(said.filled)}" if said.filled else ""
-    paper.say(f"asked SGLang {said.release}: {what}{filled}", "dim")
-    for one in said.contradictions:
-        paper.say(f"a defect of speclaunch, please report: {one.report}", "bold yellow", mark="! ")
+    what = "accepts the command" if check.accepted else "rejects the command (SPL090)"
+    filled = f"; computed values: {', '.join(check.filled)}" if check.filled else ""
+    paper.say(f"engine check: SGLang {check.release} {what}{filled}", "dim")
+    for contradiction in check.contradictions:
+        paper.say(
+            f"speclaunch bug, please report: {contradiction.report}",
+            "bold yellow",
+            mark="! ",
+        )
 
 
 def place(planned: PlannedDeployment) -> str:
@@ -141,7 +145,7 @@ def _show_findings(paper: LineWriter, planned: PlannedDeployment) -> None:
     paper.heading("Findings")
     if not planned.findings:
         paper.say("no findings", "green", indent=2)
-    show_findings(paper.console, planned.findings, planned.unjudged)
+    show_findings(paper.console, planned.findings, planned.skipped)
 
 
 _LONG = re.compile(r"(SGLANG_DISABLED_MODEL_ARCHS=)\S{40,}")
@@ -175,7 +179,7 @@ _MARKS = {
 _LOUD = ("!!", "bold white on red")
 KEY = (
     "+ the engine computes it",
-    "! the engine changes the given value",
+    "! the engine changes the set value",
     "!! the engine changes it silently",
     "? a fact is missing",
 )
@@ -191,7 +195,7 @@ def show_arguments(
     """
     shown = [row for row in rows if everything or row.notable]
     left = len(rows) - len(shown)
-    paper.heading("Arguments", f"{left} more are at their defaults: --all" if left else "")
+    paper.heading("Arguments", f"{left} more at their defaults: --all" if left else "")
     silent = [row for row in shown if row.silent]
     if silent:
         names = ", ".join(row.version_name for row in silent)
@@ -227,7 +231,7 @@ def values(row: EffectiveArgument) -> str:
     effective = formatting.effective(row)
     if row.outcome in (ArgumentOutcome.ACCEPTED, ArgumentOutcome.DEFAULT):
         return effective
-    before = formatting.given(row)
+    before = formatting.set_value(row)
     return f"{before}{' ' if before else ''}\N{RIGHTWARDS ARROW} {effective}"
 
 
@@ -298,7 +302,7 @@ def show_fitting(paper: LineWriter, found: Fitting) -> None:
         paper.line("    args:")
         for line in found.diff:
             paper.line("    ", (f"{line[:1]}   {line[2:]}", _color(line)))
-        paper.line("  or on the command line, after it:")
+        paper.line("  or append to the command line:")
         paper.line(f"    {formatting.quoted(found.overrides)}")
     for other in suggestion.alternatives:
         style = "green" if other.fits else "dim"
@@ -316,7 +320,7 @@ def show_advice(paper: LineWriter, found: Advice) -> None:
     paper.line("  ", (found.head, _STYLES[best.fit]))
     paper.say(best.why, indent=2)
     if best.load.assumed:
-        paper.say(f"no load was stated, so this assumes {' '.join(best.load.assumed)}", indent=2)
+        paper.say(f"no load is set; this assumes {' '.join(best.load.assumed)}", indent=2)
     rows = [
         (name, formatting.value(value)) for name, value in best.changes.items() if found.overrides
     ]
@@ -335,7 +339,7 @@ def show_advice(paper: LineWriter, found: Advice) -> None:
         for line in found.diff:
             color = "green" if line.startswith("+") else "red"
             paper.line("    ", (f"{line[:1]}   {line[2:]}", color))
-        paper.line("  or on the command line, after it:")
+        paper.line("  or append to the command line:")
         paper.line(f"    {formatting.quoted(found.overrides)}")
     for other in best.alternatives:
         style = "green" if other.fits else "dim"

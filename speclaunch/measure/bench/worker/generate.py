@@ -117,7 +117,7 @@ def lengthened(tokenizer: Any, file: str, tokens: int) -> dict[str, Any]:
     itself. Each starts at another place of the same text, so that no two share a prefix.
     """
     if tokenizer is None:
-        raise RuntimeError("the model's tokenizer cannot be loaded, so no prompt can be lengthened")
+        raise RuntimeError("cannot lengthen prompts: the model's tokenizer cannot be loaded")
     path = Path(file)
     ids = [
         tokenizer.encode(text + "\n\n", add_special_tokens=False)
@@ -176,7 +176,7 @@ def loaded() -> types.ModuleType:
 
 
 def _no_datasets(*_: object, **__: object) -> None:
-    raise RuntimeError("the package `datasets` is not installed beside the engine")
+    raise RuntimeError("the package `datasets` is not installed in the engine's environment")
 
 
 class RequestGenerator:
@@ -184,12 +184,12 @@ class RequestGenerator:
 
     def __init__(self, module: types.ModuleType) -> None:
         self.module = module
-        self._said: dict[asyncio.Task[Any], dict[str, Any]] = {}
+        self._meta: dict[asyncio.Task[Any], dict[str, Any]] = {}
         self._outputs: list[Any] = []
         self._seconds = 0.0
         for name in PARSERS:
             if isinstance(getattr(module, name, None), types.ModuleType):
-                setattr(module, name, _Heard(getattr(module, name), self._hear))
+                setattr(module, name, _ObservedParser(getattr(module, name), self._record_meta))
         if isinstance(getattr(module, "requests", None), types.ModuleType):
             module.requests = _Bounded(module.requests)  # type: ignore[attr-defined]
         functions = module.ASYNC_REQUEST_FUNCS
@@ -204,11 +204,11 @@ class RequestGenerator:
                 os.environ.pop(name, None)
             if key:
                 os.environ[KEYS[0]] = key
-        self._said.clear()
+        self._meta.clear()
         self._outputs, self._seconds = [], 0.0
         sys.argv = ["bench_serving", *words, "--output-file", os.devnull]
         self._main()
-        return {"seconds": self._seconds, "requests": [_plain(one) for one in self._outputs]}
+        return {"seconds": self._seconds, "requests": [_plain(output) for output in self._outputs]}
 
     def _main(self) -> None:
         entry = getattr(self.module, "cli_main", None)
@@ -229,8 +229,8 @@ class RequestGenerator:
         async def request(request_func_input: Any, pbar: Any = None) -> Any:
             output = await function(request_func_input=request_func_input, pbar=pbar)
             task = asyncio.current_task()
-            output.asked = getattr(request_func_input, "output_len", None)
-            output.meta = self._said.pop(task, {}) if task is not None else {}
+            output.requested = getattr(request_func_input, "output_len", None)
+            output.meta = self._meta.pop(task, {}) if task is not None else {}
             return output
 
         return request
@@ -245,17 +245,17 @@ class RequestGenerator:
 
         return calculate
 
-    def _hear(self, parsed: object) -> None:
+    def _record_meta(self, parsed: object) -> None:
         meta = parsed.get("meta_info") if isinstance(parsed, dict) else None
         if not isinstance(meta, dict):
             return
         with contextlib.suppress(RuntimeError):  # not in a request
             task = asyncio.current_task()
             if task is not None:
-                self._said[task] = meta
+                self._meta[task] = meta
 
 
-class _Heard:
+class _ObservedParser:
     """A JSON parser that reports each parsed value."""
 
     def __init__(self, module: types.ModuleType, tell: Callable[[object], None]) -> None:
@@ -312,7 +312,7 @@ def _plain(output: Any) -> dict[str, Any]:
         "error": str(output.error)[-2000:],
         "latency": float(output.latency),
         "ttft": float(output.ttft),
-        "asked": getattr(output, "asked", None),
+        "asked": getattr(output, "requested", None),
         "characters": len(output.generated_text),
         "meta": fields,
     }

@@ -11,7 +11,7 @@ from speclaunch.app.output.bench_page.page import certificate_page
 from speclaunch.measure.bench.schema import CertificateDocument
 from tests.support.app.output.bench.made import made
 
-ONCE = "differs from start to start is not in"
+ONCE = "the intervals exclude variation between starts"
 
 
 @pytest.mark.parametrize("form", [certificate_markdown, certificate_page])

@@ -52,7 +52,7 @@ class FindingRecord(_Record):
     others: list[PlaceRecord]
 
 
-class UnjudgedRecord(_Record):
+class SkippedRuleRecord(_Record):
     """A rule that had no verdict."""
 
     code: str
@@ -88,7 +88,7 @@ class FileRecord(_Record):
     path: str
     engine: str
     findings: list[FindingRecord]
-    unjudged: list[UnjudgedRecord]
+    unjudged: list[SkippedRuleRecord]
     checkpoints: list[CheckpointRecord]
     unknown: list[UnknownRecord]
     skipped: str | None

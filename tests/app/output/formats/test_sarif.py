@@ -144,7 +144,7 @@ def test_at_most_what_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(run["results"]) == 20
     assert [one["ruleId"] for one in run["results"][:6]] == ["SPL211"] * 5 + ["SPL903"]
     (note,) = run["invocations"][0]["toolExecutionNotifications"]
-    assert note["message"]["text"].startswith("10 of 30 findings are left out")
+    assert note["message"]["text"].startswith("10 of 30 findings are omitted")
 
 
 @pytest.mark.thorough

@@ -35,11 +35,11 @@ def test_on_a_terminal_on_a_page_and_as_json() -> None:
     text = shown(show_plan, having(found), width=200, terminal=False)
     for said in (
         "Best for the load  16 requests of 4,096 tokens",
-        "the whole load has room",
+        "the complete load fits",
         "mem_fraction_static, certain",
         "mem_fraction_static, likely",
         "mem_fraction_static, edge",
-        "to spare with every estimate at its least",
+        "free in the best case",
         "+   max_running_requests: 16",
     ):
         assert said in text, said
@@ -70,7 +70,7 @@ def test_following_the_advice_serves_the_load() -> None:
     words = ["args.speculative_num_draft_tokens=8"]
     prepared, plan = asked()
     found = advice(prepared, plan, 64, 4096)
-    assert found.best.fit is Fit.FAILS and found.head == "a part of the load has room"
+    assert found.best.fit is Fit.FAILS and found.head == "part of the load fits"
     after = prepare(load("ngram_qwen7b", [*words, *found.overrides]), "0.5.12", dry_run=True)
     there = budget(resolve(after.request({}), plan.facts))
     assert there.fit is Fit.FITS and there.running_requests == found.best.requests
@@ -82,7 +82,7 @@ def test_what_cannot_be() -> None:
     with pytest.raises(InputError, match="more than a request of this model can have"):
         advice(*asked(), 1, 1 << 20)
     unknown = advice(*asked(hardware=None), 1, 100)
-    assert unknown.best.fit is Fit.UNKNOWN and unknown.head == "the best settings are not known"
+    assert unknown.best.fit is Fit.UNKNOWN and unknown.head == "the best settings are unknown"
     assumed = advice(*asked("~speculation", hardware="h100"))
     assert assumed.best.load == RequestLoad(32, 4096, ("--requests 32", "--context 4096"))
     beyond = advice(*asked("++args.tp_size=16", hardware="h100:8"), 1, 100)
@@ -127,7 +127,7 @@ def test_an_assumed_load_is_stated_with_the_new_command() -> None:
     found = advice(*asked(hardware="h100"))
     assert found.best.fit is Fit.FITS and found.command is not None
     text = shown(show_plan, having(found), width=200, terminal=False)
-    assert "no load was stated, so this assumes --requests 32 --context 4096" in text
+    assert "no load is set; this assumes --requests 32 --context 4096" in text
     fraction = found.best.changes["mem_fraction_static"]
     assert f"--mem-fraction-static {fraction:g}" in text.partition("with the settings above")[2]
     assert "(assumed: --requests 32 --context 4096)" in plan_page(having(found))

@@ -77,6 +77,6 @@ def test_without_a_limit_of_requests_the_largest_graph_is_the_end() -> None:
     plan = planned("args.speculative_algorithm=null", "args.cuda_graph_max_bs_decode=16").plan
     found = coverage(plan)
     assert isinstance(found, Coverage) and found.most == found.sizes[-1] == 16
-    assert "not known" in found.note
+    assert "unknown" in found.note
     known = coverage(plan, 24)
     assert isinstance(known, Coverage) and known.most == 24 and not known.note

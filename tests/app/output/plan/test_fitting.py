@@ -101,7 +101,7 @@ def asked(*overrides: str, hardware: str | None = "rtx4090") -> tuple[Prepared, 
 def test_of_a_recipe_without_facts_nothing_is_known() -> None:
     found = fitting(*asked(hardware=None))
     assert found.suggestion.fit is Fit.UNKNOWN and not found.diff
-    assert found.head == "what would fit is not known"
+    assert found.head == "fitting settings are unknown"
 
 
 @pytest.mark.thorough
@@ -120,9 +120,9 @@ def test_following_the_suggestion_makes_it_fit() -> None:
 
 def test_what_fits_needs_no_change() -> None:
     found = fitting(*asked("args.mem_fraction_static=0.85"))
-    assert found.head == "it fits as written" and found.diff == () and found.overrides == ()
+    assert found.head == "it fits unchanged" and found.diff == () and found.overrides == ()
 
 
 def test_unknown_budgets_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     unknown = Fitting(Suggestion(Fit.UNKNOWN, "nobody can tell", "keep requests", UNKNOWN))
-    assert "what would fit is not known" in shown(show_plan, having(unknown))
+    assert "fitting settings are unknown" in shown(show_plan, having(unknown))

@@ -182,7 +182,7 @@ def test_what_a_page_says() -> None:
         "It does not fit.",
         "capture CUDA graphs",
         "CUDA out of memory",
-        "6.2 GiB too little",
+        "6.2 GiB short",
         "468,000",
         "captured: 8",
         "speculative decoding defaults this to 48",
@@ -191,7 +191,7 @@ def test_what_a_page_says() -> None:
     ):
         assert word in said, word
     unknown = read(plan_page(planned(hardware=None, budget=UNKNOWN))).text
-    assert "Whether it fits is unknown." in unknown
+    assert "Memory use is unknown." in unknown
     assert "the hardware is unknown" in unknown
     compared_ = read(comparison_page([compared(planned(version="0.5.9"), planned())])).text
     assert "0.5.9 → 0.5.23" in compared_ and "--cuda-graph-max-bs-decode 8" in compared_
@@ -209,7 +209,7 @@ def test_parts_of_a_bar_add_up() -> None:
         ends = [float(at) + float(width) for at, width in widths]
         starts = [float(at) for at, _ in widths]
         assert starts[1:] == pytest.approx(ends[:-1], abs=0.01)
-    assert "too little" in bar and "url(#beyond)" in bar
+    assert "short" in bar and "url(#beyond)" in bar
     assert memory_bar(RankBudget((0,), 0, ()), "empty") == ""
 
 

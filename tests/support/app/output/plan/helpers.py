@@ -156,7 +156,7 @@ def _planned(
         budget=FITS,
         coverage=coverage(plan),
         findings=judgement.findings,
-        unjudged=judgement.skipped,
+        skipped=judgement.skipped,
         command=command_of(prepared),
     )
 

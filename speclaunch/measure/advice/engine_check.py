@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from speclaunch.checks import EngineQuerier, Opinion
 
 
-class EngineSays(Struct, frozen=True):
+class EngineCheck(Struct, frozen=True):
     """Answer of a release to a plan."""
 
     release: str
@@ -37,7 +37,7 @@ class EngineSays(Struct, frozen=True):
 
 def examined_with(
     examined: CheckedRequest, asker: EngineQuerier, rules: Iterable[Rule], python: str | None = None
-) -> tuple[CheckedRequest, EngineSays | None]:
+) -> tuple[CheckedRequest, EngineCheck | None]:
     """Return the examined plan and the engine's answer, or None if it was not queried.
 
     Rules that lacked a value run again with the engine's value. Raises NoJudgeError.
@@ -50,22 +50,22 @@ def examined_with(
 
 def _with_opinion(
     examined: CheckedRequest, opinion: Opinion, rules: Iterable[Rule]
-) -> tuple[CheckedRequest, EngineSays]:
+) -> tuple[CheckedRequest, EngineCheck]:
     merged = with_engine_values(examined.plan, opinion)
-    judgement = examined.results
+    results = examined.results
     if merged.plan is not examined.plan:
-        judgement = check_plan(merged.plan, rules).results
-    more = engine_findings(opinion, merged.plan, judgement.findings)
+        results = check_plan(merged.plan, rules).results
+    more = engine_findings(opinion, merged.plan, results.findings)
     has_answer = opinion.accepted or opinion.refusal is not None
     return (
         CheckedRequest(
             merged.plan,
             RuleResults(
-                tuple(sorted((*judgement.findings, *more.findings), key=in_order)),
-                (*judgement.skipped, *more.skipped),
+                tuple(sorted((*results.findings, *more.findings), key=in_order)),
+                (*results.skipped, *more.skipped),
             ),
         ),
-        EngineSays(
+        EngineCheck(
             opinion.release,
             opinion.accepted if has_answer else None,
             opinion.why if opinion.refusal is None else opinion.refusal.words,
