@@ -22,9 +22,7 @@ def show_drafts(console: Console, found: DraftListing, *, refused: bool = False)
     Ways that no release accepts are shown with `refused`, or if there are no others.
     """
     target = found.target
-    architecture = (
-        ", ".join(target.field_or_none("architectures") or ()) or "unknown architecture"
-    )
+    architecture = ", ".join(target.field_or_none("architectures") or ()) or "unknown architecture"
     shown = [way for way in found.ways if refused or way.newest] or found.ways
     ways = "1 way" if len(shown) == 1 else f"{len(shown)} ways"
     console.print(Text(f"{target.name} ({architecture})", "bold"))

@@ -42,7 +42,8 @@ def _file(file: FileReport) -> dict[str, Any]:
             for finding in file.findings
         ],
         "unjudged": [
-            {"code": rule.code, "rule": rule.rule, "reason": rule.reason} for rule in file.skipped_rules
+            {"code": rule.code, "rule": rule.rule, "reason": rule.reason}
+            for rule in file.skipped_rules
         ],
         "checkpoints": [checkpoint_json(checkpoint) for checkpoint in file.checkpoints],
         "unknown": [

@@ -79,7 +79,7 @@ def check(options: AdvisoriesCheckOptions) -> ExitCode:
     hide_secrets("advisories check", options.words)
     failing, documents = False, []
     for side in chosen:
-        plan = planned_side(side, facts, (), fit=False, wish=None).plan
+        plan = planned_side(side, facts, (), fit=False, requested_load=None).plan
         found, undecided = _affecting(plan)
         failing |= any(advisory.severity == "error" for advisory in found)
         documents.append(

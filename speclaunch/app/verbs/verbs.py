@@ -247,18 +247,21 @@ VERBS = (
         "advisories:list_advisories",
         "change_options:AdvisoriesListOptions",
         "List known engine bugs by release and configuration, or check a recipe against them.",
+        "--engine 0.5.16",
         (
             Verb(
                 "ls",
                 "advisories:list_advisories",
                 "change_options:AdvisoriesListOptions",
                 "List the advisories: symptom, affected releases, summary.",
+                "--engine 0.5.16",
             ),
             Verb(
                 "show",
                 "advisories:show",
                 "change_options:AdvisoriesShowOptions",
                 "Show an advisory: cause, affected releases, remedy, sources.",
+                "SPA-2026-0005",
             ),
             Verb(
                 "check",
@@ -266,12 +269,14 @@ VERBS = (
                 "change_options:AdvisoriesCheckOptions",
                 "Show the known bugs that affect a recipe, and those that depend on a missing "
                 "fact.\n\nExit 1 for a bug of error severity.",
+                "recipe=eagle3_llama8b --engine 0.5.12,0.5.23 --hardware h100",
             ),
             Verb(
                 "export",
                 "advisories:export",
                 "change_options:AdvisoriesExportOptions",
                 "Print all advisories as JSON: for `advisories update`, or in the OSV format.",
+                "--osv",
             ),
             Verb(
                 "update",
@@ -280,6 +285,7 @@ VERBS = (
                 "Store newer advisories from a file, a directory or an https address.\n\n"
                 "They are checked against the schema and a SHA-256 checksum. Nothing else fetches "
                 "advisories.",
+                "advisories.json",
             ),
         ),
     ),

@@ -55,7 +55,7 @@ def _show(printer: Printer, source: FormatInput) -> None:
                 engines=engines,
                 through=through,
                 name_option=True,
-                full=told.info,
+                full=source.info,
             )
         )
     lines = [*left_out(report), *of_baseline(report)]
@@ -63,8 +63,8 @@ def _show(printer: Printer, source: FormatInput) -> None:
         known = (checkpoint for file in report.files for checkpoint in file.checkpoints)
         details = [*causes(report.files), *origins(known)]
         lines += details if source.info else brief_causes(report.files)
-    if not told.info:
-        lines += minor_bugs(told.findings, "--info")
+    if not source.info:
+        lines += minor_bugs(source.findings, "--info")
     for line in lines:
         printer.print(Styled(line, "dim"))
     if not report.is_empty:

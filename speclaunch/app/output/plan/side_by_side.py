@@ -101,11 +101,7 @@ def _list_arguments(
 
 def names_of(difference: PlanDifference) -> str:
     """Return the argument's name; both names if they differ."""
-    if (
-        difference.name_differs
-        and difference.before is not None
-        and difference.after is not None
-    ):
+    if difference.name_differs and difference.before is not None and difference.after is not None:
         return f"{difference.before.version_name} {_ARROW} {difference.after.version_name}"
     row = difference.after or difference.before
     return row.version_name if row is not None else difference.name
