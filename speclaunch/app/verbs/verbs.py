@@ -267,24 +267,24 @@ VERBS = (
                 "check",
                 "advisories:check",
                 "change_options:AdvisoriesCheckOptions",
-                "Show the known bugs that affect a recipe, and those that depend on a missing "
-                "fact.\n\nExit 1 for a bug of error severity.",
+                "Show the known bugs that affect a recipe.\n\nAlso lists those that depend on a "
+                "missing fact. Exit 1 for a bug of error severity.",
                 "recipe=eagle3_llama8b --engine 0.5.12,0.5.23 --hardware h100",
             ),
             Verb(
                 "export",
                 "advisories:export",
                 "change_options:AdvisoriesExportOptions",
-                "Print all advisories as JSON: for `advisories update`, or in the OSV format.",
+                "Print all advisories, as JSON or OSV.",
                 "--osv",
             ),
             Verb(
                 "update",
                 "advisories:update",
                 "change_options:AdvisoriesUpdateOptions",
-                "Store newer advisories from a file, a directory or an https address.\n\n"
-                "They are checked against the schema and a SHA-256 checksum. Nothing else fetches "
-                "advisories.",
+                "Store newer advisories.\n\n"
+                "They come from a file, a directory or an https address, and are checked against the "
+                "schema and a SHA-256 checksum. Nothing else fetches advisories.",
                 "advisories.json",
             ),
         ),
