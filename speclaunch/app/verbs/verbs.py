@@ -283,8 +283,8 @@ VERBS = (
                 "advisories:update",
                 "change_options:AdvisoriesUpdateOptions",
                 "Store newer advisories.\n\n"
-                "They come from a file, a directory or an https address, and are checked against the "
-                "schema and a SHA-256 checksum. Nothing else fetches advisories.",
+                "SOURCE is a file, a directory or an https address. Its advisories are checked against "
+                "the schema and a SHA-256 checksum. Nothing else fetches advisories.",
                 "advisories.json",
             ),
         ),
