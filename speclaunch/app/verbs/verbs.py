@@ -283,7 +283,7 @@ VERBS = (
                 "advisories:update",
                 "change_options:AdvisoriesUpdateOptions",
                 "Store newer advisories.\n\n"
-                "SOURCE is a file, a directory or an https address. Its advisories are checked against "
+                "They are read from a file, a directory or an https address, and checked against "
                 "the schema and a SHA-256 checksum. Nothing else fetches advisories.",
                 "advisories.json",
             ),

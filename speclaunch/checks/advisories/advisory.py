@@ -211,20 +211,15 @@ def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
     """Yield the finding of an affected deployment. Raises UnknownValueError."""
     if not _holds(advisory, plan):
         return
-    workaround = advisory.workaround
     why = f"{advisory.symptom.value}; {advisory.release_range}"
     if advisory.requests:
         why = f"concerns requests with {', '.join(advisory.requests)}; {why}"
-    fix = Fix(
-        advisory.remedy,
-        {} if workaround is None else workaround.set,
-        {} if workaround is None else workaround.env,
-    )
     yield Verdict(
         advisory.summary.removesuffix("."),
         at=(*advisory.when.names, "speculative_algorithm"),
         why=why,
-        fix=fix if fix.text else None,
+        # no edits: `--unsafe-fixes` must not change a deployment because of its engine's bugs
+        fix=Fix(advisory.remedy) if advisory.remedy else None,
     )
 
 

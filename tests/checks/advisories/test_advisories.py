@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from speclaunch.checks.advisories.advisory import (
     Advisory,
@@ -33,7 +34,7 @@ from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.plan.settings import UnknownValueError
 from speclaunch.engine.releases.catalogue import held_versions
 from speclaunch.engine.releases.versions import within
-from tests.support.checks.rules.harness import CASES, load_cases, request_of
+from tests.support.checks.rules.harness import CASES, load_cases, plan_of, request_of
 from tests.support.loops import over
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -94,6 +95,27 @@ def test_an_advisory_has_its_page(advisory: Advisory) -> None:
     assert found.summary == advisory.summary.removesuffix(".")
     assert found.sources == tuple(advisory.references)
     assert (advisory_pages_dir() / f"{advisory.id}.md").is_file()
+
+
+def has_edits(advisory: Advisory) -> bool:
+    workaround = advisory.workaround
+    return workaround is not None and bool(workaround.set or workaround.env)
+
+
+@over(
+    [one for one in all_advisories() if has_edits(one) and not one.requests],
+    lambda advisory: advisory.id,
+)
+def test_a_workaround_clears_it(advisory: Advisory) -> None:
+    assert advisory.workaround is not None
+    for case in load_cases(CASES / f"{advisory.id}.yaml"):
+        if case.fails:
+            changed = {**case.args, **advisory.workaround.set}
+            args = {name: value for name, value in changed.items() if value is not None}
+            changed_env = {**case.env, **advisory.workaround.env}
+            env = {name: value for name, value in changed_env.items() if value is not None}
+            cleared = replace(case, args=args, env=env)
+            assert not check_rules(plan_of(cleared), [advisory.rule()]).findings, case.name
 
 
 def test_most_have_a_marker() -> None:
@@ -207,7 +229,7 @@ def test_a_finding_names_range_requests_and_remedy() -> None:
     assert "fixed in 0.5.14" in finding.why
     assert finding.fix is not None
     assert finding.fix.text == "Upgrade to SGLang 0.5.14. Or: Set page_size to 16."
-    assert finding.fix.set == {"page_size": 16}
+    assert finding.fix.applicability is None
     assert finding.is_minor_bug
 
 

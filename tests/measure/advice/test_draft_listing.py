@@ -123,7 +123,7 @@ def test_the_memory_of_each_way() -> None:
 def test_a_draft_of_which_nothing_is_known_has_no_cost_and_says_why() -> None:
     listed = found("Qwen/Qwen3-8B", "h100:1", ("0.5.23",))
     unknown = next(one for one in listed.ways if one.way.draft == "Tengyunw/qwen3_8b_eagle3").memory
-    assert unknown is not None and unknown.fits is None and "not known" in unknown.note
+    assert unknown is not None and unknown.fits is None and "is unknown" in unknown.note
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ MANY = [
     ("microsoft/Phi-3.5-mini-instruct", "h100:1", "0.5.23"),
     ("microsoft/phi-4", "h100:1", "0.5.23"),
     ("mistralai/Devstral-Small-2-24B-Instruct-2512", "h100:2", "0.5.23"),
-    ("mistralai/Mistral-7B-Instruct-v0.3", "mi300x:1", "0.5.23"),
+    ("mistralai/Mistral-7B-Instruct-v0.3", "h100:1", "0.5.23"),
     ("mistralai/Mixtral-8x7B-v0.1", "h100:4", "0.5.14"),
     ("moonshotai/Kimi-K2.5", "h200:8", "0.5.23"),
     ("moonshotai/Kimi-K2.6", "b200:8", "0.5.23"),
@@ -197,7 +197,7 @@ def test_what_a_release_does_not_have_is_not_written_for_it() -> None:
 def test_unknown_memory_is_no_reason_to_write() -> None:
     with pytest.raises(NotWrittenError, match="memory unknown") as caught:
         new_recipe(wanted("openbmb/MiniCPM3-4B", "h200:1"))
-    assert "not known" in caught.value.problems[1].message
+    assert "is unknown" in caught.value.problems[1].message
     assert "--unknown-memory" in (caught.value.problems[0].help or "")
 
 

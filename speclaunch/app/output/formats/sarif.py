@@ -30,7 +30,7 @@ from speclaunch.app.output.formats.interface import (
     from_root,
     readable,
 )
-from speclaunch.checks import FAMILY_OF, Finding, Page, Severity, page, page_url
+from speclaunch.checks import FAMILY_OF, Finding, Page, Rule, Severity, page, page_url
 from speclaunch.core import COMMAND_LINE, Place, docs_url, lazy
 
 _LINK = lazy(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)")
@@ -72,9 +72,15 @@ def rule_help(code: str, name: str, severity: Severity) -> RuleHelp:
         _described(found),
         _without_markdown(f"{found.summary}.\n\n{found.body}").strip(),
         _alone(f"{found.summary}.\n\n{found.body}").strip(),
-        ("sglang", FAMILY_OF[rule.module] if rule else "lint"),
+        ("sglang", _family(rule)),
         page_url(code),
     )
+
+
+def _family(rule: Rule | None) -> str:
+    if rule is None:
+        return "lint"
+    return "known-bug" if rule.is_advisory else FAMILY_OF[rule.module]
 
 
 def _described(found: Page) -> str:
