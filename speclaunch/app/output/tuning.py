@@ -32,7 +32,7 @@ Arguments = dict[str, int]
 
 
 class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """A setting measured at one load. `step_seconds`: of a verify step, and what is around it."""
+    """A setting measured at one load. `step_seconds`: seconds of a verify step and its overhead."""
 
     arguments: Arguments
     concurrency: int
@@ -56,8 +56,8 @@ class ComparedRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TuningComparison(Struct, frozen=True, forbid_unknown_fields=True):
-    """The comparison of the best; `counts` is false where it was refused. `starts`: of each side;
-    with several the intervals hold what differs from start to start."""
+    """The comparison of the best settings; `counts` is false if it is invalid. `starts`: starts of
+    each side; with several, the intervals include variation between starts."""
 
     counts: bool
     objections: list[str]
@@ -73,8 +73,8 @@ class FailureRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TuneDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`best` are the arguments to use: the recipe's own where no other is shown to be faster; null
-    where the own are not known."""
+    """`best`: the arguments to use; the recipe's own if no others are shown to be faster, null if
+    those are unknown."""
 
     version: Literal[1] = 1
     recipe: str

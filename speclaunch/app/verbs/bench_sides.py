@@ -70,7 +70,7 @@ def tell_replaced(*sides: AnySide) -> None:
     """Report ignored overrides: each measured engine gets its own port."""
     found = (side.replaced for side in sides if not isinstance(side, RunningSide))
     for word in dict.fromkeys(word for some in found for word in some):
-        note = f"note: {word} is ignored: each measured engine gets its own"
+        note = f"note: {word} is ignored: each measured engine gets its own port"
         err_lines().print(note, markup=False)
 
 
@@ -111,5 +111,5 @@ def require_starts(option: str, starts: int, rounds: int) -> None:
         message = f"{starts} starts cannot show the variation between starts"
         raise InputError(Problem(message, place, f"use 1, or at least {LEAST_PAIRS}"))
     if starts > rounds:
-        message = f"{starts} starts share {rounds} rounds: each needs one"
+        message = f"{starts} starts share {rounds} rounds: each start needs at least one"
         raise InputError(Problem(message, place, f"add --rounds {2 * starts}"))

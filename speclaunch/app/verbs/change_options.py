@@ -105,7 +105,7 @@ class ImportOptions(VerbOptions):
         "--engine",
         metavar="VERSION",
         help="SGLang version of the command. Default: its image's, else the installed version, "
-        "else the newest. An older version if only that accepts the command.",
+        "else the newest; without an image, an older version if only that accepts the command.",
     )
     command = option(
         int,

@@ -102,7 +102,7 @@ class _Bench(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of `bench run`, then the verbs below."""
         self.commands[BENCH_RUN].format_help(ctx, formatter)
-        rows = [(name, command.get_short_help_str(70)) for name, command in self.commands.items()]
+        rows = [(name, command.get_short_help_str(200)) for name, command in self.commands.items()]
         with formatter.section("Verbs"):
             formatter.write_dl(rows)
 
@@ -164,7 +164,7 @@ def register(words: list[str]) -> None:
 
 
 def _not_loaded() -> None:
-    raise AssertionError("the verb of a command line is loaded")
+    raise AssertionError("the requested verb was not loaded")
 
 
 def _add(group: typer.Typer, verb: Verb) -> None:

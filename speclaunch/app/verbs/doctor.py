@@ -52,7 +52,7 @@ def _with_recipe(request: DoctorRequest, options: DoctorOptions) -> DoctorReques
     from speclaunch.deployments import select_role
 
     loaded = load(name, changes, options.config_dir)
-    recipe = select_role(loaded, options.role, "a machine serves one")
+    recipe = select_role(loaded, options.role, "doctor checks a single role")
     if pin := recipe.deployment.engine.pinned:
         for version in request.versions:
             if named(pin).held != version:

@@ -96,7 +96,8 @@ def _make(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(Problem(f"cannot make --to-dir {directory}: {error.strerror}")) from error
+        problem = Problem(f"cannot create --to-dir {directory}: {error.strerror}")
+        raise InputError(problem) from error
 
 
 def read(words: Sequence[str]) -> tuple[Reading, str, str]:

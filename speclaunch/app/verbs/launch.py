@@ -55,7 +55,7 @@ def launch(options: LaunchOptions) -> ExitCode:
     loaded = load(name, changes, options.config_dir)
     if options.dry_run and options.role is None and len(loaded.parts) > 1:
         return _shown_roles(options, loaded)
-    recipe = select_role(loaded, options.role, "a launch starts one")
+    recipe = select_role(loaded, options.role, "a launch starts a single role")
     if not options.dry_run:
         require_host(recipe)
     prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
@@ -131,7 +131,7 @@ def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
 
 
 def _asker(options: LaunchOptions) -> EngineQuerier | None:
-    """Return what runs the engine check before a launch.
+    """Return the querier of the engine check before a launch.
 
     None if it is not selected, and for a dry run without an explicit `--ask`.
     """

@@ -242,7 +242,7 @@ def _warn_of_distrust() -> None:
 
 
 def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]:
-    """Return what runs the engine check, and its identity, on which results depend."""
+    """Return the querier of the engine check, and its identity, on which results depend."""
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is EngineCheckMode.AUTO and not has_judges():
         return None, ()

@@ -7,7 +7,7 @@ from pathlib import Path
 from speclaunch.app.verbs.options import OUTPUT_FORMAT, VerbOptions, flag, option, required
 
 _DIRECTORY = option(
-    Path, "--dir", help="Directory of the launches, if `launch.log_dir` sets another."
+    Path, "--dir", help="Directory of the launches, if `launch.log_dir` moves them."
 )
 
 
@@ -22,7 +22,9 @@ class StopOptions(VerbOptions):
 
     name = option(str, help="Launch, recipe, port or process. Default: the only engine.")
     every = flag("--all", help="Stop every engine of this user.")
-    timeout = option(float, "--timeout", least=0, default=60, help="Seconds to wait for its end.")
+    timeout = option(
+        float, "--timeout", least=0, default=60, help="Seconds to wait for the engine to exit."
+    )
 
 
 class LogsOptions(VerbOptions):

@@ -195,7 +195,7 @@ def list_runs(options: RunsOptions | RunsListOptions) -> None:
 
 
 def show(options: RunsShowOptions) -> None:
-    """Show what happened in a launch. Raises InputError."""
+    """Show the history of a launch. Raises InputError."""
     run = find_run(options.name, _checked(options.directory))
     if options.output_format is OutputFormat.JSON:
         out().print_json(json.dumps(run_json(run)))

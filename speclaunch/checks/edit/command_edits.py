@@ -57,7 +57,7 @@ _CLOSING_LAST = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)\Z")
 
 
 class SourceLines:
-    """Text of a file by line; `end` is its line end."""
+    """Text of a file by line; `end` is its line ending."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -225,7 +225,7 @@ class _Work(Struct):
                 continue
             except Exception as error:  # one broken fix must not block the others
                 message = f"{type(error).__name__}: {error}"
-                self.refused[key] = f"it hits a bug in speclaunch, please report it: {message}"
+                self.refused[key] = f"a bug in speclaunch prevents it, please report it: {message}"
                 continue
             own = {line for edit in edits.edits for line in range(edit.line - 1, edit.end_line + 1)}
             if own & lines:
@@ -260,7 +260,7 @@ class _Work(Struct):
         """Return the file with another text. Raises InputError if it cannot be read."""
         source = self.source
         if source.rest is not None:
-            raise InputError(Problem("first fix what cannot be read"))
+            raise InputError(Problem("first fix the part that cannot be read"))
         if source.recipe is not None:
             return _recipe(source, text, self.config_dirs)
         if source.path != STDIN_SHOWN:

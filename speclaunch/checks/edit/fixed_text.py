@@ -62,7 +62,7 @@ def fixed_commands(
     reading = _read(text, shown, file)
     numbers = numbers_of(reading.invocations, shown, deployments)
     if not numbers:
-        raise NotFixableError("its command was not found again")
+        raise NotFixableError("its command cannot be located")
     job = _Job(shown, file, tuple(numbers), catalogue, tuple(others))
     try:
         return job.fixed(text, reading, fix)
@@ -253,7 +253,7 @@ def _ways_of_roles(
     """Yield edits of the shared part first, unless a role overrides it, then edits of each role.
     The proof rejects edits that change another role."""
     if not roles:
-        raise NotFixableError("its role was not found again")
+        raise NotFixableError("its role cannot be located")
     own_names = {
         canonical(str(name))
         for role in roles
@@ -337,11 +337,11 @@ def renamed_commands(
     before = followed(read_text(text, shown), file).invocations
     after = followed(read_text(made, shown), file).invocations
     if len(before) != len(after):
-        raise NotFixableError(f"{len(before)} commands become {len(after)}")
+        raise NotFixableError(f"the fix would turn {len(before)} commands into {len(after)}")
     pairs = zip(before, after, strict=True)
     changed = [_check(old, new, correction, catalogue) for old, new in pairs]
     if not any(changed):
-        raise NotFixableError("it is not written as a word of the command")
+        raise NotFixableError("it is not a separate token of the command")
     return made
 
 
@@ -356,7 +356,7 @@ def _check(
         for word in old.words
     ]
     if expected != [word.text for word in new.words] or _rest(old) != _rest(new):
-        raise NotFixableError(f"the command in line {old.place.line} would have other changes, too")
+        raise NotFixableError(f"the command in line {old.place.line} would change elsewhere, too")
     if expected == [word.text for word in old.words]:
         return False
     parsed_old, parsed_new = (from_invocation(found, "fixed", catalogue) for found in (old, new))

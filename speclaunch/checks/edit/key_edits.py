@@ -313,7 +313,7 @@ def _call(text: SourceLines, place: Place) -> ast.Call:
             continue
         if _column(text, node.lineno, node.col_offset) == place.column:
             return node
-    raise NotFixableError("its call was not found again")
+    raise NotFixableError("its call cannot be located")
 
 
 def _column(text: SourceLines, line: int, offset: int) -> int:

@@ -309,7 +309,7 @@ def _hidden(values: Any, is_secret: Callable[[str], bool]) -> list[Any]:
 
 
 def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
-    """Return what the version rejects in the complete recipe, including groups and roles."""
+    """Return the problems of the complete recipe in this version, including groups and roles."""
     data = yaml.safe_load(made)
     own = data if isinstance(data, dict) else {}
     parts: list[tuple[str | None, dict[str, Any]]] = [(None, own), *_roles(own).items()]

@@ -297,7 +297,7 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
 
 
 def _meant_before(token: str) -> str | None:
-    """Return what a shortened flag meant in the newest version where it was unambiguous."""
+    """Return the meaning of a shortened flag in the newest version in which it is unambiguous."""
     if not token.startswith("--") or token.partition("=")[0] == "--":
         return None
     for version in reversed(held_versions()):

@@ -383,7 +383,7 @@ def _checked(request: Request) -> RuleResults:
 
 
 def _what(finding: Finding, request: Request) -> tuple[str, str]:
-    """Return what an error is about in either form: the rule, and the argument (else the
+    """Return the subject of an error in either form: the rule, and the argument (else the
     message)."""
     return finding.code, _name(finding, request) or finding.message
 

@@ -168,7 +168,7 @@ def meaning_of(
 
 
 def defaults(catalogue: Catalogue) -> dict[str, Any]:
-    """Return what the parser of a version stores for a command without any argument."""
+    """Return the values that a version's parser stores for a command without arguments."""
     found: dict[str, Any] = {}
     ordered = sorted(catalogue.arguments.values(), key=lambda known: known.deprecated)
     for argument in ordered:  # for a shared destination, the default of the current argument
@@ -357,7 +357,7 @@ def _is_same_argument(first: Any, second: Any) -> bool:
 
 
 def data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
-    """Yield the differences in a recipe's own data, except in what a fix sets."""
+    """Yield the differences in a recipe's own data, except in values that a fix sets."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         yield "it is not a mapping"
         return
@@ -366,7 +366,7 @@ def data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
 
 
 def _without_fixed(data: Mapping[Any, Any], fix: FixTarget) -> dict[Any, Any]:
-    """Return a recipe's data without what a fix sets, and without empty sections."""
+    """Return a recipe's data without the values that a fix sets, and without empty sections."""
     found = {key: value for key, value in data.items() if value is not None}
     args = found["args"] = found.get("args") or {}
     if isinstance(args, dict):

@@ -25,7 +25,7 @@ _ALIAS = lazy(r"\*[^\s,\]}]+")
 
 
 class Yaml:
-    """YAML text with its nodes; `end` is its line end."""
+    """YAML text with its nodes; `end` is its line ending."""
 
     def __init__(self, document: Document, end: str = "\n") -> None:
         self.document = document

@@ -109,7 +109,7 @@ def query_command(plan: Plan) -> QueryCommand:
         if not variable.known:
             raise NotQueriedError(f"{name} is {variable.value}")
         if name.startswith(_FROM_CODE):
-            raise NotQueriedError(f"{name} names code, which an engine check never runs")
+            raise NotQueriedError(f"{name} loads code, which an engine check never runs")
         env.append((name, str(variable.value)))
         units.append(Unit(name, name, variable.place))
     return QueryCommand(
@@ -137,7 +137,7 @@ def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
         name = canonical(item.dest)
         if opaque.intersection(at) or is_secret_argument(name):
             if name not in STAND_INS:
-                raise NotQueriedError(f"the value of {item.written} is not known")
+                raise NotQueriedError(f"the value of {item.written} is unknown")
             _stand_in(words, item.written, at, STAND_INS[name])
         if name != "model_path":
             units.append(Unit(name, item.written, request.argv[item.index].place, at))
@@ -153,7 +153,7 @@ def _refused(request: Request, taken: set[int]) -> list[Unit]:
         if index in taken:
             continue
         if not token.known:
-            raise NotQueriedError(f"`{token.text}` is not known")
+            raise NotQueriedError(f"`{token.text}` is unknown")
         last = units[-1] if units else None
         if last is not None and last.words[-1] == index - 1 and not token.text.startswith("-"):
             units[-1] = replace(last, words=(*last.words, index))
@@ -183,7 +183,7 @@ def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
         if model is None and argument != "model_path":
             continue
         if model is None or not model.known or not isinstance(model.value, str):
-            raise NotQueriedError("the model is not known")
+            raise NotQueriedError("the model is unknown")
         if checkpoint is None:
             raise NotQueriedError(f"the config.json of {model.value} is not available")
         if _is_here(model.value, checkpoint):
@@ -207,7 +207,7 @@ def _complete_config(checkpoint: Checkpoint) -> str:
     try:
         return json.dumps(raw, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
-        raise NotQueriedError(f"the config.json of {name} cannot be passed on") from None
+        raise NotQueriedError(f"the config.json of {name} cannot be passed to the engine") from None
 
 
 def _doubts(plan: Plan) -> Iterator[str]:
@@ -239,7 +239,7 @@ def _machines(plan: Plan) -> tuple[str, ...]:
 
 
 def _on_disk(plan: Plan) -> Iterator[str]:
-    """Yield what validation reads of models in local directories."""
+    """Yield the paths of local model directories, and the file contents that validation reads."""
     for checkpoint in plan.facts.checkpoints:
         if checkpoint.path is None:
             continue

@@ -171,14 +171,14 @@ class EngineJudge:
         if sum(map(len, question.words)) + variables > LONGEST:
             raise _NotSentError(f"the command is longer than {LONGEST >> 20} MiB")
         if time.monotonic() >= deadline:
-            raise _NotSentError("the time for all queries is over")
+            raise _NotSentError("the time limit of all queries is reached")
         if len(failures) >= _RESTARTS:
             raise _NotSentError(f"the judge failed {len(failures)} times; last: {failures[-1]}")
 
     def _read_early(self, question: EngineQuestion) -> Variables:
         """Return the variables of a question that the release reads only at import.
 
-        Raises _NotAskedError for variables that would import or start something else.
+        Raises _NotSentError for variables that change what is imported or started.
         """
         read = self.hello.get("at_import", ())
         found = tuple(sorted(pair for pair in question.env if pair[0] in read and _is_own(pair[0])))

@@ -62,7 +62,7 @@ def querier_for(
 
 
 def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
-    """Return what an engine check depends on: the mode and all judges; empty without an asker."""
+    """Return the inputs of an engine check: the mode and all judges; empty without an asker."""
     if asker is None:
         return ()
     from speclaunch.checks.engine_check.installed_judges import all_judges  # noqa: PLC0415

@@ -121,7 +121,7 @@ class EngineQuerier(Struct):
         return _LOADING_SECONDS if known is None else known
 
     def opinion_on(self, query: PlanQuery) -> Opinion:
-        """Return the opinion; query what is not stored."""
+        """Return the opinion; query the answers that are not stored."""
         return self._opinion(query, self._at_once)
 
     def opinion(

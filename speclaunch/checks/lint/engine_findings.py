@@ -26,7 +26,7 @@ _PARSER = "SystemExit"
 def engine_findings(
     opinion: Opinion, plan: Plan, findings: Sequence[Finding], *, is_named: bool = True
 ) -> RuleResults:
-    """Return what the engine check of a plan adds to the `findings` of the rules.
+    """Return the findings that the engine check of a plan adds to the `findings` of the rules.
 
     A refusal adds nothing if an error about the same arguments explains it. `is_named`: True if the
     version was named for this deployment.

@@ -174,7 +174,7 @@ def same_argument(name: str, catalogue: Catalogue) -> str | None:
 
 
 def now(name: str, plan: Plan) -> str | None:
-    """Return what replaced an argument that this version does not know by this name."""
+    """Return the replacement of an argument that this version lacks under this name, or None."""
     catalogue = plan.catalogue
     same = same_argument(name, catalogue)
     if same is not None:
@@ -364,7 +364,7 @@ def repeated_argument(plan: Plan) -> Iterator[Verdict]:
             continue
         yield Verdict(
             f"{earlier.written} {earlier.value} is overridden: it is set again later",
-            why=f"the last one wins: {last.written} {last.value}, line {last.place.line}",
+            why=f"the last value wins: {last.written} {last.value}, line {last.place.line}",
             fix=Fix("keep one of them"),
             place=earlier.place,
         )

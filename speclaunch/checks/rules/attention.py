@@ -79,7 +79,7 @@ def backends_of_draft(plan: Plan) -> tuple[str | None, str | None]:
 def is_mla(checkpoint: Checkpoint | None) -> bool:
     """True if a checkpoint has multi-head latent attention. Raises UnknownValueError."""
     if checkpoint is None or not checkpoint.architectures:
-        raise UnknownValueError("the checkpoint is not known")
+        raise UnknownValueError("the checkpoint is unknown")
     return checkpoint.kv_lora_rank is not None
 
 
@@ -100,7 +100,7 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
     early = plan.in_versions("<0.5.4")
     backend = plan.user_value(name) if early else attention_backend(plan)
     if backend is None and not early:
-        raise UnknownValueError("the attention backend is not known")
+        raise UnknownValueError("the attention backend is unknown")
     if backend not in known:
         yield Verdict(
             f"speculative_eagle_topk {topk} with page_size {page} needs {' or '.join(known)}, not "

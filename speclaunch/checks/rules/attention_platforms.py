@@ -40,7 +40,7 @@ def generation(plan: Plan) -> int | None:
     if hardware.vendor is not Vendor.NVIDIA:
         return None
     if hardware.capability is None:
-        raise UnknownValueError(f"the compute capability of {hardware.name} is not known")
+        raise UnknownValueError(f"the compute capability of {hardware.name} is unknown")
     return hardware.capability // 10
 
 

@@ -45,7 +45,7 @@ def context_of(plan: Plan) -> ServerContext:
     """Return the server context of a plan. Raises UnknownValueError if it has none."""
     found = plan.request.server_context
     if found is None:
-        raise UnknownValueError("the server context of the command is not known")
+        raise UnknownValueError("the server context of the command is unknown")
     return found
 
 

@@ -119,7 +119,7 @@ _DP = ("enable_dp_attention", "attn_dp_size")
 
 @rule("SPL604")
 def dflash_dp_attention(plan: Plan) -> Iterator[Verdict]:
-    """Report DFLASH with DP attention if it is refused, or lacks what it requires."""
+    """Report DFLASH with DP attention if it is refused, or if a requirement is missing."""
     ranks = attention_ranks(plan)
     if DFLASH.holds(plan):
         yield Verdict(

@@ -132,7 +132,7 @@ def missing_draft(plan: Plan) -> Iterator[Verdict]:
     certain = plan.algorithm == "EAGLE3" and not plan.env(PLUGINS)
     if plan.algorithm == "EAGLE":
         if architecture is None:
-            raise UnknownValueError("the target's architecture is not known")
+            raise UnknownValueError("the target's architecture is unknown")
         if drafts_for_itself(architecture, plan) or is_draft_class(architecture):
             return
     named = f" ({architecture})" if architecture else ""
@@ -192,7 +192,7 @@ def eagle3_draft_under_eagle(plan: Plan) -> Iterator[Verdict]:
     if not is_eagle3:
         return
     yield Verdict(
-        f"the draft of EAGLE is {path}, which {description}",
+        f"the EAGLE draft is {path}, which {description}",
         at=("speculative_algorithm",),
         why=(
             "EAGLE does not capture the target's three hidden states and silently skips the "
@@ -212,7 +212,7 @@ def eagle_draft_under_eagle3(plan: Plan) -> Iterator[Verdict]:
         return
     eagle2 = name in EAGLE_HEADS
     yield Verdict(
-        f"the draft of EAGLE3 has the architecture {name}",
+        f"the EAGLE3 draft has the architecture {name}",
         at=("speculative_algorithm", "speculative_draft_model_path"),
         why=(
             f"SGLang {plan.version} accepts {' or '.join(known)}; any other class fails at "
@@ -242,7 +242,7 @@ def eagle3_draft_layers(plan: Plan) -> Iterator[Verdict]:
     else:
         return
     yield Verdict(
-        f"the EAGLE-3 draft's config says {layers} layers",
+        f"the EAGLE-3 draft's config states {layers} layers",
         at=("speculative_draft_model_path",),
         why=why,
         fix=Fix("set num_hidden_layers to 1 in the draft's config.json, if it has one layer"),
@@ -404,7 +404,7 @@ def not_a_draft(plan: Plan) -> Iterator[Verdict]:
         return
     head = draft.num_hidden_layers == _ONE_LAYER
     yield Verdict(
-        f"the draft of EAGLE is {name}, which is not an EAGLE head",
+        f"the EAGLE draft is {name}, which is not an EAGLE head",
         at=("speculative_draft_model_path", "speculative_algorithm"),
         why=(
             "its config names the class of a complete model, whose weight names differ from a "
@@ -483,7 +483,7 @@ def standalone_head(plan: Plan) -> Iterator[Verdict]:
     algorithm = "EAGLE3" if draft.is_eagle3 else "EAGLE"
     fails = draft.architecture in (*EAGLE_HEADS, *EAGLE3_DRAFTS) and plan.in_versions(_NULL)
     yield Verdict(
-        f"the draft of STANDALONE is {draft.architecture}, which needs the target's hidden states",
+        f"the STANDALONE draft is {draft.architecture}, which needs the target's hidden states",
         at=("speculative_algorithm", "speculative_draft_model_path"),
         why="the STANDALONE worker captures no hidden states, and the draft's first layer fails on "
         "the first prefill"

@@ -29,7 +29,7 @@ _DP = ("enable_dp_attention", "attn_dp_size")
 
 @rule("SPL622")
 def dspark_dp_attention(plan: Plan) -> Iterator[Verdict]:
-    """Report DSPARK with DP attention without what it requires."""
+    """Report DSPARK with DP attention if a requirement is missing."""
     ranks = attention_ranks(plan)
     if not dspark_is_spread(plan):
         return
@@ -349,7 +349,7 @@ def uno_attention(plan: Plan) -> Iterator[Verdict]:
     for name in PHASES:
         backend = plan.value(name) or plan.value("attention_backend")
         if backend is None:
-            raise UnknownValueError("the attention backend is not known")
+            raise UnknownValueError("the attention backend is unknown")
         if backend != "fa3":
             yield Verdict(
                 f"UNO needs fa3, and {name} is {backend}",

@@ -368,9 +368,7 @@ def chunked_prefill_pages(plan: Plan) -> Iterator[Verdict]:
                 safe=True,
             )
             if chunk > 0
-            else Fix(
-                "set it to 0, which switches chunks off, too", set={"chunked_prefill_size": 0}
-            ),
+            else Fix("set it to 0, which also disables chunks", set={"chunked_prefill_size": 0}),
         )
 
 
@@ -443,7 +441,7 @@ each."""
 
 @rule("SPL264")
 def hisparse(plan: Plan) -> Iterator[Verdict]:
-    """Report hierarchical sparse attention without what it requires."""
+    """Report hierarchical sparse attention if a requirement is missing."""
     if not plan.value(_NAME):
         return
     target = plan.facts.target
@@ -496,7 +494,7 @@ def device_number(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"SGLang {plan.request.version} does not accept a device with an index, {kind}:{number}",
         at=("device",),
-        why="each worker stops: no backend of torch.distributed is chosen for it"
+        why="each worker stops: torch.distributed has no backend for such a device"
         if stops
         else f"the ranks communicate through gloo, the fallback, not through the backend of {kind}",
         fix=Fix(f"set device to {kind}; base_gpu_id selects the first GPU", set={"device": kind}),

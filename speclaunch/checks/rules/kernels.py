@@ -118,7 +118,7 @@ _METHODS = ("EAGLE3", "DFLASH", "DSPARK")
 
 @rule("SPL269")
 def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
-    """Report auxiliary hidden states without what they require."""
+    """Report auxiliary hidden states if a requirement is missing."""
     layers = plan.user_value(_LAYERS)
     if not plan.user_value(_AUX_HIDDEN_STATES_NAME):
         if layers is not None:
@@ -324,7 +324,7 @@ server_args.py:6966 and 7006)."""
 
 @rule("SPL271")
 def all_to_all(plan: Plan) -> Iterator[Verdict]:
-    """Report an all-to-all backend of experts without what it requires."""
+    """Report an all-to-all backend of experts if a requirement is missing."""
     backend, runner = str(plan.user_value(_ALL_TO_ALL_NAME)), plan.user_value(_RUNNER)
     rows = (
         row

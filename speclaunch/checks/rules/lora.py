@@ -65,7 +65,7 @@ _OVERLAP = "enable_lora_overlap_loading"
 
 @rule("SPL261")
 def lora_setup(plan: Plan) -> Iterator[Verdict]:
-    """Report LoRA without what it requires."""
+    """Report LoRA if a requirement is missing."""
     paths = plan.value("lora_paths")
     yield from _with_radix_cache(plan, paths)
     if not lora.is_on(plan):

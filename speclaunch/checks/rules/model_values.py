@@ -97,7 +97,7 @@ def draft_of(plan: Plan) -> Checkpoint | None:
     if path is None:
         return None
     if plan.facts.draft is None:
-        raise UnknownValueError(f"the draft checkpoint {path} is not known")
+        raise UnknownValueError(f"the draft checkpoint {path} is unknown")
     return plan.facts.draft
 
 

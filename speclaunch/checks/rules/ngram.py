@@ -61,7 +61,7 @@ def _backend(plan: Plan) -> str:
         return "the backend of a CPU"
     backend = plan.value("attention_backend")
     if backend is None:
-        raise UnknownValueError("the attention backend is not known")
+        raise UnknownValueError("the attention backend is unknown")
     return str(backend)
 
 

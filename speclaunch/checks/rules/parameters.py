@@ -80,8 +80,8 @@ def partial_parameters(plan: Plan) -> Iterator[Verdict]:
         f"{' and '.join(explicit)} without speculative_num_steps",
         at=tuple(explicit),
         why=(
-            "without speculative_num_steps the engine sets all three, and stops with an "
-            "AssertionError without a message if another is set"
+            "without speculative_num_steps the engine chooses all three values; if another is set, "
+            "it stops with an AssertionError that has no message"
         ),
         fix=_fix(plan),
     )
@@ -119,7 +119,7 @@ def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
             else "unsupported operand type(s) for *: 'int' and 'NoneType'"
         ),
         fix=Fix(
-            "set speculative_eagle_topk: 1 drafts a chain",
+            "set speculative_eagle_topk to 1, which drafts a chain",
             set={"speculative_eagle_topk": 1},
         ),
     )

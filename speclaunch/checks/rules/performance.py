@@ -289,7 +289,7 @@ def memory_fraction(plan: Plan) -> Iterator[Verdict]:
         else "the engine uses all of the memory or more, and the first further allocation fails",
         fix=Fix(f"set it to {percent:g} if {number:g} % is meant", set={_FRACTION: percent})
         if slip
-        else Fix("leave it out: the engine chooses one", set={_FRACTION: None}),
+        else Fix("remove it: the engine chooses a value", set={_FRACTION: None}),
         severity=Severity.WARNING if number == 1 else None,
     )
 

@@ -90,9 +90,9 @@ def is_disaggregated(router: Router) -> bool | None:
 
 
 def _drops_its_lists(router: Router) -> bool:
-    """True if the router passes on its prefill and decode lists only with the switch.
+    """True if the router ignores its prefill and decode lists without `--pd-disaggregation`.
 
-    See sglang_router 0.3.2 router.py:222. The renderer adds the switch to a recipe's router.
+    See sglang_router 0.3.2 router.py:222. The renderer adds the option to a recipe's router.
     """
     written = any(upstream.host is not None for upstream in router.upstreams)
     return written and router.program.startswith(_ROUTERS)

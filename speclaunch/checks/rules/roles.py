@@ -167,7 +167,7 @@ def _conflict_or_none(
 
 
 def _home(plan: Plan) -> Any:
-    """Return what servers of one deployment have in common; None if unknown."""
+    """Return the key that servers of one deployment share; None if unknown."""
     try:
         model = plan.value("model_path")
     except UnknownValueError:

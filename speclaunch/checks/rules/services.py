@@ -88,8 +88,8 @@ def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                     f"{plan.request.name} and {first.request.name} listen on port {port} of the "
                     "host's network",
                     at=("port",),
-                    why="the second one fails: address already in use"
-                    + ("" if sure else "if both run on one node"),
+                    why="the second server fails: address already in use"
+                    + ("" if sure else ", if both run on one node"),
                     fix=Fix("set a different port for each"),
                     others=(*written(plan, "port"), *written(first, "port")),
                     severity=Severity.ERROR if sure else None,

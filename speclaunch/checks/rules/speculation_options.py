@@ -38,7 +38,7 @@ def adaptive_dropped(plan: Plan) -> Iterator[Verdict]:
                 "fixed number of steps"
             ),
             fix=Fix(
-                "remove speculative_adaptive, or what it does not work with",
+                "remove speculative_adaptive, or the conflicting setting",
                 set={"speculative_adaptive": None, "speculative_adaptive_config": None},
             ),
         )
@@ -86,13 +86,13 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
             f"rejection sampling {message}",
             at=(*at, REJECTION, BLOCKS),
             why=f"the engine refuses: {why}",
-            fix=Fix("remove rejection sampling, or what it does not work with", set=edits),
+            fix=Fix("remove rejection sampling, or the conflicting setting", set=edits),
         )
     topk = number(plan, "speculative_eagle_topk")
     if topk != 1:  # also None: steps without a topk (0.5.14 arg_groups/speculative_hook.py:352)
         yield Verdict(
             "rejection sampling needs speculative_eagle_topk 1, not "
-            f"{'an omitted one' if topk is None else topk}",
+            f"{'an omitted value' if topk is None else topk}",
             at=("speculative_eagle_topk", REJECTION, BLOCKS),
             why="the engine refuses: --speculative-use-rejection-sampling requires "
             "--speculative-eagle-topk=1.",

@@ -230,7 +230,7 @@ def resolve_values(raw: Any, provenance: RecipeProvenance, shown: str) -> dict[s
     Raises InputError for an interpolation without a target, and for each missing value.
     """
     if not isinstance(raw, dict):
-        raise InputError(Problem("a recipe is a YAML mapping", Place(shown)))
+        raise InputError(Problem("a recipe must be a YAML mapping", Place(shown)))
     if any("${" in text or text == _MISSING for text in _texts(raw)):
         if any(_COMPUTED.search(text) for text in _texts(raw)):
             reads.mark_uncacheable()

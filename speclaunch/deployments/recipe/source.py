@@ -116,7 +116,7 @@ def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
             Problem(
                 "expected `key: value` lines, found something else",
                 _place(root, shown, lines),
-                "a recipe is a YAML mapping; see `speclaunch recipes ls` for examples",
+                "write a YAML mapping; see `speclaunch recipes ls` for examples",
             )
         )
     _check_defaults(root, shown, lines)

@@ -252,7 +252,7 @@ def text_at(text: str, node: yaml.Node, document: Document) -> Field:
 def left_out(
     keys: Mapping[str, yaml.Node], read: frozenset[str], document: Document, what: str = "container"
 ) -> Iterator[Dropped]:
-    """Yield one remark on the setup of a container or pod (`volumes`, `shm_size`, `ports`, …)."""
+    """Yield one remark that lists a container's or pod's omitted keys: `volumes`, `ports`, …"""
     rest = [name for name in keys if name not in read]
     if rest:
         why = f"the caller sets up the {what}"

@@ -50,7 +50,7 @@ from speclaunch.engine import load as load_catalogue
 
 
 class VersionedCommand(Struct, frozen=True):
-    """Command, the release that reads it, and that release's parse of its words."""
+    """Command, the release that reads it, and that release's parse of its tokens."""
 
     command: Invocation
     """Command with its ambiguous flags in full."""

@@ -150,12 +150,12 @@ def _is_script(text: str, shown: str) -> bool:
 
 
 def _carriage_return(text: str, shown: str) -> Problem | None:
-    """Return the problem of a script with the line ends of Windows; None if there are none."""
+    """Return the problem of a script with Windows line endings (CRLF), or None."""
     for number, line in enumerate(text.split("\n"), 1):
         is_comment = line.lstrip().startswith("#") and not line.startswith("#!")
         if line.endswith("\r") and not is_comment:
             return Problem(
-                "the line ends are CRLF: bash reads the carriage return as part of the last word "
+                "CRLF line endings: bash reads the carriage return as part of the last word "
                 "of each line, and a `\\` before it does not continue the line",
                 Place(shown, number, max(len(line.rstrip("\r")), 1)),
                 f"convert the file: dos2unix {shlex.quote(shown)}",

@@ -34,7 +34,7 @@ def read_sglang_yaml(text: str, shown: str, version: str | None = None) -> Readi
     document = Document(text, shown)
     roots = nodes.load(document)
     if len(roots) > 1:
-        raise InputError(Problem("a --config file is one YAML document", Place(shown)))
+        raise InputError(Problem("a --config file must be a single YAML document", Place(shown)))
     return read_root(roots[0], document, version) if roots else Reading()
 
 
@@ -60,7 +60,7 @@ def read_root(root: yaml.Node, document: Document, version: str | None = None) -
     """Return the arguments of a parsed ``--config`` document."""
     if not isinstance(root, yaml.MappingNode):
         where = nodes.place(root, document)
-        raise InputError(Problem("a --config file contains `key: value` lines", where))
+        raise InputError(Problem("a --config file must contain `key: value` lines", where))
     _refuse_large(root, document)
     known = catalogue.load(version or "newest")
     arguments = _Arguments(document, known)

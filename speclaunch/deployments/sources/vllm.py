@@ -221,12 +221,12 @@ def servers_in(data: bytes, shown: str, suffix: str | None = None) -> Reading | 
 
 
 def marked(text: str) -> str:
-    """Return the text with vLLM's programs marked for the readers, with unchanged length."""
+    """Return the text with vLLM's program names replaced by marks of the same length."""
     return _PROGRAM.sub(VLLM, text)
 
 
 def marked_words(argv: Sequence[str]) -> list[str]:
-    """Return the words of a command with vLLM's programs marked for the readers."""
+    """Return a command's tokens with vLLM's program names replaced by the same marks."""
     pairs = zip(argv, [*argv[1:], ""], strict=True)
     return [
         word[: -len(_NAME)] + VLLM
@@ -386,7 +386,7 @@ class _Translation:
         elif "num_speculative_tokens" in values:
             self._refused.append(
                 Problem(
-                    f"num_speculative_tokens is {count!r}, not a known number",
+                    f"num_speculative_tokens must be a known number, not {count!r}",
                     at.place,
                     "set speculative_num_steps to the number, and "
                     "speculative_num_draft_tokens to 1 more",

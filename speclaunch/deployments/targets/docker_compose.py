@@ -140,8 +140,8 @@ def _compose_refusals(deployment: Rendering) -> Iterator[Problem]:
         )
     if deployment.runs_speclaunch and options.speclaunch is SpeclaunchFrom.WHEEL:
         yield Problem(
-            "docker-compose has no step before a start for deploy.speclaunch `wheel`",
-            help="install it into an image (deploy.speclaunch: image), or mount it (mounted)",
+            "docker-compose cannot install speclaunch before a start (deploy.speclaunch: wheel)",
+            help="set deploy.speclaunch to image (it is installed there) or mounted (a directory)",
         )
 
 

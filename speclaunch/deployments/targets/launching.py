@@ -221,8 +221,8 @@ def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
     if options.speclaunch is SpeclaunchFrom.WHEEL:
         found.append(
             Problem(
-                f"{target} has no step before a start for deploy.speclaunch `wheel`",
-                help="install it into the hosts' environment (image), or name one (mounted)",
+                f"{target} cannot install speclaunch before a start (deploy.speclaunch: wheel)",
+                help="set deploy.speclaunch to image (hosts have it) or mounted (a directory)",
             )
         )
     elif options.speclaunch is SpeclaunchFrom.MOUNTED and options.speclaunch_source is None:

@@ -55,7 +55,7 @@ def container_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
     if deployment.runs_speclaunch and mounted and options.speclaunch_source is None:
         yield Problem(
             "deploy.speclaunch is `mounted`, but deploy.speclaunch_source is not set",
-            help="set deploy.speclaunch_source to a directory of each host, or to pvc:NAME, with a "
+            help="set deploy.speclaunch_source to a directory on each host, or to pvc:NAME, with a "
             "virtual environment that holds speclaunch",
         )
 
@@ -71,7 +71,7 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
         yield Problem(
             f"no official image contains the engine of {deployment.name} (SGLang "
             f"{role.rendered_args.version} for {role.vendor})",
-            help="set deploy.image to one that does",
+            help="set deploy.image to an image that does",
         )
     for name in CHECKPOINTS:
         value = role.rendered_args.value(name)

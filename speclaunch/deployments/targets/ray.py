@@ -152,7 +152,7 @@ class RayRenderer(Renderer):
     suffix: ClassVar[str] = ".py"
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return what this form does not support."""
+        """Return problems with the settings that a Ray job does not support."""
         found = []
         for role in deployment.roles:
             if role.rendered_args.value("use_ray"):

@@ -64,7 +64,7 @@ class SlimeRenderer(Renderer):
     carries_speclaunch = False
 
     def render(self, deployment: Rendering) -> str:
-        """Return the array after its environment, with omitted arguments as comments."""
+        """Return the Bash array after its environment, with omitted arguments as comments."""
         (role,) = deployment.roles
         arguments = role.rendered_args.arguments
         sizes = {a.name: int(a.values[0]) for a in arguments if a.name in _PARALLEL}

@@ -178,7 +178,7 @@ class SlurmRenderer(Renderer):
     suffix: ClassVar[str] = ".sbatch"
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return what Slurm does not support."""
+        """Return problems with the settings that a Slurm job does not support."""
         found = [*option_problems(deployment.options), *own_refusals(deployment, self.target)]
         found += [*router_refusals(deployment), *single_router_refusals(deployment)]
         options = deployment.options

@@ -45,7 +45,7 @@ class SrtSlurmRenderer(Renderer):
     carries_speclaunch: ClassVar[bool] = False
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return what srt-slurm does not support."""
+        """Return problems with the settings that srt-slurm does not support."""
         found = list(option_problems(deployment.options))
         sides = [_side(role) for role in deployment.roles]
         if sides not in (["aggregated"], ["prefill", "decode"], ["decode", "prefill"]):

@@ -120,8 +120,8 @@ def volume_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
         if store == EMPTY_DIR or store.startswith(_CLAIM):
             kind = "an emptyDir" if store == EMPTY_DIR else "a volume claim"
             yield Problem(
-                f"deploy.{name} is {kind} of Kubernetes, which {target} does not support",
-                help="set it to a directory of the host",
+                f"deploy.{name} is {kind}, which only Kubernetes targets support, not {target}",
+                help="set it to a directory on the host",
             )
 
 

@@ -152,7 +152,7 @@ def read_file(path: Path, name: str) -> CheckpointFile:
     """Read the file of the checkpoint called `name`. Raises UnreadableFileError."""
     record = read_object(path, MOST_BYTES_OF_FILE)
     if record.get("format") != FORMAT:
-        raise UnreadableFileError(f"{path.name} is not of format {FORMAT}: update speclaunch")
+        raise UnreadableFileError(f"{path.name} does not have format {FORMAT}: update speclaunch")
     if record.get("model") != name:
         raise UnreadableFileError(f"{path.name} describes the model {record.get('model')!r:.120}")
     source, day = text(record.get("source")), text(record.get("read"))

@@ -141,7 +141,7 @@ class Plan(Struct, frozen=True, dict=True):
         return {}
 
     def default(self, name: str) -> Any:
-        """Return what this version's parser stores if the argument is not set."""
+        """Return the value that this version's parser stores if the argument is not set."""
         self.must_exist(name)
         for known in (name, *other_names(name)):
             argument = self.catalogue.by_name(known)

@@ -194,7 +194,7 @@ def _with_method(plan: Plan, entry: Any) -> Any:
 
 
 def _worked_out(plan: Plan, name: str) -> Any:
-    """Return what `ModelConfig` derives from the arguments and the checkpoint."""
+    """Return the value that `ModelConfig` derives from the arguments and the checkpoint."""
     if name == "nvfp4_moe_meta":  # 0.5.23 configs/model_config.py:775
         held = mapping(target_of(plan).raw.get("quantization_config"))
         return UNKNOWN if "moe_quant_algo" in held else None

@@ -21,7 +21,7 @@ class NoSuchArgumentError(KeyError):
         self.name = name
 
     def __str__(self) -> str:
-        return f"no release of SGLang has an argument or a variable {self.name!r}"
+        return f"no SGLang release has an argument or variable {self.name!r}"
 
 
 class Settings(Protocol):

@@ -38,12 +38,12 @@ class About(Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """True if this release rejects it under every name."""
+        """True if this release rejects the argument under every name."""
         return self.argument is None or self.argument.kind is ArgumentKind.REFUSED
 
     @property
     def is_outdated(self) -> bool:
-        """True if it has a better name, or no effect in this release."""
+        """True if this release prefers another name for it, or ignores it."""
         argument = self.argument
         if argument is None:
             return True

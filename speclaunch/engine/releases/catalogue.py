@@ -230,10 +230,10 @@ def held_versions(directory: Path | None = None) -> tuple[str, ...]:
 def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion:
     """Return the known version to use for ``text`` (``0.5.13``, ``v0.5.20``, ``sglang==0.5.9``).
 
-    An unknown release resolves to the nearest known version, with a note: the version of its line
-    (``0.5.13`` → ``0.5.13.post1``, a release candidate too), else the newest before it, else the
-    oldest.  ``newest`` is a version.  A path (a package, a checkout, a wheel, a catalogue) is a
-    separate engine, read from there; so is the name of an added judge.  Raises UnknownVersion.
+    ``newest`` is accepted too.  An unknown release or release candidate resolves to a known
+    version, with a note: the version of its line (``0.5.13`` → ``0.5.13.post1``), else the newest
+    before it, else the oldest.  A path (package, checkout, wheel, catalogue) or the name of an
+    added judge resolves to that separate engine.  Raises UnknownVersion.
     """
     if forks.MARK in text and _may_read(forks.file_of(text, directory or _default_directory())):
         return ResolvedVersion(text, text, exact=True)

@@ -255,7 +255,7 @@ def _on_disk(
     words: Sequence[str], called: str, revision: str | None, folder: Path
 ) -> CheckpointToPull:
     if len(words) != 1:
-        raise InputError(Problem("--as names one directory", help="pull the others separately"))
+        raise InputError(Problem("--as needs one directory", help="pull the others separately"))
     if not HUB_NAME.match(called):
         raise InputError(
             Problem(f"--as {called}: use the form ORGANIZATION/NAME", help="write my-org/my-model")

@@ -59,7 +59,7 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Title of the comparison."""
+        """Both sides in one line: `R: SGLang 0.5.12 → 0.5.23`."""
         before, after = self.before, self.after
         if before.label == after.label:
             return f"{before.label}: SGLang {before.version} \N{RIGHTWARDS ARROW} {after.version}"

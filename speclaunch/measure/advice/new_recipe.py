@@ -382,7 +382,7 @@ def _candidates(request: RecipeRequest) -> Sequence[Way]:
             known = ", ".join(dict.fromkeys(str(way.method) for way in ways))
             raise InputError(
                 Problem(
-                    f"there is no way {request.method!r} for {request.target.name}",
+                    f"no speculation method {request.method!r} for {request.target.name}",
                     help=f"choose one of {known}",
                 )
             )

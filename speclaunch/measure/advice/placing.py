@@ -475,7 +475,7 @@ def requested_context(settled: SettledArguments, demand: Demand) -> int | None:
 
 
 def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
-    """Return the objection to a context that a rule cut too far, or None."""
+    """Return the reason to reject a context that a rule reduced too much, or None."""
     requested, served = requested_context(settled, demand), settled.arguments.get(CONTEXT)
     if requested is None or served is None or served >= min(requested, LEAST_TOKENS):
         return None

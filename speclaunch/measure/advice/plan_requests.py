@@ -73,7 +73,7 @@ def sides(
     if len(named) > 1 and len(versions) > 1:
         raise InputError(
             Problem(
-                "several recipes and several versions",
+                "cannot compare several recipes at several versions",
                 Place(COMMAND_LINE, text=f"--engine {','.join(map(str, versions))}"),
                 "compare recipes at one version, or versions of one recipe",
             )
@@ -108,7 +108,7 @@ def requested_load(
     if not best:
         if requests is not None or context is not None:
             raise InputError(
-                Problem("--requests and --context set the load of --best", help="add --best")
+                Problem("--requests and --context describe the load of --best", help="add --best")
             )
         return None
     if fit:

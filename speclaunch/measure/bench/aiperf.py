@@ -171,7 +171,7 @@ class Aiperf:
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
-                raise LaunchError(f"aiperf did not end within {seconds:.0f} s") from None
+                raise LaunchError(f"aiperf did not finish within {seconds:.0f} s") from None
             finally:
                 _end(process)
         if not (folder / _TIMES).exists():  # aiperf also fails when every request failed
@@ -191,7 +191,7 @@ class Aiperf:
         if own is None:
             raise LaunchError(
                 "--context needs the model's tokenizer and SGLang; no environment has both",
-                help="remove --context, or activate such an environment",
+                help="remove --context, or activate an environment that has both",
             )
         generator = SglangGenerator(
             own.python, own.environment, self._folder, self._tokenizer, trusted=False

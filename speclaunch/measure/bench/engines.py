@@ -71,7 +71,7 @@ class MeasuredEngine:
         while time.monotonic() - began < seconds:
             if self._process.poll() is not None:
                 raise LaunchError(
-                    f"{self.order.name} did not start", help=f"{self.log} says why: {self._words()}"
+                    f"{self.order.name} did not start", help=f"see {self.log}: {self._words()}"
                 )
             self._run = self._run or self._found()
             if self._run is not None and reread_run(self._run).state is LaunchState.SERVING:

@@ -50,7 +50,7 @@ class MeasuredRequest(Struct, frozen=True):
 
 
 class At(Struct, frozen=True):
-    """A workload with prompts of one length at one concurrency: what a cell of a certificate is."""
+    """Identity of a certificate's cell: a workload, a prompt length and a concurrency."""
 
     workload: str
     context: int

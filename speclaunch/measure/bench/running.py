@@ -168,9 +168,9 @@ def server_info(url: str, key: str | None) -> dict[str, Any]:
     with contextlib.suppress(EngineError):
         info = answer.document() if status == 200 else None
     if not isinstance(info, dict) or not isinstance(info.get("model_path"), str):
-        reason = f"{path} answered {status}" if status != 200 else f"{path} tells no model_path"
+        reason = f"{path} answered {status}" if status != 200 else f"{path} returns no model_path"
         raise LaunchError(
-            f"{url} is not a server of SGLang: {reason}",
+            f"{url} is not an SGLang server: {reason}",
             help=_HELP_ADDRESS,
         )
     return info
@@ -215,7 +215,7 @@ def _query(url: str, path: str, key: str | None) -> EngineResponse:
         found = reader.request("GET", f"{urlsplit(url).path}{path}", _SECONDS)
     except UnboundedError as error:
         raise LaunchError(
-            f"{url} is not a server of SGLang: {path} {error}", help=_HELP_ADDRESS
+            f"{url} is not an SGLang server: {path} {error}", help=_HELP_ADDRESS
         ) from None
     except HttpError as error:
         raise LaunchError(

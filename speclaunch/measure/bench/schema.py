@@ -26,8 +26,8 @@ DifferenceName = Literal["faster", "slower", "not shown"]
 
 
 class QuantilesRecord(Struct, frozen=True):
-    """Times of all requests of a side at the shares that the certificate names (`quantiles`);
-    empty where no request has one."""
+    """Times of all requests of a side at the shares in the certificate's `quantiles`; empty if no
+    request has such a time."""
 
     latency: tuple[Number, ...]
     time_to_first_token: tuple[Number, ...]
@@ -50,7 +50,7 @@ class MeasuredRecord(Struct, frozen=True):
 
 
 class NumbersRecord(MeasuredRecord, frozen=True, kw_only=True):
-    """One side of a cell that compares two."""
+    """Results of one side of a comparison, in one cell."""
 
     rounds: tuple[Speed, ...]
     """Output tokens per second of each round; values of both sides at the same index are a pair.
@@ -61,8 +61,8 @@ class NumbersRecord(MeasuredRecord, frozen=True, kw_only=True):
 
 
 class GoodputRecord(Struct, frozen=True):
-    """Requests a second within the bounds, the shares of all requests that were, and the ratio:
-    null where a round had none."""
+    """Requests per second within the bounds, their shares of all requests, and the ratio; null if
+    a round had none."""
 
     candidate: Number
     baseline: Number
@@ -72,7 +72,7 @@ class GoodputRecord(Struct, frozen=True):
 
 
 class CellRecord(Struct, frozen=True, kw_only=True):
-    """One workload at one concurrency and one length of context (0: the prompts as they are)."""
+    """One workload at one concurrency and prompt length (0: unchanged prompts)."""
 
     workload: str
     context: int = 0
@@ -103,7 +103,7 @@ class SideRecord(Struct, frozen=True):
 
 
 class SideMemory(Struct, frozen=True):
-    """The tokens that a side's KV cache holds, and the bytes that the side takes."""
+    """KV cache of a side in tokens, and the memory of the side in bytes."""
 
     side: str
     max_total_num_tokens: int | None
@@ -114,8 +114,8 @@ class SideMemory(Struct, frozen=True):
 
 
 class StopRecord(Struct, frozen=True):
-    """From `start` on a workload is not claimed to pay: along the concurrency at a context length,
-    or along the context length at a concurrency."""
+    """The first concurrency or context length (`start`) at which a workload is no longer shown to
+    pay, with the other held constant."""
 
     workload: str
     along: Literal["concurrency", "context"]
@@ -172,7 +172,7 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
 
 
 class SingleCellRecord(Struct, frozen=True, kw_only=True):
-    """A cell of one server that was measured alone."""
+    """A cell of a single measured server, without a comparison."""
 
     workload: str
     context: int = 0
@@ -197,7 +197,7 @@ class SingleDocument(Struct, frozen=True, kw_only=True):
 
 
 class RatioRecord(Struct, frozen=True):
-    """A ratio of two that were measured apart, and the interval that holds the true one."""
+    """Ratio of two separate measurements, and the interval of its true value."""
 
     ratio: Positive
     low: Positive
@@ -205,7 +205,7 @@ class RatioRecord(Struct, frozen=True):
 
 
 class CellDifferenceRecord(Struct, frozen=True):
-    """A cell that both certificates have: the second's numbers to the first's."""
+    """A cell in both certificates: ratios of the second to the first."""
 
     workload: str
     context: int

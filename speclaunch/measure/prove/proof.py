@@ -43,8 +43,8 @@ class Counts(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LevelRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """The answers at one concurrency. `unspeculated`: those on whose way nothing was verified.
-    `accept_length`: tokens a verify step; null where none was verified."""
+    """The answers at one concurrency. `unspeculated`: answers without a verify step.
+    `accept_length`: tokens per verify step; null if there was none."""
 
     concurrency: int
     requests: int
@@ -54,8 +54,8 @@ class LevelRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SamplesRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """The test of samples. `probability`: how likely samples at least as different are when both
-    servers draw from one distribution; `alarm`: where it counts as a difference."""
+    """The test of samples. `probability`: probability of samples at least this different if both
+    servers have the same distribution. Below `alarm` they count as different."""
 
     positions: int
     draws: int
@@ -65,8 +65,8 @@ class SamplesRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WrongRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """An answer that is wrong: its first token that the plain server would not have given.
-    `position` counts from 0. An answer of another length has no `got` and `expected`."""
+    """A wrong answer, with its first token that the plain server would not generate. `position`
+    counts from 0. If only the lengths differ, `got` and `expected` are missing."""
 
     prompt: str
     concurrency: int
@@ -300,7 +300,8 @@ class Reference(Struct, frozen=True):
 def reference(
     server: Callable[[int], ProofServer], questions: Sequence[ProofPrompt], widest: int, dtype: str
 ) -> Reference:
-    """Query the plain server: answers one at a time, other requests `widest` at a time."""
+    """Return the plain server's reference: answers are generated one at a time, all else with
+    `widest` concurrent requests."""
     prompts = server(widest).prompt_ids(questions)
     plain = server(1).answers(questions, logprobs=True)
     own = server(widest).scores([(p, answer.ids) for p, answer in zip(prompts, plain, strict=True)])

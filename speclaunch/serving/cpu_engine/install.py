@@ -185,7 +185,7 @@ class Installation(Struct, frozen=True):
         ended = self._run(self.source, "-I", "-c", _PROBE)
         if ended.status != 0:
             raise InstallError(
-                f"{self.source} cannot make virtual environments: {ended.last_error()}",
+                f"{self.source} cannot create virtual environments: {ended.last_error()}",
                 "install the venv module of this Python (on Debian and Ubuntu: python3-venv)",
                 self.engine.log,
             )

@@ -278,8 +278,10 @@ def _user_home(env: Mapping[str, str]) -> Path:
 def _lookup(
     lookup: Lookup, recipe: Recipe, found: Hardware | UnknownFact, runtime: Runtime | UnknownFact
 ) -> Lookup:
-    """Return the lookup with the hardware for the rules. The doctor checks a start here, so this
-    machine has priority over the recipe's hardware; the line of the GPUs reports it.
+    """Return the lookup with the hardware for the rules.
+
+    The doctor checks a start on this machine, so its GPUs override the recipe's hardware. The
+    doctor's GPU line reports a difference.
     """
     chosen = choose_hardware(
         lookup.hardware,

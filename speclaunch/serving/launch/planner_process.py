@@ -73,7 +73,7 @@ class ForkedPlanner:
         self._pid, self._pipe = pid, pipe
 
     def wait(self) -> PlannerResult | int:
-        """Return what it hands over, or the exit code of its refusal.
+        """Return the result that it hands over, or the exit code of its refusal.
 
         A signal to us ends it first; Ctrl-C is raised as KeyboardInterrupt.
         """

@@ -102,7 +102,8 @@ def test_findings_say_what_applies_their_fix(folder: Path) -> None:
     for _ in range(2):  # checked, then remembered
         text = lint(folder, "--info").stdout
         assert "help: remove it [--fix]\n" in text
-        assert "help: set speculative_eagle_topk: 1 drafts a chain [--unsafe-fixes]\n" in text
+        advice = "help: set speculative_eagle_topk to 1, which drafts a chain [--unsafe-fixes]\n"
+        assert advice in text
         document = json.loads(lint(folder, "--output-format", "json").stdout)
         (file,) = document["files"]
         kinds = {one["code"]: one["applicability"] for one in file["findings"]}

@@ -154,7 +154,7 @@ def test_a_private_checkpoint_on_the_disk(repo: Path, speclaunch: Any, tmp_path:
     [
         (["{local}"], 2, "is a directory: it needs a name"),
         (["{local}", "--as", "../out"], 2, "use the form ORGANIZATION/NAME"),
-        (["{local}", "x/y", "--as", "a/b"], 2, "--as names one directory"),
+        (["{local}", "x/y", "--as", "a/b"], 2, "--as needs one directory"),
         (["{local}", "--as", "a/b", "--revision", "v1"], 2, "cannot be combined with --as"),
         (["nowhere", "--as", "a/b"], 2, "not a directory with a config.json"),
         (["/no/such"], 2, "does not exist on this machine"),
@@ -285,7 +285,7 @@ def test_ls(speclaunch: Any, repo: Path) -> None:
     assert done.returncode == 2
     one, other = json.loads(done.stdout)["models"]
     assert (one["model"], one["source"], one["revision"]) == ("org/a", "hub", COMMIT)
-    assert other["error"] == "b.json is not of format 1: update speclaunch"
+    assert other["error"] == "b.json does not have format 1: update speclaunch"
 
 
 @pytest.mark.thorough

@@ -238,7 +238,7 @@ def test_ranks_without_a_gpu_are_not_called_a_lack_of_memory(tmp_path: Path) -> 
         ([RECIPE], {"engine": ","}, "names no version"),
         ([RECIPE], {"engine": "0.4.5"}, "cannot be served by"),
         (["ngram_qwen7b"], {"engine": "0.4.10"}, "cannot be served by"),
-        ([RECIPE, "ngram_qwen7b"], {"engine": "0.5.9,0.5.23"}, "several recipes and several"),
+        ([RECIPE, "ngram_qwen7b"], {"engine": "0.5.9,0.5.23"}, "cannot compare several recipes"),
         ([RECIPE], {"hardware": "h1000"}, "unknown hardware 'h1000'"),
         ([RECIPE], {"models": [Path("/nonexistent")]}, "no such directory"),
         ([RECIPE], {"select": ["SPL999"]}, "unknown rule code"),

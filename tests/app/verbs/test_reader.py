@@ -142,7 +142,7 @@ def test_bash_takes_carriage_returns_for_text(tmp_path: Path) -> None:
     assert [one for one in found if one[0] == "SPL016"] == [("SPL016", "run.sh", 1)]
     assert ("SPL002", "run.sh", 4) in found  # the command is judged as it was meant
     imported = run("import", "run.sh", cwd=tmp_path)
-    assert imported.returncode == 1 and "the line ends are CRLF" in imported.stderr
+    assert imported.returncode == 1 and "CRLF line endings" in imported.stderr
     assert "speculative_algorithm: NGRAM" in imported.stdout
     migrated = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
     assert migrated.returncode == 1 and "dos2unix run.sh" in migrated.stderr

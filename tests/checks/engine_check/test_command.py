@@ -78,9 +78,9 @@ def test_a_value_of_no_weight_may_be_unknown_and_no_other() -> None:
 
     found = asked(f"--model-path {MODEL} --port $PORT --host=$HOST")
     assert found.words[2:] == ("--port", "30000", "--host=127.0.0.1")
-    with pytest.raises(NotQueriedError, match=r"\Athe value of --tp-size is not known\Z"):
+    with pytest.raises(NotQueriedError, match=r"\Athe value of --tp-size is unknown\Z"):
         asked(f"--model-path {MODEL} --tp-size $TP")
-    with pytest.raises(NotQueriedError, match=r"\Athe model is not known\Z"):
+    with pytest.raises(NotQueriedError, match=r"\Athe model is unknown\Z"):
         asked("--model-path $MODEL")
 
 
@@ -92,7 +92,7 @@ def test_a_model_that_is_not_known_in_whole_is_not_asked() -> None:
 
 def test_code_that_a_variable_names_is_not_run() -> None:
     why = why_not(env={"SGLANG_EXTERNAL_MODEL_PACKAGE": "evil"})
-    assert why == "SGLANG_EXTERNAL_MODEL_PACKAGE names code, which an engine check never runs"
+    assert why == "SGLANG_EXTERNAL_MODEL_PACKAGE loads code, which an engine check never runs"
 
 
 def test_a_model_on_disk_is_left_where_it_is(tmp_path: Path) -> None:

@@ -404,7 +404,12 @@ def test_speclaunch_itself_is_started_where_the_recipe_says_so(mode: str, tmp_pa
             "leaderworkerset",
         ),
         ("docker-compose", "deploy: {model_cache: 'pvc:m'}", "volume claim", "directory"),
-        ("docker-compose", "deploy: {models: emptyDir}", "an emptyDir of Kubernetes", "directory"),
+        (
+            "docker-compose",
+            "deploy: {models: emptyDir}",
+            "an emptyDir, which only Kubernetes",
+            "directory",
+        ),
         (
             "kubernetes",
             "deploy: {speclaunch: mounted}",

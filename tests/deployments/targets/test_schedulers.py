@@ -330,7 +330,7 @@ def test_a_text_that_starts_another_deployment_is_refused(
         ("slurm", ["++router.port=30000"], "listen on port 30000 of one host"),
         ("slurm", ["++router.replicas=2"], "a job can run only one router"),
         ("slurm", ["++deploy.model_cache='pvc:x'"], "is a volume claim"),
-        ("slurm", ["++deploy.speclaunch=wheel"], "has no step before a start"),
+        ("slurm", ["++deploy.speclaunch=wheel"], "cannot install speclaunch before a start"),
         ("slurm", ["++deploy.speclaunch=mounted"], "nothing says from where"),
         ("slurm", ["++deploy.speclaunch=image", "++deploy.image=a/b:c"], "in a container"),
         ("ray", ["++args.use_ray=true"], "use_ray makes the engine place its own actors"),

@@ -35,5 +35,5 @@ def test_every_whole_number(version: str, hardware: str | None) -> None:
 def test_as_many_sizes_as_an_engine_could_have() -> None:
     assert span(4, 12, 4) == [4, 8, 12]
     assert len(span(1, 1 << 16)) == 1 << 16
-    with pytest.raises(UnknownValueError, match="a list of 65,537 sizes of CUDA graphs"):
+    with pytest.raises(UnknownValueError, match="a list of 65,537 CUDA graph sizes"):
         span(1, (1 << 16) + 1)

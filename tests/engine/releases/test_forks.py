@@ -196,7 +196,10 @@ def test_every_verb_takes_it(fork: Path, tmp_path: Path) -> None:
     home = {"SPECLAUNCH_HOME": str(tmp_path / "home")}
     refused = run("lint", "s.sh", "--engine", "0.5.21", cwd=tmp_path, **home)
     assert refused.returncode == 1
-    assert refused.stdout.count("declare the engine if it is a fork: --engine installed, or the path") == 2
+    assert (
+        refused.stdout.count("declare the engine if it is a fork: --engine installed, or the path")
+        == 2
+    )
     assert run("lint", "s.sh", *engine, cwd=tmp_path, **home).returncode == 0
     imported = run("import", "s.sh", *engine, cwd=tmp_path, **home)
     assert imported.returncode == 0 and "ours: 4" in imported.stdout, imported.stderr

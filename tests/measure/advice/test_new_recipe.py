@@ -166,7 +166,7 @@ def test_a_way_is_taken_by_name() -> None:
 
 
 def test_a_way_that_the_target_does_not_have_is_refused() -> None:
-    with pytest.raises(InputError, match="no way 'mtp'"):
+    with pytest.raises(InputError, match="no speculation method 'mtp'"):
         new_recipe(wanted("Qwen/Qwen3-8B", "h100:1", method="mtp"))
     with pytest.raises(InputError, match="no draft o/none"):
         new_recipe(wanted("Qwen/Qwen3-8B", "h100:1", draft="o/none"))

@@ -117,7 +117,7 @@ def test_a_key_comes_from_the_environment(server: Server, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("info", ["<html>", "[]", "{}", '{"object": "list"}', "moved", "[" * 9999])
 def test_what_is_not_sglang_is_said(server: Server, info: str) -> None:
     server.info = info
-    with pytest.raises(LaunchError, match="not a server of SGLang"):
+    with pytest.raises(LaunchError, match="not an SGLang server"):
         running_side(server.url, "key")
     assert "/moved" not in server.asked  # nobody else gets the key
 

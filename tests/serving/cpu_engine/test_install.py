@@ -249,7 +249,7 @@ def test_an_engine_that_does_not_import_is_not_installed(
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("FAKE_PROBE", "fail", "cannot make virtual environments: .*ensurepip"),
+        ("FAKE_PROBE", "fail", "cannot create virtual environments: .*ensurepip"),
         ("FAKE_VERSION", "3.10.4", r"is Python 3\.10\.4"),
     ],
 )

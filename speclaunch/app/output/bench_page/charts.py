@@ -74,7 +74,7 @@ class Curve(Struct, frozen=True):
 
 
 class Dot(Struct, frozen=True):
-    """Value of a line."""
+    """Labeled point of a chart line: `at` across, `down` from the top."""
 
     at: float
     down: float

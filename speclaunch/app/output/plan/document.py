@@ -53,7 +53,7 @@ class _Record(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ArgumentRecord(_Record, frozen=True):
-    """One server argument. `why` says where the effective value comes from."""
+    """One server argument. `why`: the source of its effective value."""
 
     name: str
     spelling: str
@@ -82,7 +82,7 @@ class DerivedRecord(_Record, frozen=True):
 
 
 class Bytes(_Record, frozen=True):
-    """A size, how it comes about, and whether it is exact."""
+    """A size in bytes, its explanation, and whether it is exact."""
 
     bytes: int
     why: str
@@ -90,13 +90,13 @@ class Bytes(_Record, frozen=True):
 
 
 class ShareRecord(Bytes, frozen=True):
-    """Memory of a GPU that one use takes."""
+    """Memory of a GPU by use."""
 
     use: str
 
 
 class Rank(_Record, frozen=True):
-    """The memory of ranks that are alike."""
+    """Memory of the ranks that have the same budget."""
 
     ranks: list[int]
     memory_bytes: int
@@ -105,7 +105,7 @@ class Rank(_Record, frozen=True):
 
 
 class MemoryRecord(_Record, frozen=True):
-    """The memory budget; null where it is not known."""
+    """The memory budget; unknown values are null."""
 
     fit: Literal["fits", "tight", "fails", "unknown"]
     why: str
@@ -125,8 +125,8 @@ class MemoryRecord(_Record, frozen=True):
 
 
 class MarginChoice(_Record, frozen=True):
-    """One `mem_fraction_static` and what it gives. `spare_bytes`: what is left on a GPU where every
-    estimate turns out at its least."""
+    """One `mem_fraction_static` and its result. `spare_bytes`: free memory of a GPU in the best
+    case."""
 
     fraction: float = field(name="mem_fraction_static")
     tokens: int
@@ -136,8 +136,8 @@ class MarginChoice(_Record, frozen=True):
 
 
 class FractionMargins(_Record, frozen=True):
-    """The largest fraction that is certain to work, likely to (null: none is), and at the edge.
-    Nothing works below `least`."""
+    """The largest fractions that certainly work, are likely to work, and work only in the best case
+    (`edge`); null if none does. No fraction below `least` works."""
 
     least: float
     certain: MarginChoice | None
@@ -146,7 +146,7 @@ class FractionMargins(_Record, frozen=True):
 
 
 class GraphSpan(_Record, frozen=True):
-    """Batch sizes in a row that are decoded in the same way."""
+    """Consecutive batch sizes that are decoded in the same way."""
 
     first: int
     last: int
@@ -154,7 +154,7 @@ class GraphSpan(_Record, frozen=True):
 
 
 class Graphs(_Record, frozen=True):
-    """The CUDA graphs of decode. Without `captured`, `why` says why there are none, or unknown."""
+    """The CUDA graphs of decode. `why`: reason if none are `captured` or they are unknown."""
 
     known: bool
     why: str | None
@@ -205,7 +205,7 @@ class CheckpointRecord(_Record, frozen=True):
 
 
 class UnknownFactRecord(_Record, frozen=True):
-    """A fact that nobody could tell."""
+    """A fact that is unknown, the reason, and the remedy."""
 
     what: str
     why: str
@@ -213,7 +213,7 @@ class UnknownFactRecord(_Record, frozen=True):
 
 
 class SuggestedChange(_Record, frozen=True):
-    """One argument to change: from what it is in effect, to what it should be."""
+    """One argument to change: its effective value and the suggested value."""
 
     name: str
     before: Any
@@ -223,7 +223,7 @@ class SuggestedChange(_Record, frozen=True):
 
 
 class AlternativeRecord(_Record, frozen=True):
-    """Other change that would make it fit, if no settings do."""
+    """Another change that would make the deployment fit if no settings do."""
 
     what: str
     verdict: str
@@ -248,9 +248,9 @@ class SuggestionRecord(_Record, frozen=True):
 
 
 class BestForLoad(_Record, frozen=True):
-    """Result of `--best` for `requests` concurrent requests of `context` tokens each: `fits` where
-    all have room, `tight` where they do in the best case alone, `fails` where
-    `requests_with_room` have."""
+    """Result of `--best` for `requests` concurrent requests of `context` tokens each: `fits` if all
+    have room, `tight` if they do only in the best case, `fails` if only `requests_with_room`
+    have."""
 
     fit: Literal["fits", "tight", "fails", "unknown"]
     why: str
@@ -269,8 +269,8 @@ class BestForLoad(_Record, frozen=True):
 
 
 class ContradictionRecord(_Record, frozen=True):
-    """A value that speclaunch has otherwise than the engine: a defect of speclaunch. `report`:
-    one line that says all that a report of it needs."""
+    """A value that speclaunch and the engine compute differently: a bug in speclaunch. `report`:
+    one line to paste into a bug report."""
 
     name: str
     ours: Any
@@ -279,8 +279,8 @@ class ContradictionRecord(_Record, frozen=True):
 
 
 class EngineCheckRecord(_Record, frozen=True):
-    """Answer of the engine's own validation (`--ask`). `accepted` null: it could not be
-    asked, `why` says why. `filled`: arguments that were not known, and have its values now."""
+    """Result of the engine check (`--ask`). `accepted` is null if it did not run; `why` is the
+    reason. `filled`: unknown arguments that now have the engine's values."""
 
     release: str
     accepted: bool | None
@@ -322,7 +322,7 @@ class PlanDocument(PlanRecord, frozen=True):
 
 
 class ChangedArgument(_Record, frozen=True):
-    """An argument that is not the same; null: that version does not have it."""
+    """An argument that differs between the plans; null if that version lacks it."""
 
     name: str
     concern: str
@@ -331,7 +331,7 @@ class ChangedArgument(_Record, frozen=True):
 
 
 class ChangedNumber(_Record, frozen=True):
-    """A number of the two budgets that is not the same."""
+    """A number that differs between the two budgets."""
 
     name: str
     unit: str
@@ -361,7 +361,7 @@ class ComparisonDocument(_Record, frozen=True, kw_only=True):
 
 
 class RoleRecord(_Record, frozen=True):
-    """One role of a recipe; `gpus` are those of one server, null where it is not known."""
+    """One role of a recipe; `gpus`: GPUs of one server, or null if unknown."""
 
     role: str
     replicas: int
@@ -372,8 +372,8 @@ class RoleRecord(_Record, frozen=True):
 
 
 class RolesDocument(_Record, frozen=True, kw_only=True):
-    """`speclaunch plan recipe=R --output-format json`, of a recipe with several roles. `findings`
-    are those that need several roles; hosts and GPUs are those of all servers."""
+    """`speclaunch plan recipe=R --output-format json` of a recipe with several roles. `findings`:
+    findings of rules that compare roles. Hosts and GPUs are totals of all servers."""
 
     version: Literal[1] = 1
     recipe: str

@@ -176,7 +176,7 @@ _WORTH_IT = 1.05
 
 
 class Suggested(Struct, frozen=True):
-    """One argument to change: from what it is in effect, to what it should be."""
+    """One argument to change: its effective value and the suggested value."""
 
     name: str
     before: Any

@@ -167,7 +167,8 @@ def _pool_settings(
     most = plan.value("max_total_tokens")
     by_requests = plan.in_versions(">=0.5.22") and plan.value("disable_radix_cache")
     if by_requests and layout.swa_layers and plan.value("max_running_requests") is not None:
-        raise UnknownValueError("the window's pool is sized from the requests (0.5.22 and later)")
+        why = "the window pool without a radix cache is not modeled (0.5.22 and later)"
+        raise UnknownValueError(why)
     states = None
     if layout.state_layers:
         states = state_settings(plan, layout.state_request_bytes)

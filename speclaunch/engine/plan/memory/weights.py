@@ -132,7 +132,7 @@ _MOST_RECENT = 32
 
 
 def counted(checkpoint: Checkpoint) -> CountedWeights:
-    """Return the contents of a checkpoint's files by its config. Raises UnknownValueError."""
+    """Return the tensors that a checkpoint's config implies. Raises UnknownValueError."""
     known = _recent.get(id(checkpoint))
     if known is None or known[0] is not checkpoint:
         known = (checkpoint, _counted(checkpoint))

@@ -58,5 +58,5 @@ def span(first: int, last: int, step: int = 1) -> list[int]:
     """
     sizes = range(first, last + 1, step)
     if len(sizes) > _MOST_SIZES:
-        raise UnknownValueError(f"a list of {len(sizes):,} sizes of CUDA graphs is not computed")
+        raise UnknownValueError(f"a list of {len(sizes):,} CUDA graph sizes is not computed")
     return list(sizes)

@@ -33,7 +33,7 @@ class PlaceRecord(_Record):
 
 
 class FindingRecord(_Record):
-    """A finding. `applicability`: which option of `lint` applies its fix, if there is one.
+    """A finding. `applicability`: the option of `lint` that applies its fix, if there is one.
     `others`: where the other arguments stand that it is about. `url`: the page of its rule, where
     the documentation is published."""
 
@@ -61,7 +61,7 @@ class SkippedRuleRecord(_Record):
 
 
 class CheckpointRecord(_Record):
-    """A checkpoint whose facts were known, and where they come from."""
+    """A checkpoint with known facts, and their source."""
 
     name: str
     provenance: str | None
@@ -74,7 +74,7 @@ class CheckpointRecord(_Record):
 
 
 class UnknownRecord(_Record):
-    """A fact that is missing, and what to do about it."""
+    """A missing fact, the reason, and the remedy."""
 
     what: str
     why: str
@@ -82,8 +82,8 @@ class UnknownRecord(_Record):
 
 
 class FileRecord(_Record):
-    """A file at an engine version. `skipped`: why it was not checked for it; `note`: why it was
-    judged for another version than the one that it names."""
+    """A file at an engine version. `skipped`: reason if it was not checked for that version; `note`:
+    reason if it was checked for another version than it names."""
 
     path: str
     engine: str
@@ -104,14 +104,14 @@ class KnownRecord(_Record):
 
 
 class BaselineRecord(_Record):
-    """How many findings the baseline left out, and which of its findings were not found again."""
+    """Number of findings that the baseline hides, and its entries that no longer occur."""
 
     known: Count
     gone: list[KnownRecord]
 
 
 class SummaryRecord(_Record):
-    """How many there are, each file and version counted."""
+    """Totals over all files and versions."""
 
     deployments: Count
     errors: Count
@@ -120,7 +120,7 @@ class SummaryRecord(_Record):
 
 
 class LintDocument(_Record):
-    """What `speclaunch lint --output-format json` writes."""
+    """Output of `speclaunch lint --output-format json`."""
 
     version: Literal[1]
     files: list[FileRecord]
