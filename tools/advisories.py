@@ -29,12 +29,16 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 import catalogue  # noqa: E402
 from releasing.sources import squeezed, wheel_or_folder  # noqa: E402
 
-from speclaunch.checks.advisories.advisory import DATA, Advisory, SourceMark  # noqa: E402
+from speclaunch.checks.advisories.advisory import (  # noqa: E402
+    DATA,
+    Advisory,
+    SourceMark,
+    page_text,
+)
 from speclaunch.checks.advisories.database import (  # noqa: E402
     defects,
     encode_advisories,
     marker_defects,
-    page_text,
 )
 from speclaunch.engine.releases.catalogue import held_versions  # noqa: E402
 from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: E402

@@ -36,8 +36,6 @@ NAMES = {
         HIDDEN holds_secret is_literal_secret is_secret_flag is_secret_variable literals masked
         redact Redactor VALUE_PATTERNS
     """,
-    "resources": """
-        advisory_pages_dir conf_dir docs_url models_dir recipes_dir rule_pages_dir shipped
-    """,
+    "resources": "conf_dir docs_url models_dir recipes_dir rule_pages_dir shipped",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

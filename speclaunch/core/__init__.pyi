@@ -83,7 +83,6 @@ from speclaunch.core.redaction import is_secret_variable as is_secret_variable
 from speclaunch.core.redaction import literals as literals
 from speclaunch.core.redaction import masked as masked
 from speclaunch.core.redaction import redact as redact
-from speclaunch.core.resources import advisory_pages_dir as advisory_pages_dir
 from speclaunch.core.resources import conf_dir as conf_dir
 from speclaunch.core.resources import docs_url as docs_url
 from speclaunch.core.resources import models_dir as models_dir

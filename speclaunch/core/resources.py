@@ -45,11 +45,6 @@ def rule_pages_dir() -> Path:
     return _shipped("docs/rules")
 
 
-def advisory_pages_dir() -> Path:
-    """Return the directory of the advisories' pages, one Markdown file an ID."""
-    return _shipped("docs/advisories")
-
-
 def docs_url() -> str | None:
     """Return the address of the published documentation, ending with a slash; None without one."""
     base = os.environ.get(DOCS_URL_VARIABLE) or DOCS_URL
@@ -62,7 +57,4 @@ def docs_url() -> str | None:
 
 def shipped() -> tuple[Path, ...]:
     """Return all directories of speclaunch: the package, and those that ship with it."""
-    return (
-        *(_PACKAGE, recipes_dir(), conf_dir(), models_dir()),
-        *(rule_pages_dir(), advisory_pages_dir()),
-    )
+    return (_PACKAGE, recipes_dir(), conf_dir(), models_dir(), rule_pages_dir())

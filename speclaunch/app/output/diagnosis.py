@@ -133,7 +133,7 @@ def _known_bugs(diagnosis: Diagnosis) -> list[Text]:
     found = known_bugs(diagnosis)
     if not found:
         return []
-    lines = [Text(), Text(f"Known bugs of SGLang {diagnosis.version} that affect it", "bold")]
+    lines = [Text(), Text(f"Known bugs of SGLang {diagnosis.version} that may explain it", "bold")]
     for advisory in found:
         summary = f"{advisory.symptom.value}: {advisory.summary.removesuffix('.')}"
         lines.append(Text(f"  - {advisory.id} {summary}"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
@@ -14,7 +16,7 @@ from msgspec import Struct
 from speclaunch.checks.advisories.records import Condition
 from speclaunch.checks.rules.finding import Fix, Severity
 from speclaunch.checks.rules.interface import Rule, Verdict
-from speclaunch.core import InputError, Problem, advisories_home, read_or_none
+from speclaunch.core import advisories_home, read_or_none
 from speclaunch.engine import held_versions
 
 if TYPE_CHECKING:
@@ -83,8 +85,9 @@ class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope": "in"}):
-    """Something in the source of a release: a text (ignoring layout), a regular expression, or a
-    definition. `file`: path below `sglang/`, or alternatives. `scope`: the class or function that
+    """Mark in a release's source: a text (layout ignored), a regular expression, or a definition.
+
+    `file`: path below `sglang/`, or alternatives. `scope`: the class or function that
     holds it."""
 
     file: str | tuple[str, ...]
@@ -174,6 +177,11 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return f"{start} and later; fixed in {self.fixed}"
 
     @property
+    def changed(self) -> tuple[str, ...]:
+        """Arguments and variables that the workaround changes."""
+        return () if self.workaround is None else (*self.workaround.set, *self.workaround.env)
+
+    @property
     def remedy(self) -> str:
         """Remedies as one sentence; empty without one."""
         upgrade = "" if self.fixed in (NONE, UNKNOWN) else f"Upgrade to SGLang {self.fixed}."
@@ -207,6 +215,15 @@ def _holds(advisory: Advisory, plan: Plan) -> bool:
     return conditions.holds(advisory.when, plan)
 
 
+def _fix(advisory: Advisory) -> Fix | None:
+    """Return the remedy. A bug of info severity has no edits: they would change all requests
+    because of a few."""
+    workaround = advisory.workaround
+    if workaround is None or advisory.severity is Severity.INFO:
+        return Fix(advisory.remedy) if advisory.remedy else None
+    return Fix(advisory.remedy, workaround.set, workaround.env)
+
+
 def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
     """Yield the finding of an affected deployment. Raises UnknownValueError."""
     if not _holds(advisory, plan):
@@ -216,10 +233,9 @@ def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
         why = f"concerns requests with {', '.join(advisory.requests)}; {why}"
     yield Verdict(
         advisory.summary.removesuffix("."),
-        at=(*advisory.when.names, "speculative_algorithm"),
+        at=(*advisory.when.names, *advisory.changed, "speculative_algorithm"),
         why=why,
-        # no edits: `--unsafe-fixes` must not change a deployment because of its engine's bugs
-        fix=Fix(advisory.remedy) if advisory.remedy else None,
+        fix=_fix(advisory),
     )
 
 
@@ -230,29 +246,69 @@ def stored_file() -> Path:
 
 @cache
 def all_advisories() -> tuple[Advisory, ...]:
-    """Return all advisories in the order of their IDs: of the shipped and the stored version of
-    one, that which was checked later.
+    """Return the shipped and the stored advisories in the order of their IDs."""
+    return latest(_decoded(DATA.read_bytes()), stored_advisories())
 
-    Raises InputError if the stored ones cannot be read.
-    """
-    found = {one.id: one for one in _decoded(DATA.read_bytes())}
-    path = stored_file()
-    data = read_or_none(path)
-    if data is not None:
-        try:
-            stored = _decoded(data)
-        except ValueError as error:
-            hint = "remove it, or run `speclaunch advisories update` again"
-            raise InputError(Problem(f"cannot read {path}: {error}", help=hint)) from None
-        for advisory in stored:
+
+def latest(*sources: Iterable[Advisory]) -> tuple[Advisory, ...]:
+    """Return advisories in the order of their IDs: of several versions, the one checked last."""
+    found: dict[str, Advisory] = {}
+    for source in sources:
+        for advisory in source:
             known = found.get(advisory.id)
             if known is None or advisory.checked > known.checked:
                 found[advisory.id] = advisory
     return tuple(found[name] for name in sorted(found))
 
 
+@cache
+def stored_advisories() -> tuple[Advisory, ...]:
+    """Return the stored advisories; none, with a note, if they cannot be read: a newer speclaunch
+    may have written them."""
+    path = stored_file()
+    data = read_or_none(path)
+    if data is None:
+        return ()
+    try:
+        return _decoded(data)
+    except ValueError as error:
+        sys.stderr.write(
+            f"note: {path} is ignored: {error}; run `speclaunch advisories update` again\n"
+        )
+        return ()
+
+
 def _decoded(data: bytes) -> tuple[Advisory, ...]:
     return msgspec.json.decode(data, type=tuple[Advisory, ...])
+
+
+def page_of(code: str) -> str:
+    """Return the page of an advisory by its ID. Raises FileNotFoundError for an unknown ID."""
+    advisory = advisory_of(code)
+    if advisory is None:
+        raise FileNotFoundError(code)
+    return page_text(advisory)
+
+
+def page_text(advisory: Advisory) -> str:
+    """Return the Markdown page of an advisory."""
+    what = [f"# {advisory.id} {advisory.name}", f"{advisory.summary.removesuffix('.')}."]
+    what += ["## What it does", _filled(advisory.details)]
+    facts = [f"Symptom: {advisory.symptom.value}.", f"Affected: {advisory.release_range}."]
+    if advisory.requests:
+        facts.append(f"It concerns requests with: {', '.join(advisory.requests)}.")
+    facts.append(f"Evidence: {advisory.confidence.value}, checked {advisory.checked}.")
+    what.append("\n".join(f"- {fact}" for fact in facts))
+    if advisory.remedy:
+        what += ["## Use instead", _filled(advisory.remedy)]
+    what += ["## Sources", "\n".join(f"- {one}" for one in advisory.references)]
+    return "\n\n".join(what) + "\n"
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(
+        " ".join(text.split()), 100, break_long_words=False, break_on_hyphens=False
+    )
 
 
 @cache

@@ -6,6 +6,7 @@ another part of it already excludes the deployment.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -86,7 +87,7 @@ def _has_value(plan: Plan, name: str, expected: Any) -> bool:
 
 
 def matches(value: Any, expected: Any) -> bool:
-    """True if an effective value is as a condition states it."""
+    """True if an effective value meets the expectation of a condition."""
     match expected:
         case "set" | "unset":
             return (value in (None, False, "", [], {})) is (expected == "unset")
@@ -112,7 +113,8 @@ def _runs_on(plan: Plan, condition: HardwareCondition) -> bool:
         raise UnknownValueError("the hardware is unknown")
     if condition.vendor and hardware.vendor not in condition.vendor:
         return False
-    if condition.names and not any(name in hardware.name.lower() for name in condition.names):
+    words = re.split(r"[\s-]+", hardware.name.lower())
+    if condition.names and not any(name in words for name in condition.names):
         return False
     if condition.capability or condition.below is not None or condition.above is not None:
         found = hardware.capability
@@ -154,10 +156,12 @@ def _is_checkpoint(
 ) -> bool:
     if checkpoint is None:
         raise UnknownValueError("the checkpoint is unknown")
-    method = plan.value(argument) or checkpoint.quantization
+    if condition.quantization:
+        method = plan.value(argument) or checkpoint.quantization
+        if str(method or "none") not in condition.quantization:
+            return False
     return (
-        (not condition.quantization or str(method or "none") in condition.quantization)
-        and (not condition.dtype or checkpoint.dtype in condition.dtype)
+        (not condition.dtype or checkpoint.dtype in condition.dtype)
         and (not condition.model_type or checkpoint.model_type in condition.model_type)
         and all(
             matches(checkpoint.config.get(key), expected)
@@ -202,7 +206,6 @@ FEATURES: Mapping[str, Callable[[Plan], bool]] = {
     "attention_tp": lambda plan: int(plan.value("tp_size")) // attention_ranks(plan) > 1,
     "hybrid": _is_hybrid,
     "mla": _uses_mla,
-    "moe": lambda plan: bool(_target(plan).is_moe),
     "multimodal": lambda plan: _target(plan).is_multimodal,
     "self_draft": lambda plan: (
         plan.algorithm not in (None, "NGRAM") and own_path(plan, as_configured=False) is None

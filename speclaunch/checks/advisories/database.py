@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,6 +20,8 @@ from speclaunch.checks.advisories.advisory import (
     Advisory,
     Confidence,
     all_advisories,
+    latest,
+    stored_advisories,
     stored_file,
 )
 from speclaunch.checks.advisories.conditions import FEATURES
@@ -27,6 +31,7 @@ from speclaunch.core import (
     HttpReader,
     InputError,
     Problem,
+    masked,
     read_regular,
     reason,
     replace_file,
@@ -53,27 +58,6 @@ def encode_advisories(found: Iterable[Advisory]) -> bytes:
     return b"[\n" + b",\n".join(lines) + b"\n]\n"
 
 
-def page_text(advisory: Advisory) -> str:
-    """Return the Markdown page of an advisory."""
-    what = [f"# {advisory.id} {advisory.name}", f"{advisory.summary.removesuffix('.')}."]
-    what += ["## What it does", _filled(advisory.details)]
-    facts = [f"Symptom: {advisory.symptom.value}.", f"Affected: {advisory.release_range}."]
-    if advisory.requests:
-        facts.append(f"It concerns requests with: {', '.join(advisory.requests)}.")
-    facts.append(f"Evidence: {advisory.confidence.value}, checked {advisory.checked}.")
-    what.append("\n".join(f"- {fact}" for fact in facts))
-    if advisory.remedy:
-        what += ["## Use instead", _filled(advisory.remedy)]
-    what += ["## Sources", "\n".join(f"- {one}" for one in advisory.references)]
-    return "\n\n".join(what) + "\n"
-
-
-def _filled(text: str) -> str:
-    return textwrap.fill(
-        " ".join(text.split()), 100, break_long_words=False, break_on_hyphens=False
-    )
-
-
 def defects(advisory: Advisory) -> Iterator[str]:
     """Yield the reasons why an advisory is invalid by itself."""
     held = held_versions()
@@ -93,6 +77,13 @@ def defects(advisory: Advisory) -> Iterator[str]:
     for version in advisory.seen:
         if version in held and not within(version, advisory.versions):
             yield f"seen in {version}, which is outside of the range"
+    if (
+        advisory.introduced in held
+        and advisory.fixed in held[: held.index(advisory.introduced) + 1]
+    ):
+        yield f"fixed in {advisory.fixed}, not after {advisory.introduced}"
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", advisory.checked, re.ASCII):
+        yield f"`checked` is not a date: {advisory.checked}"
     if not advisory.references:
         yield "no reference"
     yield from _unknown_names(advisory.when)
@@ -113,8 +104,26 @@ def _unknown_names(condition: Condition) -> Iterator[str]:
     for feature in condition.features:
         if feature.removeprefix("not-") not in FEATURES:
             yield f"unknown feature {feature}"
+    configs = [one.config for one in (condition.target, condition.draft) if one is not None]
+    for name, value in chain.from_iterable(
+        values.items() for values in (condition.arguments, condition.env, *configs)
+    ):
+        if not _is_expectation(value):
+            yield f"invalid condition on {name}: {value}"
     for part in condition.any:
         yield from _unknown_names(part)
+
+
+def _is_expectation(value: Any) -> bool:
+    """True if `conditions.matches` can evaluate it completely."""
+    match value:
+        case {"above": bound} | {"below": bound}:
+            return len(value) == 1 and isinstance(bound, int | float)
+        case {"not": excluded}:
+            return len(value) == 1 and _is_expectation(excluded)
+        case list() | tuple():
+            return all(map(_is_expectation, value))
+    return not isinstance(value, dict)
 
 
 def _unreleased(arguments: Iterable[str], variables: Iterable[str]) -> Iterator[str]:
@@ -137,15 +146,21 @@ def update_advisories(source: str, sha256: str | None) -> Update:
         if defect is not None:
             hint = "update speclaunch, or correct the source"
             raise InputError(Problem(f"{source}: {advisory.id}: {defect}", help=hint))
-    known = {advisory.id: advisory for advisory in all_advisories()}
-    new = tuple(one.id for one in found if one.id not in known)
-    changed = tuple(one.id for one in found if one.id in known and one != known[one.id])
+    before = {advisory.id: advisory for advisory in all_advisories()}
+    after = {advisory.id: advisory for advisory in latest(before.values(), found)}
+    for what, used in (
+        ("ID", [one.id for one in found]),
+        ("name", [a.name for a in after.values()]),
+    ):
+        twice = next((text for text, count in Counter(used).items() if count > 1), None)
+        if twice is not None:
+            raise InputError(Problem(f"{source}: the {what} {twice} occurs twice"))
+    new = tuple(name for name in after if name not in before)
+    changed = tuple(name for name in before if after[name] != before[name])
     path = stored_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for advisory in found:
-            replace_file(path.parent / f"{advisory.id}.md", page_text(advisory))
-        replace_file(path, encode_advisories(found))
+        replace_file(path, encode_advisories(latest(stored_advisories(), found)))
     except OSError as error:
         raise InputError(Problem(f"cannot write {path}: {reason(error)}")) from None
     return Update(path, new, changed)
@@ -153,7 +168,7 @@ def update_advisories(source: str, sha256: str | None) -> Update:
 
 def _decoded(source: str, sha256: str | None) -> tuple[Advisory, ...]:
     data = _bytes_of(source)
-    stated = sha256 or _stated_checksum(source)
+    stated = _stated_checksum(source) if sha256 is None else sha256
     actual = hashlib.sha256(data).hexdigest()
     if stated.lower() != actual:
         raise InputError(Problem(f"{source}: its SHA-256 is {actual}, not {stated}"))
@@ -165,8 +180,9 @@ def _decoded(source: str, sha256: str | None) -> tuple[Advisory, ...]:
 
 
 def _stated_checksum(source: str) -> str:
+    path, mark, query = source.partition("?") if "://" in source else (source, "", "")
     try:
-        text = _bytes_of(f"{source}.sha256").decode("ascii", "replace")
+        text = _bytes_of(f"{path}.sha256{mark}{query}").decode("ascii", "replace")
     except InputError:
         hint = "pass --sha256, or put SOURCE.sha256 next to it"
         raise InputError(Problem(f"{source}: no checksum", help=hint)) from None
@@ -179,12 +195,17 @@ def _bytes_of(source: str) -> bytes:
             return read_regular(Path(source), MAX_BYTES)
         except OSError as error:
             raise InputError(Problem(f"cannot read {source}: {reason(error)}")) from None
-    url = urlsplit(source)
-    if url.scheme != "https" or not url.hostname:
-        raise InputError(Problem(f"{source}: not an https address"))
+    try:
+        url = urlsplit(source)
+        is_plain = url.scheme == "https" and bool(url.hostname) and "@" not in url.netloc
+    except ValueError:
+        is_plain = False
+    if not is_plain:
+        raise InputError(Problem(f"{masked(source)}: not an https address without credentials"))
+    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     client = HttpReader(f"https://{url.netloc}", {"User-Agent": "speclaunch"})
     try:
-        answer = client.request("GET", url.path or "/", _SECONDS, most=MAX_BYTES, redirects=3)
+        answer = client.request("GET", target, _SECONDS, most=MAX_BYTES, redirects=3)
     except HttpError as error:
         raise InputError(Problem(f"cannot fetch {source}: {error}")) from None
     finally:

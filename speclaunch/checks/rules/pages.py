@@ -1,6 +1,4 @@
-"""Read the page of a rule, `docs/rules/<CODE>.md`, which is written by hand, or of an advisory.
-
-The pages of advisories, `docs/advisories/<ID>.md`, are written by `tools/advisories.py`.
+"""Read the page of a rule, `docs/rules/<CODE>.md`, or make that of an advisory.
 
 It has a title (`# SPL239 cpu-graph`), a summary of one sentence, and sections, the last of which is
 Sources. It does not repeat the rule's own fields (severity, algorithms, versions).
@@ -10,13 +8,16 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from importlib import import_module
 
 from msgspec import Struct
 
-from speclaunch.core import advisories_home, advisory_pages_dir, docs_url, lazy, rule_pages_dir
+from speclaunch.core import docs_url, lazy, rule_pages_dir
 
 ADVISORY = "SPA-"
 """Prefix of the IDs of advisories."""
+_ADVISORIES = "speclaunch.checks.advisories.advisory"
+"""Module of the advisories, imported for the first page of one: rules are read without it."""
 _BULLET = lazy(r"^- ", re.MULTILINE)
 _REMARK = lazy(r" \(.*\)$")
 
@@ -43,11 +44,9 @@ class Page(Struct, frozen=True):
 @cache
 def page(code: str) -> Page:
     """Return the page of a rule or notice. Raises FileNotFoundError."""
-    folder = advisory_pages_dir() if code.startswith(ADVISORY) else rule_pages_dir()
-    path = folder / f"{code}.md"
-    if code.startswith(ADVISORY) and not path.is_file():  # newer than this speclaunch
-        path = advisories_home() / path.name
-    return parsed(path.read_text(encoding="utf-8"))
+    if code.startswith(ADVISORY):
+        return parsed(import_module(_ADVISORIES).page_of(code))
+    return parsed((rule_pages_dir() / f"{code}.md").read_text(encoding="utf-8"))
 
 
 def page_url(code: str) -> str | None:

@@ -73,7 +73,7 @@ def finding_of(rule: Rule, verdict: Verdict, plan: Plan) -> Finding:
     places = [plan.place(name) for name in written]
     place = verdict.place or (places[0] if places else request.place)
     others = tuple(dict.fromkeys(o for o in (*places, *verdict.others) if o != place))
-    hide = _hider(request)
+    hide = plan.once(_hider)
     return Finding(
         rule.code,
         rule.name,
@@ -133,6 +133,6 @@ def secrets_of(request: Request) -> list[str]:
     return [str(value.value) for value in secret if value.known and len(str(value.value)) > 3]
 
 
-def _hider(request: Request) -> Callable[[str], str]:
+def _hider(plan: Plan) -> Callable[[str], str]:
     """Return a function that removes the secret values of a deployment from a text."""
-    return Redactor(secrets_of(request)).text
+    return Redactor(secrets_of(plan.request)).text

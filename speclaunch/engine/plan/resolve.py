@@ -73,7 +73,6 @@ def _run_steps(working: Working) -> None:
     divide_chunks(working)
     settle_prefill_graphs(working)
     resolve_schedule(working)
-    resolve_verification(working)
     resolve_draft_attention(working)
     if working.in_versions(DECIDED_FIRST):
         resolve_adaptive(working)
@@ -83,6 +82,7 @@ def _run_steps(working: Working) -> None:
             resolve_parameters(working)
         resolve_adaptive(working)
         resolve_disaggregation(working)
+    resolve_verification(working)
     resolve_model_defaults(working)
 
 

@@ -133,8 +133,13 @@ def test_diagnose_names_known_bugs(speclaunch: Any) -> None:
     found = speclaunch("diagnose", "-", "--engine", "0.5.17", "--output-format", "json", stdin=log)
     assert json.loads(found.stdout)["advisories"] == [crash.id]
     text = speclaunch("diagnose", "-", "--engine", "0.5.17", stdin=log).stdout
-    assert "Known bugs of SGLang 0.5.17 that affect it" in text
+    assert "Known bugs of SGLang 0.5.17 that may explain it" in text
     assert crash.id in text
+    config = log.replace("adaptive=True", "adaptive=True, speculative_adaptive_config={'a': 1}")
+    unread = speclaunch(
+        "diagnose", "-", "--engine", "0.5.17", "--output-format", "json", stdin=config
+    )
+    assert json.loads(unread.stdout)["advisories"] == []
     after = speclaunch("diagnose", "-", "--engine", "0.5.20", "--output-format", "json", stdin=log)
     assert json.loads(after.stdout)["advisories"] == []
 

@@ -26,7 +26,6 @@ from speclaunch.checks.rules.pages import page
 from speclaunch.checks.rules.registry import by_code
 from speclaunch.checks.rules.runner import check_rules
 from speclaunch.core.errors import Place
-from speclaunch.core.resources import advisory_pages_dir
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.plan import Plan
@@ -94,7 +93,7 @@ def test_an_advisory_has_its_page(advisory: Advisory) -> None:
     assert found.title == f"{advisory.id} {advisory.name}"
     assert found.summary == advisory.summary.removesuffix(".")
     assert found.sources == tuple(advisory.references)
-    assert (advisory_pages_dir() / f"{advisory.id}.md").is_file()
+    assert (ROOT / "docs" / "advisories" / f"{advisory.id}.md").is_file()
 
 
 def has_edits(advisory: Advisory) -> bool:
@@ -230,6 +229,10 @@ def test_a_finding_names_range_requests_and_remedy() -> None:
     assert finding.fix is not None
     assert finding.fix.text == "Upgrade to SGLang 0.5.14. Or: Set page_size to 16."
     assert finding.fix.applicability is None
+    certain = made(workaround={"text": "Set page_size to 16.", "set": {"page_size": 16}})
+    (finding,) = check_rules(plan(), [certain.rule()]).findings
+    assert finding.fix is not None
+    assert finding.fix.set == {"page_size": 16}
     assert finding.is_minor_bug
 
 

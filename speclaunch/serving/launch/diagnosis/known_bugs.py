@@ -17,6 +17,7 @@ from speclaunch.engine import (
     load,
 )
 from speclaunch.serving.launch.diagnosis.interface import Diagnosis
+from speclaunch.serving.launch.diagnosis.launch_log import UNREADABLE
 
 _FAILURES = (Symptom.CRASH, Symptom.HANG, Symptom.REFUSAL)
 _NAMED = (
@@ -57,8 +58,10 @@ def _plan(version: str, arguments: Mapping[str, Any], *, cpu: bool) -> Plan:
     named = {
         name: RequestedValue(name, arguments[name], name, place)
         for name in _NAMED
-        if arguments.get(name) is not None
+        if isinstance(arguments.get(name), str)
     }
     request = Request("log", RequestOrigin.COMMAND, load(version), place, named)
     facts = Lookup(hardware=declare("cpu") if cpu else None).facts(request)
-    return Plan(request, facts, dict(arguments))
+    known = {name: value for name, value in arguments.items() if value is not UNREADABLE}
+    undecided = dict.fromkeys(arguments.keys() - known.keys(), "the log shows no plain value")
+    return Plan(request, facts, known, undecided)

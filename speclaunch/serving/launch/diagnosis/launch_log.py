@@ -54,10 +54,11 @@ _SETTING = (
 _SETTINGS = re.compile(
     rf"[(,{{] ?'?(?P<name>{_SETTING})'?(?:=|: )(?P<value>-?\d{{1,12}}(?:\.\d{{1,12}})?)(?=[,)}}])"
 )
-_VALUE = re.compile(
-    r"[(,{] ?'?(?P<name>[a-z][a-z0-9_]{2,60})'?(?:=|: )"
-    r"(?P<value>'[^'\\]{0,500}'|-?\d{1,12}(?:\.\d{1,12})?|True|False|None)(?=[,)}])"
+_ITEM = re.compile(
+    r"(?:(?<=[(,{])|(?<=[(,{] ))'?(?P<name>[a-z][a-z0-9_]{2,60})'?(?:=|: )"
+    r"(?P<value>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,)}\[{(]*)"
 )
+_PLAIN = re.compile(r"-?\d{1,12}(?:\.\d{1,12})?\Z|True\Z|False\Z|None\Z|['\"]")
 _ON_CPU = re.compile(r"[(,{] ?'?device'?(?:=|: )'cpu'")
 
 
@@ -128,12 +129,25 @@ def settings(text: str) -> dict[str, float]:
     return {found["name"]: float(found["value"]) for found in _SETTINGS.finditer(text)}
 
 
+UNREADABLE = object()
+"""Value of a logged argument that is not plain: a list, an object."""
+
+
 def logged_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments with plain values in `server_args=…`, by the engine's current names."""
-    return {
-        canonical(found["name"]): ast.literal_eval(found["value"])
-        for found in _VALUE.finditer(text)
-    }
+    """Return the arguments in `server_args=…`, by the engine's current names.
+
+    A value that is not plain is UNREADABLE.
+    """
+    return {canonical(item["name"]): _plain(item["value"].strip()) for item in _ITEM.finditer(text)}
+
+
+def _plain(text: str) -> Any:
+    if _PLAIN.match(text) is None:
+        return UNREADABLE
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return UNREADABLE
 
 
 def on_cpu(text: str) -> bool:

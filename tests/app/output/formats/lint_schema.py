@@ -37,7 +37,7 @@ class FindingRecord(_Record):
     `others`: where the other arguments stand that it is about. `url`: the page of its rule, where
     the documentation is published."""
 
-    code: Annotated[str, Field(pattern=r"^SPL\d{3}$")]
+    code: Annotated[str, Field(pattern=r"^(SPL\d{3}|SPA-\d{4}-\d{4})$")]
     rule: str
     severity: Literal["error", "warning", "info"]
     message: str
