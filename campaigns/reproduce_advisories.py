@@ -155,8 +155,8 @@ def context_limit(server: Server) -> str:
     try:
         answer = server.generate({"max_new_tokens": 128 - len(PROMPT) - 1})
     except httpx.HTTPError:
-        time.sleep(1)  # the traceback is being written
-        errors = re.findall(r"^\w+Error: .*", server.log.read_text(errors="replace"), re.M)
+        time.sleep(3)  # the traceback is being written
+        errors = re.findall(r"^ValueError: .*", server.log.read_text(errors="replace"), re.M)
         return f"the scheduler ends: {errors[0] if errors else 'no error'}"
     return f"{_length(answer)} tokens"
 
