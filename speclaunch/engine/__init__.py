@@ -9,8 +9,8 @@ NAMES = {
     "facts.checkpoint": "Checkpoint FactSource merged Origin PartialConfig SHORT_DTYPES",
     "facts.checkpoint_file": "CheckpointFile read_file",
     "facts.cpu_engine": """
-        cpu_engine_home CpuEngine installation_key is_installed read_manifest REQUIREMENTS
-        SGLANG_VERSION SHIM site_packages TORCH
+        cpu_engine_home CpuEngine installation_key is_installed read_manifest RELEASES
+        REQUIREMENTS requirements SGLANG_VERSION SHIM site_packages TORCH why_not_on_cpu
     """,
     "facts.engines": "installed_catalogue declared listed named names overrides_pin",
     "facts.facts": "checkpoint_fact Facts",

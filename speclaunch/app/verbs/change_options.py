@@ -297,6 +297,12 @@ class InstallOptions(VerbOptions):
     """The options of `speclaunch engine install`."""
 
     name = required(str, help="Engine to install: cpu.")
+    release = option(
+        str,
+        "--release",
+        metavar="VERSION",
+        help="The SGLang version, in its own folder next to the default. Default: 0.5.23.",
+    )
     torch_index = option(
         str,
         "--torch-index",

@@ -22,6 +22,7 @@ from speclaunch.app.verbs.change_options import (
 from speclaunch.app.verbs.options import VerbOptions
 from speclaunch.core import InputError, LaunchError, Problem, speclaunch_home
 from speclaunch.engine import (
+    RELEASES,
     SGLANG_VERSION,
     Argument,
     CpuEngine,
@@ -56,11 +57,11 @@ def list_engines(_options: VerbOptions) -> None:
         table.add_row(Text("installed", "bold"), "none found", "set engine.python=…")
         for why in error.failed:
             table.add_row("", "unknown", Text(why))
-    cpu = CpuEngine(speclaunch_home())
-    if is_installed(cpu):
-        table.add_row(Text("cpu", "bold"), f"SGLang {SGLANG_VERSION}", str(cpu.python))
-    else:
-        table.add_row(Text("cpu", "bold"), "not installed", "speclaunch engine install cpu")
+    for cpu in (CpuEngine(speclaunch_home(), release) for release in RELEASES):
+        if is_installed(cpu):
+            table.add_row(Text("cpu", "bold"), f"SGLang {cpu.release}", str(cpu.python))
+        elif cpu.release == SGLANG_VERSION:
+            table.add_row(Text("cpu", "bold"), "not installed", cpu.install_command)
     out().print(table)
 
 
@@ -73,18 +74,24 @@ def install_engine(options: InstallOptions) -> None:
                 help=suggest(options.name, _INSTALLABLE) or "use cpu",
             )
         )
-    engine = CpuEngine(speclaunch_home())
-    if is_installed(engine) and not options.force:
-        out().print(
-            f"SGLang {SGLANG_VERSION} for the CPU is installed: {engine.python}", markup=False
-        )
+    release = (options.release or SGLANG_VERSION).removeprefix("v")
+    engine = CpuEngine(speclaunch_home(), release)
+    installed = f"SGLang {release} for the CPU is installed: {engine.python}"
+    if release != SGLANG_VERSION:
+        installed += f"\nUse it in a CPU recipe: engine.version={release} engine.requires={release}"
+    if release in RELEASES and is_installed(engine) and not options.force:
+        out().print(installed, markup=False)
         return
     show = _LiveSteps(err()) if err().is_terminal else _PlainSteps(err())
     with show:
-        engine = install(
-            speclaunch_home(), report=show, torch_index=options.torch_index, force=options.force
+        install(
+            engine.home,
+            release,
+            report=show,
+            torch_index=options.torch_index,
+            force=options.force,
         )
-    out().print(f"SGLang {SGLANG_VERSION} for the CPU is installed: {engine.python}", markup=False)
+    out().print(installed, markup=False)
 
 
 def list_catalogues(_options: VerbOptions) -> None:

@@ -22,6 +22,7 @@ from speclaunch.deployments.recipe.load import Recipe
 from speclaunch.deployments.sources.requests import from_recipe
 from speclaunch.engine import (
     MODULE,
+    RELEASES,
     SGLANG_VERSION,
     Address,
     Catalogue,
@@ -46,6 +47,7 @@ from speclaunch.engine import (
     trust,
     unset_in,
     value_of,
+    why_not_on_cpu,
 )
 from speclaunch.engine import load as load_catalogue
 
@@ -160,14 +162,14 @@ def prepare(
     if deployment.engine.python is not None and (not dry_run if launches is None else launches):
         trust(deployment.engine.python)
     chosen = deployment.engine.python or (CPU if deployment.hardware.name == CPU else None)
-    cpu = CpuEngine(speclaunch_home()) if chosen == CPU else None
     if engine_version is not None:
         engine_version = _normal(engine_version)
     fork = _fork(recipe, chosen, engine_version)
     requested = engine_version or deployment.engine.pinned
+    cpu = _cpu_engine(recipe) if chosen == CPU else None
     unidentified: tuple[str, ...] = ()
     if cpu is not None:
-        python, version = str(cpu.python), SGLANG_VERSION
+        python, version = str(cpu.python), cpu.release
         if engine_version and engine_version != version:
             raise InputError(
                 _version_problem(f"the CPU engine is SGLang {version}", engine_version)
@@ -207,6 +209,15 @@ def prepare(
         catalogue,
         overridden,
     )
+
+
+def _cpu_engine(recipe: Recipe) -> CpuEngine:
+    """Return the CPU engine of the recipe's pin, else the default. Raises InputError."""
+    release = recipe.deployment.engine.pinned or SGLANG_VERSION
+    if (why_not := why_not_on_cpu(release)) is not None:
+        place = recipe.place("engine", "version")
+        raise InputError(Problem(why_not, place, f"set it to one of {', '.join(RELEASES)}"))
+    return CpuEngine(speclaunch_home(), release)
 
 
 def _normal(version: str) -> str:

@@ -4,9 +4,9 @@
 
 Layout below the home that is passed in (see ``speclaunch.core.home.speclaunch_home``)::
 
-    cpu-engine/
+    cpu-engine/          the default release; any other one is in cpu-engine-RELEASE/
         venv/            the interpreter, with SGLang and its pinned dependencies
-        models/NAME/     the tiny models, each written on first use
+        models/NAME/     the tiny models of all releases, each written on first use
         cache/           compiled by SGLang and torch
         manifest.json    the installed versions, written last
         install.log      complete output of pip and the compiler
@@ -24,11 +24,12 @@ from typing import Any
 from msgspec import Struct
 
 from speclaunch.core import read_json, require_own
+from speclaunch.engine.releases.versions import is_version, within
 
 _FILES = Path(__file__).parents[2] / "serving" / "cpu_engine"
 
 SGLANG_VERSION = "0.5.23"
-"""The one release that the shim supports."""
+"""The default release."""
 
 TORCH = "torch==2.13.0"
 """Pinned separately: from PyPI it is a CUDA build of several gigabytes, so its step may use a
@@ -36,10 +37,34 @@ different index (``torch_index``) with CPU builds.
 """
 
 REQUIREMENTS = _FILES / "requirements.txt"
-"""All other packages, pinned, including dependencies of dependencies."""
+"""All other packages of the default release, pinned, including dependencies of dependencies."""
+
+_BEFORE_22 = "openai==2.6.1 tokenizers==0.22.2 transformers==5.12.1"
+
+RELEASES: Mapping[str, str] = MappingProxyType(
+    {
+        SGLANG_VERSION: "",
+        "0.5.22": "openai==2.6.1",
+        "0.5.21": _BEFORE_22,
+        "0.5.20": f"{_BEFORE_22} xgrammar==0.2.1",
+        "0.5.19": f"{_BEFORE_22} xgrammar==0.2.1",
+        "0.5.18": f"{_BEFORE_22} xgrammar==0.2.1",
+        "0.5.17": f"{_BEFORE_22} xgrammar==0.2.1",
+        "0.5.16": f"{_BEFORE_22} xgrammar==0.2.1",
+    }
+)
+"""Releases that serve on a CPU, newest first, and their pins that differ from `REQUIREMENTS`.
+
+The pins are those of the release's own metadata. torch is the same for all.
+"""
+
+_FIRST = "0.5.16"
 
 SHIM = _FILES / "shim"
 """Folder for PYTHONPATH of the engine's processes."""
+
+_NO_SIZE_T = frozenset({"0.5.18", "0.5.17", "0.5.16"})
+"""Releases whose NGRAM corpus compiles only with the header in `SHIM`."""
 
 MODEL_MODULES = frozenset(
     {"glm4_moe", "glm4_moe_nextn", "llama", "llama_eagle", "llama_eagle3", "registry", "utils"}
@@ -60,20 +85,31 @@ _FIXED: Mapping[str, str] = MappingProxyType(
 
 
 def cpu_engine_home(home: Path) -> Path:
-    """Return the folder of the CPU engine below the home of speclaunch."""
+    """Return the folder of the default CPU engine below the home of speclaunch."""
     return home / "cpu-engine"
 
 
 class CpuEngine(Struct, frozen=True):
-    """A CPU engine, installed or not; all paths follow from the home."""
+    """A CPU engine, installed or not; all paths follow from the home and the release."""
 
     home: Path
     """The home of speclaunch."""
+    release: str = SGLANG_VERSION
+    """One of `RELEASES`."""
 
     @property
     def root(self) -> Path:
-        """Folder with all files of this engine."""
-        return cpu_engine_home(self.home)
+        """Folder with all files of this engine, except the models of another release."""
+        default = cpu_engine_home(self.home)
+        if self.release == SGLANG_VERSION:
+            return default
+        return default.with_name(f"{default.name}-{self.release}")
+
+    @property
+    def install_command(self) -> str:
+        """Command that installs this engine."""
+        option = "" if self.release == SGLANG_VERSION else f" --release {self.release}"
+        return f"speclaunch engine install cpu{option}"
 
     @property
     def venv(self) -> Path:
@@ -87,8 +123,8 @@ class CpuEngine(Struct, frozen=True):
 
     @property
     def models(self) -> Path:
-        """Folder of the tiny models."""
-        return self.root / "models"
+        """Folder of the tiny models, which all releases share."""
+        return cpu_engine_home(self.home) / "models"
 
     @property
     def cache(self) -> Path:
@@ -119,7 +155,13 @@ class CpuEngine(Struct, frozen=True):
 
         The caller's ``PATH`` and ``PYTHONPATH`` follow this engine's own entries.
         """
-        return dict(_FIXED) | {
+        headers = {}
+        if self.release in _NO_SIZE_T:
+            name = "CPLUS_INCLUDE_PATH"
+            headers[name] = _in_front(SHIM / "include", inherited.get(name, ""))
+        return {
+            **_FIXED,
+            **headers,
             # the compiler driver calls `ninja`, which pip installed next to the interpreter
             "PATH": _in_front(self.venv / "bin", inherited.get("PATH", os.defpath)),
             "PYTHONPATH": _in_front(SHIM, inherited.get("PYTHONPATH", "")),
@@ -141,7 +183,7 @@ def is_installed(engine: CpuEngine) -> bool:
     return (
         manifest is not None
         and engine.python.exists()  # false also if the system's interpreter was removed
-        and manifest.get("key") == installation_key(str(manifest.get("python")))
+        and manifest.get("key") == installation_key(str(manifest.get("python")), engine.release)
     )
 
 
@@ -150,11 +192,35 @@ def read_manifest(engine: CpuEngine) -> dict[str, Any] | None:
     return read_json(engine.manifest)
 
 
-def installation_key(python: str) -> str:
+def requirements(release: str) -> str:
+    """Return the requirements of pip for a release of `RELEASES`: all packages but torch."""
+    text = REQUIREMENTS.read_text(encoding="utf-8")
+    if release == SGLANG_VERSION:
+        return text
+    pins = dict(pin.split("==") for pin in [f"sglang=={release}", *RELEASES[release].split()])
+    lines = (line.partition("==") for line in text.splitlines())
+    return "".join(f"{name}{equal}{pins.get(name, pin)}\n" for name, equal, pin in lines)
+
+
+def why_not_on_cpu(release: str) -> str | None:
+    """Return the reason why a release has no CPU engine, or None if it has one."""
+    if release in RELEASES:
+        return None
+    if not is_version(release):
+        return f"{release!r} is not a release of SGLang"
+    if within(release, f"<{_FIRST}"):
+        return (
+            f"SGLang {release} cannot verify a draft on a CPU: its only kernels are for GPUs"
+            f" (CPU kernels since {_FIRST})"
+        )
+    return f"SGLang {release} was never tried on a CPU"
+
+
+def installation_key(python: str, release: str = SGLANG_VERSION) -> str:
     """Return the fingerprint of the required installation on this version of Python."""
     import hashlib  # noqa: PLC0415  a recipe is read without
 
-    parts = (SGLANG_VERSION, TORCH, python, REQUIREMENTS.read_text(encoding="utf-8"))
+    parts = (release, TORCH, python, requirements(release))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

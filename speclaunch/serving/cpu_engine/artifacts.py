@@ -5,14 +5,14 @@ import json
 from pathlib import Path
 
 from speclaunch.core import locked, make_private, replace_file
-from speclaunch.engine import SGLANG_VERSION, CpuEngine, pip_environment
+from speclaunch.engine import CpuEngine, pip_environment
 from speclaunch.serving.cpu_engine.process import AGAIN, InstallError, run_logged
 
 MAKE_MODELS = Path(__file__).with_name("make_models.py")
 _PARTS = Path(__file__).with_name("tiny_models")
 
 _CORPUS = (
-    "from sglang.kernels.ops.speculative.ngram_corpus import get_ngram_corpus_cls;"
+    "from sglang.srt.speculative.cpp_ngram.ngram_corpus import get_ngram_corpus_cls;"
     " get_ngram_corpus_cls()"
 )
 
@@ -34,7 +34,7 @@ def ensure_model(engine: CpuEngine, name: str) -> Path:
             if ended.status != 0:
                 raise InstallError(
                     f"the tiny model {name!r} could not be written: {ended.last_error()}",
-                    "see the log; `speclaunch engine install cpu` repairs the engine",
+                    f"see the log; `{engine.install_command}` repairs the engine",
                     engine.log,
                 )
     return folder
@@ -58,7 +58,7 @@ def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None
     """
     _require_interpreter(engine)
     mark = engine.cache / "ngram-corpus.done"
-    if mark.exists() and mark.read_text(encoding="utf-8") == SGLANG_VERSION:
+    if mark.exists() and mark.read_text(encoding="utf-8") == engine.release:
         return
     ended = run_logged(
         [engine.python, "-P", "-c", _CORPUS],
@@ -73,7 +73,7 @@ def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None
             engine.log,
         )
     make_private(mark.parent)
-    replace_file(mark, SGLANG_VERSION, 0o666)
+    replace_file(mark, engine.release, 0o666)
 
 
 def engine_environment(engine: CpuEngine) -> dict[str, str]:
@@ -95,5 +95,5 @@ def _require_interpreter(engine: CpuEngine) -> None:
     if not engine.python.exists():
         raise InstallError(
             f"the CPU engine is not installed at {engine.root}",
-            "install it with `speclaunch engine install cpu`",
+            f"install it with `{engine.install_command}`",
         )

@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from speclaunch.core import Growth, announced_bytes, duration, locked, make_private, replace_file
 from speclaunch.engine import (
+    RELEASES,
     REQUIREMENTS,
     SGLANG_VERSION,
     TORCH,
@@ -34,7 +35,9 @@ from speclaunch.engine import (
     is_installed,
     pip_environment,
     read_manifest,
+    requirements,
     site_packages,
+    why_not_on_cpu,
 )
 from speclaunch.serving.cpu_engine.artifacts import engine_environment, ensure_corpus, ensure_model
 from speclaunch.serving.cpu_engine.process import (
@@ -155,8 +158,8 @@ class Installation(Struct, frozen=True):
             if isinstance(outcome, dict):
                 found = outcome
         manifest = {
-            "key": installation_key(found["python"]),
-            "sglang": SGLANG_VERSION,
+            "key": installation_key(found["python"], self.engine.release),
+            "sglang": self.engine.release,
             "python": found["python"],
             "built_from": str(self.source),
             "torch_index": self.torch_index,
@@ -182,6 +185,7 @@ class Installation(Struct, frozen=True):
 
     def check_machine(self, report: ReportDetail) -> bool:
         """Raise InstallError early if a later step would fail on this machine."""
+        sglang = f"SGLang {self.engine.release}"
         ended = self._run(self.source, "-I", "-c", _PROBE)
         if ended.status != 0:
             raise InstallError(
@@ -192,19 +196,18 @@ class Installation(Struct, frozen=True):
         version, system, machine, libc = ended.lines[-1].split()
         if _numbers(version) < OLDEST_PYTHON:
             raise InstallError(
-                f"{self.source} is Python {version}; SGLang {SGLANG_VERSION} needs 3.11 or newer",
+                f"{self.source} is Python {version}; {sglang} needs 3.11 or newer",
                 "run speclaunch with a newer Python",
             )
         if (system, machine) != ("Linux", "x86_64"):
             raise InstallError(
-                f"SGLang {SGLANG_VERSION} is published for Linux on x86-64 only; this is {system}"
-                f" on {machine}",
+                f"{sglang} is published for Linux on x86-64 only; this is {system} on {machine}",
                 "run the CPU engine on a Linux x86-64 machine or container; lint, plan and"
                 " render need no engine",
             )
         if _numbers(libc) < OLDEST_GLIBC:
             raise InstallError(
-                f"SGLang {SGLANG_VERSION} needs glibc 2.34 or newer; this has"
+                f"{sglang} needs glibc 2.34 or newer; this has"
                 f" {'another C library' if libc == '-' else libc}",
                 "use a newer distribution (Debian 12, Ubuntu 22.04), or a container of one",
             )
@@ -271,8 +274,11 @@ class Installation(Struct, frozen=True):
 
     def install_packages(self, report: ReportDetail) -> bool | None:
         """Install all other packages, pinned."""
-        pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
-        return self._pip("packages", pins, ["--no-deps", "--requirement", REQUIREMENTS], report)
+        text = requirements(self.engine.release)
+        file = self.engine.root / "requirements.txt"
+        replace_file(file, text, 0o666)
+        pins = hashlib.sha256(text.encode()).hexdigest()
+        return self._pip("packages", pins, ["--no-deps", "--requirement", file], report)
 
     def verify(self, report: ReportDetail) -> dict[str, Any]:
         """Import the engine through the shim; return the installed versions."""
@@ -398,21 +404,24 @@ def _drop_half_installed(venv: Path) -> None:
 
 def install(
     home: Path,
+    release: str = SGLANG_VERSION,
     *,
     report: Report = silent,
     torch_index: str | None = None,
     force: bool = False,
     python: Path | None = None,
 ) -> CpuEngine:
-    """Install the CPU engine below ``home`` unless it is installed, and return it.
+    """Install the CPU engine of a release below ``home`` unless it is installed, and return it.
 
     Returns at once if it is installed. Otherwise every step is passed to ``report``; this takes
     about 2 minutes and 1.6 GiB with an available CPU build of torch. ``torch_index`` is the package
     index for torch alone. ``force`` builds the environment again (models remain). ``python`` is the
-    interpreter to build it from, by default the current one. Raises ``InstallError``, and
-    ``InstallInterruptedError`` on Ctrl-C.
+    interpreter to build it from, by default the current one. Raises ``InstallError``, also for a
+    release that cannot serve on a CPU, and ``InstallInterruptedError`` on Ctrl-C.
     """
-    engine = CpuEngine(home.absolute())
+    if (why_not := why_not_on_cpu(release)) is not None:
+        raise InstallError(why_not, f"choose one of {', '.join(RELEASES)}")
+    engine = CpuEngine(home.absolute(), release)
     if not force and is_installed(engine):
         return engine
     current = InstallStep(

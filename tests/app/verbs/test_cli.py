@@ -67,6 +67,7 @@ def test_a_dry_run_as_json() -> None:
         (["recipe=ngram_qwen7b", "--engine", "0.5.99x", "--dry-run"], "0.5.99x"),
         (["recipe=ngram_qwen7b", "--engine", "0.4.6", "--dry-run"], "cannot be served by"),
         (["recipe=cpu_ngram", "--engine", "0.5.11", "--dry-run"], "the CPU engine is SGLang"),
+        (["recipe=cpu_ngram", "engine.version=0.5.15", "--dry-run"], "cannot verify a draft"),
         (["recipe=ngram_qwen7b", "arg.tp_size=2", "--dry-run"], "under `args`: args.tp_size=2"),
         (["args.port=3"], "no recipe specified"),
         (["recipe="], "choose a file, or one of: adaptive_eagle_llama2_7b, "),
@@ -107,6 +108,20 @@ def test_a_typo_in_a_file_is_shown_with_its_line(tmp_path: Path) -> None:
     assert "5 |   mem_fracton_static: 0.8" in done.stderr
     assert "^^^^^^^^^^^^^^^^^^" in done.stderr
     assert "did you mean `mem_fraction_static`" in done.stderr
+
+
+def test_a_release_of_the_cpu_engine(tmp_path: Path) -> None:
+    home = str(tmp_path / "empty")
+    words = ["recipe=cpu_ngram", "engine.version=0.5.18", "engine.requires=0.5.18"]
+    shown = run(*words, "--dry-run", SPECLAUNCH_HOME=home)
+    assert f"{home}/cpu-engine-0.5.18/venv/bin/python" in shown.stdout
+    missing = run(*words, "args.port=31999", SPECLAUNCH_HOME=home)
+    assert missing.returncode == 1
+    assert "speclaunch engine install cpu --release 0.5.18" in missing.stderr
+    assert f"{home}/cpu-engine/" not in run("engine", "ls", SPECLAUNCH_HOME=home).stdout
+    refused = run("engine", "install", "cpu", "--release", "0.5.14", SPECLAUNCH_HOME=home)
+    assert refused.returncode == 1
+    assert "choose one of 0.5.23, 0.5.22" in refused.stderr
 
 
 def test_an_engine_that_is_not_there_is_exit_1(tmp_path: Path) -> None:

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 
 from speclaunch.core.home import speclaunch_home
+from speclaunch.engine import held_versions
 from speclaunch.engine.facts.cpu_engine import (
     MODEL_MODULES,
+    RELEASES,
     REQUIREMENTS,
+    SGLANG_VERSION,
     SHIM,
     CpuEngine,
     disabled_models,
+    requirements,
+    why_not_on_cpu,
 )
 
 
@@ -32,6 +37,42 @@ def test_everything_lies_below_the_home(home: Path) -> None:
     engine = CpuEngine(home)
     paths = [engine.python, engine.models, engine.manifest, engine.log, engine.model("cycle")]
     assert all(path.is_relative_to(home / "cpu-engine") for path in paths)
+
+
+def test_another_release_has_its_own_folder_and_the_same_models(home: Path) -> None:
+    default, other = CpuEngine(home), CpuEngine(home, "0.5.18")
+    assert other.root == home / "cpu-engine-0.5.18"
+    assert other.python.is_relative_to(other.root) and other.cache != default.cache
+    assert other.models == default.models
+    assert default.install_command == "speclaunch engine install cpu"
+    assert other.install_command == "speclaunch engine install cpu --release 0.5.18"
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_release_pins_all_packages_of_the_default(release: str) -> None:
+    default, own = REQUIREMENTS.read_text().splitlines(), requirements(release).splitlines()
+    assert [line.split("==")[0] for line in own] == [line.split("==")[0] for line in default]
+    assert f"sglang=={release}" in own
+    assert set(RELEASES[release].split()) <= set(own)
+    changed = [line for line in own if line not in default]
+    different = release != SGLANG_VERSION
+    assert len(changed) == len(RELEASES[release].split()) + different
+
+
+def test_early_and_unknown_releases_are_refused_with_the_reason() -> None:
+    refused = {version for version in held_versions() if why_not_on_cpu(version)}
+    assert refused == set(held_versions()) - set(RELEASES)
+    assert "CPU kernels since 0.5.16" in str(why_not_on_cpu("0.5.15.post1"))
+    assert "never tried" in str(why_not_on_cpu("0.9.0"))
+    assert "not a release" in str(why_not_on_cpu("newest"))
+
+
+def test_early_releases_compile_the_corpus_with_a_header(home: Path) -> None:
+    name, header = "CPLUS_INCLUDE_PATH", SHIM / "include"
+    early = CpuEngine(home, "0.5.18").environment({name: "/mine"})
+    assert early[name] == f"{header}{os.pathsep}/mine"
+    assert (header / "cstdint").is_file()
+    assert name not in CpuEngine(home).environment({})
 
 
 def test_the_models_that_are_not_needed_are_disabled(engine: CpuEngine) -> None:

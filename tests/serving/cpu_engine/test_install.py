@@ -404,6 +404,25 @@ def test_a_manifest_of_another_python_or_damaged_is_no_installation(home: Path, 
     assert not is_installed(engine)
 
 
+def test_another_release_is_installed_next_to_the_default(home: Path, fake: Fake) -> None:
+    engine = install(home, "0.5.18", python=fake.python)
+    assert is_installed(engine) and not is_installed(CpuEngine(home))
+    assert "transformers==5.12.1" in (engine.root / "requirements.txt").read_text()
+    manifest = read_manifest(engine)
+    assert manifest is not None and manifest["sglang"] == "0.5.18"
+    install(home, python=fake.python)
+    assert is_installed(engine) and is_installed(CpuEngine(home))
+    shutil.copy(engine.manifest, CpuEngine(home).manifest)
+    assert not is_installed(CpuEngine(home))
+
+
+def test_a_release_that_cannot_serve_is_refused(home: Path, fake: Fake) -> None:
+    with pytest.raises(InstallError, match=r"SGLang 0\.5\.14 cannot verify a draft") as caught:
+        install(home, "0.5.14", python=fake.python)
+    assert caught.value.remedy.startswith("choose one of 0.5.23, 0.5.22")
+    assert not fake.calls() and not home.exists()
+
+
 def test_a_model_is_written_on_first_use_and_when_its_recipe_changed(
     home: Path, fake: Fake
 ) -> None:

@@ -62,6 +62,40 @@ def test_memory_of_a_gpu_is_the_hosts_to_nixl(tmp_path: Path) -> None:
         assert run(sys.executable, code, environment) == f"a UCX {memory}"
 
 
+@pytest.mark.parametrize("release", ["0.5.18", "0.5.19"])
+def test_a_verification_gets_the_lengths_with_its_draft(release: str, tmp_path: Path) -> None:
+    early = "        seq_lens = forward_batch.seq_lens\n" if release == "0.5.18" else ""
+    (tmp_path / "backend.py").write_text(
+        "class IntelAMXAttnBackend:\n"
+        "    extend_metadata = (7,)\n"
+        "    def forward_extend(self, q, k, v, layer, forward_batch, save=True):\n"
+        "        (seq_lens,) = self.extend_metadata\n"
+        f"{early}"
+        "        return seq_lens, save\n"
+    )
+    code = (
+        "import backend, sys, types; from speclaunch_shim import verify_lengths\n"
+        "sys.modules[verify_lengths.BACKEND] = backend; verify_lengths.install()\n"
+        "batch = types.SimpleNamespace(seq_lens=3)\n"
+        "made = backend.IntelAMXAttnBackend().forward_extend(0, 0, 0, 0, batch, save=False)\n"
+        "print(made, batch.seq_lens)"
+    )
+    environment = {"PYTHONPATH": f"{SHIM}{os.pathsep}{tmp_path}"}
+    assert run(sys.executable, code, environment) == "(7, False) 3"
+
+
+def test_only_the_choice_of_the_backend_sees_amx(tmp_path: Path) -> None:
+    (tmp_path / "common.py").write_text("def cpu_has_amx_support(): return False\n")
+    (tmp_path / "overrides.py").write_text("from common import cpu_has_amx_support\n")
+    code = (
+        "import common, overrides, sys; from speclaunch_shim import platform_facts\n"
+        "sys.modules[platform_facts.OVERRIDES] = overrides; platform_facts.patch_overrides()\n"
+        "print(overrides.cpu_has_amx_support(), common.cpu_has_amx_support())"
+    )
+    environment = {"PYTHONPATH": f"{SHIM}{os.pathsep}{tmp_path}"}
+    assert run(sys.executable, code, environment) == "True False"
+
+
 @pytest.mark.e2e
 @pytest.mark.core(0)
 def test_the_engine_sees_the_platform_it_needs(

@@ -1,7 +1,7 @@
-"""The CPU kernels of SGLang 0.5.23 in plain torch, replacing the CPU build of sgl-kernel.
+"""The CPU kernels of SGLang in plain torch, replacing the CPU build of sgl-kernel.
 
-PyPI has only the CUDA build. This package has what 0.5.23 imports when ``is_cpu()``, and calls
-while it serves a dense or mixture-of-experts decoder with or without a draft:
+PyPI has only the CUDA build. This package has what 0.5.16 to 0.5.23 import when ``is_cpu()``, and
+call while they serve a dense or mixture-of-experts decoder with or without a draft:
 
 ``attention``    the two kernels of the ``intel_amx`` backend, and its draft metadata
 ``cache_locs``   request-to-token table: writes it, reads ranges of it, moves KV rows
@@ -22,6 +22,7 @@ from sgl_kernel.attention import (
     build_draft_decode_metadata_cpu,
     decode_attention_cpu,
     extend_attention_cpu,
+    with_optional_scales,
 )
 from sgl_kernel.cache_locs import (
     assign_draft_cache_locs_contiguous_cpu,
@@ -55,5 +56,5 @@ __all__ = [
 
 # `IntelAMXAttnBackend.__init__` reads these two from the operator namespace. Plain attributes
 # suffice, because nothing traces or exports them.
-torch.ops.sgl_kernel.decode_attention_cpu = decode_attention_cpu
-torch.ops.sgl_kernel.extend_attention_cpu = extend_attention_cpu
+torch.ops.sgl_kernel.decode_attention_cpu = with_optional_scales(decode_attention_cpu)
+torch.ops.sgl_kernel.extend_attention_cpu = with_optional_scales(extend_attention_cpu)

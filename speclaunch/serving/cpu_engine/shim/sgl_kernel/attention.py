@@ -10,7 +10,26 @@ Not supported, and rejected: cross attention, attention sinks, quantized caches,
 buffer.
 """
 
+import inspect
+from collections.abc import Callable
+from typing import Any
+
 import torch
+
+
+def with_optional_scales(kernel: Callable[..., None]) -> Callable[..., None]:
+    """Return the kernel for calls with or without ``k_scale`` and ``v_scale``.
+
+    The backend passes them since 0.5.20, as floats; earlier releases have a tensor in their place.
+    """
+    place = list(inspect.signature(kernel).parameters).index("k_scale")
+
+    def call(*args: Any) -> None:
+        if isinstance(args[place], torch.Tensor):
+            args = (*args[:place], 1.0, 1.0, *args[place:])
+        kernel(*args)
+
+    return call
 
 
 def extend_attention_cpu(

@@ -77,6 +77,20 @@ def after_sglang() -> None:
     gc.enable()
 
 
+def after_overrides() -> None:
+    """Patch the module that chooses backends."""
+    from speclaunch_shim import platform_facts
+
+    platform_facts.patch_overrides()
+
+
+def after_backend() -> None:
+    """Patch the module of the attention backend."""
+    from speclaunch_shim import verify_lengths
+
+    verify_lengths.install()
+
+
 def nixl_hook(name: str) -> PreparedImport:
     """Return the hook for a module with NIXL's agent."""
 
@@ -93,5 +107,9 @@ def install() -> None:
     sys.meta_path[:0] = [
         PreparedImport("torchvision", before_torchvision),
         PreparedImport("sglang", before_sglang, after_sglang),
+        PreparedImport("sglang.srt.arg_groups.overrides", lambda _: None, after_overrides),
+        PreparedImport(
+            "sglang.srt.layers.attention.intel_amx_backend", lambda _: None, after_backend
+        ),
         *map(nixl_hook, ("nixl_cu12._api", "nixl_cu13._api")),
     ]

@@ -4,12 +4,25 @@
 Without the fact ``has_amx``, ``_attention_backend_platform_fallbacks`` in
 ``srt/arg_groups/overrides.py`` resolves to ``torch_native``, which has no TARGET_VERIFY mode. The
 two kernels of that backend are in the stand-in ``sgl_kernel``. Layers don't read this fact: they
-call ``cpu_has_amx_support()``, which remains false, and use their plain torch path.
+call ``cpu_has_amx_support()``, which remains false, and use their plain torch path. Up to 0.5.18
+``overrides.py`` calls that function too, so it is replaced there alone.
 """
+
+import sys
+
+OVERRIDES = "sglang.srt.arg_groups.overrides"
 
 
 def install() -> None:
-    """Set the fact for the complete process, with SGLang's own function."""
-    from sglang.srt.runtime_context import override_platform
+    """Set the fact for the complete process, with SGLang's own function if there is one."""
+    from sglang.srt import runtime_context
 
-    override_platform(has_amx=True).install()
+    if hasattr(runtime_context, "override_platform"):
+        runtime_context.override_platform(has_amx=True).install()
+
+
+def patch_overrides() -> None:
+    """Set the fact in the module ``OVERRIDES`` of 0.5.18 and older, which has been imported."""
+    module = sys.modules[OVERRIDES]
+    if hasattr(module, "cpu_has_amx_support"):
+        module.cpu_has_amx_support = lambda: True

@@ -4,6 +4,7 @@
 SGLang's kernels are decorated with ``@triton.jit`` at import time on every platform, though none of
 them runs on a CPU. ``sglang/_platform_stubs.py`` mocks the package for Apple machines. It runs here
 as if on one, without its changes to ``Tensor.to`` and ``Tensor.copy_``, which concern Metal alone.
+Up to 0.5.17 the module is ``sglang/_triton_stub.py``, which mocks triton alone.
 """
 
 import importlib.util
@@ -20,18 +21,20 @@ def install(package: types.ModuleType) -> None:
     """Install the stubs found in ``package`` (``sglang``), unless there is a real triton."""
     if importlib.util.find_spec("triton") is not None:
         return
-    source = Path(package.__path__[0]) / "_platform_stubs.py"
-    if not source.is_file():
-        raise ImportError(
-            f"{source} is missing: the CPU engine needs sglang 0.5.23, whose stand-in for triton"
-            " it uses"
-        )
+    folder = Path(package.__path__[0])
+    places = [folder / "_platform_stubs.py", folder / "_triton_stub.py"]
+    source = next(filter(Path.is_file, places), None)
+    if source is None:
+        raise ImportError(f"{folder} has no stand-in for triton (_platform_stubs.py)")
     spec = importlib.util.spec_from_file_location("_speclaunch_platform_stubs", source)
     if spec is None or spec.loader is None:
         raise ImportError(f"{source} cannot be loaded")
     stubs = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = stubs  # its dataclasses look their module up by name
     spec.loader.exec_module(stubs)
+    if source.name == "_triton_stub.py":
+        stubs.install()
+        return
     stubs._patch_non_blocking = lambda: None
     with _posing_as_apple():
         stubs.install_platform_stubs()

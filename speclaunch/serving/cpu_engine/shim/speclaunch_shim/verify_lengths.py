@@ -1,0 +1,33 @@
+"""Verify a draft with the lengths that SGLang computed for it; 0.5.16 to 0.5.18 do not.
+
+``forward_extend`` of ``srt/layers/attention/intel_amx_backend.py`` replaces them by the lengths
+before the draft tokens, so the target does not see the last tokens of its context. 0.5.19 removes
+the line. On other passes both lengths are equal.
+"""
+
+import inspect
+import sys
+from typing import Any
+
+BACKEND = "sglang.srt.layers.attention.intel_amx_backend"
+_LINE = "        seq_lens = forward_batch.seq_lens\n"
+
+
+def install() -> None:
+    """Patch the module ``BACKEND``, which has been imported, if it has the line."""
+    backend = sys.modules[BACKEND].IntelAMXAttnBackend
+    extend = backend.forward_extend
+    if _LINE not in inspect.getsource(extend):
+        return
+
+    def forward_extend(
+        self: Any, q: Any, k: Any, v: Any, layer: Any, forward_batch: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        before = forward_batch.seq_lens
+        forward_batch.seq_lens = self.extend_metadata[0]
+        try:
+            return extend(self, q, k, v, layer, forward_batch, *args, **kwargs)
+        finally:
+            forward_batch.seq_lens = before
+
+    backend.forward_extend = forward_extend
