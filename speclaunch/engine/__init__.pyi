@@ -8,6 +8,7 @@ from speclaunch.engine.facts.checkpoint import merged as merged
 from speclaunch.engine.facts.checkpoint_file import CheckpointFile as CheckpointFile
 from speclaunch.engine.facts.checkpoint_file import read_file as read_file
 from speclaunch.engine.facts.cpu_engine import CpuEngine as CpuEngine
+from speclaunch.engine.facts.cpu_engine import RELEASES as RELEASES
 from speclaunch.engine.facts.cpu_engine import REQUIREMENTS as REQUIREMENTS
 from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION as SGLANG_VERSION
 from speclaunch.engine.facts.cpu_engine import SHIM as SHIM
@@ -16,7 +17,9 @@ from speclaunch.engine.facts.cpu_engine import cpu_engine_home as cpu_engine_hom
 from speclaunch.engine.facts.cpu_engine import installation_key as installation_key
 from speclaunch.engine.facts.cpu_engine import is_installed as is_installed
 from speclaunch.engine.facts.cpu_engine import read_manifest as read_manifest
+from speclaunch.engine.facts.cpu_engine import requirements as requirements
 from speclaunch.engine.facts.cpu_engine import site_packages as site_packages
+from speclaunch.engine.facts.cpu_engine import why_not_on_cpu as why_not_on_cpu
 from speclaunch.engine.facts.engines import declared as declared
 from speclaunch.engine.facts.engines import installed_catalogue as installed_catalogue
 from speclaunch.engine.facts.engines import listed as listed

@@ -102,6 +102,7 @@ VERBS = (
                 "bench_results:list_results",
                 "run_options:FormatOptions",
                 "List saved measurements, newest last.",
+                "--output-format json",
             ),
             Verb(
                 "show",
@@ -165,6 +166,7 @@ VERBS = (
         "runs:ps",
         "run_options:FormatOptions",
         "List the running engines that speclaunch supervises.",
+        "--output-format json",
     ),
     Verb(
         "logs",
@@ -234,6 +236,7 @@ VERBS = (
         "rules:rules",
         "run_options:FormatOptions",
         "List every rule with its code, severity and engine versions.",
+        "--output-format json",
     ),
     Verb(
         "explain",
@@ -300,6 +303,7 @@ VERBS = (
                 "runs:list_runs",
                 "run_options:RunsListOptions",
                 "List launches, newest last.",
+                "--output-format json",
             ),
             Verb(
                 "show",
@@ -442,6 +446,7 @@ VERBS = (
                 "models:list_models",
                 "change_options:ModelsListOptions",
                 "List the checkpoints whose facts the repository stores.",
+                "--output-format json",
             ),
             Verb(
                 "show",
@@ -536,7 +541,8 @@ def rewrite_multirun(words: Sequence[str]) -> list[str]:
     launch implies `--smoke`, which is removed.
     """
     verb = verb_of(words)
-    if verb not in (DEFAULT, "plan") or not any(word in _MULTIRUN for word in words):
+    is_multirun = any(word in _MULTIRUN for word in words)
+    if not is_multirun or (verb not in (DEFAULT, "plan") and words[0] not in _MULTIRUN):
         return list(words)
     dropped = (*_MULTIRUN, *(("--smoke",) if verb == DEFAULT else ()))
     rest = [word for word in words if word not in dropped]

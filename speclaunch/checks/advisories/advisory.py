@@ -166,15 +166,19 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     @property
     def release_range(self) -> str:
-        """Affected releases as text: `0.5.11 to 0.5.13.post1; fixed in 0.5.14`."""
-        start = f"SGLang {self.first}"
-        if self.introduced == UNKNOWN:
-            start += " (first report)"
+        """Affected releases as text: `SGLang 0.5.11 to 0.5.13.post1; fixed in 0.5.14`."""
+        held = held_versions()
+        first = f"SGLang {self.first}" + (" (first report)" * (self.introduced == UNKNOWN))
         if self.fixed == NONE:
-            return f"{start} and later; not fixed in {held_versions()[-1]}"
+            return f"{first} and later; not fixed in {held[-1]}"
         if self.fixed == UNKNOWN:
-            return f"{start} to {self.seen[-1]} (last report)"
-        return f"{start} and later; fixed in {self.fixed}"
+            return f"{first} to {self.seen[-1]} (last report)"
+        last = held[held.index(self.fixed) - 1] if self.fixed in held else "later"
+        return (
+            f"{first}; fixed in {self.fixed}"
+            if last == self.first
+            else (f"{first} to {last}; fixed in {self.fixed}")
+        )
 
     @property
     def changed(self) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ def test_it_is_found_by_id_and_name() -> None:
 @pytest.mark.parametrize(
     ("fields", "versions", "text"),
     [
-        ({}, ">=0.5.11,<0.5.14", "SGLang 0.5.11 and later; fixed in 0.5.14"),
+        ({}, ">=0.5.11,<0.5.14", "SGLang 0.5.11 to 0.5.13.post1; fixed in 0.5.14"),
         ({"fixed": "none"}, ">=0.5.11", "SGLang 0.5.11 and later; not fixed in {newest}"),
         (
             {"introduced": "unknown", "fixed": "unknown", "seen": ["0.5.11", "0.5.13.post1"]},
@@ -229,11 +229,11 @@ def test_a_finding_names_range_requests_and_remedy() -> None:
     assert finding.fix is not None
     assert finding.fix.text == "Upgrade to SGLang 0.5.14. Or: Set page_size to 16."
     assert finding.fix.applicability is None
+    assert finding.is_minor_bug
     certain = made(workaround={"text": "Set page_size to 16.", "set": {"page_size": 16}})
     (finding,) = check_rules(plan(), [certain.rule()]).findings
     assert finding.fix is not None
     assert finding.fix.set == {"page_size": 16}
-    assert finding.is_minor_bug
 
 
 def test_an_undecided_advisory_is_not_listed_as_skipped() -> None:

@@ -192,7 +192,7 @@ def main() -> None:
 
 
 def _reason(text: str) -> str:
-    unknown = "is not known" in text or "memory unknown" in text
+    unknown = "is unknown" in text or "memory unknown" in text
     if unknown and "missing" not in text and "more than is available" not in text:
         return "memory unknown"
     if "has no class" in text:
