@@ -293,3 +293,39 @@ def test_docstrings_start_with_a_noun_or_a_verb() -> None:
         if OPENINGS.match(text)
     ]
     assert not found, found
+
+
+AVOIDED = {
+    "told", "said", "says", "kept", "wanted", "asked", "given", "whole", "one", "beside", "stands",
+    "around", "alike", "heard", "foresee", "foretold", "unjudged", "judgement", "spell", "spelled",
+    "spelling",
+}  # fmt: skip
+"""Words of identifiers that the glossary replaces."""
+NAMES_WITH_A_REASON = {
+    "speclaunch/app/output/plan/document.py": "keys of JSON: is_given, given, spelling, …",
+    "speclaunch/app/output/formats/interface.py": "one_line: on a single line",
+    "speclaunch/app/output/findings.py": "one_line: on a single line",
+}
+
+
+def identifiers(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each function, class, parameter and variable that a module defines."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.FunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+
+
+def test_identifiers_use_the_words_of_the_glossary() -> None:
+    found = {
+        str(path.relative_to(ROOT)): f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in MODULES
+        for line, name in identifiers(path)
+        if AVOIDED & {word.lower() for word in re.findall(r"[a-z]+|[A-Z][a-z]*", name)}
+    }
+    assert not found.keys() - NAMES_WITH_A_REASON.keys(), found
+    assert not NAMES_WITH_A_REASON.keys() - found.keys()

@@ -286,7 +286,7 @@ def _one_line(finding: Finding, engines: Sequence[str]) -> Styled:
 
 def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
     """Return the line about advisories of info severity; `more` is the option that shows them."""
-    ids = dict.fromkeys(one.code for one in findings if one.is_minor_bug)
+    ids = dict.fromkeys(finding.code for finding in findings if finding.is_minor_bug)
     if not ids:
         return []
     noun = many(len(ids), "known engine bug")
@@ -295,7 +295,9 @@ def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
 
 def bugs_across(before: Iterable[Finding], after: Iterable[Finding]) -> str | None:
     """Return the known bugs that a change of release fixes and introduces; None without any."""
-    old, new = ({one.code for one in each if one.is_advisory} for each in (before, after))
+    old, new = (
+        {finding.code for finding in each if finding.is_advisory} for each in (before, after)
+    )
     if old == new:
         return None
     parts = [

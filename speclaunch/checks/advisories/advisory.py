@@ -305,7 +305,7 @@ def page_text(advisory: Advisory) -> str:
     what.append("\n".join(f"- {fact}" for fact in facts))
     if advisory.remedy:
         what += ["## Use instead", _filled(advisory.remedy)]
-    what += ["## Sources", "\n".join(f"- {one}" for one in advisory.references)]
+    what += ["## Sources", "\n".join(f"- {reference}" for reference in advisory.references)]
     return "\n\n".join(what) + "\n"
 
 

@@ -54,7 +54,9 @@ class Update(Struct, frozen=True):
 def encode_advisories(found: Iterable[Advisory]) -> bytes:
     """Return advisories as JSON, one a line, without markers: the form that is shipped, exported
     and stored."""
-    lines = [msgspec.json.encode(msgspec.structs.replace(one, marker=None)) for one in found]
+    lines = [
+        msgspec.json.encode(msgspec.structs.replace(advisory, marker=None)) for advisory in found
+    ]
     return b"[\n" + b",\n".join(lines) + b"\n]\n"
 
 
@@ -104,7 +106,7 @@ def _unknown_names(condition: Condition) -> Iterator[str]:
     for feature in condition.features:
         if feature.removeprefix("not-") not in FEATURES:
             yield f"unknown feature {feature}"
-    configs = [one.config for one in (condition.target, condition.draft) if one is not None]
+    configs = [part.config for part in (condition.target, condition.draft) if part is not None]
     for name, value in chain.from_iterable(
         values.items() for values in (condition.arguments, condition.env, *configs)
     ):
@@ -149,7 +151,7 @@ def update_advisories(source: str, sha256: str | None) -> Update:
     before = {advisory.id: advisory for advisory in all_advisories()}
     after = {advisory.id: advisory for advisory in latest(before.values(), found)}
     for what, used in (
-        ("ID", [one.id for one in found]),
+        ("ID", [advisory.id for advisory in found]),
         ("name", [a.name for a in after.values()]),
     ):
         twice = next((text for text, count in Counter(used).items() if count > 1), None)
