@@ -45,7 +45,8 @@ def test_in_a_document_it_is_a_value_that_nobody_knows(tmp_path: Path) -> None:
     text = f"# How\n\n```bash\n{PASTED}```\n"
     (tmp_path / "x.md").write_text(text)
     _, found = linted("x.md", tmp_path)
-    assert {one for one, _, _ in found} <= {"SPL002", "SPL005", "SPL104", "SPL106"}, found
+    codes = {code for code, _, _ in found if code.startswith("SPL")}
+    assert codes <= {"SPL002", "SPL005", "SPL104", "SPL106"}, found
     imported = run("import", "x.md", cwd=tmp_path)
     assert imported.returncode == 0, imported.stderr
     assert "speculative_draft_model_path: ???  # fill in `<draft>`" in imported.stdout

@@ -171,7 +171,7 @@ def test_a_server_of_several_hosts_needs_its_rank(tmp_path: Path) -> None:
     path = written(tmp_path)
     done = run("launch", path, "--role", "prefill")
     assert done.returncode == 2
-    assert "runs on 2 hosts, and node_rank and dist_init_addr are not given" in done.stderr
+    assert "runs on 2 hosts, but node_rank and dist_init_addr are not set" in done.stderr
     assert "args.node_rank=0 args.dist_init_addr=HOST:20000" in done.stderr
     given = ("args.node_rank=1", "args.dist_init_addr=head:20000")
     shown = run("launch", path, *given, "--role", "prefill", "--dry-run")

@@ -79,7 +79,7 @@ def test_following_the_advice_serves_the_load() -> None:
 
 @pytest.mark.thorough
 def test_what_cannot_be() -> None:
-    with pytest.raises(InputError, match="more than a request of this model can have"):
+    with pytest.raises(InputError, match="exceeds this model's limit"):
         advice(*asked(), 1, 1 << 20)
     unknown = advice(*asked(hardware=None), 1, 100)
     assert unknown.best.fit is Fit.UNKNOWN and unknown.head == "the best settings are unknown"
