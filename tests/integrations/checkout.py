@@ -12,6 +12,7 @@ _OURS = (
     "speclaunch",
     "conf",
     "recipes",
+    "advisories",
     "models",
     "docs",
     "README.md",

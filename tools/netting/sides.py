@@ -19,7 +19,7 @@ from pathlib import Path
 SECONDS = 300
 """After this time a case is killed."""
 
-CODE = ("speclaunch", "conf", "recipes", "models", "docs")
+CODE = ("speclaunch", "advisories", "conf", "recipes", "models", "docs")
 """What an installation consists of, below its checkout."""
 SERVERS = ("tests/support/program.py", "tests/program.py")
 """The server of a checkout that forks for each command line: the present place, the former one."""

@@ -88,7 +88,7 @@ def test_a_config_is_told_from_other_yaml() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- a\n", "contains `key: value` lines"),
+        ("- a\n", "must contain `key: value` lines"),
         ("a: 1\n---\nb: 2\n", "single YAML document"),
         ("a: &a [*a]\n", "contains itself"),
         ("a: [\n", "not valid YAML"),

@@ -44,7 +44,7 @@ def our_words(script: str) -> list[str]:
     lines = script.split("\n")
     for word in found.words:
         # what matches a pattern is not looked up, and bash is told not to (`set -f`)
-        assert word.evaluated or "pattern of file names" in (word.why or ""), (word, script)
+        assert word.evaluated or "file name pattern" in (word.why or ""), (word, script)
         assert 1 <= word.place.line <= len(lines)
         assert 1 <= word.place.column <= len(lines[word.place.line - 1]) + 1
     return [word.text for word in found.words]

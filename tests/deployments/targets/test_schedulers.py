@@ -245,7 +245,7 @@ def test_every_recipe_is_rendered_or_says_why_not(target: str, tmp_path: Path) -
     cpu = {name for name in recipe_names() if name.startswith("cpu_")}
     assert set(refused) == (cpu if target == "srt-slurm" else set())
     for why in refused.values():
-        assert "allots GPUs" in why
+        assert "allocates GPUs" in why
 
 
 @pytest.mark.thorough
@@ -280,7 +280,7 @@ def test_speclaunch_itself_is_started_where_the_recipe_says_so(
     (tmp_path / "bin" / "python").write_text(STUB)
     (tmp_path / "bin" / "python").chmod(0o755)
     text = text_of(target, str(recipe))
-    assert "sk_1" not in text and "The engine runs alone" not in text
+    assert "sk_1" not in text and "Runs plain SGLang" not in text
     if target == "slurm":
         subprocess.run(["bash"], input=text, env=stand_ins, text=True, check=False, timeout=60)
     else:
@@ -295,7 +295,7 @@ def test_speclaunch_itself_is_started_where_the_recipe_says_so(
         if target == "slurm":
             own = load(argv[3].removeprefix("recipe="))
             assert own.deployment.args["tp_size"] == 16
-    assert "The engine runs alone" in text_of(target, str(recipe), bare=True)
+    assert "Runs plain SGLang" in text_of(target, str(recipe), bare=True)
 
 
 @pytest.mark.thorough
@@ -331,14 +331,14 @@ def test_a_text_that_starts_another_deployment_is_refused(
         ("slurm", ["++router.replicas=2"], "a job can run only one router"),
         ("slurm", ["++deploy.model_cache='pvc:x'"], "is a volume claim"),
         ("slurm", ["++deploy.speclaunch=wheel"], "cannot install speclaunch before a start"),
-        ("slurm", ["++deploy.speclaunch=mounted"], "nothing says from where"),
+        ("slurm", ["++deploy.speclaunch=mounted"], "deploy.speclaunch_source is not set"),
         ("slurm", ["++deploy.speclaunch=image", "++deploy.image=a/b:c"], "in a container"),
         ("ray", ["++args.use_ray=true"], "use_ray makes the engine place its own actors"),
-        ("ray", ["++deploy.image=a/b:c"], "brings no image"),
+        ("ray", ["++deploy.image=a/b:c"], "cannot set the image"),
         ("srt-slurm", ["++args.api_key=sk-1"], "cannot refer to a secret: --api-key"),
         ("srt-slurm", ["++engine.env.HF_TOKEN=x"], "cannot refer to a secret: HF_TOKEN"),
         ("srt-slurm", ["++engine.env.A=null"], "cannot remove a variable: A"),
-        ("srt-slurm", ["++engine.env.A='{node}'"], "a parameter of its own"),
+        ("srt-slurm", ["++engine.env.A='{node}'"], "as its own parameter"),
     ],
 )
 def test_what_a_target_cannot_carry_is_said(target: str, overrides: list[str], said: str) -> None:

@@ -54,7 +54,7 @@ def test_no_entry_makes_a_rule_or_a_budget_stumble(start: int) -> None:
     for number, name in enumerate(NAMES[start::STEP]):
         one = found(name)
         if isinstance(one, UnknownFact):
-            assert one.why.startswith("the index knows what it was made for"), one
+            assert one.why.startswith("the index lists its target, but not its config.json"), one
             continue
         assert one.origin is not None and one.origin.provenance is FactSource.INDEX
         for algorithm in (None, "EAGLE3", "EAGLE", "DFLASH", "STANDALONE"):
