@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import cache, partial
@@ -17,7 +16,6 @@ from speclaunch.checks.advisories.records import Condition
 from speclaunch.checks.rules.finding import Fix, Severity
 from speclaunch.checks.rules.interface import Rule, Verdict
 from speclaunch.core import advisories_home, read_or_none
-from speclaunch.engine import held_versions
 
 if TYPE_CHECKING:
     from speclaunch.engine import Plan
@@ -167,6 +165,8 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     @property
     def release_range(self) -> str:
         """Affected releases as text: `SGLang 0.5.11 to 0.5.13.post1; fixed in 0.5.14`."""
+        from speclaunch.engine import held_versions  # noqa: PLC0415  rules are read without releases
+
         held = held_versions()
         first = f"SGLang {self.first}" + (" (first report)" * (self.introduced == UNKNOWN))
         if self.fixed == NONE:
@@ -310,6 +310,8 @@ def page_text(advisory: Advisory) -> str:
 
 
 def _filled(text: str) -> str:
+    import textwrap  # noqa: PLC0415  few commands show a page
+
     return textwrap.fill(
         " ".join(text.split()), 100, break_long_words=False, break_on_hyphens=False
     )

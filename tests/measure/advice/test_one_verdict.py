@@ -134,7 +134,7 @@ def by_doctor(one: PlannedDeployment, session: Session) -> Fit:
         session.prepared.recipe,
         one.plan,
         version=one.version,
-        asked=(),
+        requested=(),
         installed=None,
         hardware=None,
         elsewhere=True,

@@ -123,7 +123,7 @@ def test_an_aiperf_that_fails_is_no_round(tmp_path: Path, body: str, said: str) 
 @pytest.mark.thorough
 def test_an_aiperf_that_hangs_is_ended(tmp_path: Path) -> None:
     body = "import time\n(here / 'pid').write_text(str(os.getpid()))\ntime.sleep(60)"
-    with pytest.raises(LaunchError, match="did not end"):
+    with pytest.raises(LaunchError, match="did not finish"):
         program(tmp_path, body).measure(load(), 2)
     pid = int((tmp_path / "pid").read_text())
     assert not Path(f"/proc/{pid}").exists()
