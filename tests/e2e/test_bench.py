@@ -67,7 +67,7 @@ def test_forced_acceptance_of_one_does_not_pay(marked: Marked) -> None:
     )
     said = json.loads(done.stdout)
     (caveat,) = said["caveats"]
-    assert "made up by SGLANG_SIMULATE_ACC_LEN" in caveat
+    assert "SGLANG_SIMULATE_ACC_LEN simulates acceptance" in caveat
     assert {one["kind"] for one in said["objections"]} <= {"drift"}, said
     assert said["claim"] != "pays"
     assert done.returncode == 1  # made up: no ratio is shown to be reached

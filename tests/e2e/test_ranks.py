@@ -141,7 +141,7 @@ def test_the_end_of_one_rank_is_told_by_the_other(hosts: tuple[Host, Host], tmp_
     assert [one.process.returncode for one in ranks] == [1, 1]
     for text in told:  # the first rank may notice that it lost the other before that one is heard
         assert "error: cpu_standalone" in text, told
-        assert "server.1" in text or "lost another one" in text, told
+        assert "server.1" in text or "lost another rank" in text, told
     assert survivors(processes, seconds=10) == []
 
 

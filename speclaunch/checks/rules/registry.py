@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 
-from speclaunch.checks.advisories.advisory import advisory_rules
 from speclaunch.checks.rules import FAMILY_OF
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.table import RULES
@@ -14,6 +14,8 @@ from speclaunch.checks.rules.table import RULES
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Return the rules of the table and the advisories, each in the order of their codes."""
+    from speclaunch.checks.advisories.advisory import advisory_rules  # noqa: PLC0415  a page needs none
+
     return (*RULES, *advisory_rules())
 
 
@@ -26,9 +28,11 @@ def import_checks() -> None:
 def by_code(code: str) -> Rule | None:
     """Return the rule with a code or name, ignoring case."""
     normalized = code.strip().lower()
-    return next(
-        (rule for rule in all_rules() if normalized in (rule.code.lower(), rule.name)), None
-    )
+    return _named(normalized, RULES) or _named(normalized, all_rules())
+
+
+def _named(normalized: str, rules: Iterable[Rule]) -> Rule | None:
+    return next((rule for rule in rules if normalized in (rule.code.lower(), rule.name)), None)
 
 
 def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tuple[Rule, ...]:

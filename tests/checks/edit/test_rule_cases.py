@@ -106,7 +106,7 @@ def written(case: Case) -> Iterator[Form]:
 
 LEFT = {
     (code, "config.yaml"): "a --config file sets no environment variables"
-    for code in ("SPL271", "SPL709")
+    for code in ("SPL271", "SPL709", "SPA-2026-0047")
 }
 """Rules whose fix cannot be applied in a form, and why."""
 

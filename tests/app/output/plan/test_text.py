@@ -53,7 +53,7 @@ def test_by_default_what_matters_and_with_all_everything() -> None:
     whole = shown(show_plan, found, terminal=False, everything=True)
     assert "log_level" not in brief and "log_level" in whole
     assert "more at their defaults: --all" in brief
-    assert "more are at their defaults" not in whole
+    assert "more at their defaults" not in whole
     for row in found.rows:
         assert row.version_name in whole
 

@@ -175,7 +175,7 @@ def test_a_failure_that_memory_does_not_explain_ends_all_and_all_say_why(hosts: 
     assert hosts.kinds()[-1] == "end"
     for text in told:
         assert "error: fake" in text, text
-        assert "server.1" in text or "lost another one" in text, text
+        assert "server.1" in text or "lost another rank" in text, text
 
     # the platform starts the group again: a new generation of the same job
     again = hosts.launch(0, "--smoke"), hosts.launch(1, "--smoke")
