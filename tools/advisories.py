@@ -76,7 +76,7 @@ def read(path: Path) -> Advisory:
 
 
 def _plain(value: Any) -> Any:
-    """YAML reads a date as a date, and versions such as 0.5 as numbers."""
+    """Return a date as text: YAML reads it as a date."""
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
@@ -156,14 +156,10 @@ def changes(release: Release) -> Iterator[str]:
 
     For a new release these are the bugs that it fixes or has again.
     """
-    for path in sorted(FOLDER.glob("*.yaml")):
-        advisory = read(path)
-        if advisory.marker is None:
-            continue
-        shown = affected(advisory, release)
-        if shown != within(release.version, advisory.versions):
-            end = "is there again" if shown else f"is fixed: set `fixed: {release.version}`"
-            yield f"{advisory.id} {advisory.name} {end}"
+    for advisory in _all():
+        if advisory.marker is not None:
+            for disagreement in disagreements(advisory, [release]):
+                yield f"{advisory.id} {advisory.name}: {disagreement}"
 
 
 def _wrong_cases(advisory: Advisory, path: Path) -> Iterator[str]:
@@ -197,8 +193,8 @@ def _check(folder: Path, cases: Path, wheels: Path, ids: Sequence[str]) -> int:
                 found += disagreements(advisory, releases)
             found += _wrong_cases(advisory, cases / path.name)
         wrong += bool(found)
-        for one in found:
-            print(f"{path.name}: {one}")
+        for defect in found:
+            print(f"{path.name}: {defect}")
     print(f"{len(paths)} advisories, {marked} with a marker, {wrong} wrong")
     return 1 if wrong or not paths else 0
 
@@ -238,12 +234,12 @@ every such deployment has.
 
 def index(found: Sequence[Advisory]) -> str:
     """The Markdown page that lists all advisories."""
-    proven = sum(one.marker is not None for one in found)
+    proven = sum(advisory.marker is not None for advisory in found)
     lines = [_INTRODUCTION.format(proven=proven, all=len(found))]
     lines += [
-        f"| [{one.id}]({one.id}.md) | {one.symptom.value} | {one.severity.value} "
-        f"| {one.versions} | {one.summary} |"
-        for one in found
+        f"| [{advisory.id}]({advisory.id}.md) | {advisory.symptom.value} "
+        f"| {advisory.severity.value} | {advisory.versions} | {advisory.summary} |"
+        for advisory in found
     ]
     return "\n".join(lines) + "\n"
 
@@ -251,7 +247,7 @@ def index(found: Sequence[Advisory]) -> str:
 def _build(*, check: bool) -> int:
     found = _all()
     outputs = {DATA: encode_advisories(found), PAGES / "README.md": index(found).encode()}
-    outputs |= {PAGES / f"{one.id}.md": page_text(one).encode() for one in found}
+    outputs |= {PAGES / f"{advisory.id}.md": page_text(advisory).encode() for advisory in found}
     stale = [p for p, text in outputs.items() if not p.is_file() or p.read_bytes() != text]
     stale += [path for path in PAGES.glob("*.md") if path not in outputs]
     for path in stale:

@@ -88,7 +88,9 @@ NAMES = {
     "plan.topics.attention": """
         BACKENDS BEFORE_RENAMED BOTH DECODE DRAFT FA3_GIVES_WAY PHASES RENAMED_IN
     """,
-    "plan.topics.drafts": "ASSISTANTS_SINCE COMPARES_VOCABULARIES draft_checkpoint own_path PATH",
+    "plan.topics.drafts": """
+        ASSISTANTS_SINCE COMPARES_VOCABULARIES draft_checkpoint draft_of own_path PATH
+    """,
     "plan.topics.graphs": "DECODE_BACKEND DECODE_SWITCH MOST PREFILL_BY_DEFAULT SIZES",
     "plan.topics.health": """
         exists exists_on_worker generates LEAST_SECONDS least_seconds needs_key PATIENCE

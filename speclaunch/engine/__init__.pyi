@@ -232,6 +232,7 @@ from speclaunch.engine.plan.topics.drafts import ASSISTANTS_SINCE as ASSISTANTS_
 from speclaunch.engine.plan.topics.drafts import COMPARES_VOCABULARIES as COMPARES_VOCABULARIES
 from speclaunch.engine.plan.topics.drafts import PATH as PATH
 from speclaunch.engine.plan.topics.drafts import draft_checkpoint as draft_checkpoint
+from speclaunch.engine.plan.topics.drafts import draft_of as draft_of
 from speclaunch.engine.plan.topics.drafts import own_path as own_path
 from speclaunch.engine.plan.topics.graphs import DECODE_BACKEND as DECODE_BACKEND
 from speclaunch.engine.plan.topics.graphs import DECODE_SWITCH as DECODE_SWITCH

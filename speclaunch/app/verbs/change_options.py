@@ -33,6 +33,12 @@ def _render_help() -> str:
     return f"Format to write: {', '.join(RENDERERS)}."
 
 
+def _release_help() -> str:
+    from speclaunch.engine import SGLANG_VERSION
+
+    return f"The SGLang version, in its own folder next to the default. Default: {SGLANG_VERSION}."
+
+
 class InitOptions(VerbOptions):
     """The options of `speclaunch init`."""
 
@@ -301,7 +307,7 @@ class InstallOptions(VerbOptions):
         str,
         "--release",
         metavar="VERSION",
-        help="The SGLang version, in its own folder next to the default. Default: 0.5.23.",
+        help=_release_help,
     )
     torch_index = option(
         str,

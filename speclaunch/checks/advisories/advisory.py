@@ -174,11 +174,8 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         if self.fixed == UNKNOWN:
             return f"{first} to {self.seen[-1]} (last report)"
         last = held[held.index(self.fixed) - 1] if self.fixed in held else "later"
-        return (
-            f"{first}; fixed in {self.fixed}"
-            if last == self.first
-            else (f"{first} to {last}; fixed in {self.fixed}")
-        )
+        span = "" if last == self.first else f" to {last}"
+        return f"{first}{span}; fixed in {self.fixed}"
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -194,7 +191,9 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     def applies(self, plan: Plan) -> bool:
         """True if a deployment is affected. Raises UnknownValueError."""
-        return plan.in_versions(self.versions) and _holds(self, plan)
+        from speclaunch.checks.advisories.conditions import holds  # noqa: PLC0415  needs plans
+
+        return plan.in_versions(self.versions) and holds(self.when, plan)
 
     def rule(self) -> Rule:
         """Return the rule that reports it."""
@@ -213,12 +212,6 @@ _PROVEN = (Confidence.MARKER, Confidence.NAMED_CHANGE, Confidence.MAINTAINER)
 _SERIOUS = (Symptom.HANG, Symptom.CRASH, Symptom.REFUSAL, Symptom.WRONG_OUTPUT)
 
 
-def _holds(advisory: Advisory, plan: Plan) -> bool:
-    from speclaunch.checks.advisories import conditions  # noqa: PLC0415  rules are read without plans
-
-    return conditions.holds(advisory.when, plan)
-
-
 def _fix(advisory: Advisory) -> Fix | None:
     """Return the remedy. A bug of info severity has no edits: they would change all requests
     because of a few."""
@@ -230,7 +223,7 @@ def _fix(advisory: Advisory) -> Fix | None:
 
 def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
     """Yield the finding of an affected deployment. Raises UnknownValueError."""
-    if not _holds(advisory, plan):
+    if not advisory.applies(plan):
         return
     why = f"{advisory.symptom.value}; {advisory.release_range}"
     if advisory.requests:

@@ -17,17 +17,20 @@ from speclaunch.checks.advisories.records import (
     HardwareCondition,
 )
 from speclaunch.engine import (
+    UNKNOWN_HARDWARE,
     Checkpoint,
     Plan,
     UnknownValueError,
+    Vendor,
     architectures,
     attention_ranks,
     deterministic,
-    draft_checkpoint,
+    draft_of,
     has_architecture,
     has_states,
     own_path,
     spec_v2,
+    target_of,
     within,
 )
 
@@ -110,38 +113,31 @@ def _has_variable(plan: Plan, name: str, expected: Any) -> bool:
 def _runs_on(plan: Plan, condition: HardwareCondition) -> bool:
     hardware = plan.facts.hardware
     if hardware is None:
-        raise UnknownValueError("the hardware is unknown")
+        raise UnknownValueError(UNKNOWN_HARDWARE)
     if condition.vendor and hardware.vendor not in condition.vendor:
         return False
     words = re.split(r"[\s-]+", hardware.name.lower())
     if condition.names and not any(name in words for name in condition.names):
         return False
-    if condition.capability or condition.below is not None or condition.above is not None:
-        found = hardware.capability
-        if found is None:
-            if hardware.vendor != "nvidia":
-                return False
-            raise UnknownValueError("the compute capability of the GPU is unknown")
-        return (
-            (not condition.capability or found in condition.capability)
-            and (condition.below is None or found < condition.below)
-            and (condition.above is None or found > condition.above)
-        )
-    return True
+    if not condition.capability or hardware.vendor is not Vendor.NVIDIA:
+        return not condition.capability
+    if hardware.capability is None:
+        raise UnknownValueError("the compute capability of the GPU is unknown")
+    return hardware.capability in condition.capability
 
 
 def _is_target(plan: Plan, condition: CheckpointCondition) -> bool:
     if condition.architectures and not has_architecture(plan, condition.architectures):
         return False
-    return _is_checkpoint(plan, plan.facts.target, condition, "quantization")
+    return _is_checkpoint(plan, target_of(plan), condition, "quantization")
 
 
 def _is_draft(plan: Plan, condition: CheckpointCondition) -> bool:
     if plan.algorithm in (None, "NGRAM"):
         return False
-    draft = draft_checkpoint(plan)
+    draft = draft_of(plan)
     name = "speculative_draft_model_quantization"
-    if condition.architectures and draft is not None:
+    if condition.architectures:
         found = set(draft.architectures)
         if own_path(plan, as_configured=False) is None:  # the draft of the target's own checkpoint
             mapping = architectures(plan.request.version).draft_map
@@ -152,21 +148,16 @@ def _is_draft(plan: Plan, condition: CheckpointCondition) -> bool:
 
 
 def _is_checkpoint(
-    plan: Plan, checkpoint: Checkpoint | None, condition: CheckpointCondition, argument: str
+    plan: Plan, checkpoint: Checkpoint, condition: CheckpointCondition, argument: str
 ) -> bool:
-    if checkpoint is None:
-        raise UnknownValueError("the checkpoint is unknown")
     if condition.quantization:
         method = plan.value(argument) or checkpoint.quantization
         if str(method or "none") not in condition.quantization:
             return False
-    return (
-        (not condition.dtype or checkpoint.dtype in condition.dtype)
-        and (not condition.model_type or checkpoint.model_type in condition.model_type)
-        and all(
-            matches(checkpoint.config.get(key), expected)
-            for key, expected in condition.config.items()
-        )
+    if condition.model_type and checkpoint.model_type not in condition.model_type:
+        return False
+    return all(
+        matches(checkpoint.config.get(key), expected) for key, expected in condition.config.items()
     )
 
 
@@ -177,19 +168,13 @@ def _has_package(plan: Plan, name: str, specifier: str) -> bool:
     return within(runtime.packages[name], specifier)
 
 
-def _target(plan: Plan) -> Checkpoint:
-    if plan.facts.target is None:
-        raise UnknownValueError("the target checkpoint is unknown")
-    return plan.facts.target
-
-
 def _is_hybrid(plan: Plan) -> bool:
     known = architectures(plan.request.version).hybrid
-    return has_architecture(plan, known) and has_states(_target(plan))
+    return has_architecture(plan, known) and has_states(target_of(plan))
 
 
 def _uses_mla(plan: Plan) -> bool:
-    return bool(architectures(plan.request.version).uses_mla(_target(plan)))
+    return bool(architectures(plan.request.version).uses_mla(target_of(plan)))
 
 
 def _topk(plan: Plan) -> int:
@@ -206,13 +191,11 @@ FEATURES: Mapping[str, Callable[[Plan], bool]] = {
     "attention_tp": lambda plan: int(plan.value("tp_size")) // attention_ranks(plan) > 1,
     "hybrid": _is_hybrid,
     "mla": _uses_mla,
-    "multimodal": lambda plan: _target(plan).is_multimodal,
+    "multimodal": lambda plan: target_of(plan).is_multimodal,
     "self_draft": lambda plan: (
         plan.algorithm not in (None, "NGRAM") and own_path(plan, as_configured=False) is None
     ),
     "separate_draft": lambda plan: own_path(plan, as_configured=False) is not None,
-    "disaggregated": lambda plan: plan.value("disaggregation_mode") in ("prefill", "decode"),
-    "lora": lambda plan: bool(plan.value("enable_lora") or plan.value("lora_paths")),
     "hicache": lambda plan: bool(plan.value("enable_hierarchical_cache")),
 }
 """Features of a deployment by name; `not-NAME` negates one."""

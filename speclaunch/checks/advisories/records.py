@@ -9,13 +9,10 @@ from msgspec import Struct
 
 
 class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """GPUs: `capability` is the CUDA compute capability (90: Hopper); `below` and `above` bound
-    it."""
+    """GPUs: `capability` is the CUDA compute capability (90: Hopper), `names` words of the name."""
 
     vendor: tuple[str, ...] = ()
     capability: tuple[int, ...] = ()
-    below: int | None = None
-    above: int | None = None
     names: tuple[str, ...] = ()
 
 
@@ -24,7 +21,6 @@ class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     architectures: tuple[str, ...] = ()
     quantization: tuple[str, ...] = ()
-    dtype: tuple[str, ...] = ()
     model_type: tuple[str, ...] = ()
     config: Mapping[str, Any] = {}
     """Keys of its configuration, as `arguments` of a condition."""
@@ -35,8 +31,7 @@ class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     `arguments`: effective values by current names: a value, a list of values, `set`, `unset`,
     `{above: N}`, `{below: N}` or `{not: […]}`; `env` likewise, true and false as the engine reads
-    them. `packages`: specifier sets of an installed engine's
-    packages.
+    them. `packages`: specifier sets of an installed engine's packages.
     """
 
     algorithm: tuple[str, ...] = ()

@@ -9,9 +9,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from speclaunch.checks.advisories.advisory import all_advisories
+from tests.app.output.formats.lint_schema import FILE
 from tests.support.program import run
 
 STOP = "SPA-2026-0005"
@@ -209,3 +211,66 @@ class TestUpdate:
         address = speclaunch("advisories", "update", "http://127.0.0.1/a.json")
         assert address.returncode == 2
         assert "not an https address" in address.stderr
+
+    def test_a_second_update_keeps_the_first(self, speclaunch: Any, exported: Path) -> None:
+        assert self.updated(speclaunch, exported).returncode == 0
+        (one,) = json.loads(exported.read_text())
+        other = {**one, "id": "SPA-2027-0002", "name": "another-bug"}
+        exported.write_text(json.dumps([other]))
+        assert "1 new, 0 changed" in self.updated(speclaunch, exported).stderr
+        shown = speclaunch("advisories").stdout
+        assert "SPA-2027-0001" in shown
+        assert "SPA-2027-0002" in shown
+
+    def test_an_older_version_replaces_nothing(self, speclaunch: Any, exported: Path) -> None:
+        (one,) = json.loads(exported.read_text())
+        newer = {**one, "checked": "2027-02-01", "summary": "The newer summary."}
+        exported.write_text(json.dumps([newer]))
+        assert self.updated(speclaunch, exported).returncode == 0
+        exported.write_text(json.dumps([one]))
+        assert "0 new, 0 changed" in self.updated(speclaunch, exported).stderr
+        assert "The newer summary" in speclaunch("explain", "SPA-2027-0001").stdout
+
+    def test_an_id_occurs_once(self, speclaunch: Any, exported: Path) -> None:
+        (one,) = json.loads(exported.read_text())
+        exported.write_text(json.dumps([one, one]))
+        done = self.updated(speclaunch, exported)
+        assert done.returncode == 2
+        assert "the ID SPA-2027-0001 occurs twice" in done.stderr
+
+    def test_a_damaged_store_stops_nothing_and_can_be_replaced(
+        self, speclaunch: Any, exported: Path, tmp_path: Path
+    ) -> None:
+        store = tmp_path / "home" / "ours" / "advisories" / "advisories.json"
+        store.parent.mkdir(parents=True)
+        store.write_text("[{")
+        listed = speclaunch("advisories")
+        assert listed.returncode == 0
+        assert STOP in listed.stdout
+        assert f"note: {store} is ignored" in listed.stderr
+        assert self.updated(speclaunch, exported).returncode == 0
+        assert not speclaunch("advisories").stderr
+
+    def test_credentials_and_malformed_addresses_are_refused(self, speclaunch: Any) -> None:
+        for address in ("https://me:hunter2@example.com/a.json", "https://[::1/a.json"):
+            done = speclaunch("advisories", "update", address)
+            assert done.returncode == 2
+            assert "not an https address without credentials" in done.stderr
+            assert "hunter2" not in done.stderr
+
+    def updated(self, speclaunch: Any, path: Path) -> subprocess.CompletedProcess[str]:
+        done: subprocess.CompletedProcess[str] = speclaunch(
+            "advisories", "update", path, "--sha256", self.digest(path)
+        )
+        return done
+
+
+def test_json_has_its_schema_and_sarif_its_help(speclaunch: Any, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(COMMAND)
+    words = ("lint", "run.sh", "--engine", "0.5.12.post1", "--hardware", "h100", "--select", "SPA")
+    found = json.loads(speclaunch(*words, "--output-format", "json").stdout)
+    assert found["files"][0]["findings"]
+    jsonschema.validate(found, json.loads(FILE.read_text()))
+    sarif = json.loads(speclaunch(*words, "--output-format", "sarif").stdout)
+    rules = {rule["id"]: rule for rule in sarif["runs"][0]["tool"]["driver"]["rules"]}
+    assert "known-bug" in rules[STOP]["properties"]["tags"]

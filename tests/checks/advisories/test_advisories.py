@@ -14,18 +14,17 @@ from msgspec.structs import replace
 from speclaunch.checks.advisories.advisory import (
     Advisory,
     Confidence,
-    Symptom,
     advisory_of,
     all_advisories,
 )
 from speclaunch.checks.advisories.conditions import holds, matches
+from speclaunch.checks.advisories.database import defects
 from speclaunch.checks.advisories.osv import osv_document
 from speclaunch.checks.advisories.records import Condition
 from speclaunch.checks.rules.finding import Severity
 from speclaunch.checks.rules.pages import page
 from speclaunch.checks.rules.registry import by_code
 from speclaunch.checks.rules.runner import check_rules
-from speclaunch.core.errors import Place
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.plan import Plan
@@ -210,7 +209,7 @@ def test_one_of_several_groups_is_enough() -> None:
 
 
 def test_capabilities() -> None:
-    blackwell = msgspec.convert({"hardware": {"above": 99}}, Condition)
+    blackwell = msgspec.convert({"hardware": {"capability": [100, 103]}}, Condition)
     assert holds(blackwell, plan(facts=Facts(hardware=declare("b200"))))
     assert not holds(blackwell, plan(facts=Facts(hardware=declare("h100"))))
     assert not holds(blackwell, plan(facts=Facts(hardware=declare("mi300x"))))
@@ -266,9 +265,23 @@ def test_osv() -> None:
         assert found["affected"][0]["versions"]
 
 
-def test_symptoms_and_places() -> None:
-    finding = check_rules(plan(), [made(when={"arguments": {"model_path": "m"}}).rule()]).findings[
-        0
-    ]
-    assert finding.place != Place("case.yaml")
-    assert {symptom.value for symptom in Symptom} >= {"hang", "crash", "slow"}
+def test_the_place_is_that_of_a_conditional_argument() -> None:
+    subject = plan(port=30007)
+    rule = made(when={"arguments": {"port": 30007}}).rule()
+    (finding,) = check_rules(subject, [rule]).findings
+    assert finding.place == subject.place("port") != subject.place("speculative_algorithm")
+
+
+@pytest.mark.parametrize(
+    ("fields", "defect"),
+    [
+        ({"fixed": "0.5.11"}, "fixed in 0.5.11, not after 0.5.11"),
+        ({"checked": "today"}, "`checked` is not a date: today"),
+        ({"when": {"arguments": {"page_size": {"above": "x"}}}}, "invalid condition on page_size"),
+        ({"fixed": "unknown"}, "`seen` is empty"),
+        ({"references": []}, "no reference"),
+    ],
+)
+def test_defects(fields: dict[str, object], defect: str) -> None:
+    assert not list(defects(made()))
+    assert any(text.startswith(defect) for text in defects(made(**fields)))
