@@ -71,6 +71,7 @@ from speclaunch.checks.lint.cache import opened as opened
 from speclaunch.checks.lint.cache import remembered_engine as remembered_engine
 from speclaunch.checks.lint.checked_file import Options as Options
 from speclaunch.checks.lint.collect import LintedFile as LintedFile
+from speclaunch.checks.lint.collect import read_found as read_found
 from speclaunch.checks.lint.configuration import Configuration as Configuration
 from speclaunch.checks.lint.configuration import LintSettings as LintSettings
 from speclaunch.checks.lint.configuration import options as options
@@ -81,6 +82,7 @@ from speclaunch.checks.lint.file_codes import REFUSES as REFUSES
 from speclaunch.checks.lint.file_codes import codes as codes
 from speclaunch.checks.lint.left_out import LeftOut as LeftOut
 from speclaunch.checks.lint.lint_files import LintRun as LintRun
+from speclaunch.checks.lint.paths import FoundFile as FoundFile
 from speclaunch.checks.lint.paths import STDIN as STDIN
 from speclaunch.checks.lint.paths import STDIN_SHOWN as STDIN_SHOWN
 from speclaunch.checks.lint.recipe_findings import findings_across as findings_across

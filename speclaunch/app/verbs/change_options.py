@@ -386,7 +386,13 @@ class AdvisoriesShowOptions(VerbOptions):
 class AdvisoriesCheckOptions(VerbOptions):
     """The options of `speclaunch advisories check`."""
 
-    words = OVERRIDES
+    words = repeated(
+        str,
+        is_required=True,
+        metavar="RECIPE [key=value]…|PATH…",
+        help="Recipe (`recipe=NAME`, `NAME` or the path of a YAML file) with Hydra overrides, or "
+        "files and directories as for `lint`.",
+    )
     config_dir = CONFIG_DIR
     role = ROLE
     engine = ENGINES

@@ -110,7 +110,7 @@ def lint(options: LintOptions) -> ExitCode:
             Problem("--diff cannot be combined with --output-format and --output-file")
         )
     out = output(options.output_format, options.output_file, options.paths)
-    run = _files(options)
+    run = lint_run(options)
     named = options.paths or (".",)
     report = _unknown(options, run, run.report(lambda text: err_lines().print(text, style="dim")))
     code = ExitCode.CLEAN
@@ -192,7 +192,7 @@ def _format_input(
     return FormatInput(report, options.strict, edits_in(run, report), info)
 
 
-def _files(options: LintOptions) -> LintRun:
+def lint_run(options: LintOptions) -> LintRun:
     """Return the lint run of the files with its cache. Raises InputError for an invalid option."""
     configuration = _configuration(options)
 

@@ -249,7 +249,7 @@ VERBS = (
         "advisories",
         "advisories:list_advisories",
         "change_options:AdvisoriesListOptions",
-        "List known engine bugs by release and configuration, or check a recipe against them.",
+        "List known engine bugs by release and configuration, or check a deployment against them.",
         "--engine 0.5.16",
         (
             Verb(
@@ -270,8 +270,8 @@ VERBS = (
                 "check",
                 "advisories:check",
                 "change_options:AdvisoriesCheckOptions",
-                "Show the known bugs that affect a recipe.\n\nAlso lists those that depend on a "
-                "missing fact. Exit 1 for a bug of error severity.",
+                "Show the known bugs that affect each server of a recipe, script or manifest.\n\n"
+                "Also lists those that depend on a missing fact. Exit 1 for one of error severity.",
                 "recipe=eagle3_llama8b --engine 0.5.12,0.5.23 --hardware h100",
             ),
             Verb(

@@ -145,6 +145,13 @@ class LintRun(Struct):
             results[file.path] = groups.result_of_group(file.path, own, more)
         return results
 
+    def checked(self) -> Iterator[CheckedFile]:
+        """Check the files by themselves, without the cache, and yield those with deployments."""
+        for file in find_files(self.paths, self.left_out):
+            found = self._checked_again(file)
+            if found is not None:
+                yield found
+
     def _checked_again(self, file: FoundFile) -> CheckedFile | None:
         """Check a file again, to record the use of its comments."""
         from speclaunch.checks.lint.collect import read_found  # noqa: PLC0415
