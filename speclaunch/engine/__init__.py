@@ -28,8 +28,8 @@ NAMES = {
     "facts.missing_paths": "missing_paths MissingPath",
     "facts.packages": "Packages read_packages",
     "facts.project_settings": """
-        assumption Assumptions EngineCheckMode Override PlacedText ProjectSettings read_settings
-        SettingsFrom shown_path
+        assumption Assumptions EngineCheckMode Override PlacedText PROJECT_KEYS ProjectSettings
+        read_settings SettingsFrom shown_path
     """,
     "facts.read_checkpoint": "from_config",
     "facts.record_checkpoint": "recorded store_facts",

@@ -67,6 +67,7 @@ from speclaunch.engine.facts.packages import read_packages as read_packages
 from speclaunch.engine.facts.project_settings import Assumptions as Assumptions
 from speclaunch.engine.facts.project_settings import EngineCheckMode as EngineCheckMode
 from speclaunch.engine.facts.project_settings import Override as Override
+from speclaunch.engine.facts.project_settings import PROJECT_KEYS as PROJECT_KEYS
 from speclaunch.engine.facts.project_settings import PlacedText as PlacedText
 from speclaunch.engine.facts.project_settings import ProjectSettings as ProjectSettings
 from speclaunch.engine.facts.project_settings import SettingsFrom as SettingsFrom

@@ -92,6 +92,9 @@ def flag(*names: str, default: bool = False, **more: Any) -> Option[bool]:
 class VerbOptions:
     """Option values of a verb, by attribute name."""
 
+    is_configurable = False
+    """True if keys of speclaunch.toml set options of the same name."""
+
     def __init__(self, **values: Any) -> None:
         if unknown := values.keys() - vars(type(self)).keys():
             raise TypeError(f"no such options: {', '.join(unknown)}")

@@ -40,6 +40,8 @@ ASK = option(
 class LintOptions(VerbOptions):
     """The options of `speclaunch lint`."""
 
+    is_configurable = True
+
     paths = repeated(
         str,
         metavar="PATHS",
