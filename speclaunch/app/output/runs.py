@@ -65,13 +65,14 @@ def show_run(console: Console, run: Run) -> None:
 
     state = run.state
     console.print(Text.assemble((run.name, "bold"), "   ", (state.value, _COLORS[state])))
-    recipe, engine, hardware = (run.section(name) for name in ("recipe", "engine", "hardware"))
-    line("recipe", " ".join([str(recipe.get("path", "")), *_words(recipe.get("overrides"))]))
-    line("engine", f"SGLang {engine.get('version')} ({engine.get('python')})" if engine else "")
-    line("hardware", f"{hardware.get('name')}:{hardware.get('count')}" if hardware else "")
-    line("address", run.document.get("address"))
-    budget = _mapping(run.section("plan").get("budget"))
-    line("budget", f"{budget.get('fit')}: {budget.get('why')}" if budget else "")
+    header = run.header
+    recipe, engine, hardware = header.recipe, header.engine, header.hardware
+    line("recipe", " ".join([recipe.path, *recipe.overrides]))
+    line("engine", f"SGLang {engine.version} ({engine.python})" if engine.version else "")
+    line("hardware", f"{hardware.name}:{hardware.count}" if hardware is not None else "")
+    line("address", header.address)
+    budget = header.plan.budget if header.plan is not None else None
+    line("budget", f"{budget.fit}: {budget.why}" if budget is not None else "")
     line("directory", run.directory)
     for attempt in run.attempts:
         _show_attempt(console, attempt)

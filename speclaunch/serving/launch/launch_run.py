@@ -67,7 +67,7 @@ class LaunchRun:
                 raise
             if start.settings.keep_runs:
                 prune(start.settings.keep_runs, start.directory.parent)
-            journal = self._journal = Journal(start.directory, start.about, start.secrets)
+            journal = self._journal = Journal(start.directory, start.header, start.secrets)
             try:
                 try:
                     for text in start.announced:

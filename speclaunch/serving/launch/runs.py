@@ -23,7 +23,7 @@ from speclaunch.core import (
     speclaunch_home,
     try_lock,
 )
-from speclaunch.serving.launch.journal import FILE, LaunchState
+from speclaunch.serving.launch.journal import FILE, JournalHeader, LaunchState
 
 
 class Holder(Struct, frozen=True):
@@ -187,9 +187,14 @@ class Run(Struct, frozen=True):
         return LaunchState.STARTING if self.holder is not None else LaunchState.LOST
 
     @property
+    def header(self) -> JournalHeader:
+        """What was known before the first engine start."""
+        return JournalHeader.read(self.document)
+
+    @property
     def recipe(self) -> str:
         """Name of the recipe."""
-        return str(self.section("recipe").get("name") or self.name)
+        return self.header.recipe.name or self.name
 
     @property
     def attempts(self) -> list[Mapping[str, Any]]:

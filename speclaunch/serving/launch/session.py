@@ -232,7 +232,7 @@ class Session(Struct):
             model=prepared.model,
             directory=self.directory,
             locks=self._locks(),
-            about=journal_header.about(
+            header=journal_header.header(
                 prepared, self.plan_with({}), self.facts.hardware, self.overrides
             ),
             settings=without_model(deployment.launch),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from speclaunch.engine import Address, Alternative, MemoryBudget, RenderedArgs
     from speclaunch.serving.launch.agreement.group import RankGroup
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
+    from speclaunch.serving.launch.journal import JournalHeader
     from speclaunch.serving.launch.log.phases import PhaseStep
 
     Section = TypeVar("Section", bound=BaseModel)
@@ -113,8 +114,7 @@ class PlannedLaunch(Struct, frozen=True):
     """Run directory: logs and journal."""
     locks: Mapping[str, str]
     """Required locks, from lock name to description."""
-    about: Mapping[str, Any]
-    """Header of the journal."""
+    header: JournalHeader
     settings: Launch
     restarts: bool
     recovers: bool
