@@ -368,9 +368,13 @@ class _Run:
         return None if why is None else self._stop(Ending.RECALLED, why)
 
     def _stop(self, ending: Ending, reason: str | None) -> EngineOutcome:
-        """Stop the engine; a second Ctrl-C or SIGTERM ends its grace time."""
+        """Stop the engine; a second Ctrl-C or SIGTERM ends its grace time.
+
+        If other ranks stop it, the platform's SIGTERM to this rank is the first and ends nothing:
+        the engine may still finish its requests.
+        """
         self._observer.stopping(reason or "")
-        before = len(self._interrupts.received)
+        before = max(len(self._interrupts.received), int(ending is Ending.RECALLED))
         deadline = time.monotonic() + self._order.settings.grace_seconds + 1
         self._engine.stop()
         while self._engine.running and time.monotonic() < deadline:

@@ -439,7 +439,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self._last_note, self._failed_since = "", None
         self._mine = replace(self._mine, engine=part.since, settled=False)
         self._set_stage(RankStage.STARTING)
-        watching = cast("LaunchObserver", _Watching(self.observer, self._serves))
+        watching = cast("LaunchObserver", _Watching(self.observer, self._serves, self._stops))
         outcome, attempt = self._attempt(order, part.changes, rung, watching)
         self._last = (outcome, order, attempt.diagnosis)
         since, self._mine = part.since, replace(self._mine, engine=-1)
@@ -477,6 +477,11 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
     def _serves(self) -> None:
         self._set_stage(RankStage.SERVING)
+
+    def _stops(self) -> None:
+        """Announce a worker's stop: its engine ends with rank 0, which finishes its requests."""
+        if self.interrupts.received and self.group.rank > 0:
+            self._announce_stop()
 
     def _all_serve(self, view: View) -> None:
         newest = view.decisions[-1]
@@ -540,16 +545,19 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return f"the lease of this rank has expired, so it stops serving: {why} (for {seconds:g} s)"
 
     def _interrupted(self) -> Conclusion:
-        """End after a stop request: the other ranks cannot continue either."""
+        """End after a stop request."""
+        self._announce_stop()
+        served = self._last is not None and self._last[0].served
+        stopped = served and self.interrupts.received[0].name != "SIGINT"
+        return self._alone(Ending.STOPPED if stopped else Ending.INTERRUPTED, None)
+
+    def _announce_stop(self) -> None:
+        """Decide the end after a stop request: the other ranks cannot continue either."""
         decisions = self._keeper.view.decisions if self._keeper.view else ()
-        name = self.interrupts.received[0].name
         if not decisions or not decisions[-1].end:
             newest = decisions[-1] if decisions else None
-            why = f"{self._mine.name.member} was stopped ({name})"
+            why = f"{self._mine.name.member} was stopped ({self.interrupts.received[0].name})"
             self._decide(ended(self._mine, newest, why))
-        served = self._last is not None and self._last[0].served
-        stopped = served and name != "SIGINT"
-        return self._alone(Ending.STOPPED if stopped else Ending.INTERRUPTED, None)
 
     def _conclude(self, decision: Decision) -> Conclusion:
         """End together with the other ranks."""
@@ -577,10 +585,12 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
 
 class _Watching:
-    """Wrapper of an observer that also reports when the engine serves."""
+    """Wrapper of an observer that also reports to the rank when the engine serves or stops."""
 
-    def __init__(self, observer: LaunchObserver, serves: Callable[[], None]) -> None:
-        self._observer, self._serves = observer, serves
+    def __init__(
+        self, observer: LaunchObserver, serves: Callable[[], None], stops: Callable[[], None]
+    ) -> None:
+        self._observer, self._serves, self._stops = observer, serves, stops
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._observer, name)
@@ -590,3 +600,8 @@ class _Watching:
         if verification is None or verification.ok:
             self._serves()
         self._observer.ready(verification, seconds)
+
+    def stopping(self, reason: str) -> None:
+        """Report to the rank and to the observer."""
+        self._stops()
+        self._observer.stopping(reason)

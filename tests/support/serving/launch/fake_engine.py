@@ -247,6 +247,9 @@ def main() -> None:
         workers = [Worker("scheduler"), Worker("detokenizer")]
 
         def end(*_: object) -> None:
+            if "FAKE_DRAIN_SECONDS" in os.environ:
+                time.sleep(float(os.environ["FAKE_DRAIN_SECONDS"]))
+                say("Gracefully exiting... Remaining number of requests 0")
             nodes.stop_all()
             for worker in workers:
                 worker.process.kill()
