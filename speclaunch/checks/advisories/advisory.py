@@ -47,7 +47,7 @@ class Confidence(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What supports the advisory, as on its page."""
+        """Explanation on the advisory's page."""
         return _MEANINGS[self]
 
 

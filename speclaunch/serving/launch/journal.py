@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from speclaunch.serving.launch.client import Verification
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
     from speclaunch.serving.launch.log.phases import PhaseStep, PhaseTracker
-    from speclaunch.serving.launch.start import Rung
 
 FILE = "journal.json"
 VERSION = 1
@@ -148,7 +147,7 @@ class Journal:
         self,
         number: int,
         changes: Mapping[str, Any],
-        rung: Rung | None,
+        rung: Struct | None,
         *,
         command: Sequence[str],
         environment: Mapping[str, str | None],

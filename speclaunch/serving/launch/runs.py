@@ -188,7 +188,7 @@ class Run(Struct, frozen=True):
 
     @property
     def header(self) -> JournalHeader:
-        """What was known before the first engine start."""
+        """Header of its journal."""
         return JournalHeader.read(self.document)
 
     @property
