@@ -105,7 +105,7 @@ def check(options: AdvisoriesCheckOptions) -> ExitCode:
     show_problems(err_lines(), problems)
     if problems:
         return ExitCode.USAGE
-    failing = any(advisory.severity == "error" for one in servers for advisory in one.found)
+    failing = any(advisory.severity == "error" for server in servers for advisory in server.found)
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
@@ -144,9 +144,10 @@ def _of_files(
     problems: list[Problem] = []
     for file in lint_run(LintOptions(paths=tuple(paths), select=("SPA",), **values)).checked():
         for part in file.parts:
-            requests = ((plan.request, plan) for plan in part.plans)
             is_recipe = part.source.recipe is not None
-            plans += ((one.name if is_recipe else str(one.place), plan) for one, plan in requests)
+            for plan in part.plans:
+                request = plan.request
+                plans.append((request.name if is_recipe else str(request.place), plan))
             problems += part.source.problems
     return plans, problems
 
@@ -183,7 +184,7 @@ def _document(server: _Server) -> dict[str, Any]:
         "server": server.label,
         "engine": server.plan.request.version,
         "advisories": [_record(advisory) for advisory in server.found],
-        "undecided": [{"id": one.id, "reason": reason} for one, reason in server.undecided],
+        "undecided": [{"id": each.id, "reason": reason} for each, reason in server.undecided],
     }
 
 

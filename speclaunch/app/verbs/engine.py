@@ -20,7 +20,7 @@ from speclaunch.app.verbs.change_options import (
     JudgeRemoveOptions,
 )
 from speclaunch.app.verbs.options import VerbOptions
-from speclaunch.core import InputError, LaunchError, Problem, speclaunch_home
+from speclaunch.core import InputError, LaunchError, Problem, judges_home, speclaunch_home
 from speclaunch.engine import (
     RELEASES,
     SGLANG_VERSION,
@@ -242,7 +242,6 @@ def remove_judge(options: JudgeRemoveOptions) -> None:
     """Remove a judge and its packages. Raises InputError."""
     name = options.name
     from speclaunch.checks import remove
-    from speclaunch.core import judges_home
 
     if not remove(name):
         names = [path.name for path in judges_home().glob("[!.]*")]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from speclaunch.app.output.console import err
 from speclaunch.app.verbs.check_options import asks, chosen_rules, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
@@ -23,6 +24,7 @@ from speclaunch.serving import (
     PreflightResult,
     Session,
     absent_paths,
+    ensure_cpu_models,
     hand_over,
     in_planner_process,
     local_lookup,
@@ -91,8 +93,6 @@ def launch(options: LaunchOptions) -> ExitCode:
         show_command(session, ladder=options.ladder, as_json=as_json)
         return ExitCode.CLEAN
     if prepared.cpu is not None:
-        from speclaunch.serving import ensure_cpu_models
-
         ensure_cpu_models(prepared, _busy)
     session = replace(session, directory=new_run_dir(recipe), exits_after=True)
     if in_planner_process():
@@ -145,7 +145,6 @@ def _asker(options: LaunchOptions) -> EngineQuerier | None:
 
 def _require_sound(found: PreflightResult, *, force: bool) -> None:
     if found.findings or found.absent:
-        from speclaunch.app.output.console import err
         from speclaunch.app.output.findings import show_findings
         from speclaunch.app.output.problems import show_problems
 
@@ -160,7 +159,6 @@ def _require_sound(found: PreflightResult, *, force: bool) -> None:
 @contextlib.contextmanager
 def _busy(what: str) -> Iterator[None]:
     """Show a spinner on a terminal; elsewhere print a progress line periodically."""
-    from speclaunch.app.output.console import err
     from speclaunch.core import beating, duration
 
     console = err()

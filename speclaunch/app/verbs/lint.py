@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +27,9 @@ from speclaunch.checks import (
     Severity,
     ask_mode,
     has_judges,
+    identity,
     opened,
+    querier_for,
     remembered_engine,
 )
 from speclaunch.checks import options as checking
@@ -138,7 +142,6 @@ def _fixed(
     options: LintOptions, run: LintRun, report: Report, out: LintOutput
 ) -> tuple[Report, ExitCode]:
     """Apply the fixes and return the remaining findings; with --diff, only print the diff."""
-    from contextlib import nullcontext, redirect_stdout
 
     from speclaunch.app.verbs.fixing import code_of, fix_found, put_stdin, tell
 
@@ -246,7 +249,6 @@ def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is EngineCheckMode.AUTO and not has_judges():
         return None, ()
-    from speclaunch.checks import identity, querier_for
 
     asker = querier_for(mode, keeps=not options.no_cache)
     return asker, identity(asker)
@@ -307,8 +309,6 @@ def output(
     """
     annotates = False
     if shown is None:
-        import os
-
         annotates = os.environ.get("GITHUB_ACTIONS") == "true"
     written = tuple(map(_output_file, files))
     taken = {Path(path).resolve() for path in linted if path != "-"} if files else set()

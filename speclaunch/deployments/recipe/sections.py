@@ -18,7 +18,7 @@ from msgspec import Struct
 from speclaunch.core import InputError, conf_dir
 from speclaunch.deployments.recipe import values
 from speclaunch.deployments.recipe.section_table import SECTIONS
-from speclaunch.engine import AUTO, Steppable, declare
+from speclaunch.engine import AUTO, Steppable, declare, nearest
 
 _LARGEST = 1e15
 
@@ -293,7 +293,6 @@ RECIPE = "recipe"
 
 def meant_as_recipe(words: Iterable[str]) -> str | None:
     """Return `did you mean …?` for a typo of the recipe key: `recipes=NAME`; else None."""
-    from speclaunch.engine import nearest  # noqa: PLC0415 - for a mistake only
 
     known = schema_paths() | set(group_names())
     for word in words:

@@ -38,6 +38,7 @@ from speclaunch.engine import (
     forks,
     held_versions,
     installed_catalogue,
+    is_installed,
     is_secret_text,
     named,
     nodes_of,
@@ -244,8 +245,6 @@ def _installed(
         newest = next(reversed(list(fitting)), None)
         if not dry_run or interpreter is not None or newest is None:
             if isinstance(error, NoEngineError):
-                from speclaunch.engine import is_installed  # noqa: PLC0415  only for an error
-
                 raise error.for_user(is_installed(CpuEngine(speclaunch_home()))) from None
             raise
         failed = error.failed if isinstance(error, NoEngineError) else ()

@@ -17,6 +17,7 @@ from speclaunch.checks import (
     Rule,
     Severity,
     check_request,
+    findings_across,
     interpreter,
     unsilenced,
 )
@@ -113,7 +114,6 @@ def with_other_roles(
     """Return the result with findings across the roles of a recipe: a role that does not fit the
     others cannot serve with them.
     """
-    from speclaunch.checks import findings_across  # noqa: PLC0415  few have roles
 
     across = findings_across(recipe, prepared.catalogue.version, lookup, rules)
     more = tuple(finding for finding in across if finding.severity is not Severity.INFO)
