@@ -15,6 +15,14 @@ NAMES = {
     "recipe.hydra_sweeps": "sweep_words SweepJob",
     "recipe.json_schema": "recipe_schema",
     "recipe.load": "fit_limits load load_sound_part Recipe require_host select_role validate",
+    "recipe.lock": """
+        Lock lock_differences LockDifference LockedCertificate LockedCheckpoint LockedEngine
+        LockedFile LockedHardware LockedImage LockedPackage LockSubject
+    """,
+    "recipe.lock_file": """
+        image_of is_lock_file lock_path read_lock recipe_differences recipe_of_lock
+        recipe_with_overrides
+    """,
     "recipe.roles": "of_role role_names",
     "recipe.schema": """
         Agreement Deployment Engine Launch Recovery Restart VerificationSection WatchdogSection
@@ -47,6 +55,7 @@ NAMES = {
     "targets.assemble": "assemble Assembled settings_of",
     "targets.interface": "RenderedCommand Renderer Rendering Role",
     "targets.launching": "launch_words",
+    "targets.lock_text": "lock_text",
     "targets.prepare": "prepare Prepared",
     "targets.shell": "SET_BY_SLIME",
     "targets.targets": "RENDERERS",

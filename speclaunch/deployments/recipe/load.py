@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +24,15 @@ from speclaunch.deployments.recipe.roles import (
 from speclaunch.deployments.recipe.sections import plain_deployment
 from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, exists
 from speclaunch.deployments.recipe.values import RecoveryPolicy
-from speclaunch.engine import DEFAULT_LIMITS, FitFloors, FitLimits, suggest, unset_in, value_of
+from speclaunch.engine import (
+    DEFAULT_LIMITS,
+    FitFloors,
+    FitLimits,
+    canonical,
+    suggest,
+    unset_in,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from speclaunch.deployments.recipe.schema import Deployment, Recovery
@@ -241,6 +249,16 @@ def _below(values: Any, *keys: str) -> Any:
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
+
+
+def changed_args(args: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return server arguments with `changes`, which replace any other name of the same argument."""
+    found = dict(args)
+    for name, value in changes.items():
+        for other in [key for key in found if canonical(key) == canonical(name)]:
+            del found[other]
+        found[name] = value
+    return found
 
 
 _OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_addr=HOST:20000"}
