@@ -21,7 +21,6 @@ NAMES = {
     """,
     "recipe.lock_file": """
         image_of is_lock_file lock_path read_lock recipe_differences recipe_of_lock
-        recipe_with_overrides
     """,
     "recipe.roles": "of_role role_names",
     "recipe.schema": """

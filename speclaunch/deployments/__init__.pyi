@@ -37,7 +37,6 @@ from speclaunch.deployments.recipe.lock_file import lock_path as lock_path
 from speclaunch.deployments.recipe.lock_file import read_lock as read_lock
 from speclaunch.deployments.recipe.lock_file import recipe_differences as recipe_differences
 from speclaunch.deployments.recipe.lock_file import recipe_of_lock as recipe_of_lock
-from speclaunch.deployments.recipe.lock_file import recipe_with_overrides as recipe_with_overrides
 from speclaunch.deployments.recipe.roles import of_role as of_role
 from speclaunch.deployments.recipe.roles import role_names as role_names
 from speclaunch.deployments.recipe.schema import Agreement as Agreement

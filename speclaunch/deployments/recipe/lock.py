@@ -19,7 +19,7 @@ FORMAT = 1
 """Version of the section `lock`."""
 
 
-class LockedPackage(Struct, frozen=True, forbid_unknown_fields=True):
+class LockedPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A package of the engine's environment."""
 
     name: str
@@ -28,7 +28,7 @@ class LockedPackage(Struct, frozen=True, forbid_unknown_fields=True):
     """Digest of its installed files as its metadata lists them: `sha256:…`."""
 
 
-class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True):
+class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The engine, and everything installed next to it."""
 
     version: str
@@ -37,7 +37,7 @@ class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True):
     packages: tuple[LockedPackage, ...] = ()
 
 
-class LockedFile(Struct, frozen=True, forbid_unknown_fields=True):
+class LockedFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A file of a checkpoint; `name` is relative to its directory."""
 
     name: str
@@ -45,7 +45,7 @@ class LockedFile(Struct, frozen=True, forbid_unknown_fields=True):
     hash: str
 
 
-class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True):
+class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A checkpoint: target or draft."""
 
     role: str
@@ -56,7 +56,7 @@ class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True):
     files: tuple[LockedFile, ...] = ()
 
 
-class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True):
+class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The machine that it served on."""
 
     name: str
@@ -67,11 +67,14 @@ class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True):
     driver: str | None = None
     cpu: str | None = None
     """Model of the processor."""
+    cpus: int | None = None
+    memory_gib: int | None = None
+    """Main memory."""
     system: str | None = None
-    """Operating system and architecture."""
+    """Operating system, its release, and architecture."""
 
 
-class LockedImage(Struct, frozen=True, forbid_unknown_fields=True):
+class LockedImage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The container image of the deployment."""
 
     name: str
@@ -84,7 +87,7 @@ class LockedImage(Struct, frozen=True, forbid_unknown_fields=True):
         return self.name if self.digest is None else f"{self.name}@{self.digest}"
 
 
-class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True):
+class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A stored measurement or proof of the recipe."""
 
     kind: str
@@ -96,7 +99,7 @@ class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True):
     result: str
 
 
-class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """Record of what served."""
 
     format: int = FORMAT
@@ -182,14 +185,12 @@ def lock_differences(lock: Lock, now: Lock) -> tuple[LockDifference, ...]:
     Hardware refuses by accelerator, count, memory and capability; the driver, the processor and the
     system warn.
     """
-    return tuple(
-        (
-            *_engine(lock.engine, now.engine),
-            *_resolved(lock.resolved, now.resolved),
-            *_checkpoints(lock.checkpoints, now.checkpoints),
-            *image_difference(lock.image, now.image),
-            *_hardware(lock.hardware, now.hardware),
-        )
+    return (
+        *_engine(lock.engine, now.engine),
+        *_resolved(lock.resolved, now.resolved),
+        *_checkpoints(lock.checkpoints, now.checkpoints),
+        *image_difference(lock.image, now.image),
+        *_hardware(lock.hardware, now.hardware),
     )
 
 

@@ -52,7 +52,7 @@ def lock_text(prepared: Prepared, lock: Lock, path: Path) -> str:
     for name, section in _SECTIONS.items():
         if changed := _without_defaults(getattr(deployment, name), section):
             document[name] = changed
-    document["lock"] = _home_free(prepared, to_builtins(lock))
+    document["lock"] = _home_free(prepared, {"format": lock.format, **to_builtins(lock)})
     head = _HEAD.format(recipe=lock.recipe, path=f"./{path.name}")
     return head + "\n".join(_lines(document, "")) + "\n"
 
@@ -70,7 +70,7 @@ def _home_free(prepared: Prepared, value: Any) -> Any:
     """Return a value with the CPU engine's tiny models by name: each user has other folders."""
     if isinstance(value, dict):
         return {key: _home_free(prepared, item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_home_free(prepared, item) for item in value]
     if isinstance(value, str) and prepared.cpu and Path(value).parent == prepared.cpu.models:
         return Interpolation(f"${{cpu_model:{Path(value).name}}}")
