@@ -9,8 +9,8 @@ NAMES = {
     "recipe.bounded_yaml": "compose_node events",
     "recipe.compose": "compose",
     "recipe.find_recipe": """
-        find_recipe group_options recipe_names recipes shown_overrides similar_file split_recipe
-        SUFFIX
+        find_recipe group_options is_lock_file recipe_names recipe_of_lock recipes shown_overrides
+        similar_file split_recipe SUFFIX
     """,
     "recipe.hydra_sweeps": "sweep_words SweepJob",
     "recipe.json_schema": "recipe_schema",
@@ -20,7 +20,7 @@ NAMES = {
         LockedFile LockedHardware LockedImage LockedPackage LockSubject
     """,
     "recipe.lock_file": """
-        image_of is_lock_file lock_path read_lock recipe_differences recipe_of_lock
+        image_of lock_and_recipe read_lock recipe_differences with_lock_differences
     """,
     "recipe.roles": "of_role role_names",
     "recipe.schema": """

@@ -44,7 +44,6 @@ from speclaunch.serving.launch.launch_run import LaunchRun as LaunchRun
 from speclaunch.serving.launch.lock import LockRequest as LockRequest
 from speclaunch.serving.launch.lock import differences_now as differences_now
 from speclaunch.serving.launch.lock import lock_request as lock_request
-from speclaunch.serving.launch.lock import locked_recipe as locked_recipe
 from speclaunch.serving.launch.lock import write_lock as write_lock
 from speclaunch.serving.launch.log.lines import Follower as Follower
 from speclaunch.serving.launch.log.lines import lines_of as lines_of

@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING
 
 from speclaunch.app.output.console import err_lines
 from speclaunch.checks import PreflightError
-from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem, from_here
-from speclaunch.deployments import prepare, split_recipe
+from speclaunch.core import (
+    COMMAND_LINE,
+    InputError,
+    LaunchError,
+    Place,
+    Problem,
+    from_here,
+    recipes_dir,
+)
+from speclaunch.deployments import lock_and_recipe, prepare, split_recipe
 from speclaunch.engine import find_runtime, resolve
 from speclaunch.serving import (
     LockRequest,
     differences_now,
     ensure_cpu_models,
     lock_request,
-    locked_recipe,
     write_lock,
 )
 
@@ -55,7 +62,7 @@ class LaunchLock:
         if self._options.lock:
             self.request = lock_request(recipe, overrides, verify=self._options.verify)
             return recipe
-        self._lock, self._source = locked_recipe(recipe, self._options.config_dir)
+        self._lock, self._source = lock_and_recipe(recipe, overrides, self._options.config_dir)
         return self._lock
 
     def prepare(self, recipe: Recipe, engine: str | None, *, dry_run: bool) -> Prepared:
@@ -84,7 +91,7 @@ class LaunchLock:
     def require(self, prepared: Prepared, facts: Lookup, busy: Busy) -> None:
         """Print what differs from the lock. Raises PreflightError if that prevents its start."""
         lock = self._lock
-        if lock is None:
+        if lock is None or self._source is None:
             return
         ensure_cpu_models(prepared, busy)
         request = prepared.request(os.environ)
@@ -97,18 +104,23 @@ class LaunchLock:
         refusing = [difference.problem for difference in found if difference.refuses]
         if refusing:
             some = f"{len(refusing)} difference{'s' * (len(refusing) > 1)}"
-            named = from_here((self._source or lock).path)
             raise PreflightError(
                 [
                     *refusing,
                     Problem(
                         f"{lock.deployment.name} was not started: {some} from "
                         f"{from_here(lock.path)}",
-                        help="undo them; or lock what serves now: "
-                        f"speclaunch recipe={named} --smoke --lock",
+                        help="undo them; or lock what serves now: speclaunch "
+                        f"recipe={_named(self._source)} --smoke --lock",
                     ),
                 ]
             )
+
+
+def _named(recipe: Recipe) -> str:
+    """Return a recipe as `recipe=` names it."""
+    path = recipe.path
+    return path.stem if path.is_relative_to(recipes_dir().resolve()) else from_here(path)
 
 
 class SideLock:

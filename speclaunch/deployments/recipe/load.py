@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, recipes_dir
 from speclaunch.deployments.recipe.compose import compose
+from speclaunch.deployments.recipe.find_recipe import LOCK_SUFFIX, is_lock_file
 from speclaunch.deployments.recipe.resolve_values import restored, unset_places, without_unset
 from speclaunch.deployments.recipe.roles import (
     ROLES,
@@ -60,6 +61,8 @@ class Recipe(Struct, frozen=True):
     """One recipe for each of its `roles:`: the role's keys merged over the shared keys."""
     server_context: ServerContext | None = None
     """For a role: its deployment, replicas, and number of hosts."""
+    lock_differences: tuple[Problem, ...] = ()
+    """Differences from its lock, if they were compared."""
 
     @property
     def roles(self) -> tuple[Recipe, ...]:
@@ -70,6 +73,17 @@ class Recipe(Struct, frozen=True):
     def role(self) -> str | None:
         """For a role: its name."""
         return None if self.server_context is None else self.server_context.role
+
+    @property
+    def lock_path(self) -> Path:
+        """File of its lock: next to it; for a shipped recipe in the working directory. A lock is
+        its own lock."""
+        if is_lock_file(self.path):
+            return self.path
+        shipped = self.path.is_relative_to(recipes_dir().resolve())
+        role = f".{self.role}" if self.role else ""
+        folder = Path.cwd() if shipped else self.path.parent
+        return folder / f"{self.path.stem}{role}{LOCK_SUFFIX}"
 
     @property
     def start(self) -> Place:

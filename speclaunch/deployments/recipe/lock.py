@@ -113,11 +113,12 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_d
     """Server arguments that recovery changed before it served."""
     resolved: Mapping[str, Any] = {}
     """Effective server arguments that differ from the engine's defaults."""
-    engine: LockedEngine
     checkpoints: tuple[LockedCheckpoint, ...] = ()
     hardware: LockedHardware | None = None
     image: LockedImage | None = None
     certificates: tuple[LockedCertificate, ...] = ()
+    engine: LockedEngine
+    """Last, because it is the longest."""
 
 
 def lock_of(value: object) -> Lock:

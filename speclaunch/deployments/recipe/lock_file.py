@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from speclaunch.core import (
     HIDDEN,
@@ -12,10 +15,10 @@ from speclaunch.core import (
     Problem,
     from_here,
     is_secret_variable,
+    lazy,
     reads,
-    recipes_dir,
 )
-from speclaunch.deployments.recipe.find_recipe import SUFFIX
+from speclaunch.deployments.recipe.find_recipe import recipe_names, recipe_of_lock
 from speclaunch.deployments.recipe.load import Recipe, changed_args, load, select_role
 from speclaunch.deployments.recipe.lock import (
     LockDifference,
@@ -23,50 +26,16 @@ from speclaunch.deployments.recipe.lock import (
     LockSubject,
     image_difference,
 )
-from speclaunch.engine import (
-    is_secret_text,
-    render_args,
-    resolve_version,
-    unset_in,
-)
-from speclaunch.engine import (
-    load as load_catalogue,
-)
+from speclaunch.deployments.recipe.source import MAX_FILE_BYTES
+from speclaunch.engine import is_secret_text, render_args, resolve_version, unset_in
+from speclaunch.engine import load as load_catalogue
 
 if TYPE_CHECKING:
     from speclaunch.deployments.recipe.lock import Lock
     from speclaunch.engine import RenderedArgument
 
-LOCK_SUFFIX = f".lock{SUFFIX}"
-
-
-def is_lock_file(path: Path | str) -> bool:
-    """True if a file has the name of a lock."""
-    return str(path).endswith(LOCK_SUFFIX)
-
-
-def lock_path(recipe: Recipe) -> Path:
-    """Return the lock file: next to the recipe; for a shipped recipe in the working directory.
-
-    A lock is its own lock. The lock of a role has the role in its name.
-    """
-    path = recipe.path
-    if is_lock_file(path):
-        return path
-    folder = Path.cwd() if path.is_relative_to(recipes_dir().resolve()) else path.parent
-    role = f".{recipe.role}" if recipe.role else ""
-    return folder / f"{path.stem}{role}{LOCK_SUFFIX}"
-
-
-def recipe_of_lock(path: str) -> str | None:
-    """Return the recipe next to a lock file, from its name; None if there is none."""
-    if not is_lock_file(path):
-        return None
-    stem = path.removesuffix(LOCK_SUFFIX)
-    for candidate in dict.fromkeys((stem, stem.rpartition(".")[0])):
-        if candidate and reads.is_file(f"{candidate}{SUFFIX}"):
-            return f"{candidate}{SUFFIX}"
-    return None
+_IS_LOCK = lazy(r"^lock:", re.MULTILINE)
+_KEY = lazy(r"[+~]*([^=]*)")
 
 
 def read_lock(path: Path, config_dirs: Sequence[Path] = ()) -> Recipe:
@@ -88,11 +57,57 @@ def record(lock: Recipe) -> Lock:
     return found
 
 
-def recipe_with_overrides(recipe: Recipe, lock: Lock, config_dirs: Sequence[Path] = ()) -> Recipe:
-    """Return the recipe as it was when its lock was written: with the lock's overrides and role."""
-    if not lock.overrides and lock.role == recipe.role:
-        return recipe
-    return select_role(load(str(recipe.path), lock.overrides, config_dirs), lock.role)
+def lock_and_recipe(
+    recipe: Recipe, overrides: Sequence[str] = (), config_dirs: Sequence[Path] = ()
+) -> tuple[Recipe, Recipe]:
+    """Return the lock of a recipe, and the recipe to compare it with.
+
+    The recipe gets the overrides that its lock records, and `overrides`, which are already in
+    `recipe`. A lock is its own lock, and is compared with the recipe that it names, if that still
+    exists. Raises InputError.
+    """
+    path = recipe.lock_path
+    lock = read_lock(path, config_dirs)
+    locked, named = record(lock), str(recipe.path)
+    if path == recipe.path:
+        named = recipe_of_lock(str(path)) or locked.recipe
+        if "/" not in named and named not in recipe_names(config_dirs):
+            return lock, recipe
+    own = {_key(word) for word in overrides}
+    words = [word for word in locked.overrides if _key(word) not in own]
+    if path != recipe.path and not words:
+        return lock, recipe
+    return lock, select_role(load(named, [*words, *overrides], config_dirs), locked.role)
+
+
+def _key(word: str) -> str:
+    """Return the key of an override: `args.port` for `++args.port=1` and `~args.port`."""
+    found = _KEY.match(word)
+    return found[1] if found else word
+
+
+def with_lock_differences(recipe: Recipe, config_dirs: Sequence[Path] = ()) -> Recipe:
+    """Return the recipe, and its roles, with the differences from their locks."""
+    return replace(
+        recipe,
+        lock_differences=() if recipe.parts else tuple(_problems(recipe, config_dirs)),
+        parts=tuple(with_lock_differences(part, config_dirs) for part in recipe.parts),
+    )
+
+
+def _problems(recipe: Recipe, config_dirs: Sequence[Path]) -> Iterator[Problem]:
+    path = recipe.lock_path
+    try:
+        if not (reads.is_file(path) and _IS_LOCK.search(reads.read_text(path, MAX_FILE_BYTES))):
+            return  # a lock of another program
+        lock, source = lock_and_recipe(recipe, (), config_dirs)
+    except (InputError, OSError, UnicodeDecodeError) as error:
+        message = f"its lock {from_here(path)} cannot be compared: {error}"
+        yield Problem(message, recipe.start)
+        return
+    for difference in recipe_differences(source, lock):
+        is_own = path == recipe.path
+        yield replace(difference.problem, place=recipe.start) if is_own else difference.problem
 
 
 def recipe_differences(recipe: Recipe, lock: Recipe) -> tuple[LockDifference, ...]:

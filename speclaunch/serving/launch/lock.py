@@ -37,18 +37,12 @@ from speclaunch.deployments import (
     LockSubject,
     Prepared,
     Recipe,
-    find_recipe,
     from_recipe,
     image_of,
-    is_lock_file,
-    load,
     lock_differences,
-    lock_path,
     lock_text,
     read_lock,
     recipe_differences,
-    recipe_of_lock,
-    select_role,
     shown_overrides,
 )
 from speclaunch.engine import (
@@ -105,8 +99,8 @@ def lock_request(
 
     Raises InputError if it is a lock itself, or if its lock would replace another file.
     """
-    path = lock_path(recipe)
-    if recipe.deployment.lock is not None or is_lock_file(recipe.path):
+    path = recipe.lock_path
+    if recipe.deployment.lock is not None or path == recipe.path:
         raise InputError(
             Problem(
                 f"{from_here(recipe.path)} is a lock itself",
@@ -262,31 +256,9 @@ def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
         raise PreflightError(Problem(f"the lock was not written: {new[0].code} {new[0].message}"))
 
 
-# -- replay
-
-
-def locked_recipe(recipe: Recipe, config_dirs: Sequence[Path] = ()) -> tuple[Recipe, Recipe | None]:
-    """Return the lock of a recipe, and the recipe to compare it with; None if it is gone.
-
-    A lock is its own lock, and is compared with the recipe that it names. Raises InputError.
-    """
-    path = lock_path(recipe)
-    lock = read_lock(path, config_dirs)
-    if path != recipe.path:
-        return lock, recipe
-    record = lock.deployment.lock
-    assert record is not None  # noqa: S101  `read_lock` checked it
-    name = recipe_of_lock(str(path)) or record.recipe
-    try:
-        find_recipe(name, config_dirs)
-    except InputError:
-        return lock, None
-    return lock, select_role(load(name, record.overrides, config_dirs), record.role)
-
-
 def differences_now(
     lock: Recipe,
-    recipe: Recipe | None,
+    recipe: Recipe,
     prepared: Prepared,
     plan: Plan,
     *,
@@ -299,9 +271,9 @@ def differences_now(
     """
     record = lock.deployment.lock
     assert record is not None  # noqa: S101  `read_lock` checked it
-    found = list(recipe_differences(recipe, lock)) if recipe is not None else []
-    image = image_of(recipe) if recipe is not None else record.image
-    now = observe(prepared, plan, LockRequest(lock.path, image=image, verify=verify), {}, reading)
+    found = list(recipe_differences(recipe, lock))
+    request = LockRequest(lock.path, image=image_of(recipe), verify=verify)
+    now = observe(prepared, plan, request, {}, reading)
     for difference in lock_differences(record, now):
         if difference.subject is not LockSubject.RESOLVED or difference.name not in plan.undecided:
             found.append(difference)
