@@ -14,18 +14,10 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert
 
 from speclaunch.core import Place, Problem
+from speclaunch.engine import HashedFile, InstalledPackage
 
 FORMAT = 1
 """Version of the section `lock`."""
-
-
-class LockedPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A package of the engine's environment."""
-
-    name: str
-    version: str
-    hash: str | None = None
-    """Digest of its installed files as its metadata lists them: `sha256:…`."""
 
 
 class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -34,15 +26,7 @@ class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     version: str
     python: str | None = None
     """Version of its Python."""
-    packages: tuple[LockedPackage, ...] = ()
-
-
-class LockedFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A file of a checkpoint; `name` is relative to its directory."""
-
-    name: str
-    size: int
-    hash: str
+    packages: tuple[InstalledPackage, ...] = ()
 
 
 class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -53,7 +37,7 @@ class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Path or name on the hub, as its argument has it."""
     revision: str | None = None
     """Commit on the hub; None for a directory without one."""
-    files: tuple[LockedFile, ...] = ()
+    files: tuple[HashedFile, ...] = ()
 
 
 class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -113,6 +97,8 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_d
     """Server arguments that recovery changed before it served."""
     resolved: Mapping[str, Any] = {}
     """Effective server arguments that differ from the engine's defaults."""
+    variables: Mapping[str, str] = {}
+    """Engine variables that it inherited from the environment."""
     checkpoints: tuple[LockedCheckpoint, ...] = ()
     hardware: LockedHardware | None = None
     image: LockedImage | None = None
@@ -188,7 +174,8 @@ def lock_differences(lock: Lock, now: Lock) -> tuple[LockDifference, ...]:
     """
     return (
         *_engine(lock.engine, now.engine),
-        *_resolved(lock.resolved, now.resolved),
+        *_values(LockSubject.RESOLVED, lock.resolved, now.resolved),
+        *_values(LockSubject.VARIABLE, lock.variables, now.variables),
         *_checkpoints(lock.checkpoints, now.checkpoints),
         *image_difference(lock.image, now.image),
         *_hardware(lock.hardware, now.hardware),
@@ -220,11 +207,13 @@ def _engine(locked: LockedEngine, now: LockedEngine) -> Iterator[LockDifference]
             )
 
 
-def _resolved(locked: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[LockDifference]:
+def _values(
+    subject: LockSubject, locked: Mapping[str, Any], now: Mapping[str, Any]
+) -> Iterator[LockDifference]:
     for name in sorted(locked.keys() | now.keys()):
         old, new = locked.get(name), now.get(name)
         if old != new:
-            yield LockDifference(LockSubject.RESOLVED, name, _text(old), _text(new))
+            yield LockDifference(subject, name, _text(old), _text(new))
 
 
 def _checkpoints(
@@ -238,15 +227,19 @@ def _checkpoints(
             before_name, name = (None if item is None else item.name for item in (old, new))
             yield LockDifference(LockSubject.CHECKPOINT, role, before_name, name)
             continue
+        if not (old.files and new.files):
+            if old.files:
+                yield LockDifference(LockSubject.CHECKPOINT, role, old.name, None)
+            continue
         if old.revision != new.revision:
             name = f"of {old.name} ({role})"
             yield LockDifference(LockSubject.REVISION, name, old.revision, new.revision)
         files, found = _by_name(old.files), _by_name(new.files)
         for name in sorted(files.keys() | found.keys()):
-            one, other = files.get(name), found.get(name)
-            if one != other:
+            file, now_file = files.get(name), found.get(name)
+            if file != now_file:
                 yield LockDifference(
-                    LockSubject.FILE, f"{name} of {old.name} ({role})", _file(one), _file(other)
+                    LockSubject.FILE, f"{name} of {old.name} ({role})", _file(file), _file(now_file)
                 )
 
 
@@ -290,5 +283,5 @@ def _short(digest: str) -> str:
     return digest[:19]
 
 
-def _file(file: LockedFile | None) -> str | None:
+def _file(file: HashedFile | None) -> str | None:
     return None if file is None else f"{file.size} bytes {_short(file.hash)}"

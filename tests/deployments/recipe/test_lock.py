@@ -16,10 +16,8 @@ from speclaunch.deployments.recipe.lock import (
     LockedCertificate,
     LockedCheckpoint,
     LockedEngine,
-    LockedFile,
     LockedHardware,
     LockedImage,
-    LockedPackage,
     lock_differences,
 )
 from speclaunch.deployments.recipe.lock_file import (
@@ -31,16 +29,21 @@ from speclaunch.deployments.recipe.lock_file import (
 )
 from speclaunch.deployments.targets.lock_text import lock_text
 from speclaunch.deployments.targets.prepare import prepare
+from speclaunch.engine.facts.distributions import InstalledPackage
+from speclaunch.engine.facts.file_hashes import HashedFile
 from tests.support.loops import each
 
-FILES = (LockedFile("config.json", 10, "sha256:a"), LockedFile("model.safetensors", 20, "sha256:b"))
+FILES = (HashedFile("config.json", 10, "sha256:a"), HashedFile("model.safetensors", 20, "sha256:b"))
 LOCK = Lock(
     recipe="mine.yaml",
     resolved={"page_size": 1, "cuda_graph_bs_decode": [1, 2]},
     engine=LockedEngine(
         "0.5.23",
         "3.12.1",
-        (LockedPackage("torch", "2.13.0", "sha256:c"), LockedPackage("triton", "3.5.1", None)),
+        (
+            InstalledPackage("torch", "2.13.0", "sha256:c"),
+            InstalledPackage("triton", "3.5.1", None),
+        ),
     ),
     checkpoints=(LockedCheckpoint("target", "m", "c0ffee", FILES),),
     hardware=LockedHardware("h100-80gb", 8, 81559, 90, "580.1", "AMD EPYC", 64, 512, "Linux"),
@@ -63,7 +66,7 @@ def target(**changes: Any) -> Lock:
     return replace(LOCK, checkpoints=(replace(TARGET, **changes),))
 
 
-def packages(*some: LockedPackage) -> Lock:
+def packages(*some: InstalledPackage) -> Lock:
     return engine(packages=some)
 
 
@@ -77,7 +80,7 @@ CHANGES = {
     ),
     "package triton is missing: the lock has 3.5.1": packages(TORCH),
     "package xgrammar is 0.2.7, and the lock has none": packages(
-        TORCH, TRITON, LockedPackage("xgrammar", "0.2.7", None)
+        TORCH, TRITON, InstalledPackage("xgrammar", "0.2.7", None)
     ),
     "resolved value page_size is 64, locked 1": replace(
         LOCK, resolved={**LOCK.resolved, "page_size": 64}
@@ -88,6 +91,10 @@ CHANGES = {
     "checkpoint target is missing: the lock has m": replace(LOCK, checkpoints=()),
     "checkpoint draft is d, and the lock has none": replace(
         LOCK, checkpoints=(TARGET, LockedCheckpoint("draft", "d"))
+    ),
+    "checkpoint target is missing: the lock has m ": target(files=()),
+    "variable SGLANG_LOGGING_CONFIG is a.json, and the lock has none": replace(
+        LOCK, variables={"SGLANG_LOGGING_CONFIG": "a.json"}
     ),
     "revision of m (target) is decaf, locked c0ffee": target(revision="decaf"),
     "weight file config.json of m (target) is 10 bytes sha256:z, locked 10 bytes sha256:a": target(
@@ -112,7 +119,7 @@ CHANGES = {
 @pytest.mark.parametrize("message", CHANGES)
 def test_each_difference_is_named(message: str) -> None:
     (found,) = lock_differences(LOCK, CHANGES[message])
-    assert (found.message, found.refuses) == (message, True)
+    assert (found.message, found.refuses) == (message.rstrip(), True)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +152,7 @@ def written(folder: Path, name: str, *overrides: str) -> tuple[Path, str]:
     """The lock of a recipe in `folder`, as `lock_text` writes it."""
     recipe = select_role(load(name, overrides), None)
     prepared = prepare(recipe, dry_run=True)
-    lock = replace(
-        LOCK, recipe=Path(name).name, overrides=overrides, image=image_of(recipe)
-    )
+    lock = replace(LOCK, recipe=Path(name).name, overrides=overrides, image=image_of(recipe))
     path = folder / f"{Path(name).stem}.lock.yaml"
     text = lock_text(prepared, lock, path)
     path.write_text(text)
