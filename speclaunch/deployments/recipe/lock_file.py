@@ -103,11 +103,11 @@ def _problems(recipe: Recipe, config_dirs: Sequence[Path]) -> Iterator[Problem]:
         lock, source = lock_and_recipe(recipe, (), config_dirs)
     except (InputError, OSError, UnicodeDecodeError) as error:
         message = f"its lock {from_here(path)} cannot be compared: {error}"
-        yield Problem(message, recipe.start)
+        yield Problem(message, recipe.place("args"))
         return
     for difference in recipe_differences(source, lock):
-        is_own = path == recipe.path
-        yield replace(difference.problem, place=recipe.start) if is_own else difference.problem
+        problem = difference.problem
+        yield replace(problem, place=recipe.place("args")) if path == recipe.path else problem
 
 
 def recipe_differences(recipe: Recipe, lock: Recipe) -> tuple[LockDifference, ...]:
