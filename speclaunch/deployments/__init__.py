@@ -17,7 +17,7 @@ NAMES = {
     "recipe.load": "fit_limits load load_sound_part Recipe require_host select_role validate",
     "recipe.lock": """
         Lock lock_differences LockDifference LockedCertificate LockedCheckpoint LockedEngine
-        LockedHardware LockedImage LockSubject
+        LockedHardware LockSubject
     """,
     "recipe.lock_file": """
         image_of lock_and_recipe read_lock record recipe_differences with_lock_differences

@@ -28,7 +28,6 @@ from speclaunch.deployments.recipe.lock import LockedCertificate as LockedCertif
 from speclaunch.deployments.recipe.lock import LockedCheckpoint as LockedCheckpoint
 from speclaunch.deployments.recipe.lock import LockedEngine as LockedEngine
 from speclaunch.deployments.recipe.lock import LockedHardware as LockedHardware
-from speclaunch.deployments.recipe.lock import LockedImage as LockedImage
 from speclaunch.deployments.recipe.lock import lock_differences as lock_differences
 from speclaunch.deployments.recipe.lock_file import image_of as image_of
 from speclaunch.deployments.recipe.lock_file import lock_and_recipe as lock_and_recipe
