@@ -11,7 +11,7 @@ from speclaunch.deployments.recipe.lock_file import read_lock
 from speclaunch.serving.launch.free_port import free_port
 from tests.e2e.conftest import speclaunch
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 def test_a_locked_engine_serves_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
