@@ -13,7 +13,7 @@ from msgspec import Struct
 from speclaunch.core.errors import InputError, LaunchError
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.recipe.lock import LockDifference
-from speclaunch.deployments.recipe.lock_file import lock_and_recipe
+from speclaunch.deployments.recipe.lock_file import lock_and_recipe, read_lock
 from speclaunch.deployments.targets.prepare import Prepared, prepare
 from speclaunch.engine.facts import file_hashes
 from speclaunch.engine.facts.file_hashes import hash_files
@@ -22,6 +22,7 @@ from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.serving.launch import lock as locks
+from speclaunch.serving.launch.session import Session
 from tests.support.serving.launch import fake_sglang
 
 PLANTS_OF_A_KIND = 20
@@ -63,6 +64,8 @@ args:
 {flags}
 deploy:
   image: {image}
+recovery:
+  policy: budget
 """
 
 
@@ -253,6 +256,21 @@ def test_an_unchanged_machine_does_not_differ(machine: Machine) -> None:
     assert machine.differences(verify=True) == ()
     before = load(str(machine.recipe)).lock_path.read_text()
     assert machine.write_lock().read_text() == before
+
+
+@pytest.mark.thorough
+def test_recovery_steps_are_in_a_lock_and_a_lock_takes_none(machine: Machine) -> None:
+    recipe, steps = load(str(machine.recipe)), {"mem_fraction_static": 0.6, "page_size": 32}
+    before = prepare(recipe)
+    served = before.changed(steps)
+    plan = machine.plan(served)
+    lock = read_lock(locks.write_lock(served, plan, locks.lock_request(recipe, ()), steps))
+    assert lock.deployment.lock is not None
+    assert lock.deployment.lock.steps == steps
+    assert prepare(lock).rendered_args.arguments == served.rendered_args.arguments
+    assert machine.differences() == ()
+    assert Session(before, plan.facts, []).recovers
+    assert not Session(prepare(lock), plan.facts, []).recovers
 
 
 @pytest.mark.thorough
