@@ -6,6 +6,7 @@ from speclaunch.deployments.recipe.find_recipe import SUFFIX as SUFFIX
 from speclaunch.deployments.recipe.find_recipe import find_recipe as find_recipe
 from speclaunch.deployments.recipe.find_recipe import group_options as group_options
 from speclaunch.deployments.recipe.find_recipe import recipe_names as recipe_names
+from speclaunch.deployments.recipe.find_recipe import recipe_of_lock as recipe_of_lock
 from speclaunch.deployments.recipe.find_recipe import recipes as recipes
 from speclaunch.deployments.recipe.find_recipe import shown_overrides as shown_overrides
 from speclaunch.deployments.recipe.find_recipe import similar_file as similar_file
@@ -20,6 +21,20 @@ from speclaunch.deployments.recipe.load import load_sound_part as load_sound_par
 from speclaunch.deployments.recipe.load import require_host as require_host
 from speclaunch.deployments.recipe.load import select_role as select_role
 from speclaunch.deployments.recipe.load import validate as validate
+from speclaunch.deployments.recipe.lock import Lock as Lock
+from speclaunch.deployments.recipe.lock import LockDifference as LockDifference
+from speclaunch.deployments.recipe.lock import LockSubject as LockSubject
+from speclaunch.deployments.recipe.lock import LockedCertificate as LockedCertificate
+from speclaunch.deployments.recipe.lock import LockedCheckpoint as LockedCheckpoint
+from speclaunch.deployments.recipe.lock import LockedEngine as LockedEngine
+from speclaunch.deployments.recipe.lock import LockedHardware as LockedHardware
+from speclaunch.deployments.recipe.lock import lock_differences as lock_differences
+from speclaunch.deployments.recipe.lock_file import image_of as image_of
+from speclaunch.deployments.recipe.lock_file import lock_and_recipe as lock_and_recipe
+from speclaunch.deployments.recipe.lock_file import read_lock as read_lock
+from speclaunch.deployments.recipe.lock_file import recipe_differences as recipe_differences
+from speclaunch.deployments.recipe.lock_file import record as record
+from speclaunch.deployments.recipe.lock_file import with_lock_differences as with_lock_differences
 from speclaunch.deployments.recipe.roles import of_role as of_role
 from speclaunch.deployments.recipe.roles import role_names as role_names
 from speclaunch.deployments.recipe.schema import Agreement as Agreement
@@ -98,6 +113,7 @@ from speclaunch.deployments.targets.interface import Renderer as Renderer
 from speclaunch.deployments.targets.interface import Rendering as Rendering
 from speclaunch.deployments.targets.interface import Role as Role
 from speclaunch.deployments.targets.launching import launch_words as launch_words
+from speclaunch.deployments.targets.lock_text import lock_text as lock_text
 from speclaunch.deployments.targets.prepare import Prepared as Prepared
 from speclaunch.deployments.targets.prepare import prepare as prepare
 from speclaunch.deployments.targets.shell import SET_BY_SLIME as SET_BY_SLIME

@@ -54,6 +54,7 @@ NAMES = {
         key_of require_cells StoredBench
     """,
     "bench.workload": "Prompts RANDOM shipped workload",
+    "certificates": "certificates_of",
     "prove.answers": "ProofPrompt ProofServer",
     "prove.proof": """
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree

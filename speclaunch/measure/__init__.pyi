@@ -121,6 +121,7 @@ from speclaunch.measure.bench.workload import Prompts as Prompts
 from speclaunch.measure.bench.workload import RANDOM as RANDOM
 from speclaunch.measure.bench.workload import shipped as shipped
 from speclaunch.measure.bench.workload import workload as workload
+from speclaunch.measure.certificates import certificates_of as certificates_of
 from speclaunch.measure.prove.answers import ProofPrompt as ProofPrompt
 from speclaunch.measure.prove.answers import ProofServer as ProofServer
 from speclaunch.measure.prove.proof import LevelRecord as LevelRecord

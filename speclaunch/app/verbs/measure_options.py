@@ -11,6 +11,7 @@ from speclaunch.app.verbs.options import (
     FORCE,
     HARDWARE,
     IGNORE,
+    LOCK,
     MODELS,
     ONLINE,
     OUTPUT_FORMAT,
@@ -173,6 +174,7 @@ class BenchOptions(VerbOptions):
     models = MODELS
     output_format = _CERTIFICATE_FORMAT
     output_file = _OUTPUT_FILES
+    lock = LOCK
     trust_engine = TRUST_ENGINE
 
 
@@ -259,6 +261,7 @@ class ProveOptions(VerbOptions):
     hardware = HARDWARE
     models = MODELS
     output_format = OUTPUT_FORMAT
+    lock = LOCK
     trust_engine = TRUST_ENGINE
 
 
