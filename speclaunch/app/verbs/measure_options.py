@@ -8,6 +8,7 @@ from speclaunch.app.verbs.options import (
     ASSUME,
     CONFIG_DIR,
     ENGINE,
+    ENGINE_PYTHON,
     FORCE,
     HARDWARE,
     IGNORE,
@@ -17,6 +18,7 @@ from speclaunch.app.verbs.options import (
     OVERRIDES,
     OVERWRITE,
     SELECT,
+    TIMEOUT,
     TRUST_ENGINE,
     CertificateFormat,
     DifferenceFormat,
@@ -380,5 +382,39 @@ class SweepOptions(VerbOptions):
     assume = ASSUME
     select = SELECT
     ignore = IGNORE
+    output_format = OUTPUT_FORMAT
+    trust_engine = TRUST_ENGINE
+
+
+class BisectOptions(VerbOptions):
+    """The options of `speclaunch bisect`."""
+
+    overrides = OVERRIDES
+    good = required(str, "--good", metavar="VERSION", help="SGLang version that passes the check.")
+    bad = required(
+        str, "--bad", metavar="VERSION", help="SGLang version that fails the check, newer or older."
+    )
+    check = required(
+        str,
+        "--check",
+        metavar="CHECK",
+        help="`start`, `'acceptance>=X'`, `same-output`, or a command in quotes, which gets "
+        "SPECLAUNCH_URL and exits 0 (good), 1 to 124 (bad) or 125 (skip).",
+    )
+    flaky = option(
+        float,
+        "--flaky",
+        metavar="RATE",
+        least=0,
+        most=0.4,
+        help="Share of starts that show the wrong result: 0.2 starts releases again until the pair "
+        "is 99 % certain. Default: starts are reliable, and a check repeats on each server until "
+        "four more results agree than disagree. 0: once.",
+    )
+    engine_python = ENGINE_PYTHON
+    timeout = TIMEOUT
+    dry_run = flag("--dry-run", help="List the releases and starts. Start nothing.")
+    fresh = flag("--fresh", help="Start over instead of resuming an interrupted search.")
+    config_dir = CONFIG_DIR
     output_format = OUTPUT_FORMAT
     trust_engine = TRUST_ENGINE

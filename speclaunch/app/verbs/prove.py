@@ -26,7 +26,7 @@ from speclaunch.core import (
     beating,
     duration,
 )
-from speclaunch.engine import SHORT_DTYPES, Address, UnknownValueError, halved
+from speclaunch.engine import Address
 from speclaunch.measure import (
     NONE,
     RANDOM,
@@ -46,6 +46,7 @@ from speclaunch.measure import (
     reference,
     sampled,
     samples_agree,
+    served_dtype,
     shipped,
     workload,
 )
@@ -91,7 +92,8 @@ def prove(options: ProveOptions) -> ExitCode:
         ours.prepared.recipe.deployment.name, task.key, task.about, fresh=options.fresh
     )
     result = _proof(task, stored)
-    document = result.document(ours.name, plain.name, ours.prepared.version, served_dtype(ours))
+    dtype = served_dtype(ours.plan)
+    document = result.document(ours.name, plain.name, ours.prepared.version, dtype)
     found = to_builtins(document)
     stored.write(found)
     if options.output_format is OutputFormat.JSON:
@@ -120,7 +122,7 @@ def _proof(task: Task, stored: StoredProof) -> Proof:
                 engines.begin(task.ours)
                 engines.begin(task.plain)
             ask_ours(task, engines, stored, lines.print)
-            return check_answers(task, engines, stored.answers, served_dtype(task.ours))
+            return check_answers(task, engines, stored.answers, served_dtype(task.ours.plan))
     except KeyboardInterrupt:
         lines.print(
             f"interrupted: engines stopped, {stored.answers.count} answers saved to "
@@ -385,17 +387,3 @@ def check_answers(task: Task, engines: Engines, stored_answers: StoredAnswers, d
             return Proof(answers, plain.tolerance)
         theirs = sampled(server(_SAMPLING_AT_ONCE), task.few, task.samples)
     return Proof(answers, plain.tolerance, samples_agree(stored_answers.samples, theirs))
-
-
-def served_dtype(side: LaunchedSide) -> str:
-    """Return the data type that a side computes in; empty if unknown."""
-    try:
-        dtype = side.plan.value("dtype")
-    except UnknownValueError:
-        return ""
-    target = side.plan.facts.target
-    if dtype != "auto":
-        return SHORT_DTYPES.get(str(dtype), str(dtype))
-    if target is None:
-        return ""
-    return halved(target) if target.dtype in (None, "float32") else str(target.dtype)

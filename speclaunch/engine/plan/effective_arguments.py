@@ -397,6 +397,7 @@ def _quantized(part: str) -> _On:
 _FEATURES: tuple[tuple[tuple[str, ...], _On], ...] = (
     (("hicache_",), _switch("enable_hierarchical_cache")),
     (("disaggregation_",), _switch("disaggregation_mode")),
+    (("dcp_",), _switch("dcp_size", (None, 1))),
     (("lora_", "max_lora"), _lora),
     (("eplb_", "ep_", "expert_", "moe_", "deepep_", "enable_eplb"), _moe),
     (("mm_", "encoder_", "image_", "video_", "enable_multimodal"), _multimodal),

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.app.verbs.check_options import lookup
-from speclaunch.app.verbs.prove import Served, Task, _Count, ask_ours, check_answers, served_dtype
+from speclaunch.app.verbs.prove import Served, Task, _Count, ask_ours, check_answers
 from speclaunch.core.errors import LaunchError
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.prove.answers import ProofPrompt, ProofServer
@@ -130,7 +130,7 @@ def test_another_engine_variable_or_question_is_another_proof(task: Task) -> Non
 
 
 def test_the_data_type_is_that_of_the_arguments(task: Task) -> None:
-    assert served_dtype(task.ours) == "float32"
+    assert served_dtype(task.ours.plan) == "float32"
 
 
 def served(*, lives: bool) -> tuple[Served, list[str]]:
