@@ -54,6 +54,9 @@ NAMES = {
         key_of require_cells StoredBench
     """,
     "bench.workload": "Prompts RANDOM shipped workload",
+    "contract.contract": "check_contract",
+    "contract.records": "Contract ContractDocument FieldResult FieldRow",
+    "contract.servers": "ContractServer",
     "prove.answers": "ProofPrompt ProofServer",
     "prove.proof": """
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import threading
 import time
@@ -73,6 +75,8 @@ class ContractServer:
         `make` returns a new client, a context manager. `tick` is called after every answer.
         """
         self._make, self._tick = make, tick
+        self.seeds = itertools.count(1)
+        """Unused seeds for independent samples of a deterministic server."""
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -135,7 +139,8 @@ class ContractServer:
                 return None
             loads = answer.json().get("loads")
         found = [load.get("num_used_tokens") for load in loads or () if isinstance(load, dict)]
-        return sum(found) if found and all(isinstance(each, int) for each in found) else None
+        counts = [each for each in found if isinstance(each, int)]
+        return sum(counts) if counts else None
 
     def lives(self) -> bool:
         """True if `/health` answers 200."""
@@ -156,10 +161,8 @@ class ContractServer:
 def _short(text: str) -> str:
     """Return the message of an error answer."""
     found: Any = None
-    try:
+    with contextlib.suppress(ValueError):
         found = json.loads(text)
-    except ValueError:
-        pass
     while isinstance(found, dict):
         found = found.get("error", found.get("message", ""))
     return " ".join((found if isinstance(found, str) and found else text).split())[:_SHOWN]
