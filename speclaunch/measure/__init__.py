@@ -54,7 +54,8 @@ NAMES = {
         key_of require_cells StoredBench
     """,
     "bench.workload": "Prompts RANDOM shipped workload",
-    "contract.contract": "check_contract",
+    "contract.contract": "check_contract FIELDS",
+    "contract.launched": "check_sides new_contract_folder",
     "contract.records": "Contract ContractDocument FieldResult FieldRow",
     "contract.servers": "ContractServer",
     "prove.answers": "ProofPrompt ProofServer",

@@ -259,9 +259,9 @@ def context_limit(pair: Pair) -> Outcome:
     tokens = base.answer.ids
 
     def probes() -> Iterator[Probe]:
-        for room in (1, 2, 5, 17):
+        for room in (2, 5, 17):
             prompt = [tokens[number % TOKENS] for number in range(length - room)]
-            for limit in (room - 1, room, room + 8):
+            for limit in (max(room - 1, 1), room, room + 8):
                 body = {**base.body(max_new_tokens=limit), "input_ids": prompt}
                 del body["text"]
                 yield Probe(body, f"{length - room} prompt tokens, max_new_tokens {limit}")
