@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -82,6 +82,7 @@ def check_contract(
     *,
     plan: Plan | None = None,
     say: Callable[[str], None] = lambda _: None,
+    fields: Sequence[ContractField] = FIELDS,
 ) -> Contract:
     """Return the contract of two running servers of one release and checkpoint.
 
@@ -95,7 +96,7 @@ def check_contract(
         raise LaunchError("a contract needs a speculative server and a plain one")
     release = str(info.get("version") or "")
     pair, rows, ended = Pair(speculative, plain), [], ""
-    for field in FIELDS:
+    for field in fields:
         say(field.name)
         outcome = untested(f"the server ended at {ended}") if ended else _outcome(field, pair)
         rows.append(_row(field, outcome, release, str(algorithm), info.get("device"), plan))

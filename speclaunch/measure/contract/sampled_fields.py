@@ -124,7 +124,7 @@ def _repeated(server: ContractServer, body: Body, count: int) -> list[dict[str, 
 def _draw(server: ContractServer, body: Body, count: int = _DRAWS) -> Sample | str:
     """Return answers to a request, without the first token, which no draft precedes."""
     found = _ids(server, _repeated(server, body, count))
-    return found if isinstance(found, str) else tuple(ids[1:] for ids in found)
+    return found if isinstance(found, str) else tuple(ids[1:_TOKENS] for ids in found)
 
 
 def _ids(server: ContractServer, bodies: list[dict[str, Any]]) -> Sample | str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import exp, log
 from random import Random
 from typing import Any
 
-from speclaunch.measure.contract import answer_fields, greedy_fields
+from speclaunch.measure.contract import greedy_fields
+from speclaunch.measure.contract.servers import ContractServer
 from speclaunch.serving import EngineError
 
 LETTERS = ' abcdefghijklmnopqrstuvwxyz0123456789-{}":,.'
@@ -22,7 +24,7 @@ EOS = len(LETTERS)
 VOCABULARY = EOS + 1
 CONTEXT = 256
 _LONG = 1000
-_TABLE: dict[tuple[int, int], list[float]] = {}
+_TABLE: dict[tuple[int, int, int], list[float]] = {}
 _DIGITS = tuple("0123456789")
 _COLORS = ("red", "green", "blue")
 _GRAMMARS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -41,10 +43,15 @@ _GRAMMARS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """A planted bug, and the fields that it breaks."""
+    """A planted bug, the fields that it breaks, and those that it breaks in some models."""
 
     name: str
     breaks: tuple[str, ...]
+    sometimes: tuple[str, ...] = ()
+
+    def explains(self, fields: Collection[str]) -> bool:
+        """True if exactly these fields may differ."""
+        return set(self.breaks) <= set(fields) <= {*self.breaks, *self.sometimes}
 
 
 PENALTIES = ("frequency_penalty", "presence_penalty", "repetition_penalty")
@@ -60,12 +67,12 @@ FAULTS = (
         ("stop_token_ids", "end_at_max_new_tokens", "reasoning_tokens", "min_new_tokens"),
     ),
     Fault("checks the limit before the stop token", ("end_at_max_new_tokens",)),
-    Fault("runs past max_new_tokens", ("max_new_tokens",)),
+    Fault("runs past max_new_tokens", ("max_new_tokens", "logit_bias", "usage", "context_limit")),
     Fault("ignores min_new_tokens", ("min_new_tokens",)),
     Fault("counts min_new_tokens by steps", ("min_new_tokens",)),
     *(Fault(f"ignores {name}", (name,)) for name in PENALTIES),
     Fault("counts penalties by steps", PENALTIES[:1]),
-    Fault("ignores logit_bias", ("logit_bias", "min_new_tokens", *PENALTIES)),
+    Fault("ignores logit_bias", ("logit_bias", "min_new_tokens"), PENALTIES),
     Fault("answers once for n", ("n", "usage")),
     Fault("returns one logprob", ("return_logprob",)),
     Fault("returns logprobs of the draft", ("return_logprob", "top_logprobs_num")),
@@ -119,10 +126,10 @@ class Made:
 
 
 class ScriptedServer:
-    """One server, and a client of it. `salt` makes its samples its own."""
+    """One server, and a client of it. `model`: the seed of its logits; `salt`: of its samples."""
 
-    def __init__(self, *, speculates: bool, fault: str = "", salt: int = 0) -> None:
-        self.speculates, self.fault, self.salt = speculates, fault, salt
+    def __init__(self, *, speculates: bool, fault: str = "", salt: int = 0, model: int = 0) -> None:
+        self.speculates, self.fault, self.salt, self.model = speculates, fault, salt, model
         self.used = 0
         self.ended = False
         self._aborted: dict[str, threading.Event] = {}
@@ -177,7 +184,7 @@ class ScriptedServer:
             aborted = self._aborted.setdefault(body["rid"], threading.Event()).wait(0.2)
             self.used += 100 * (self.fault == "keeps the KV cache of aborted requests")
             reason = {"type": "abort"} if aborted else {"type": "length", "length": limit}
-            return Reply(answer(Made([1] * 9, reason, "", [], 3), prompt, body))
+            return Reply(answer(Made([1] * 9, reason, "", [], 3), prompt, body, self))
         if len(prompt) + limit > CONTEXT:
             return Reply({"error": {"message": f"longer than {CONTEXT} tokens"}}, 400)
         if self.fault == "ends at the context limit" and len(prompt) + limit == CONTEXT:
@@ -198,7 +205,7 @@ class ScriptedServer:
 
     def _answer(self, prompt: list[int], body: dict[str, Any]) -> dict[str, Any]:
         made = self._made(prompt, body["sampling_params"])
-        found = answer(made, prompt, body, self.fault)
+        found = answer(made, prompt, body, self)
         if body.get("require_reasoning"):
             extra = made.steps if self.fault == "counts draft tokens as reasoning" else 0
             found["meta_info"]["reasoning_tokens"] = len(made.ids) + extra
@@ -227,13 +234,14 @@ class ScriptedServer:
 
     def _made(self, prompt: list[int], sampling: dict[str, Any]) -> Made:
         """Generate step by step."""
-        wanted = Wanted(self.fault, sampling)
+        wanted = Wanted(self.fault, sampling, self.model)
         random = Random(self._seed(sampling))
         steps = Random(len(prompt))
         made = Made([], {}, "", [], 0)
         state = Grammar(wanted.grammar) if wanted.grammar else None
         while not made.finish:
             made.steps += 1
+            first = len(made.ids)
             for _ in range(steps.randint(1, 4) if self.speculates else 1):
                 row = wanted.row(prompt, made, state)
                 token = wanted.chosen(row, random)
@@ -241,7 +249,7 @@ class ScriptedServer:
                 made.rows.append(row)
                 if state is not None and token != EOS:
                     state.take(LETTERS[token])
-            wanted.end(made, size=_)
+            wanted.end(made, first)
             wanted.counted.append(made.ids[-1])
         return made
 
@@ -259,6 +267,7 @@ class Wanted:
 
     fault: str
     sampling: dict[str, Any]
+    model: int
     counted: list[int] = field(default_factory=list)
     """The last token of each step."""
 
@@ -275,7 +284,7 @@ class Wanted:
     def row(self, prompt: list[int], made: Made, state: Grammar | None) -> list[float]:
         """The logits of the next token."""
         before = (prompt + made.ids)[-2:]
-        row = list(logits(before[-2], before[-1]))
+        row = list(logits(self.model, before[-2], before[-1]))
         by_steps = self.fault == "counts penalties by steps"
         output = made.ids[:1] + self.counted if by_steps else made.ids
         frequency, presence = self.of(PENALTIES[0], 0.0), self.of(PENALTIES[1], 0.0)
@@ -317,10 +326,9 @@ class Wanted:
             mass += weights[token] / total
         return random.choices(chosen, [weights[token] for token in chosen])[0]
 
-    def end(self, made: Made, size: int) -> None:
-        """Set the reason for the end if the tokens of the last step have one."""
+    def end(self, made: Made, first: int) -> None:
+        """Set the reason for the end if a token of the last step, from `first` on, has one."""
         limit, sampling = self.sampling["max_new_tokens"], self.sampling
-        first = len(made.ids) - size - 1
         ends = [] if self.sampling.get("ignore_eos") else [EOS, *sampling.get("stop_token_ids", ())]
         if self.fault == "ignores stop tokens":
             ends = ends[:1]
@@ -383,8 +391,11 @@ class Grammar:
             self.at, self.begun = self.at + 1, ""
 
 
-def answer(made: Made, prompt: list[int], body: dict[str, Any], fault: str = "") -> dict[str, Any]:
+def answer(
+    made: Made, prompt: list[int], body: dict[str, Any], server: ScriptedServer
+) -> dict[str, Any]:
     """The document of one answer."""
+    fault = server.fault
     meta: dict[str, Any] = {
         "prompt_tokens": len(prompt),
         "completion_tokens": len(made.ids),
@@ -407,7 +418,7 @@ def answer(made: Made, prompt: list[int], body: dict[str, Any], fault: str = "")
         if "logprob_start_len" in body:
             shift = fault == "shifts prompt logprobs"
             places = [
-                logprobs(logits(*prompt[at - 2 - shift : at - shift]))
+                logprobs(logits(server.model, *prompt[at - 2 - shift : at - shift]))
                 for at in range(3, len(prompt))
             ]
             meta["input_token_logprobs"] = [
@@ -420,13 +431,13 @@ def answer(made: Made, prompt: list[int], body: dict[str, Any], fault: str = "")
     return {"text": made.text, "output_ids": made.ids, "meta_info": meta}
 
 
-def logits(first: int, second: int) -> list[float]:
+def logits(model: int, first: int, second: int) -> list[float]:
     """The logits after two tokens."""
-    found = _TABLE.get((first, second))
+    found = _TABLE.get((model, first, second))
     if found is None:
-        random = Random(first * VOCABULARY + second)
+        random = Random((model * VOCABULARY + first) * VOCABULARY + second)
         found = [random.gauss(0, 2) for _ in range(EOS)] + [-9.0]
-        _TABLE[first, second] = found
+        _TABLE[model, first, second] = found
     return found
 
 
@@ -435,6 +446,13 @@ def logprobs(row: list[float]) -> list[float]:
     best = max(row)
     total = best + log(sum(exp(each - best) for each in row))
     return [each - total for each in row]
+
+
+def pair(fault: str = "", number: int = 0) -> tuple[ContractServer, ContractServer]:
+    """A speculative and a plain server of the model `number`."""
+    ours = ScriptedServer(speculates=True, fault=fault, salt=2 * number, model=number)
+    plain = ScriptedServer(speculates=False, salt=2 * number + 1, model=number)
+    return ContractServer(lambda: ours), ContractServer(lambda: plain)
 
 
 def encode(text: str) -> list[int]:
