@@ -18,15 +18,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from speclaunch.app.verbs.check_options import lookup
+from speclaunch.app.verbs.prove import Engines, Served
+from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.contract import servers
-from speclaunch.measure.contract.contract import check_contract
+from speclaunch.measure.contract.contract import FIELDS, check_contract
 from speclaunch.measure.contract.records import Contract
+from speclaunch.measure.contract.servers import ContractServer
+from speclaunch.serving.launch.client import EngineClient
+from tests.support.measure.contract_faults import FIELD_FAULTS, RECIPE
 from tests.support.measure.contract_server import FAULTS, pair
+from tests.support.proof_faults import activate, breakable_shim
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tests" / "measure" / "contract" / "campaign.json"
@@ -59,6 +67,44 @@ def differing(contract: Contract) -> list[str]:
     return [row.field for row in contract.differing]
 
 
+def engine(only: str) -> dict[str, Any]:
+    """Return the fields that differ on the CPU engine: without a bug, and with each."""
+    faults = [each.fault for each in FIELD_FAULTS]
+    options = SideOptions((), None, lookup((), None))
+    fields = [field for field in FIELDS if field.name not in _LEFT_OUT]
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="contract-campaign-") as text:
+        folder = Path(text)
+        shim = breakable_shim(folder, faults)
+        words = [f"recipe={RECIPE}", *_WORDS]
+        ours = candidate([*words, f"+engine.env.PYTHONPATH={shim}"], options)
+        plain = baseline(NONE, words, ours, options)
+        with Engines(folder, print) as engines:
+            for side in (ours, plain):
+                engines.begin(side)
+            with engines.serving(ours) as served, engines.serving(plain) as other:
+                pair = [
+                    ContractServer(lambda s=s: EngineClient(s.address)) for s in (served, other)
+                ]
+                for fault in (None, *faults):
+                    name = "as it is" if fault is None else fault.name
+                    if only in name:
+                        activate(shim, fault, faults)
+                        servers_[0].post("/flush_cache", {})
+                        found[name] = differing(check_contract(*servers_, fields=fields))
+                        print(name, found[name], flush=True)
+    return found
+
+
+def _server(served: Served) -> ContractServer:
+    return ContractServer(lambda: EngineClient(served.address))
+
+
+_LEFT_OUT = ("temperature", "top_p", "top_k", "min_p", "sampling_seed")
+"""Fields of many requests, which a CPU engine samples greedily anyway."""
+_WORDS = ("args.reasoning_parser=deepseek-r1", "args.tool_call_parser=qwen25")
+
+
 def objections(results: dict[str, Any]) -> Iterator[str]:
     """What is not as it must be."""
     found = results.get("sound", {})
@@ -69,6 +115,16 @@ def objections(results: dict[str, Any]) -> Iterator[str]:
     for fault in FAULTS:
         if not fault.explains(seen.get(fault.name, ())):
             yield f"{fault.name}: {seen.get(fault.name)}, not {list(fault.breaks)}"
+    yield from _of_engine(results.get("engine", {}))
+
+
+def _of_engine(found: dict[str, Any]) -> Iterator[str]:
+    known = set(found.get("as it is", ()))
+    for planted_bug in FIELD_FAULTS:
+        name, first = planted_bug.fault.name, planted_bug.breaks[0]
+        new = set(found.get(name, ())) - known
+        if first not in new:
+            yield f"engine: {name}: {sorted(new)}, not {first}"
 
 
 def stored() -> dict[str, Any]:
@@ -81,6 +137,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=["sound", "planted", "engine", "show"])
     parser.add_argument("--pairs", type=int, default=1000)
+    parser.add_argument("--only", default="", help="planted bugs whose name has this text")
     parser.add_argument("--store", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
     given = parser.parse_args()
     hurry()
@@ -90,6 +147,8 @@ def main() -> int:
         found = sound(range(1, given.pairs + 1))
     elif given.what == "planted":
         found = planted(1)
+    elif given.what == "engine":
+        found = {**(stored().get("engine") or {}), **engine(given.only)}
     if found is not None:
         found_at = {given.what: found}
         print(json.dumps(found_at, indent=1), f"{time.monotonic() - began:.0f} s")
