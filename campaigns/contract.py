@@ -83,15 +83,13 @@ def engine(only: str) -> dict[str, Any]:
             for side in (ours, plain):
                 engines.begin(side)
             with engines.serving(ours) as served, engines.serving(plain) as other:
-                pair = [
-                    ContractServer(lambda s=s: EngineClient(s.address)) for s in (served, other)
-                ]
+                pair_ = [_server(each) for each in (served, other)]
                 for fault in (None, *faults):
                     name = "as it is" if fault is None else fault.name
                     if only in name:
                         activate(shim, fault, faults)
-                        servers_[0].post("/flush_cache", {})
-                        found[name] = differing(check_contract(*servers_, fields=fields))
+                        pair_[0].post("/flush_cache", {})
+                        found[name] = differing(check_contract(*pair_, fields=fields))
                         print(name, found[name], flush=True)
     return found
 
