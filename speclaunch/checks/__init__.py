@@ -6,7 +6,7 @@ Other libraries import only these names. See README.md.
 from speclaunch.core import front_door
 
 NAMES = {
-    "advisories.advisory": "Advisory advisory_of all_advisories Symptom",
+    "advisories.advisory": "Advisory advisory_of all_advisories RequestField Symptom",
     "advisories.database": "encode_advisories update_advisories",
     "advisories.osv": "osv_document",
     "edit.edits": """

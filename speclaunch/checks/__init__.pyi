@@ -1,5 +1,6 @@
 # Written by tools/front_doors.py from the table in __init__.py.
 from speclaunch.checks.advisories.advisory import Advisory as Advisory
+from speclaunch.checks.advisories.advisory import RequestField as RequestField
 from speclaunch.checks.advisories.advisory import Symptom as Symptom
 from speclaunch.checks.advisories.advisory import advisory_of as advisory_of
 from speclaunch.checks.advisories.advisory import all_advisories as all_advisories

@@ -59,6 +59,10 @@ NAMES = {
     "bisect.document": "bisect_document BisectDocument DependencyRecord",
     "bisect.search": "most_starts Outcome",
     "bisect.stored": "begin_bisect StoredBisect",
+    "contract.contract": "check_contract FIELDS",
+    "contract.launched": "check_sides new_contract_folder",
+    "contract.records": "Contract ContractDocument FieldResult FieldRow",
+    "contract.servers": "ContractServer",
     "prove.answers": "ProofPrompt ProofServer",
     "prove.proof": """
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree

@@ -22,6 +22,7 @@ from speclaunch.app.verbs.options import (
     TRUST_ENGINE,
     CertificateFormat,
     DifferenceFormat,
+    ProveFormat,
     VerbOptions,
     flag,
     option,
@@ -252,6 +253,11 @@ class ProveOptions(VerbOptions):
         help="Also draw this many answers per prompt at temperature 1 and compare the token "
         "frequencies.",
     )
+    requests = flag(
+        "--requests",
+        help="Check instead that each request field keeps its meaning: stop, penalties, grammars, "
+        "logprobs, and others.",
+    )
     dry_run = flag("--dry-run", help="List the starts and requests. Start nothing.")
     fresh = flag(
         "--fresh", help="Query all answers again instead of resuming an interrupted proof."
@@ -260,7 +266,13 @@ class ProveOptions(VerbOptions):
     engine = ENGINE
     hardware = HARDWARE
     models = MODELS
-    output_format = OUTPUT_FORMAT
+    output_format = option(
+        ProveFormat,
+        "--output-format",
+        default=ProveFormat.TEXT,
+        section="Output",
+        help="Output format. `html` needs --requests.",
+    )
     trust_engine = TRUST_ENGINE
 
 

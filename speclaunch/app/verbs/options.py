@@ -147,6 +147,14 @@ class CertificateFormat(StrEnum):
     HTML = "html"
 
 
+class ProveFormat(StrEnum):
+    """Formats of `prove`; only a request contract has a page."""
+
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
+
+
 class DifferenceFormat(StrEnum):
     """Formats of `bench compare`."""
 

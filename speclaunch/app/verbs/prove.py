@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from speclaunch.app.output.console import err_lines, out
+from speclaunch.app.output.console import err_lines, out, out_lines, write_exact
 from speclaunch.app.output.proving import show_proof
 from speclaunch.app.verbs.bench_sides import numbers, side_options, tell_replaced
 from speclaunch.app.verbs.measure_options import ProveOptions
-from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.app.verbs.options import ProveFormat
 from speclaunch.core import (
     COMMAND_LINE,
     ExitCode,
@@ -28,6 +28,7 @@ from speclaunch.core import (
 )
 from speclaunch.engine import Address
 from speclaunch.measure import (
+    FIELDS,
     NONE,
     RANDOM,
     LaunchedSide,
@@ -40,7 +41,9 @@ from speclaunch.measure import (
     baseline,
     begin_proof,
     candidate,
+    check_sides,
     end_on_signals,
+    new_contract_folder,
     next_log,
     prove_answers,
     reference,
@@ -60,6 +63,8 @@ _DYING_SECONDS = 10.0
 
 def prove(options: ProveOptions) -> ExitCode:
     """Query both servers and compare their answers. Raises InputError, LaunchError."""
+    if options.output_format is ProveFormat.HTML and not options.requests:
+        raise InputError(Problem("a proof has no HTML page", help="add --requests, or use json"))
     levels = numbers("--concurrency", options.concurrency, 1, _MOST_CONCURRENCY)
     lengths = numbers("--context", options.context, 0, _MOST_WORDS)
     questions = _questions(options, lengths)
@@ -83,6 +88,8 @@ def prove(options: ProveOptions) -> ExitCode:
                 "remove it from the environment and engine.env",
             )
         )
+    if options.requests:
+        return prove_requests(options, ours, plain)
     task = Task(ours, plain, tuple(questions), levels, options.samples)
     if options.dry_run:
         for line in task.lines():
@@ -96,12 +103,36 @@ def prove(options: ProveOptions) -> ExitCode:
     document = result.document(ours.name, plain.name, ours.prepared.version, dtype)
     found = to_builtins(document)
     stored.write(found)
-    if options.output_format is OutputFormat.JSON:
+    if options.output_format is ProveFormat.JSON:
         out().print_json(json.dumps(found))
     else:
         show_proof(out(), document)
         err_lines().print(f"saved to {stored.directory}")
     return ExitCode.CLEAN if result.is_lossless else ExitCode.FAILED
+
+
+def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSide) -> ExitCode:
+    """Check the request contract of both servers. Raises InputError, LaunchError."""
+    from speclaunch.app.output.contract import (
+        contract_page,
+        show_contract,
+    )
+
+    if options.dry_run:
+        out_lines().print(f"starts:   2, both at once: {ours.name}; {plain.name}")
+        out_lines().print(f"fields:   {', '.join(field.name for field in FIELDS)}")
+        return ExitCode.CLEAN
+    end_on_signals()
+    lines, folder = err_lines(), new_contract_folder(ours.prepared.recipe.deployment.name)
+    found = check_sides(ours, plain, folder, lines.print).document(ours.name, plain.name)
+    if options.output_format is ProveFormat.JSON:
+        out().print_json(json.dumps(to_builtins(found)))
+    elif options.output_format is ProveFormat.HTML:
+        write_exact(contract_page(found))
+    else:
+        show_contract(out(), found)
+        lines.print(f"saved to {folder}")
+    return ExitCode.CLEAN if found.same else ExitCode.FAILED
 
 
 def _proof(task: Task, stored: StoredProof) -> Proof:

@@ -1,0 +1,135 @@
+"""The request contract of two servers: every field checked in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from speclaunch.checks import RequestField
+from speclaunch.core import LaunchError
+from speclaunch.engine import Plan
+from speclaunch.measure.contract import answer_fields, greedy_fields, sampled_fields
+from speclaunch.measure.contract.known import known_bugs, statement
+from speclaunch.measure.contract.pair import Outcome, Pair, untested
+from speclaunch.measure.contract.records import Contract, FieldResult, FieldRow
+from speclaunch.measure.contract.servers import ContractServer
+from speclaunch.serving import EngineError
+
+
+class ContractField(Struct, frozen=True):
+    """A request field: its check, and the fields of advisories that it concerns."""
+
+    name: str
+    check: Callable[[Pair], Outcome]
+    concerns: tuple[RequestField, ...]
+
+
+FIELDS = (
+    ContractField("stop", greedy_fields.stop, (RequestField.STOP,)),
+    ContractField("stop_across_tokens", greedy_fields.stop_across, (RequestField.STOP,)),
+    ContractField("stop_token_ids", greedy_fields.stop_token_ids, (RequestField.STOP,)),
+    ContractField("max_new_tokens", greedy_fields.max_new_tokens, (RequestField.MAX_TOKENS,)),
+    ContractField(
+        "end_at_max_new_tokens",
+        greedy_fields.end_at_limit,
+        (RequestField.MAX_TOKENS,),
+    ),
+    ContractField("min_new_tokens", greedy_fields.min_new_tokens, (RequestField.MIN_TOKENS,)),
+    *(
+        ContractField(name, greedy_fields.penalty(name), (RequestField.PENALTIES,))
+        for name in ("frequency_penalty", "presence_penalty", "repetition_penalty")
+    ),
+    ContractField("logit_bias", greedy_fields.logit_bias, (RequestField.LOGIT_BIAS,)),
+    ContractField("n", answer_fields.n, (RequestField.N,)),
+    ContractField(
+        "return_logprob",
+        answer_fields.logprobs("output_token_logprobs"),
+        (RequestField.LOGPROBS,),
+    ),
+    ContractField(
+        "top_logprobs_num",
+        answer_fields.logprobs("output_top_logprobs", top_logprobs_num=3),
+        (RequestField.LOGPROBS,),
+    ),
+    ContractField(
+        "logprob_start_len",
+        answer_fields.logprobs("input_token_logprobs", prompt=True),
+        (RequestField.LOGPROBS,),
+    ),
+    *(
+        ContractField(name, greedy_fields.grammar(name), (RequestField.GRAMMAR,))
+        for name in ("regex", "ebnf", "json_schema")
+    ),
+    ContractField("stream", answer_fields.stream, (RequestField.STREAM,)),
+    ContractField("usage", answer_fields.usage, ()),
+    ContractField("reasoning_tokens", answer_fields.reasoning, (RequestField.REASONING,)),
+    ContractField("tools", answer_fields.tools, (RequestField.TOOLS,)),
+    ContractField("temperature", sampled_fields.distribution(), (RequestField.TEMPERATURE,)),
+    ContractField("top_p", sampled_fields.distribution(top_p=0.5), (RequestField.TOP_P,)),
+    ContractField("top_k", sampled_fields.distribution(top_k=2), (RequestField.TOP_K,)),
+    ContractField("min_p", sampled_fields.distribution(min_p=0.5), (RequestField.MIN_P,)),
+    ContractField("sampling_seed", sampled_fields.seed, (RequestField.SEED,)),
+    ContractField("abort", answer_fields.abort, (RequestField.ABORT,)),
+    ContractField("context_limit", greedy_fields.context_limit, (RequestField.LONG_CONTEXT,)),
+)
+"""All fields. Those that may end a server come last."""
+
+
+def check_contract(
+    speculative: ContractServer,
+    plain: ContractServer,
+    *,
+    plan: Plan | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    fields: Sequence[ContractField] = FIELDS,
+) -> Contract:
+    """Return the contract of two running servers of one release and checkpoint.
+
+    `plan` of the speculative server selects advisories by its exact configuration; without it they
+    match by release and algorithm. `say` receives the name of each field before its check. Raises
+    LaunchError if the plain server gives no answer, or the speculative one does not speculate.
+    """
+    info = speculative.info
+    algorithm = info.get("speculative_algorithm")
+    if not algorithm or plain.info.get("speculative_algorithm"):
+        raise LaunchError("a contract needs a speculative server and a plain one")
+    release = str(info.get("version") or "")
+    pair, rows, ended = Pair(speculative, plain), [], ""
+    for field in fields:
+        say(field.name)
+        outcome = untested(f"the server ended at {ended}") if ended else _outcome(field, pair)
+        rows.append(_row(field, outcome, release, str(algorithm), info.get("device"), plan))
+        if outcome.result is FieldResult.DIFFERS and not ended and not speculative.lives():
+            ended = field.name
+    return Contract(tuple(rows), release, str(algorithm))
+
+
+def _outcome(field: ContractField, pair: Pair) -> Outcome:
+    """Return the outcome of a field. Raises LaunchError if the plain server gives no answer."""
+    try:
+        if not pair.bases:
+            return untested("the greedy answers differ without any field: run `speclaunch prove`")
+        return field.check(pair)
+    except EngineError as error:
+        if not pair.plain.lives():
+            raise LaunchError(f"the plain server ended at {field.name}: {error}") from error
+        return Outcome(FieldResult.DIFFERS, f"the server gave no answer: {error}")
+
+
+def _row(
+    field: ContractField,
+    outcome: Outcome,
+    release: str,
+    algorithm: str,
+    device: str | None,
+    plan: Plan | None,
+) -> FieldRow:
+    documented: str | None = None
+    bugs: tuple[str, ...] = ()
+    if outcome.result is FieldResult.DIFFERS:
+        documented = statement(field.name, release, algorithm, device)
+        if outcome.refused:
+            documented = f"The server refuses it: {outcome.refused}"
+        bugs = known_bugs(field.concerns, release, algorithm, plan)
+    return FieldRow(field.name, outcome.result, outcome.reason, outcome.requests, documented, bugs)
