@@ -9,12 +9,19 @@ NAMES = {
     "recipe.bounded_yaml": "compose_node events",
     "recipe.compose": "compose",
     "recipe.find_recipe": """
-        find_recipe group_options recipe_names recipes shown_overrides similar_file split_recipe
-        SUFFIX
+        find_recipe group_options is_lock_file recipe_names recipe_of_lock recipes shown_overrides
+        similar_file split_recipe SUFFIX
     """,
     "recipe.hydra_sweeps": "sweep_words SweepJob",
     "recipe.json_schema": "recipe_schema",
     "recipe.load": "fit_limits load load_sound_part Recipe require_host select_role validate",
+    "recipe.lock": """
+        Lock lock_differences LockDifference LockedCertificate LockedCheckpoint LockedEngine
+        LockedFile LockedHardware LockedImage LockedPackage LockSubject
+    """,
+    "recipe.lock_file": """
+        image_of lock_and_recipe read_lock recipe_differences with_lock_differences
+    """,
     "recipe.roles": "of_role role_names",
     "recipe.schema": """
         Agreement Deployment Engine Launch Recovery Restart VerificationSection WatchdogSection
@@ -47,6 +54,7 @@ NAMES = {
     "targets.assemble": "assemble Assembled settings_of",
     "targets.interface": "RenderedCommand Renderer Rendering Role",
     "targets.launching": "launch_words",
+    "targets.lock_text": "lock_text",
     "targets.prepare": "prepare Prepared",
     "targets.shell": "SET_BY_SLIME",
     "targets.targets": "RENDERERS",

@@ -63,6 +63,7 @@ NAMES = {
     "contract.launched": "check_sides new_contract_folder",
     "contract.records": "Contract ContractDocument FieldResult FieldRow",
     "contract.servers": "ContractServer",
+    "certificates": "certificates_of",
     "prove.answers": "ProofPrompt ProofServer",
     "prove.proof": """
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree

@@ -132,6 +132,7 @@ from speclaunch.measure.bisect.search import Outcome as Outcome
 from speclaunch.measure.bisect.search import most_starts as most_starts
 from speclaunch.measure.bisect.stored import StoredBisect as StoredBisect
 from speclaunch.measure.bisect.stored import begin_bisect as begin_bisect
+from speclaunch.measure.certificates import certificates_of as certificates_of
 from speclaunch.measure.contract.contract import FIELDS as FIELDS
 from speclaunch.measure.contract.contract import check_contract as check_contract
 from speclaunch.measure.contract.launched import check_sides as check_sides

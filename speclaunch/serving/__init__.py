@@ -30,6 +30,7 @@ NAMES = {
     "launch.journal_header": "command document recipe_diff",
     "launch.last_good": "LastGood",
     "launch.launch_run": "LaunchRun",
+    "launch.lock": "differences_now lock_request LockRequest write_lock",
     "launch.log.lines": "Follower lines_of log_files read_log",
     "launch.log.marks": "Phase",
     "launch.log.phases": "PhaseStep PhaseTracker",

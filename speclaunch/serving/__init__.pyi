@@ -47,6 +47,10 @@ from speclaunch.serving.launch.journal_header import document as document
 from speclaunch.serving.launch.journal_header import recipe_diff as recipe_diff
 from speclaunch.serving.launch.last_good import LastGood as LastGood
 from speclaunch.serving.launch.launch_run import LaunchRun as LaunchRun
+from speclaunch.serving.launch.lock import LockRequest as LockRequest
+from speclaunch.serving.launch.lock import differences_now as differences_now
+from speclaunch.serving.launch.lock import lock_request as lock_request
+from speclaunch.serving.launch.lock import write_lock as write_lock
 from speclaunch.serving.launch.log.lines import Follower as Follower
 from speclaunch.serving.launch.log.lines import lines_of as lines_of
 from speclaunch.serving.launch.log.lines import log_files as log_files

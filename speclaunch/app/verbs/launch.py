@@ -33,6 +33,7 @@ from speclaunch.serving import (
 )
 
 if TYPE_CHECKING:
+    from speclaunch.app.verbs.locking import LaunchLock
     from speclaunch.app.verbs.start_options import LaunchOptions
     from speclaunch.checks import EngineQuerier
     from speclaunch.deployments import Recipe
@@ -45,10 +46,8 @@ def launch(options: LaunchOptions) -> ExitCode:
     """
     if os.getpid() == 1:  # as PID 1 of a container, an unhandled SIGTERM is ignored
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if options.detach and options.smoke:
-        raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
-    if options.ladder and not options.dry_run:
-        raise InputError(Problem("--ladder needs --dry-run"))
+    _require_sensible(options)
+    locking = _locking(options)
     title = hide_secrets("", options.overrides)
     name, changes = split_recipe(options.overrides)
     overrides = [f"recipe={name}", *changes]  # normalized for the journal
@@ -56,15 +55,21 @@ def launch(options: LaunchOptions) -> ExitCode:
     if options.dry_run and options.role is None and len(loaded.parts) > 1:
         return _shown_roles(options, loaded)
     recipe = select_role(loaded, options.role, "a launch starts a single role")
+    if locking is not None:
+        recipe = locking.chosen(recipe, changes)
     if not options.dry_run:
         require_host(recipe)
-    prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
+    prepared = (prepare if locking is None else locking.prepare)(
+        recipe, options.engine, dry_run=options.dry_run
+    )
     facts = local_lookup(
         lookup(options.models, options.hardware, online=options.online, assume=options.assume),
         recipe,
         probe=not options.dry_run,
         cpu=bool(prepared.cpu),
     )
+    if locking is not None:
+        locking.require(prepared, facts, _busy)
     # the machine of a dry run's command is unknown
     absent = [] if options.dry_run else absent_paths(prepared)
     rules = chosen_rules(options.select, options.ignore)
@@ -76,11 +81,12 @@ def launch(options: LaunchOptions) -> ExitCode:
     session = Session(
         prepared,
         facts.facts(prepared.request(os.environ)),
-        overrides,
+        overrides if locking is None else locking.overrides(overrides),
         smoke=options.smoke,
         fresh=options.fresh,
         as_configured=options.force,
         max_attempts=options.max_attempts,
+        lock=None if locking is None else locking.request,
     )
     if not options.force:
         require_predicted_fit(session, rules)
@@ -111,6 +117,23 @@ def launch(options: LaunchOptions) -> ExitCode:
     if options.detach:
         return run_detached(session.start(), session, as_json=as_json)
     return run_here(session.start(), session, verbose=options.verbose, as_json=as_json)
+
+
+def _require_sensible(options: LaunchOptions) -> None:
+    """Raise InputError for options that contradict each other."""
+    if options.detach and options.smoke:
+        raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
+    if options.ladder and not options.dry_run:
+        raise InputError(Problem("--ladder needs --dry-run"))
+
+
+def _locking(options: LaunchOptions) -> LaunchLock | None:
+    """Return the lock of this launch; None without its options. Raises InputError."""
+    if not (options.lock or options.locked or options.verify):
+        return None
+    from speclaunch.app.verbs.locking import LaunchLock
+
+    return LaunchLock(options)
 
 
 def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:

@@ -12,6 +12,7 @@ from speclaunch.app.verbs.options import (
     FORCE,
     HARDWARE,
     IGNORE,
+    LOCK,
     MODELS,
     ONLINE,
     OUTPUT_FORMAT,
@@ -176,6 +177,7 @@ class BenchOptions(VerbOptions):
     models = MODELS
     output_format = _CERTIFICATE_FORMAT
     output_file = _OUTPUT_FILES
+    lock = LOCK
     trust_engine = TRUST_ENGINE
 
 
@@ -273,6 +275,7 @@ class ProveOptions(VerbOptions):
         section="Output",
         help="Output format. `html` needs --requests.",
     )
+    lock = LOCK
     trust_engine = TRUST_ENGINE
 
 

@@ -226,6 +226,12 @@ IGNORE = repeated(
     section="Rules",
     help="Skip rules whose code starts with CODE.",
 )
+LOCK = flag(
+    "--lock",
+    section="Output",
+    help="Write a lock next to the recipe: exactly what served, with versions and digests of the "
+    "engine, its packages and the weights.",
+)
 MODELS = repeated(
     Path,
     "--models",

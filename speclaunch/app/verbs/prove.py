@@ -13,7 +13,12 @@ from msgspec import Struct, to_builtins
 
 from speclaunch.app.output.console import err_lines, out, out_lines, write_exact
 from speclaunch.app.output.proving import show_proof
-from speclaunch.app.verbs.bench_sides import numbers, side_options, tell_replaced
+from speclaunch.app.verbs.bench_sides import (
+    numbers,
+    side_options,
+    tell_replaced,
+)
+from speclaunch.app.verbs.locking import SideLock
 from speclaunch.app.verbs.measure_options import ProveOptions
 from speclaunch.app.verbs.options import ProveFormat
 from speclaunch.core import (
@@ -71,6 +76,7 @@ def prove(options: ProveOptions) -> ExitCode:
     shared = side_options(options)
     ours = candidate(options.overrides, shared)
     tell_replaced(ours)
+    locking = SideLock(options, ours)
     if not ours.expected.speculates:
         raise InputError(
             Problem(
@@ -108,6 +114,8 @@ def prove(options: ProveOptions) -> ExitCode:
     else:
         show_proof(out(), document)
         err_lines().print(f"saved to {stored.directory}")
+    if result.is_lossless:
+        locking.write()
     return ExitCode.CLEAN if result.is_lossless else ExitCode.FAILED
 
 

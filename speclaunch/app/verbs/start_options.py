@@ -12,6 +12,7 @@ from speclaunch.app.verbs.options import (
     ENGINES,
     HARDWARE,
     IGNORE,
+    LOCK,
     MODELS,
     MOST_TOKENS,
     ONLINE,
@@ -143,6 +144,15 @@ class LaunchOptions(VerbOptions):
     ladder = flag("--ladder", help="With --dry-run: show the recovery steps if memory runs out.")
     smoke = flag("--smoke", help="Start, verify, report and stop. Exit 0 if it serves.")
     detach = flag("--detach", "-d", help="Return once it serves and leave it running.")
+    lock = LOCK
+    locked = flag(
+        "--locked",
+        help="Start only what the recipe's lock records; name each difference otherwise.",
+    )
+    verify = flag(
+        "--verify",
+        help="With --lock or --locked: read all weights again, even if size and time are the same.",
+    )
     fresh = flag("--fresh", help="Start from the recipe, ignoring the last known good settings.")
     max_attempts = option(
         int,

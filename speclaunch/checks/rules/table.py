@@ -34,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     row("SPL011", "unreadable-model-overrides", ERROR, "arguments"),
     row("SPL012", "literal-secret", WARNING, "arguments"),
     row("SPL017", "engine-refuses-when", ERROR, "arguments"),
+    row("SPL018", "outdated-lock", WARNING, "arguments"),
     row(
         "SPL101",
         "unknown-algorithm",

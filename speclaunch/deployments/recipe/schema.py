@@ -24,12 +24,14 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     WrapValidator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError, core_schema
 
 from speclaunch.core import InputError, Place, Problem
+from speclaunch.deployments.recipe.lock import Lock, lock_of
 from speclaunch.deployments.recipe.roles import ROLES, sets_key
 from speclaunch.deployments.recipe.sections import group_names, is_server_argument
 from speclaunch.deployments.recipe.source import Composition, KeyPath, exists
@@ -422,6 +424,21 @@ def _few(value: object) -> object:
     return value
 
 
+class _LockForm:
+    """The record of a lock, which `lock.py` declares."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(lock_of)
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"type": "object"}
+
+
+RecordedLock = Annotated[Lock, _LockForm(), PlainKind("lock")]
 RoleName = Annotated[str, AfterValidator(_role_name)]
 NamedRole = Annotated[RoleSection, BeforeValidator(_or_empty)]
 Roles = Annotated[
@@ -446,6 +463,8 @@ class Deployment(Section):
     """Servers that work together, by name; each is merged over the other sections."""
     router: RouterSection | None = None
     deploy: DeploySection = DeploySection()
+    lock: RecordedLock | None = None
+    """Record of what served, written by `--lock`. A recipe with it is a lock."""
 
 
 # -- problems

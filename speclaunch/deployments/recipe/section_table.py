@@ -125,5 +125,6 @@ SECTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         'roles': ('sections', {}, 'RoleSection'),
         'router': ('section', None, 'RouterSection'),
         'deploy': ('section', {}, 'DeploySection'),
+        'lock': ('lock', None),
     },
 }

@@ -247,6 +247,15 @@ def _variables(value: object, _parameter: object) -> dict[str, str | None]:
     return found
 
 
+def _lock(value: object, _parameter: object) -> Any:
+    from speclaunch.deployments.recipe.lock import lock_of  # noqa: PLC0415  few recipes are locks
+
+    try:
+        return lock_of(_mapping(value))
+    except ValueError:
+        raise _NotPlainError from None
+
+
 def _sizes(value: object, _parameter: object) -> dict[str, int]:
     return {name: _integer(size, {"ge": 1}) for name, size in _mapping(value).items()}
 
@@ -273,6 +282,7 @@ _KINDS: Mapping[str, Callable[[object, Any], Any]] = {
     "form": _form,
     "hardware": _hardware,
     "integer": _integer,
+    "lock": _lock,
     "number": _number,
     "option": _option,
     "order": _order,

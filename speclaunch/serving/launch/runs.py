@@ -47,7 +47,7 @@ def lock_directory() -> Path:
     return speclaunch_home() / "state" / "locks"
 
 
-class Lock:
+class HeldLock:
     """One locked file. `close` releases it; the kernel releases it when the process ends."""
 
     def __init__(self, path: Path, fd: int) -> None:
@@ -60,7 +60,7 @@ class Lock:
         os.close(self._fd)
 
 
-def acquire(name: str, holder: Holder) -> Lock | Holder | None:
+def acquire(name: str, holder: Holder) -> HeldLock | Holder | None:
     """Lock `name`. Return the other holder if it is locked, or None if locks are impossible here.
 
     A file system that is full or has no locks must not keep an engine from starting.
@@ -86,7 +86,7 @@ def acquire(name: str, holder: Holder) -> Lock | Holder | None:
         os.write(fd, json.dumps(asdict(holder)).encode())
     except OSError:
         return None
-    return Lock(path, fd)
+    return HeldLock(path, fd)
 
 
 class Held(contextlib.ExitStack):

@@ -99,6 +99,12 @@ class Planner(Protocol):
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
         """Return the next rung of the ladder after these attempts."""
 
+    def write_lock(self, changes: Mapping[str, Any]) -> Path:
+        """Write the lock of the deployment with these changes; return its path.
+
+        Raises LaunchError.
+        """
+
 
 class PlannedLaunch(Struct, frozen=True):
     """A launch that may begin."""
@@ -144,6 +150,8 @@ class PlannedLaunch(Struct, frozen=True):
     """True if it serves a model that speclaunch makes for the CPU engine."""
     exits_after: bool = False
     """True if the process exits after this launch."""
+    writes_lock: bool = False
+    """True if a lock is written once it has served."""
 
 
 def without_model(section: Section) -> Section:
