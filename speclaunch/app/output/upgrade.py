@@ -64,15 +64,18 @@ def _mark(reason: Reason) -> str:
 
 def _show_runs(paper: LineWriter, runs: Sequence[RunRecord]) -> None:
     paper.heading("On this machine")
-    rows = [[TableCell(head, "dim") for head in ("release", "serves", "acceptance", "answers")]]
+    heads = ("release", "serves", "acceptance", "answers", "contract")
+    rows = [[TableCell(head, "dim") for head in heads]]
     for run in runs:
         length = "" if run.acceptance_length is None else f"{run.acceptance_length:.2f}"
         answers = "" if not run.serves else "differ" if run.differs else f"{run.answers} the same"
         if run is runs[0] and run.serves:
             answers = f"{run.answers}, the reference"
         serves = f"after {run.seconds:.0f} s" if run.seconds is not None else "no"
-        rows.append([TableCell(text) for text in (run.release, serves, length, answers)])
-    paper.table(rows, (24, 16, 16))
+        broken = f"changes {', '.join(run.broken_fields)}" if run.broken_fields else ""
+        texts = (run.release, serves, length, answers, broken)
+        rows.append([TableCell(text) for text in texts])
+    paper.table(rows, (24, 16, 16, 24))
 
 
 def show_upgrades(console: Console, document: UpgradeDocument) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem, reads
 from speclaunch.engine import held_versions
@@ -22,7 +25,7 @@ from speclaunch.measure.bisect.search import (
 )
 from speclaunch.measure.bisect.stored import StoredBisect
 from speclaunch.measure.upgrade.launched import LaunchedRelease, StartFailedError, launched
-from speclaunch.measure.upgrade.observation import Observation
+from speclaunch.measure.upgrade.observation import Observation, broken_fields
 from speclaunch.measure.upgrade.spelled import SpelledRecipe, spelled
 from speclaunch.measure.upgrade.supply import EngineSupply
 from speclaunch.serving import unfinished_work
@@ -129,10 +132,17 @@ def probe(
     except LaunchError as error:
         return ended(Verdict.SKIP, str(error))
     try:
-        with launched(recipe, folder, task.seconds, say) as served:
+        with ExitStack() as stack:
+            served = stack.enter_context(launched(recipe, folder, task.seconds, say))
             server = CheckedServer(release, served.engine.url, served.observed, folder)
+            if task.check.is_contract:
+                plain = stack.enter_context(
+                    launched(recipe, folder, task.seconds, say, speculates=False)
+                )
+                contract = partial(broken_fields, served.address, plain.address, served.plan, say)
+                server = replace(server, broken=contract)
             if task.check.needs_reference and reference is None:
-                reference = served.observed.observe()
+                reference = task.check.reference(server)
             found = _evaluated(task, server, served, reference)
     except StartFailedError as error:
         return ended(fails, str(error))
@@ -145,7 +155,7 @@ def _evaluated(
 ) -> tuple[Verdict, str, int, int]:
     """Evaluate until one verdict leads by enough; return it, its reason, and both counts."""
     needed = net_evaluations(FLAKY if task.flaky is None else task.flaky)
-    needed = 1 if task.check.is_start else needed
+    needed = 1 if task.check.is_single else needed
     counts = {Verdict.GOOD: 0, Verdict.BAD: 0}
     reasons: dict[Verdict, str] = {}
     while sum(counts.values()) < MOST_EVALUATIONS:

@@ -9,6 +9,7 @@ import re
 import shlex
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -42,6 +43,8 @@ class CheckedServer(Struct, frozen=True):
     observed: ObservedServer
     folder: Path
     """Folder for the output of commands."""
+    broken: Callable[[], tuple[str, ...]] = tuple
+    """Checks its contract with a plain server, if that runs; returns the broken fields."""
 
 
 class Check(Struct, frozen=True):
@@ -52,6 +55,14 @@ class Check(Struct, frozen=True):
     """True if answers are compared with those of the good release."""
     is_start: ClassVar[bool] = False
     """True if a release is bad if it does not serve; else such a release is skipped."""
+    is_contract: ClassVar[bool] = False
+    """True if it also needs a server without speculation."""
+    is_single: ClassVar[bool] = False
+    """True if one evaluation decides."""
+
+    def reference(self, server: CheckedServer) -> Observation:
+        """Return what the good release answers. Raises LaunchError."""
+        return server.observed.observe()
 
     def evaluate(self, server: CheckedServer, reference: Observation | None) -> Evaluation:
         """Return the result of one evaluation. Raises LaunchError."""
@@ -62,6 +73,7 @@ class StartCheck(Check, frozen=True):
     """Good if the server starts, serves and speculates as requested."""
 
     is_start: ClassVar[bool] = True
+    is_single: ClassVar[bool] = True
 
     def evaluate(self, server: CheckedServer, reference: Observation | None) -> Evaluation:
         """Return good: the launch verified the server."""
@@ -90,12 +102,34 @@ class SameOutputCheck(Check, frozen=True):
     def evaluate(self, server: CheckedServer, reference: Observation | None) -> Evaluation:
         """Compare the answers to the fixed prompts."""
         found = server.observed.observe()
-        if reference is None:
-            return Evaluation(Verdict.GOOD, "its answers are the reference")
-        difference = server.observed.difference(reference, found)
+        difference = server.observed.difference(reference or found, found)
         if difference is None:
             return Evaluation(Verdict.GOOD, "the same answers")
         return Evaluation(Verdict.BAD, difference.text)
+
+
+class ContractCheck(Check, frozen=True):
+    """Good if speculation changes no request field that it leaves unchanged in the good release.
+
+    It repeats its requests itself.
+    """
+
+    needs_reference: ClassVar[bool] = True
+    is_contract: ClassVar[bool] = True
+    is_single: ClassVar[bool] = True
+
+    def reference(self, server: CheckedServer) -> Observation:
+        """Return the fields that the good release breaks."""
+        return Observation(broken=server.broken())
+
+    def evaluate(self, server: CheckedServer, reference: Observation | None) -> Evaluation:
+        """Check the contract against the server without speculation."""
+        known = () if reference is None else reference.broken
+        found = [name for name in server.broken() if name not in known]
+        if found:
+            return Evaluation(Verdict.BAD, f"speculation changes {', '.join(found)}")
+        as_before = f" but {', '.join(known)}, as in the good release" if known else ""
+        return Evaluation(Verdict.GOOD, f"speculation changes no request field{as_before}")
 
 
 class CommandCheck(Check, frozen=True):
@@ -141,7 +175,7 @@ class CommandCheck(Check, frozen=True):
         return Evaluation(Verdict.BAD if code else Verdict.GOOD, f"exit code {code}")
 
 
-_NAMED = {"start": StartCheck, "same-output": SameOutputCheck}
+_NAMED = {"start": StartCheck, "same-output": SameOutputCheck, "contract": ContractCheck}
 FORMS = ("start", "acceptance>=X", "same-output", "contract", '"COMMAND"')
 
 

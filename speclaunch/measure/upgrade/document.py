@@ -73,6 +73,8 @@ class RunRecord(Struct, frozen=True, forbid_unknown_fields=True):
     answers: int
     differs: str | None
     """First greedy answer that the other release does not give."""
+    broken_fields: list[str]
+    """Request fields that speculation changes, undocumented; empty if not checked."""
 
 
 class DeploymentRecord(Struct, frozen=True, forbid_unknown_fields=True):
@@ -167,4 +169,5 @@ def _run(run: ReleaseRun) -> RunRecord:
         observed.acceptance,
         len(observed.answers),
         None if run.difference is None else run.difference.text,
+        list(observed.broken),
     )

@@ -40,6 +40,8 @@ class LaunchedRelease(Struct, frozen=True):
     plan: Plan
     observed: ObservedServer
     seconds: float
+    can_run_twice: bool
+    """True if a server without speculation fits next to it: on the CPU engine."""
 
     def is_gone(self) -> bool:
         """True if its engine ended, or ends within a few seconds."""
@@ -88,6 +90,7 @@ def launched(
         plan = resolve(request, facts)
         address = Address(host="127.0.0.1", port=port, tls=False, api_key=key)
         observed = ObservedServer(address, served_dtype(plan))
-        yield LaunchedRelease(found.version, engine, address, plan, observed, taken)
+        can_run_twice = prepared.cpu is not None and bool(off) and speculates
+        yield LaunchedRelease(found.version, engine, address, plan, observed, taken, can_run_twice)
     finally:
         engine.stop()

@@ -7,17 +7,22 @@ the noise of its data type are a tie (see `prove`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.core import LaunchError
-from speclaunch.engine import Address
+from speclaunch.core import LaunchError, beating
+from speclaunch.engine import Address, Plan
 from speclaunch.measure.bench.workload import shipped, workload
+from speclaunch.measure.contract.contract import check_contract
+from speclaunch.measure.contract.servers import ContractServer
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer
 from speclaunch.measure.prove.proof import AnswerKind, compare, first_difference, noise
 from speclaunch.serving import EngineClient, EngineError
+
+Say = Callable[[str], None]
 
 PROMPTS_OF_A_SET = 4
 TOKENS = 32
@@ -26,9 +31,13 @@ _AT_ONCE = 1
 
 
 class Observation(Struct, frozen=True):
-    """Greedy answers of a release to the same prompts."""
+    """Greedy answers of a release to the same prompts.
+
+    `broken`: request fields that speculation changes, if the contract was checked.
+    """
 
     answers: tuple[ProofAnswer, ...] = ()
+    broken: tuple[str, ...] = ()
 
     @property
     def acceptance(self) -> float | None:
@@ -66,6 +75,21 @@ def fixed_prompts() -> tuple[ProofPrompt, ...]:
         for name in shipped()
         for text in (workload(name, TOKENS, 0).texts or ())[:PROMPTS_OF_A_SET]
     )
+
+
+def broken_fields(ours: Address, plain: Address, plan: Plan, say: Say) -> tuple[str, ...]:
+    """Return the request fields that two running servers treat differently, undocumented.
+
+    Raises LaunchError if a server gives no answer.
+    """
+    fields: list[str] = []
+    servers = (ContractServer(partial(EngineClient, address)) for address in (ours, plain))
+    try:
+        with beating(say, lambda _: f"contract: {max(len(fields) - 1, 0)} fields checked"):
+            found = check_contract(*servers, plan=plan, say=fields.append)
+    except EngineError as error:
+        raise LaunchError(f"the server gave no answer: {error}") from error
+    return tuple(row.field for row in found.rows if row.breaks)
 
 
 class ObservedServer:

@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.core import InputError, LaunchError
 from speclaunch.engine import ArgumentOutcome, EffectiveArgument, is_idle
 from speclaunch.measure.bench.statistics import LEAST_PAIRS, SpeedClaim, interval
 from speclaunch.measure.upgrade.deployments import DeploymentUpgrade
 from speclaunch.measure.upgrade.launched import Say, launched
-from speclaunch.measure.upgrade.observation import Observation, OutputDifference
+from speclaunch.measure.upgrade.observation import (
+    Observation,
+    OutputDifference,
+    broken_fields,
+)
 from speclaunch.measure.upgrade.reasons import Aspect, Reason, UpgradeVerdict
 from speclaunch.measure.upgrade.spelled import SpelledRecipe
 
@@ -46,6 +51,11 @@ def run_release(
         with launched(found, folder, seconds, say) as served:
             say(f"SGLang {found.version} serves after {served.seconds:.0f} s")
             info, observation = served.observed.info(), served.observed.observe()
+            if served.can_run_twice:
+                with launched(found, folder, seconds, say, speculates=False) as plain:
+                    say(f"SGLang {found.version}: checking the request contract")
+                    broken = broken_fields(served.address, plain.address, served.plan, say)
+                    observation = replace(observation, broken=broken)
             difference = None
             if reference is not None and reference.serves:
                 difference = served.observed.difference(reference.observation, observation)
@@ -114,6 +124,9 @@ def _changed_values(
         is_expected = all(row.outcome is not ArgumentOutcome.UNKNOWN for row in (old, new))
         is_expected &= (old.effective, new.effective) == (ours, theirs)
         why = new.why if is_expected else "as the servers report"
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+            ours, theirs = ({name: one.get(name) for name in names} for one in (ours, theirs))
         text = f"{new.name}: {_shown(ours)} → {_shown(theirs)} ({why})"
         yield Reason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, new.name)
 
@@ -127,6 +140,10 @@ def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[Reason]:
     if after.difference is not None:
         text = f"another greedy answer: {after.difference.text}"
         yield Reason(Aspect.OUTPUT, UpgradeVerdict.DIFFERS, text)
+    for name in after.observation.broken:
+        if name not in before.observation.broken:
+            text = f"speculation changes the request field {name}"
+            yield Reason(Aspect.CONTRACT, UpgradeVerdict.NOT_SAFE, text, name)
     old, new = _by_prompt(before), _by_prompt(after)
     pairs = [(theirs, ours) for ours, theirs in zip(old, new, strict=True) if ours and theirs]
     if any(old) and not any(new):
