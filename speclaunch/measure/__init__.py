@@ -89,7 +89,7 @@ NAMES = {
     "upgrade.document": """
         DeploymentRecord RunRecord upgrade_document UpgradeDocument ValueRecord
     """,
-    "upgrade.reasons": "Reason UpgradeVerdict",
+    "upgrade.reasons": "Aspect Reason UpgradeVerdict",
     "upgrade.running": "ReleaseRun run_reasons run_release",
     "upgrade.supply": "EngineSupply interpreters",
     "upgrade.spelled": "spelled SpelledRecipe",

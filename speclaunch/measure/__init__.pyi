@@ -214,6 +214,7 @@ from speclaunch.measure.upgrade.document import RunRecord as RunRecord
 from speclaunch.measure.upgrade.document import UpgradeDocument as UpgradeDocument
 from speclaunch.measure.upgrade.document import ValueRecord as ValueRecord
 from speclaunch.measure.upgrade.document import upgrade_document as upgrade_document
+from speclaunch.measure.upgrade.reasons import Aspect as Aspect
 from speclaunch.measure.upgrade.reasons import Reason as Reason
 from speclaunch.measure.upgrade.reasons import UpgradeVerdict as UpgradeVerdict
 from speclaunch.measure.upgrade.running import ReleaseRun as ReleaseRun

@@ -13,6 +13,7 @@ from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
 from speclaunch.app.output.styled import many
 from speclaunch.core import from_here
 from speclaunch.measure import (
+    Aspect,
     DeploymentRecord,
     DeploymentUpgrade,
     Reason,
@@ -45,8 +46,15 @@ def show_upgrade(
         (f"{record.name}: SGLang {record.source} {_ARROW} {record.to}: ", "bold"),
         (record.verdict.value, _STYLES[record.verdict]),
     )
+    hidden = [reason for reason in record.reasons if _is_unknown_value(reason)]
     for reason in record.reasons:
+        if reason in hidden:
+            continue
         paper.say(reason.text, _STYLES[reason.verdict].removeprefix("bold "), mark=_mark(reason))
+    if hidden:
+        names = ", ".join(reason.name for reason in hidden)
+        text = f"{many(len(hidden), 'argument')} without a known value: {names}"
+        paper.say(text, "magenta", mark=_mark(hidden[0]))
     if record.steps:
         paper.heading("Changes of the file", str(len(record.steps)))
         for step in record.steps:
@@ -56,6 +64,10 @@ def show_upgrade(
         show_comparison(console, upgrade.comparison, everything=everything)
     if record.runs:
         _show_runs(paper, record.runs)
+
+
+def _is_unknown_value(reason: Reason) -> bool:
+    return reason.aspect is Aspect.VALUE and reason.verdict is UpgradeVerdict.UNKNOWN
 
 
 def _mark(reason: Reason) -> str:

@@ -9,7 +9,14 @@ from msgspec import Struct
 
 from speclaunch.checks import Advisory, Severity, all_advisories
 from speclaunch.core import Problem
-from speclaunch.engine import ArgumentOutcome, EffectiveArgument, Fit, UnknownValueError, is_idle
+from speclaunch.engine import (
+    UNKNOWN_HARDWARE,
+    ArgumentOutcome,
+    EffectiveArgument,
+    Fit,
+    UnknownValueError,
+    is_idle,
+)
 from speclaunch.measure.advice.comparison import PlanComparison
 from speclaunch.measure.advice.planned_deployment import PlannedDeployment
 
@@ -81,6 +88,8 @@ def reasons_of(found: PlanComparison) -> Iterator[Reason]:
         verdict = UpgradeVerdict.NOT_SAFE if is_serious else UpgradeVerdict.DIFFERS
         text = f"introduces {advisory.id}: {advisory.summary}"
         yield Reason(Aspect.ADVISORY, verdict, text, advisory.id)
+    if found.before.version == found.after.version:
+        return  # nothing that is unknown can differ
     for advisory, why in unknown:
         text = f"{advisory.id} may affect it: {why}"
         yield Reason(Aspect.ADVISORY, UpgradeVerdict.UNKNOWN, text, advisory.id)
@@ -140,7 +149,7 @@ def _memory(found: PlanComparison) -> Iterator[Reason]:
         yield Reason(Aspect.MEMORY, UpgradeVerdict.NOT_SAFE, f"does not fit{as_before}{why}")
     elif after.fit is not before.fit and after.fit is Fit.TIGHT:
         yield Reason(Aspect.MEMORY, UpgradeVerdict.DIFFERS, f"fits → {after.fit.value}")
-    elif after.fit is Fit.UNKNOWN:
+    elif after.fit is Fit.UNKNOWN and found.before.version != found.after.version:
         yield Reason(Aspect.MEMORY, UpgradeVerdict.UNKNOWN, f"memory unknown: {after.why}")
     if before.tokens and after.tokens and after.tokens < before.tokens * _FEWER_TOKENS:
         text = f"tokens in the KV cache: {before.tokens:,} → {after.tokens:,}"
@@ -149,6 +158,9 @@ def _memory(found: PlanComparison) -> Iterator[Reason]:
 
 def _facts(found: PlanComparison) -> Iterator[Reason]:
     unknown = (*found.before.plan.facts.unknown, *found.after.plan.facts.unknown)
+    if found.after.plan.facts.hardware is None:
+        text = "the hardware is unknown: set --hardware, for example h100:8"
+        yield Reason(Aspect.FACTS, UpgradeVerdict.UNKNOWN, text, UNKNOWN_HARDWARE)
     for fact in dict.fromkeys(unknown):
         help_ = f" ({fact.help})" if fact.help else ""
         text = f"{fact.what}: {fact.why}{help_}"

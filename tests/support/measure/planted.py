@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import signal
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+from speclaunch.checks import Lookup
+from speclaunch.engine import Address, resolve
+from speclaunch.measure.upgrade.launched import LaunchedRelease, StartFailedError
+from speclaunch.measure.upgrade.observation import ObservedServer
+from speclaunch.measure.upgrade.spelled import SpelledRecipe
+from speclaunch.serving.launch.client import EngineClient, verify
+from speclaunch.serving.launch.free_port import free_port
 from tests.support.serving.launch import fake_sglang
 
 RELEASES = (
@@ -75,3 +90,44 @@ def command(folder: Path, *words: str) -> str:
 def options(pythons: Mapping[str, Path]) -> list[str]:
     """The options that name the interpreters."""
     return [f"--engine-python={release}={path}" for release, path in pythons.items()]
+
+
+@contextmanager
+def served(
+    found: SpelledRecipe,
+    folder: Path,
+    seconds: float,
+    say: object,
+    *,
+    speculates: bool = True,
+) -> Iterator[LaunchedRelease]:
+    """What `launched` does, without a `speclaunch launch`: the engine alone, verified as by it."""
+    prepared, port = found.prepared(), free_port()
+    arguments = [word for one in prepared.rendered_args.arguments for word in one.tokens]
+    with (folder / f"direct-{found.version}.log").open("ab") as log:
+        process = subprocess.Popen(
+            [prepared.python, "-m", "sglang.launch_server", *arguments, "--port", str(port)],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        address = Address(host="127.0.0.1", port=port, tls=False, api_key=None)
+        client, until = EngineClient(address), time.monotonic() + seconds
+        while not client.healthy():
+            if process.poll() is not None or time.monotonic() > until:
+                raise StartFailedError(f"exit code {process.poll()}")
+            time.sleep(0.05)
+        checked = verify(
+            client, prepared.rendered_args, prepared.recipe.deployment.launch.verify
+        )
+        if not checked.ok:
+            raise StartFailedError("; ".join(checked.problems))
+        engine: Any = SimpleNamespace(url=address.url, lives=True, log=folder)
+        plan = resolve(prepared.request({}), Lookup().facts(prepared.request({})))
+        observed = ObservedServer(address, "bfloat16")
+        yield LaunchedRelease(found.version, engine, address, plan, observed, 0.1, False)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
