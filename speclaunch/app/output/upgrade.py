@@ -95,7 +95,8 @@ def show_upgrades(console: Console, document: UpgradeDocument) -> None:
     paper = LineWriter(console)
     rows = [[TableCell(head, "dim") for head in ("deployment", "from", "verdict", "why")]]
     for record in document.deployments:
-        place = f"{from_here(Path(record.file))}:{record.line} {record.name}"
+        name = "" if record.name == record.file else f" {record.name}"
+        place = f"{from_here(Path(record.file))}:{record.line}{name}"
         texts = [reason.text for reason in record.reasons if reason.verdict is record.verdict]
         shown = "; ".join(_short(text) for text in texts[:_REASONS])
         more = f"; {len(texts) - _REASONS} more" if len(texts) > _REASONS else ""

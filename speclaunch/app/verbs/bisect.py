@@ -8,13 +8,13 @@ from msgspec import to_builtins
 
 from speclaunch.app.output.bisect import show_bisect
 from speclaunch.app.output.console import err_lines, out
-from speclaunch.app.verbs.check_options import engine_version
+from speclaunch.app.verbs.check_options import engine_release
 from speclaunch.app.verbs.measure_options import BisectOptions
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, Problem
 from speclaunch.deployments import load, split_recipe
-from speclaunch.engine import UnknownVersion, trust
+from speclaunch.engine import trust
 from speclaunch.measure import (
     BisectDocument,
     BisectTask,
@@ -48,8 +48,8 @@ def bisect(options: BisectOptions) -> ExitCode:
         task = BisectTask(
             tuple(options.overrides),
             releases_between(
-                _release(options.good, "--good"),
-                _release(options.bad, "--bad"),
+                _release("--good", options.good),
+                _release("--bad", options.bad),
                 supply.available(),
             ),
             check,
@@ -99,13 +99,12 @@ def _searched(
     return document
 
 
-def _release(text: str, option: str) -> str:
-    try:
-        return engine_version(text)
-    except UnknownVersion as error:
-        raise InputError(
-            Problem(str(error), Place(COMMAND_LINE, text=f"{option} {text}"))
-        ) from error
+def _release(option: str, text: str) -> str:
+    """Return the release of an option. Raises InputError for one that is not known exactly."""
+    found = engine_release(option, text)
+    if found.note:
+        raise InputError(Problem(found.note, Place(COMMAND_LINE, text=f"{option} {text}")))
+    return found.held
 
 
 def _show_task(task: BisectTask, supply: EngineSupply) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -13,14 +15,22 @@ from msgspec.structs import replace
 from speclaunch.app.output.console import err_lines, out
 from speclaunch.app.output.upgrade import show_upgrade, show_upgrades
 from speclaunch.app.verbs.change_options import MigrateOptions, UpgradeOptions
-from speclaunch.app.verbs.check_options import engine_version, lookup
+from speclaunch.app.verbs.check_options import engine_release, lookup
 from speclaunch.app.verbs.migrate import migrate
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
-from speclaunch.checks import all_rules, ask_mode, is_recipe, querier_for
-from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, Problem, reads, recipes_dir
-from speclaunch.deployments import YAML_SUFFIXES, find_recipe, split_recipe
-from speclaunch.engine import UnknownVersion
+from speclaunch.checks import Lookup, all_rules, ask_mode, is_recipe, querier_for
+from speclaunch.core import (
+    ExitCode,
+    InputError,
+    Problem,
+    from_here,
+    reads,
+    recipes_dir,
+    undone_on_error,
+)
+from speclaunch.deployments import YAML_SUFFIXES, find_recipe, load, split_recipe
+from speclaunch.engine import resolve
 from speclaunch.measure import (
     DeploymentUpgrade,
     EngineSupply,
@@ -37,23 +47,34 @@ from speclaunch.measure import (
     spelled,
     upgrade_document,
 )
+from speclaunch.serving import local_lookup, lock_request, write_lock
+
+if TYPE_CHECKING:
+    from speclaunch.deployments import Prepared
+    from speclaunch.engine import Plan
+    from speclaunch.measure import SpelledRecipe
 
 
 def upgrade(options: UpgradeOptions) -> ExitCode:
     """Show the page of a deployment, or the table of several. Raises InputError."""
     pythons = interpreters(options.engine_python)
+    to = engine_release("--to", options.to)
+    source = engine_release("--from", options.source) if options.source else None
     settings = UpgradeSettings(
-        _release(options.to, "--to"),
-        _release(options.source, "--from") if options.source else None,
+        to.held,
+        None if source is None else source.held,
         tuple(options.config_dir),
         lookup(options.models, options.hardware, online=options.online, assume=options.assume),
         all_rules(),
         querier_for(ask_mode(options.ask)),
+        tuple(found.note for found in (to, source) if found is not None and found.note),
     )
     hide_secrets("upgrade", options.words)
     is_one, found = _upgrades(options.words, settings)
     if options.run or options.write:
         _require_one_recipe(options, found)
+    if options.write:
+        _require_writable(options, settings)
     runs: list[ReleaseRun] = []
     if options.run:
         found, runs = _run(options, settings, found[0], pythons)
@@ -67,14 +88,6 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
     if options.write:
         _write(options, settings, found[0])
     return ExitCode.CLEAN if document.verdict is UpgradeVerdict.SAFE else ExitCode.FAILED
-
-
-def _release(text: str, option: str) -> str:
-    try:
-        return engine_version(text)
-    except UnknownVersion as error:
-        place = Place(COMMAND_LINE, text=f"{option} {text}")
-        raise InputError(Problem(str(error), place)) from error
 
 
 def _upgrades(
@@ -146,15 +159,52 @@ def _run(
 
 
 def _write(options: UpgradeOptions, settings: UpgradeSettings, upgrade: DeploymentUpgrade) -> None:
-    """Migrate the recipe's file. Raises InputError, OutputRefusedError."""
-    name, _ = split_recipe(options.words)
+    """Migrate the recipe's file, and its lock if it has one.
+
+    Raises InputError, LaunchError and OutputRefusedError; then no file is changed.
+    """
+    name, overrides = split_recipe(options.words)
     path = find_recipe(name, settings.config_dirs)
-    if path.is_relative_to(recipes_dir()):
-        command = f"speclaunch recipes cp {name} FILE"
-        raise InputError(Problem(f"{name} ships with speclaunch: not changed", help=command))
     if upgrade.verdict is UpgradeVerdict.NOT_SAFE and not options.force:
         err_lines().print(f"{path} is unchanged: the verdict is not safe (--force writes it)")
         return
-    migrate(
-        MigrateOptions(file=str(path), to=settings.to, source=upgrade.source, force=options.force)
-    )
+    found = spelled(options.words, settings.to, settings.config_dirs)
+    recipe = found.load()
+    with undone_on_error(recipe.lock_path):
+        if recipe.lock_path.exists():
+            lock = write_lock(*_served(found), lock_request(recipe, overrides))
+            err_lines().print(f"locked: {from_here(lock)}", markup=False)
+        migrate(
+            MigrateOptions(
+                file=str(path), to=settings.to, source=upgrade.source, force=options.force
+            )
+        )
+
+
+def _served(found: SpelledRecipe) -> tuple[Prepared, Plan]:
+    """Return a recipe as it served here, with its plan."""
+    prepared = found.prepared()
+    on_cpu = prepared.cpu is not None
+    request = prepared.request(os.environ)
+    facts = local_lookup(Lookup(), prepared.recipe, probe=not on_cpu, cpu=on_cpu)
+    return prepared, resolve(request, facts.facts(request))
+
+
+def _require_writable(options: UpgradeOptions, settings: UpgradeSettings) -> None:
+    """Raise InputError unless `--write` can move the recipe's file, and its lock if it has one."""
+    name, overrides = split_recipe(options.words)
+    path = find_recipe(name, settings.config_dirs)
+    if path.is_relative_to(recipes_dir().resolve()):
+        help_ = f"copy it: speclaunch recipes cp {name} FILE"
+        raise InputError(
+            Problem(f"{name} ships with speclaunch: --write cannot change it", help=help_)
+        )
+    recipe = load(name, overrides, settings.config_dirs)
+    place = recipe.place("engine", "version")
+    if recipe.deployment.engine.pinned is not None and Path(place.path).resolve() != path:
+        message = f"the pin of the release is not in {from_here(path)}"
+        help_ = f"set engine.version and engine.requires to {settings.to} in the recipe itself"
+        raise InputError(Problem(message, place, help_))
+    if recipe.lock_path.exists() and not options.run:
+        message = f"{from_here(recipe.lock_path)} records what served"
+        raise InputError(Problem(message, help="add --run: it writes a new lock"))

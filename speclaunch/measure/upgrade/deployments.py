@@ -69,6 +69,8 @@ class UpgradeSettings(Struct, frozen=True):
     lookup: Lookup
     rules: tuple[Rule, ...]
     asker: EngineQuerier | None = None
+    notes: tuple[str, ...] = ()
+    """Notes about unknown releases, for which the nearest is used."""
 
 
 class DeploymentUpgrade(Struct, frozen=True):
@@ -160,7 +162,8 @@ def _upgrade(
     steps: tuple[str, ...],
 ) -> DeploymentUpgrade:
     found = compared(before, after)
-    reasons = tuple(reasons_of(found))
+    unknown = (Reason(Aspect.FACTS, UpgradeVerdict.UNKNOWN, note) for note in options.notes)
+    reasons = (*reasons_of(found), *unknown)
     return DeploymentUpgrade(before.label, place, source, options.to, reasons, steps, found)
 
 

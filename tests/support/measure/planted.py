@@ -66,7 +66,10 @@ def releases(count: int, chance: random.Random) -> tuple[str, ...]:
 def engines(
     folder: Path, held: Sequence[str], first_bad: int, plant: Mapping[str, str]
 ) -> dict[str, Path]:
-    """An interpreter for each release; those from `first_bad` on have the plant."""
+    """An interpreter for each release; those from `first_bad` on have the plant.
+
+    Without a scheduler and a detokenizer, an engine starts in a third of the time.
+    """
     return {
         release: fake_sglang.install(folder / release, release, plant if at >= first_bad else None)
         for at, release in enumerate(held)
@@ -118,9 +121,7 @@ def served(
             if process.poll() is not None or time.monotonic() > until:
                 raise StartFailedError(f"exit code {process.poll()}")
             time.sleep(0.05)
-        checked = verify(
-            client, prepared.rendered_args, prepared.recipe.deployment.launch.verify
-        )
+        checked = verify(client, prepared.rendered_args, prepared.recipe.deployment.launch.verify)
         if not checked.ok:
             raise StartFailedError("; ".join(checked.problems))
         engine: Any = SimpleNamespace(url=address.url, lives=True, log=folder)
