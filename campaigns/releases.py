@@ -38,7 +38,7 @@ from speclaunch.measure.upgrade.supply import EngineSupply
 from tests.support.measure import planted
 
 ROOT = Path(__file__).parent.parent
-STORED = ROOT / "tests" / "measure" / "bisect" / "campaign.json"
+STORED = ROOT / "tests" / "measure" / "releases" / "campaign.json"
 SHARE = 0.2
 """Share of wrong runs of a flaky command."""
 SECONDS = 120.0
@@ -198,13 +198,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m campaigns releases")
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--cases", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--whole", action="store_true", help="launch each engine as users do")
     parser.add_argument("--store", action="store_true", help=f"write the counts to {STORED.name}")
     options = parser.parse_args()
     if not options.whole:
         searching.launched = running.launched = planted.served  # type: ignore[attr-defined]
     rows = []
-    for case in range(2 * options.cases if options.kind == "upgrade" else options.cases):
+    count = 2 * options.cases if options.kind == "upgrade" else options.cases
+    for case in range(options.first, options.first + count):
         rows.append(KINDS[options.kind](case, whole=options.whole))
         print(json.dumps(rows[-1]), flush=True)
     found = summary(options.kind, rows)

@@ -16,6 +16,7 @@ from speclaunch.app.verbs.prove import Served, Task, _Count, ask_ours, check_ans
 from speclaunch.core.errors import LaunchError
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.prove.answers import ProofPrompt, ProofServer
+from speclaunch.measure.prove.proof import served_dtype
 from speclaunch.measure.prove.stored import begin_proof
 from speclaunch.serving.launch.client import EngineError
 from tests.measure.prove.test_proof import Cycle
