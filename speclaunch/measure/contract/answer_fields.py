@@ -210,11 +210,10 @@ def abort(pair: Pair) -> Outcome:
         return Outcome(
             FieldResult.DIFFERS, f"the request runs on: {len(ours.ids)} tokens, {ours.finish}", 1
         )
-    after = pair.ours.used_tokens()
-    checks = [f"afterwards: {text}" if (text := pair.difference(base.body())[0]) else ""]
-    if before is not None and after is not None and after > before:
-        checks.append(f"{after - before} tokens of the KV cache remain in use")
-    return same(checks, 1)
+    later = pair.difference(base.body())[0]
+    remaining = pair.ours.await_release(before or 0) if before is not None else 0
+    kept = f"{remaining} tokens of the KV cache remain in use" if remaining else ""
+    return same([f"afterwards: {later}" if later else "", kept], 1)
 
 
 def _first(texts: Iterable[str | None]) -> str:

@@ -66,7 +66,7 @@ FIELDS = (
     ContractField("reasoning_tokens", answer_fields.reasoning, (RequestField.REASONING,)),
     ContractField("tools", answer_fields.tools, (RequestField.TOOLS,)),
     ContractField("temperature", sampled_fields.distribution(), (RequestField.TEMPERATURE,)),
-    ContractField("top_p", sampled_fields.distribution(top_p=0.5), (RequestField.TOP_P,)),
+    ContractField("top_p", sampled_fields.distribution(top_p=0.2), (RequestField.TOP_P,)),
     ContractField("top_k", sampled_fields.distribution(top_k=2), (RequestField.TOP_K,)),
     ContractField("min_p", sampled_fields.distribution(min_p=0.5), (RequestField.MIN_P,)),
     ContractField("sampling_seed", sampled_fields.seed, (RequestField.SEED,)),

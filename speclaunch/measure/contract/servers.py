@@ -27,6 +27,7 @@ _INFO_PATHS = ("/server_info", "/get_server_info")
 _LOADS_PATH = "/v1/loads?include=core"
 _ABORT_SECONDS = 60.0
 _STARTED_SECONDS = 0.5
+_RELEASE_SECONDS = 30.0
 
 
 class ContractClient(Protocol):
@@ -141,6 +142,18 @@ class ContractServer:
         found = [load.get("num_used_tokens") for load in loads or () if isinstance(load, dict)]
         counts = [each for each in found if isinstance(each, int)]
         return sum(counts) if counts else None
+
+    def await_release(self, before: int) -> int:
+        """Return the KV tokens in use in addition to `before`, once they are released or too late.
+
+        A server publishes its load from time to time.
+        """
+        until = time.monotonic() + _RELEASE_SECONDS
+        while True:
+            left = max((self.used_tokens() or 0) - before, 0)
+            if not left or time.monotonic() > until:
+                return left
+            time.sleep(_STARTED_SECONDS)
 
     def lives(self) -> bool:
         """True if `/health` answers 200."""
