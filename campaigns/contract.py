@@ -9,8 +9,8 @@
   model; no field may differ.
 * planted: the same with each planted bug; exactly the fields that it breaks must differ.
 * engine: the CPU engine with bugs planted in SGLang's own functions
-  (tests/support/contract_faults.py); the fields that a bug breaks must differ in addition to those
-  that differ without it.
+  (tests/support/measure/contract_faults.py); of the fields that a bug may break, the first must
+  differ, and not without the bug.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def differing(contract: Contract) -> list[str]:
 
 
 def engine(only: str) -> dict[str, Any]:
-    """Return the fields that differ on the CPU engine: without a bug, and with each."""
+    """Return the fields that differ on the CPU engine: all without a bug, and with each bug those
+    that it may break."""
     faults = [each.fault for each in FIELD_FAULTS]
     options = SideOptions((), None, lookup((), None))
-    fields = [field for field in FIELDS if field.name not in _LEFT_OUT]
     found = {}
     with tempfile.TemporaryDirectory(prefix="contract-campaign-") as text:
         folder = Path(text)
@@ -97,11 +97,13 @@ def engine(only: str) -> dict[str, Any]:
                     if only in name:
                         activate(shim, fault, faults)
                         pair_[0].post("/flush_cache", {})
+                        own = [f for each in FIELD_FAULTS for f in each.breaks]
+                        if fault is not None:
+                            own = [*FIELD_FAULTS[faults.index(fault)].breaks]
+                        fields = [field for field in FIELDS if field.name in own]
                         contract = check_contract(*pair_, fields=fields)
                         found[name] = differing(contract)
-                        print(
-                            name, [f"{r.field}: {r.reason}" for r in contract.differing], flush=True
-                        )
+                        print(name, *contract.differing, sep="\n  ", flush=True)
     return found
 
 
@@ -109,8 +111,6 @@ def _server(served: Served) -> ContractServer:
     return ContractServer(lambda: EngineClient(served.address))
 
 
-_LEFT_OUT = ("temperature", "top_p", "top_k", "min_p", "sampling_seed")
-"""Fields of many requests, which a CPU engine samples greedily anyway."""
 _WORDS = ("args.reasoning_parser=deepseek-r1", "args.tool_call_parser=qwen25")
 
 

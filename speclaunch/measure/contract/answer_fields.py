@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from speclaunch.measure.contract.pair import Base, Outcome, Pair, counted, same, untested
@@ -31,20 +31,32 @@ def n(pair: Pair) -> Outcome:
     return same([check(base) for base in pair.bases], len(pair.bases))
 
 
-def logprobs(name: str, *, prompt: bool = False, **fields: Any) -> Callable[[Pair], Outcome]:
-    """Return the check of logprobs in `meta_info[name]`: as many, of the same tokens and values."""
+def output_logprobs(pair: Pair) -> Outcome:
+    """Check the logprob of each token of the answer."""
+    return _compare_logprobs(pair, "output_token_logprobs")
 
-    def check(base: Base, pair: Pair) -> str:
+
+def top_logprobs(pair: Pair) -> Outcome:
+    """Check the logprobs of the best tokens at each place of the answer."""
+    return _compare_logprobs(pair, "output_top_logprobs", top_logprobs_num=3)
+
+
+def prompt_logprobs(pair: Pair) -> Outcome:
+    """Check the logprob of each token of the prompt."""
+    return _compare_logprobs(pair, "input_token_logprobs", logprob_start_len=0)
+
+
+def _compare_logprobs(pair: Pair, name: str, **fields: int) -> Outcome:
+    """Compare `meta_info[name]`: as many logprobs, of the same tokens and values."""
+
+    def check(base: Base) -> str:
         body = {**base.body(), "return_logprob": True, **fields}
-        if prompt:
-            body["logprob_start_len"] = 0
-        ours, plain = pair.ours.generate(body), pair.plain.generate(body)
-        difference = pair.difference(body, (ours, plain))[0]
+        difference, ours, plain = pair.difference(body)
         if difference or difference is None:
             return difference or ""
         return _logprobs(ours.meta.get(name), plain.meta.get(name), _LOGPROB_NATS * pair.tolerance)
 
-    return lambda pair: same([check(base, pair) for base in pair.bases], len(pair.bases))
+    return same([check(base) for base in pair.bases], len(pair.bases))
 
 
 def _logprobs(ours: Any, plain: Any, tolerance: float) -> str:
@@ -140,8 +152,7 @@ def reasoning(pair: Pair) -> Outcome:
     def check(base: Base, at: int) -> str:
         sampling = {"stop_token_ids": [base.answer.ids[at]], "ignore_eos": False}
         body = {**base.body(**sampling), "require_reasoning": True}
-        ours, plain = pair.ours.generate(body), pair.plain.generate(body)
-        difference = pair.difference(body, (ours, plain))[0]
+        difference, ours, plain = pair.difference(body)
         if difference or difference is None:
             return difference or ""
         own, other = (each.meta.get("reasoning_tokens") for each in (ours, plain))

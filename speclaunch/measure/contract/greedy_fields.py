@@ -27,7 +27,7 @@ _SWEPT = 10
 _LIMITS = 8
 _FORCE, _FORCED = 100.0, 12
 _MINIMA = (3, 8, 17)
-_PENALTIES = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "repetition_penalty": 1.8}
+PENALTIES = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "repetition_penalty": 1.8}
 _MARGIN = 1.0
 """Nats that remain to the best token after a bias: a penalty then changes the answer."""
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"
@@ -175,7 +175,7 @@ def penalty(name: str) -> Callable[[Pair], Outcome]:
             for bias in ({}, _narrow(pair, base)):
                 biased = {"logit_bias": bias} if bias else {}
                 before = pair.plain.generate(base.body(**biased)).ids
-                strength = _PENALTIES[name]
+                strength = PENALTIES[name]
                 yield Probe(
                     base.body(**{name: strength}, **biased),
                     f"{name} {strength:g}{' with logit_bias' if bias else ''}",
@@ -201,12 +201,7 @@ def _narrow(pair: Pair, base: Base) -> dict[str, float]:
 
 def grammar(name: str) -> Callable[[Pair], Outcome]:
     """Return the check of a grammar: the answers match it."""
-    grammars: dict[str, tuple[str, Callable[[str], bool]]] = {
-        "regex": (_REGEX, lambda text: re.fullmatch(_REGEX, text) is not None),
-        "ebnf": (_EBNF, lambda text: re.fullmatch(_EBNF_REGEX, text) is not None),
-        "json_schema": (json.dumps(_SCHEMA), _matches_schema),
-    }
-    text, matches = grammars[name]
+    text, matches = GRAMMARS[name]
 
     def probes(pair: Pair) -> Iterator[Probe]:
         for base in pair.bases:
@@ -222,7 +217,6 @@ def grammar(name: str) -> Callable[[Pair], Outcome]:
 
 _REGEX = r"(ab|cd|xyz){3}-[0-9]{4}"
 _EBNF = 'root ::= color " " digit digit\ncolor ::= "red" | "green" | "blue"\ndigit ::= [0-9]'
-_EBNF_REGEX = r"(red|green|blue) [0-9][0-9]"
 _COLORS = ("red", "green", "blue")
 _SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -232,6 +226,14 @@ _SCHEMA: dict[str, Any] = {
 }
 
 
+def _matches_regex(text: str) -> bool:
+    return re.fullmatch(_REGEX, text) is not None
+
+
+def _matches_ebnf(text: str) -> bool:
+    return re.fullmatch(r"(red|green|blue) [0-9][0-9]", text) is not None
+
+
 def _matches_schema(text: str) -> bool:
     """True if a text is an object of the schema, or begins like it: blanks may fill an answer."""
     begun = "".join(text.split())
@@ -239,6 +241,14 @@ def _matches_schema(text: str) -> bool:
         f'{{"color":"{color}","done":{done}}}' for color in _COLORS for done in ("true", "false")
     )
     return bool(begun) and any(each.startswith(begun) for each in whole)
+
+
+GRAMMARS: dict[str, tuple[str, Callable[[str], bool]]] = {
+    "regex": (_REGEX, _matches_regex),
+    "ebnf": (_EBNF, _matches_ebnf),
+    "json_schema": (json.dumps(_SCHEMA), _matches_schema),
+}
+"""Text of each grammar, and whether an answer matches it."""
 
 
 def context_limit(pair: Pair) -> Outcome:
