@@ -54,10 +54,9 @@ NAMES = {
         key_of require_cells StoredBench
     """,
     "bench.workload": "Prompts RANDOM shipped workload",
-    "contract.contract": "check_contract FIELDS",
+    "contract.contract": "FIELDS",
     "contract.launched": "check_sides new_contract_folder",
-    "contract.records": "Contract ContractDocument FieldResult FieldRow",
-    "contract.servers": "ContractServer",
+    "contract.records": "ContractDocument FieldResult FieldRow",
     "prove.answers": "ProofPrompt ProofServer",
     "prove.proof": """
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree

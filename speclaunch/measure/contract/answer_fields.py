@@ -68,11 +68,11 @@ def _logprobs(ours: Any, plain: Any, tolerance: float) -> str:
         entries, others = _entries(mine), _entries(other)
         if len(entries) != len(others):
             return f"token {position + 1} has {len(entries)} logprobs, not {len(others)}"
-        for (value, token), (right, wanted) in zip(entries, others, strict=True):
+        for (value, token), (right, target) in zip(entries, others, strict=True):
             if abs((value or 0.0) - (right or 0.0)) > tolerance:
                 return f"the logprob of token {position + 1} is {value:.4g}, not {right:.4g}"
-            if len(entries) == 1 and token != wanted:
-                return f"the logprob at {position + 1} is that of token {token}, not {wanted}"
+            if len(entries) == 1 and token != target:
+                return f"the logprob at {position + 1} is that of token {token}, not {target}"
     return ""
 
 
@@ -91,9 +91,9 @@ def stream(pair: Pair) -> Outcome:
         ours, plain = (_streamed(server.stream("/generate", body)) for server in _both(pair))
         if ours is None or plain is None:
             return "" if ours == plain else "no stream"
-        whole = pair.ours.generate(body)
-        if ours["text"] != whole.text:
-            return f"its text ends with {ours['text'][-20:]!r}, not {whole.text[-20:]!r}"
+        unstreamed = pair.ours.generate(body)
+        if ours["text"] != unstreamed.text:
+            return f"its text ends with {ours['text'][-20:]!r}, not {unstreamed.text[-20:]!r}"
         for key in ("completion_tokens", "prompt_tokens", "finish_reason"):
             own, other = ours["meta_info"].get(key), plain["meta_info"].get(key)
             if own != other and pair.difference(body)[0] is not None:
@@ -223,8 +223,8 @@ def abort(pair: Pair) -> Outcome:
         )
     later = pair.difference(base.body())[0]
     remaining = pair.ours.await_release(before or 0) if before is not None else 0
-    kept = f"{remaining} tokens of the KV cache remain in use" if remaining else ""
-    return same([f"afterwards: {later}" if later else "", kept], 1)
+    unreleased = f"{remaining} tokens of the KV cache remain in use" if remaining else ""
+    return same([f"afterwards: {later}" if later else "", unreleased], 1)
 
 
 def _first(texts: Iterable[str | None]) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 from speclaunch.measure.contract.pair import (
     TOKENS,
     Base,
+    GreedyCase,
     Outcome,
     Pair,
-    Probe,
     request,
     shown,
     untested,
@@ -71,12 +71,12 @@ def stop_across(pair: Pair) -> Outcome:
     return pair.compare(_stop_strings(pair, text))
 
 
-def _stop_strings(pair: Pair, text: Callable[[tuple[str, ...], int], str]) -> Iterator[Probe]:
+def _stop_strings(pair: Pair, text: Callable[[tuple[str, ...], int], str]) -> Iterator[GreedyCase]:
     for base in pair.bases:
         for at in range(_SWEPT):
             stopped = text(base.tokens, at)
             if stopped and _UNREADABLE not in stopped and stopped in base.answer.text:
-                yield Probe(
+                yield GreedyCase(
                     base.body(stop=[stopped]),
                     f"stop {shown(stopped)}",
                     _text_is(base.before(stopped)),
@@ -86,7 +86,7 @@ def _stop_strings(pair: Pair, text: Callable[[tuple[str, ...], int], str]) -> It
 def stop_token_ids(pair: Pair) -> Outcome:
     """Check stop tokens at every place of an accepted run."""
     return pair.compare(
-        Probe(
+        GreedyCase(
             base.body(stop_token_ids=[base.answer.ids[at]], ignore_eos=False),
             f"stop_token_ids [{base.answer.ids[at]}]",
             _ends(base, at),
@@ -105,7 +105,7 @@ def _ends(base: Base, at: int) -> Callable[[ContractAnswer], bool]:
 def max_new_tokens(pair: Pair) -> Outcome:
     """Check limits that fall into an accepted run."""
     return pair.compare(
-        Probe(
+        GreedyCase(
             base.body(max_new_tokens=limit),
             f"max_new_tokens {limit}",
             _ids_are(base.answer.ids[:limit]),
@@ -118,7 +118,7 @@ def max_new_tokens(pair: Pair) -> Outcome:
 def end_at_limit(pair: Pair) -> Outcome:
     """Check an end token that falls into one verify step with the limit."""
     return pair.compare(
-        Probe(
+        GreedyCase(
             base.body(stop_token_ids=[base.answer.ids[at]], max_new_tokens=limit, ignore_eos=False),
             f"stop token at {at + 1}, max_new_tokens {limit}",
             _ends(base, at),
@@ -132,7 +132,7 @@ def end_at_limit(pair: Pair) -> Outcome:
 def min_new_tokens(pair: Pair) -> Outcome:
     """Check that a token that ends the answer is forced as soon as the minimum allows it."""
     return pair.compare(
-        Probe(
+        GreedyCase(
             base.body(
                 min_new_tokens=minimum,
                 stop_token_ids=[base.runners_up[0]],
@@ -150,15 +150,15 @@ def min_new_tokens(pair: Pair) -> Outcome:
 def logit_bias(pair: Pair) -> Outcome:
     """Check a bias that forces a token, and one that forbids a token of the answer."""
 
-    def probes() -> Iterator[Probe]:
+    def probes() -> Iterator[GreedyCase]:
         for base in pair.bases:
             forced, forbidden = base.runners_up[0], base.answer.ids[2]
-            yield Probe(
+            yield GreedyCase(
                 base.body(logit_bias={str(forced): _FORCE}, max_new_tokens=_FORCED),
                 f"logit_bias {forced}: {_FORCE:g}",
                 _ids_are((forced,) * _FORCED),
             )
-            yield Probe(
+            yield GreedyCase(
                 base.body(logit_bias={str(forbidden): -_FORCE}),
                 f"logit_bias {forbidden}: {-_FORCE:g}",
                 _without(forbidden),
@@ -170,13 +170,13 @@ def logit_bias(pair: Pair) -> Outcome:
 def penalty(name: str) -> Callable[[Pair], Outcome]:
     """Return the check of a penalty at a strength that changes the answer."""
 
-    def probes(pair: Pair) -> Iterator[Probe]:
+    def probes(pair: Pair) -> Iterator[GreedyCase]:
         for base in pair.bases:
             for bias in ({}, _narrow(pair, base)):
                 biased = {"logit_bias": bias} if bias else {}
                 before = pair.plain.generate(base.body(**biased)).ids
                 strength = PENALTIES[name]
-                yield Probe(
+                yield GreedyCase(
                     base.body(**{name: strength}, **biased),
                     f"{name} {strength:g}{' with logit_bias' if bias else ''}",
                     _unlike(before),
@@ -188,8 +188,8 @@ def penalty(name: str) -> Callable[[Pair], Outcome]:
 def _narrow(pair: Pair, base: Base) -> dict[str, float]:
     """Return a bias that nearly makes a token the best at one position of the continuation."""
     token = base.runners_up[-1]
-    asked = {**base.body(), "return_logprob": True, "token_ids_logprob": [token]}
-    meta = pair.plain.generate(asked).meta
+    scored = {**base.body(), "return_logprob": True, "token_ids_logprob": [token]}
+    meta = pair.plain.generate(scored).meta
     found = meta.get("output_token_ids_logprobs") or ()
     gaps = [
         best[0] - other[0][0]
@@ -203,10 +203,10 @@ def grammar(name: str) -> Callable[[Pair], Outcome]:
     """Return the check of a grammar: the answers match it."""
     text, matches = GRAMMARS[name]
 
-    def probes(pair: Pair) -> Iterator[Probe]:
+    def probes(pair: Pair) -> Iterator[GreedyCase]:
         for base in pair.bases:
             for ending in ("", " Answer:"):
-                yield Probe(
+                yield GreedyCase(
                     request(base.prompt + ending, **{name: text}, ignore_eos=False),
                     f"{name} {shown(text)}",
                     lambda answer: matches(answer.text),
@@ -237,10 +237,10 @@ def _matches_ebnf(text: str) -> bool:
 def _matches_schema(text: str) -> bool:
     """True if a text is an object of the schema, or begins like it: blanks may fill an answer."""
     begun = "".join(text.split())
-    whole = (
+    complete = (
         f'{{"color":"{color}","done":{done}}}' for color in _COLORS for done in ("true", "false")
     )
-    return bool(begun) and any(each.startswith(begun) for each in whole)
+    return bool(begun) and any(each.startswith(begun) for each in complete)
 
 
 GRAMMARS: dict[str, tuple[str, Callable[[str], bool]]] = {
@@ -264,13 +264,13 @@ def context_limit(pair: Pair) -> Outcome:
         return untested(f"a prompt of {length} tokens takes too long")
     tokens = base.answer.ids
 
-    def probes() -> Iterator[Probe]:
+    def probes() -> Iterator[GreedyCase]:
         for room in (2, 5, 17):
             prompt = [tokens[number % TOKENS] for number in range(length - room)]
             for limit in (max(room - 1, 1), room, room + 8):
                 body = {**base.body(max_new_tokens=limit), "input_ids": prompt}
                 del body["text"]
-                yield Probe(body, f"{length - room} prompt tokens, max_new_tokens {limit}")
+                yield GreedyCase(body, f"{length - room} prompt tokens, max_new_tokens {limit}")
 
     return pair.compare(probes())
 

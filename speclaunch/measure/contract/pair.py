@@ -47,7 +47,7 @@ def untested(reason: str, requests: int = 0) -> Outcome:
     return Outcome(FieldResult.NOT_TESTED, reason, requests)
 
 
-class Probe(Struct, frozen=True):
+class GreedyCase(Struct, frozen=True):
     """A greedy request. `shown`: the field with its value. `holds`: True for a plain answer that
     shows the effect of the field, known by construction."""
 
@@ -153,7 +153,7 @@ class Pair:
             for other in others
         )
 
-    def compare(self, probes: Iterable[Probe]) -> Outcome:
+    def compare(self, probes: Iterable[GreedyCase]) -> Outcome:
         """Return the outcome of a field with greedy answers."""
         tested = requests = 0
         reason = "no request for it"

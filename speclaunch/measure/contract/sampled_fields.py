@@ -42,7 +42,7 @@ def distribution(**fields: Any) -> Callable[[Pair], Outcome]:
         if isinstance(plain, str):
             return untested(f"the plain server refuses it: {plain}", 1)
         without = _draw(pair.plain, _body(pair, heat, {})) if fields else ""
-        if fields and _alike(plain, without, _FEW_PERMUTATIONS):
+        if fields and _agree(plain, without, _FEW_PERMUTATIONS):
             return untested("it does not change the plain server's answers", _DRAWS)
         return _compared(pair, body, plain)
 
@@ -55,7 +55,7 @@ def _compared(pair: Pair, body: Body, plain: Sample) -> Outcome:
         if isinstance(ours, str):
             return Outcome(FieldResult.DIFFERS, f"refused ({ours})", 1, ours)
         theirs = plain if not number else _draw(pair.plain, body)
-        if _alike(ours, theirs):
+        if _agree(ours, theirs):
             return Outcome(FieldResult.SAME, "", (number + 1) * _DRAWS)
     counts = tuple(len(set(sample)) for sample in (ours, theirs))
     reason = f"another distribution in {_ROUNDS} samples: {counts[0]} different answers of {_DRAWS}"
@@ -135,7 +135,7 @@ def _ids(server: ContractServer, bodies: list[dict[str, Any]]) -> Sample | str:
     return error or tuple(answer.ids for answer in answers)
 
 
-def _alike(ours: Sample | str, theirs: Sample | str, permutations: int = _PERMUTATIONS) -> bool:
+def _agree(ours: Sample | str, theirs: Sample | str, permutations: int = _PERMUTATIONS) -> bool:
     """True if two samples may be of one distribution."""
     if isinstance(ours, str) or isinstance(theirs, str):
         return ours == theirs

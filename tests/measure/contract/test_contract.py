@@ -9,7 +9,7 @@ import pytest
 from campaigns.contract import objections, sound, stored
 from speclaunch.core.errors import LaunchError
 from speclaunch.measure.contract.contract import FIELDS, ContractField, check_contract
-from speclaunch.measure.contract.pair import Pair, Probe
+from speclaunch.measure.contract.pair import GreedyCase, Pair
 from speclaunch.measure.contract.records import FieldResult
 from speclaunch.measure.contract.servers import ContractServer
 from speclaunch.serving import EngineError
@@ -138,7 +138,7 @@ def test_servers_that_differ_without_any_field_are_not_tested() -> None:
 
 
 def test_a_field_without_effect_is_not_tested() -> None:
-    probe = Probe(Pair(*pair()).bases[0].body(), "nothing", lambda _: False)
+    probe = GreedyCase(Pair(*pair()).bases[0].body(), "nothing", lambda _: False)
     found = Pair(*pair()).compare([probe])
     assert (found.result, found.reason) == (
         FieldResult.NOT_TESTED,
