@@ -74,7 +74,8 @@ def check_contract(
 
     `plan` of the speculative server selects advisories by its exact configuration; without it they
     match by release and algorithm. `say` receives the name of each field before its check. Raises
-    LaunchError if the plain server gives no answer, or the speculative one does not speculate.
+    LaunchError if the plain server gives no answer, or the speculative one does not speculate, and
+    EngineError if one cannot be reached at first.
     """
     info = speculative.info
     algorithm = info.get("speculative_algorithm")

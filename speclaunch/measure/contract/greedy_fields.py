@@ -150,7 +150,7 @@ def min_new_tokens(pair: Pair) -> Outcome:
 def logit_bias(pair: Pair) -> Outcome:
     """Check a bias that forces a token, and one that forbids a token of the answer."""
 
-    def probes() -> Iterator[GreedyCase]:
+    def cases() -> Iterator[GreedyCase]:
         for base in pair.bases:
             forced, forbidden = base.runners_up[0], base.answer.ids[2]
             yield GreedyCase(
@@ -164,13 +164,13 @@ def logit_bias(pair: Pair) -> Outcome:
                 _without(forbidden),
             )
 
-    return pair.compare(probes())
+    return pair.compare(cases())
 
 
 def penalty(name: str) -> Callable[[Pair], Outcome]:
     """Return the check of a penalty at a strength that changes the answer."""
 
-    def probes(pair: Pair) -> Iterator[GreedyCase]:
+    def cases(pair: Pair) -> Iterator[GreedyCase]:
         for base in pair.bases:
             for bias in ({}, _narrow(pair, base)):
                 biased = {"logit_bias": bias} if bias else {}
@@ -182,7 +182,7 @@ def penalty(name: str) -> Callable[[Pair], Outcome]:
                     _unlike(before),
                 )
 
-    return lambda pair: pair.compare(probes(pair))
+    return lambda pair: pair.compare(cases(pair))
 
 
 def _narrow(pair: Pair, base: Base) -> dict[str, float]:
@@ -203,7 +203,7 @@ def grammar(name: str) -> Callable[[Pair], Outcome]:
     """Return the check of a grammar: the answers match it."""
     text, matches = GRAMMARS[name]
 
-    def probes(pair: Pair) -> Iterator[GreedyCase]:
+    def cases(pair: Pair) -> Iterator[GreedyCase]:
         for base in pair.bases:
             for ending in ("", " Answer:"):
                 yield GreedyCase(
@@ -212,7 +212,7 @@ def grammar(name: str) -> Callable[[Pair], Outcome]:
                     lambda answer: matches(answer.text),
                 )
 
-    return lambda pair: pair.compare(probes(pair))
+    return lambda pair: pair.compare(cases(pair))
 
 
 _REGEX = r"(ab|cd|xyz){3}-[0-9]{4}"
@@ -257,14 +257,14 @@ def context_limit(pair: Pair) -> Outcome:
     names = ("context_length", "max_total_num_tokens", "max_req_input_len")
     limits = [info.get(name) for name in names]
     known = [each for each in limits if isinstance(each, int) and each > 0]
-    if not pair.bases or not known:
+    if not known:
         return untested("the server reports no context length")
     length, base = min(known), pair.bases[0]
     if length > _LONGEST:
         return untested(f"a prompt of {length} tokens takes too long")
     tokens = base.answer.ids
 
-    def probes() -> Iterator[GreedyCase]:
+    def cases() -> Iterator[GreedyCase]:
         for room in (2, 5, 17):
             prompt = [tokens[number % TOKENS] for number in range(length - room)]
             for limit in (max(room - 1, 1), room, room + 8):
@@ -272,7 +272,7 @@ def context_limit(pair: Pair) -> Outcome:
                 del body["text"]
                 yield GreedyCase(body, f"{length - room} prompt tokens, max_new_tokens {limit}")
 
-    return pair.compare(probes())
+    return pair.compare(cases())
 
 
 _LONGEST = 300_000
