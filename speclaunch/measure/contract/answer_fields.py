@@ -88,7 +88,7 @@ def stream(pair: Pair) -> Outcome:
     """Check that streamed answers end as those that are not, with and without a stop string."""
 
     def check(body: dict[str, Any]) -> str:
-        ours, plain = (_streamed(server.stream("/generate", body)) for server in _both(pair))
+        ours, plain = (_streamed(server.stream(body)) for server in _both(pair))
         if ours is None or plain is None:
             return "" if ours == plain else "no stream"
         unstreamed = pair.ours.generate(body)

@@ -27,6 +27,7 @@ class ContractField(Struct, frozen=True):
 
 
 _ABOUT = RequestField
+_SHOWN = 200
 
 
 def _field(name: str, check: Callable[[Pair], Outcome], *concerns: RequestField) -> ContractField:
@@ -102,6 +103,9 @@ def _outcome(field: ContractField, pair: Pair) -> Outcome:
         if not pair.plain.lives():
             raise LaunchError(f"the plain server ended at {field.name}: {error}") from error
         return Outcome(FieldResult.DIFFERS, f"the server gave no answer: {error}")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"an answer is not like SGLang's: {type(error).__name__}: {error}"
+        return Outcome(FieldResult.DIFFERS, reason[:_SHOWN])
 
 
 def _row(

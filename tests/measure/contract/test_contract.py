@@ -152,6 +152,23 @@ def test_an_answer_of_another_shape_is_an_error() -> None:
         server.generate(Pair(*pair()).bases[0].body())
 
 
+def test_a_field_that_a_server_answers_unreadably_differs() -> None:
+    class Unreadable(ScriptedServer):
+        def post(self, path: str, body: dict[str, Any], timeout: float) -> Reply:
+            found = super().post(path, body, timeout)
+            if "logprob_start_len" in body:
+                logprobs = found.body["meta_info"]["input_token_logprobs"]
+                logprobs[0] = 7
+            return found
+
+    server = Unreadable(speculates=True)
+    (row,) = check_contract(
+        ContractServer(lambda: server), pair()[1], fields=named("logprob_start_len")
+    ).rows
+    assert row.result is FieldResult.DIFFERS
+    assert row.reason.startswith("an answer is not like SGLang's: TypeError")
+
+
 def test_a_tie_is_no_difference() -> None:
     """The plain server likes both tokens alike at the place where the answers part."""
     both = Pair(*pair())
