@@ -9,8 +9,8 @@
   model; no field may differ.
 * planted: the same with each planted bug; exactly the fields that it breaks must differ.
 * engine: the CPU engine with bugs planted in SGLang's own functions
-  (tests/support/contract_faults.py); the fields that a bug breaks must differ in addition to those
-  that differ without it.
+  (tests/support/measure/contract_faults.py); of the fields that a bug may break, the first must
+  differ, and not without the bug.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +44,25 @@ RESULTS = ROOT / "tests" / "measure" / "contract" / "campaign.json"
 def hurry() -> None:
     """Do not wait before an abort: a scripted server runs until then."""
     servers._STARTED_SECONDS = 0.01
+    servers._RELEASE_SECONDS = 0.1
 
 
-def sound(numbers: Sequence[int]) -> dict[str, Any]:
+def sound(numbers: Iterable[int], processes: int = 1) -> dict[str, Any]:
     """Check pairs of sound servers; return how many fields were compared, and the alarms."""
-    compared, alarms = 0, []
-    for number in numbers:
-        rows = check_contract(*pair(number=number)).rows
-        compared += sum(row.result.value == "same" for row in rows)
-        alarms += [[number, row.field, row.reason] for row in rows if row.result.value == "differs"]
-        if number % 100 == 0:
-            print(f"{number}: {compared} fields the same, {len(alarms)} alarms", flush=True)
-    return {"pairs": len(numbers), "same": compared, "alarms": alarms}
+    compared, pairs, alarms = 0, 0, []
+    with Pool(processes, hurry) as pool:
+        for rows in pool.imap_unordered(_rows, numbers):
+            pairs += 1
+            compared += sum(result == "same" for _, result, _ in rows)
+            alarms += [list(row) for row in rows if row[1] == "differs"]
+            if pairs % 100 == 0:
+                print(f"{pairs}: {compared} fields the same, {len(alarms)} alarms", flush=True)
+    return {"pairs": pairs, "same": compared, "alarms": alarms}
+
+
+def _rows(number: int) -> list[tuple[str, str, str]]:
+    found = check_contract(*pair(number=number)).rows
+    return [(row.field, row.result.value, row.reason) for row in found]
 
 
 def planted(number: int) -> dict[str, list[str]]:
@@ -68,10 +76,10 @@ def differing(contract: Contract) -> list[str]:
 
 
 def engine(only: str) -> dict[str, Any]:
-    """Return the fields that differ on the CPU engine: without a bug, and with each."""
+    """Return the fields that differ on the CPU engine: all without a bug, and with each bug those
+    that it may break."""
     faults = [each.fault for each in FIELD_FAULTS]
     options = SideOptions((), None, lookup((), None))
-    fields = [field for field in FIELDS if field.name not in _LEFT_OUT]
     found = {}
     with tempfile.TemporaryDirectory(prefix="contract-campaign-") as text:
         folder = Path(text)
@@ -89,8 +97,13 @@ def engine(only: str) -> dict[str, Any]:
                     if only in name:
                         activate(shim, fault, faults)
                         pair_[0].post("/flush_cache", {})
-                        found[name] = differing(check_contract(*pair_, fields=fields))
-                        print(name, found[name], flush=True)
+                        own = [f for each in FIELD_FAULTS for f in each.breaks]
+                        if fault is not None:
+                            own = [*FIELD_FAULTS[faults.index(fault)].breaks]
+                        fields = [field for field in FIELDS if field.name in own]
+                        contract = check_contract(*pair_, fields=fields)
+                        found[name] = differing(contract)
+                        print(name, *contract.differing, sep="\n  ", flush=True)
     return found
 
 
@@ -98,8 +111,6 @@ def _server(served: Served) -> ContractServer:
     return ContractServer(lambda: EngineClient(served.address))
 
 
-_LEFT_OUT = ("temperature", "top_p", "top_k", "min_p", "sampling_seed")
-"""Fields of many requests, which a CPU engine samples greedily anyway."""
 _WORDS = ("args.reasoning_parser=deepseek-r1", "args.tool_call_parser=qwen25")
 
 
@@ -138,11 +149,12 @@ def main() -> int:
     parser.add_argument("--only", default="", help="planted bugs whose name has this text")
     parser.add_argument("--store", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
     given = parser.parse_args()
-    hurry()
+    if given.what != "engine":
+        hurry()
     began = time.monotonic()
     found: Any = None
     if given.what == "sound":
-        found = sound(range(1, given.pairs + 1))
+        found = sound(range(1, given.pairs + 1), processes=2)
     elif given.what == "planted":
         found = planted(1)
     elif given.what == "engine":

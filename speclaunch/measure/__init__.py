@@ -64,6 +64,9 @@ NAMES = {
     "contract.records": "Contract ContractDocument FieldResult FieldRow",
     "contract.servers": "ContractServer",
     "certificates": "certificates_of",
+    "contract.contract": "FIELDS",
+    "contract.launched": "check_sides new_contract_folder",
+    "contract.records": "ContractDocument FieldResult FieldRow",
     "prove.answers": "ProofPrompt ProofServer",
     "prove.proof": """
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree

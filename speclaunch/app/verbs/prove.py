@@ -121,10 +121,7 @@ def prove(options: ProveOptions) -> ExitCode:
 
 def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSide) -> ExitCode:
     """Check the request contract of both servers. Raises InputError, LaunchError."""
-    from speclaunch.app.output.contract import (
-        contract_page,
-        show_contract,
-    )
+    from speclaunch.app.output.contract import contract_page, show_contract
 
     if options.dry_run:
         out_lines().print(f"starts:   2, both at once: {ours.name}; {plain.name}")

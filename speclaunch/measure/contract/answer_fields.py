@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from speclaunch.measure.contract.pair import Base, Outcome, Pair, counted, same, untested
@@ -31,20 +31,32 @@ def n(pair: Pair) -> Outcome:
     return same([check(base) for base in pair.bases], len(pair.bases))
 
 
-def logprobs(name: str, *, prompt: bool = False, **fields: Any) -> Callable[[Pair], Outcome]:
-    """Return the check of logprobs in `meta_info[name]`: as many, of the same tokens and values."""
+def output_logprobs(pair: Pair) -> Outcome:
+    """Check the logprob of each token of the answer."""
+    return _compare_logprobs(pair, "output_token_logprobs")
 
-    def check(base: Base, pair: Pair) -> str:
+
+def top_logprobs(pair: Pair) -> Outcome:
+    """Check the logprobs of the best tokens at each place of the answer."""
+    return _compare_logprobs(pair, "output_top_logprobs", top_logprobs_num=3)
+
+
+def prompt_logprobs(pair: Pair) -> Outcome:
+    """Check the logprob of each token of the prompt."""
+    return _compare_logprobs(pair, "input_token_logprobs", logprob_start_len=0)
+
+
+def _compare_logprobs(pair: Pair, name: str, **fields: int) -> Outcome:
+    """Compare `meta_info[name]`: as many logprobs, of the same tokens and values."""
+
+    def check(base: Base) -> str:
         body = {**base.body(), "return_logprob": True, **fields}
-        if prompt:
-            body["logprob_start_len"] = 0
-        ours, plain = pair.ours.generate(body), pair.plain.generate(body)
-        difference = pair.difference(body, (ours, plain))[0]
+        difference, ours, plain = pair.difference(body)
         if difference or difference is None:
             return difference or ""
         return _logprobs(ours.meta.get(name), plain.meta.get(name), _LOGPROB_NATS * pair.tolerance)
 
-    return lambda pair: same([check(base, pair) for base in pair.bases], len(pair.bases))
+    return same([check(base) for base in pair.bases], len(pair.bases))
 
 
 def _logprobs(ours: Any, plain: Any, tolerance: float) -> str:
@@ -56,11 +68,11 @@ def _logprobs(ours: Any, plain: Any, tolerance: float) -> str:
         entries, others = _entries(mine), _entries(other)
         if len(entries) != len(others):
             return f"token {position + 1} has {len(entries)} logprobs, not {len(others)}"
-        for (value, token), (right, wanted) in zip(entries, others, strict=True):
+        for (value, token), (right, target) in zip(entries, others, strict=True):
             if abs((value or 0.0) - (right or 0.0)) > tolerance:
                 return f"the logprob of token {position + 1} is {value:.4g}, not {right:.4g}"
-            if len(entries) == 1 and token != wanted:
-                return f"the logprob at {position + 1} is that of token {token}, not {wanted}"
+            if len(entries) == 1 and token != target:
+                return f"the logprob at {position + 1} is that of token {token}, not {target}"
     return ""
 
 
@@ -76,12 +88,12 @@ def stream(pair: Pair) -> Outcome:
     """Check that streamed answers end as those that are not, with and without a stop string."""
 
     def check(body: dict[str, Any]) -> str:
-        ours, plain = (_streamed(server.stream("/generate", body)) for server in _both(pair))
+        ours, plain = (_streamed(server.stream(body)) for server in _both(pair))
         if ours is None or plain is None:
             return "" if ours == plain else "no stream"
-        whole = pair.ours.generate(body)
-        if ours["text"] != whole.text:
-            return f"its text ends with {ours['text'][-20:]!r}, not {whole.text[-20:]!r}"
+        unstreamed = pair.ours.generate(body)
+        if ours["text"] != unstreamed.text:
+            return f"its text ends with {ours['text'][-20:]!r}, not {unstreamed.text[-20:]!r}"
         for key in ("completion_tokens", "prompt_tokens", "finish_reason"):
             own, other = ours["meta_info"].get(key), plain["meta_info"].get(key)
             if own != other and pair.difference(body)[0] is not None:
@@ -140,8 +152,7 @@ def reasoning(pair: Pair) -> Outcome:
     def check(base: Base, at: int) -> str:
         sampling = {"stop_token_ids": [base.answer.ids[at]], "ignore_eos": False}
         body = {**base.body(**sampling), "require_reasoning": True}
-        ours, plain = pair.ours.generate(body), pair.plain.generate(body)
-        difference = pair.difference(body, (ours, plain))[0]
+        difference, ours, plain = pair.difference(body)
         if difference or difference is None:
             return difference or ""
         own, other = (each.meta.get("reasoning_tokens") for each in (ours, plain))
@@ -197,24 +208,21 @@ def _calls(document: Any) -> list[tuple[str, str]]:
 
 def abort(pair: Pair) -> Outcome:
     """Check that an aborted request ends, leaves the server serving, and releases its KV cache."""
-    if not pair.bases:
-        return untested("no prompt")
     base = pair.bases[0]
     before = pair.ours.used_tokens()
     body = base.body(max_new_tokens=_LONG)
     ours = pair.ours.abort(body, f"{_RID}-1")
     plain = pair.plain.abort(body, f"{_RID}-2")
-    if not plain.is_abort and not plain.error:
-        return untested("the plain server answers before it can be aborted", 1)
+    if not plain.is_abort:
+        return untested(plain.error or "the plain server answers before it can be aborted", 1)
     if not ours.is_abort and not ours.error:
         return Outcome(
             FieldResult.DIFFERS, f"the request runs on: {len(ours.ids)} tokens, {ours.finish}", 1
         )
-    after = pair.ours.used_tokens()
-    checks = [f"afterwards: {text}" if (text := pair.difference(base.body())[0]) else ""]
-    if before is not None and after is not None and after > before:
-        checks.append(f"{after - before} tokens of the KV cache remain in use")
-    return same(checks, 1)
+    later = pair.difference(base.body())[0]
+    remaining = pair.ours.await_release(before or 0) if before is not None else 0
+    unreleased = f"{remaining} tokens of the KV cache remain in use" if remaining else ""
+    return same([f"afterwards: {later}" if later else "", unreleased], 1)
 
 
 def _first(texts: Iterable[str | None]) -> str:

@@ -10,6 +10,7 @@ from speclaunch.checks import RequestField
 from speclaunch.core import LaunchError
 from speclaunch.engine import Plan
 from speclaunch.measure.contract import answer_fields, greedy_fields, sampled_fields
+from speclaunch.measure.contract.greedy_fields import GRAMMARS, PENALTIES
 from speclaunch.measure.contract.known import known_bugs, statement
 from speclaunch.measure.contract.pair import Outcome, Pair, untested
 from speclaunch.measure.contract.records import Contract, FieldResult, FieldRow
@@ -25,53 +26,39 @@ class ContractField(Struct, frozen=True):
     concerns: tuple[RequestField, ...]
 
 
+_ABOUT = RequestField
+_SHOWN = 200
+
+
+def _field(name: str, check: Callable[[Pair], Outcome], *concerns: RequestField) -> ContractField:
+    return ContractField(name, check, concerns)
+
+
 FIELDS = (
-    ContractField("stop", greedy_fields.stop, (RequestField.STOP,)),
-    ContractField("stop_across_tokens", greedy_fields.stop_across, (RequestField.STOP,)),
-    ContractField("stop_token_ids", greedy_fields.stop_token_ids, (RequestField.STOP,)),
-    ContractField("max_new_tokens", greedy_fields.max_new_tokens, (RequestField.MAX_TOKENS,)),
-    ContractField(
-        "end_at_max_new_tokens",
-        greedy_fields.end_at_limit,
-        (RequestField.MAX_TOKENS,),
-    ),
-    ContractField("min_new_tokens", greedy_fields.min_new_tokens, (RequestField.MIN_TOKENS,)),
-    *(
-        ContractField(name, greedy_fields.penalty(name), (RequestField.PENALTIES,))
-        for name in ("frequency_penalty", "presence_penalty", "repetition_penalty")
-    ),
-    ContractField("logit_bias", greedy_fields.logit_bias, (RequestField.LOGIT_BIAS,)),
-    ContractField("n", answer_fields.n, (RequestField.N,)),
-    ContractField(
-        "return_logprob",
-        answer_fields.logprobs("output_token_logprobs"),
-        (RequestField.LOGPROBS,),
-    ),
-    ContractField(
-        "top_logprobs_num",
-        answer_fields.logprobs("output_top_logprobs", top_logprobs_num=3),
-        (RequestField.LOGPROBS,),
-    ),
-    ContractField(
-        "logprob_start_len",
-        answer_fields.logprobs("input_token_logprobs", prompt=True),
-        (RequestField.LOGPROBS,),
-    ),
-    *(
-        ContractField(name, greedy_fields.grammar(name), (RequestField.GRAMMAR,))
-        for name in ("regex", "ebnf", "json_schema")
-    ),
-    ContractField("stream", answer_fields.stream, (RequestField.STREAM,)),
-    ContractField("usage", answer_fields.usage, ()),
-    ContractField("reasoning_tokens", answer_fields.reasoning, (RequestField.REASONING,)),
-    ContractField("tools", answer_fields.tools, (RequestField.TOOLS,)),
-    ContractField("temperature", sampled_fields.distribution(), (RequestField.TEMPERATURE,)),
-    ContractField("top_p", sampled_fields.distribution(top_p=0.5), (RequestField.TOP_P,)),
-    ContractField("top_k", sampled_fields.distribution(top_k=2), (RequestField.TOP_K,)),
-    ContractField("min_p", sampled_fields.distribution(min_p=0.5), (RequestField.MIN_P,)),
-    ContractField("sampling_seed", sampled_fields.seed, (RequestField.SEED,)),
-    ContractField("abort", answer_fields.abort, (RequestField.ABORT,)),
-    ContractField("context_limit", greedy_fields.context_limit, (RequestField.LONG_CONTEXT,)),
+    _field("stop", greedy_fields.stop, _ABOUT.STOP),
+    _field("stop_across_tokens", greedy_fields.stop_across, _ABOUT.STOP),
+    _field("stop_token_ids", greedy_fields.stop_token_ids, _ABOUT.STOP),
+    _field("max_new_tokens", greedy_fields.max_new_tokens, _ABOUT.MAX_TOKENS),
+    _field("end_at_max_new_tokens", greedy_fields.end_at_limit, _ABOUT.MAX_TOKENS),
+    _field("min_new_tokens", greedy_fields.min_new_tokens, _ABOUT.MIN_TOKENS),
+    *(_field(name, greedy_fields.penalty(name), _ABOUT.PENALTIES) for name in PENALTIES),
+    _field("logit_bias", greedy_fields.logit_bias, _ABOUT.LOGIT_BIAS),
+    _field("n", answer_fields.n, _ABOUT.N),
+    _field("stream", answer_fields.stream, _ABOUT.STREAM),
+    _field("usage", answer_fields.usage),
+    _field("temperature", sampled_fields.distribution(), _ABOUT.TEMPERATURE),
+    _field("top_p", sampled_fields.distribution(top_p=0.2), _ABOUT.TOP_P),
+    _field("top_k", sampled_fields.distribution(top_k=2), _ABOUT.TOP_K),
+    _field("min_p", sampled_fields.distribution(min_p=0.5), _ABOUT.MIN_P),
+    _field("sampling_seed", sampled_fields.seed, _ABOUT.SEED),
+    _field("return_logprob", answer_fields.output_logprobs, _ABOUT.LOGPROBS),
+    _field("top_logprobs_num", answer_fields.top_logprobs, _ABOUT.LOGPROBS),
+    _field("logprob_start_len", answer_fields.prompt_logprobs, _ABOUT.LOGPROBS),
+    *(_field(name, greedy_fields.grammar(name), _ABOUT.GRAMMAR) for name in GRAMMARS),
+    _field("reasoning_tokens", answer_fields.reasoning, _ABOUT.REASONING),
+    _field("tools", answer_fields.tools, _ABOUT.TOOLS),
+    _field("abort", answer_fields.abort, _ABOUT.ABORT),
+    _field("context_limit", greedy_fields.context_limit, _ABOUT.LONG_CONTEXT),
 )
 """All fields. Those that may end a server come last."""
 
@@ -88,7 +75,8 @@ def check_contract(
 
     `plan` of the speculative server selects advisories by its exact configuration; without it they
     match by release and algorithm. `say` receives the name of each field before its check. Raises
-    LaunchError if the plain server gives no answer, or the speculative one does not speculate.
+    LaunchError if the plain server gives no answer, or the speculative one does not speculate, and
+    EngineError if one cannot be reached at first.
     """
     info = speculative.info
     algorithm = info.get("speculative_algorithm")
@@ -115,6 +103,9 @@ def _outcome(field: ContractField, pair: Pair) -> Outcome:
         if not pair.plain.lives():
             raise LaunchError(f"the plain server ended at {field.name}: {error}") from error
         return Outcome(FieldResult.DIFFERS, f"the server gave no answer: {error}")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"an answer is not like SGLang's: {type(error).__name__}: {error}"
+        return Outcome(FieldResult.DIFFERS, reason[:_SHOWN])
 
 
 def _row(

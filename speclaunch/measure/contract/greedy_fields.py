@@ -13,9 +13,9 @@ from typing import Any
 from speclaunch.measure.contract.pair import (
     TOKENS,
     Base,
+    GreedyCase,
     Outcome,
     Pair,
-    Probe,
     request,
     shown,
     untested,
@@ -27,7 +27,7 @@ _SWEPT = 10
 _LIMITS = 8
 _FORCE, _FORCED = 100.0, 12
 _MINIMA = (3, 8, 17)
-_PENALTIES = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "repetition_penalty": 1.8}
+PENALTIES = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "repetition_penalty": 1.8}
 _MARGIN = 1.0
 """Nats that remain to the best token after a bias: a penalty then changes the answer."""
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"
@@ -71,12 +71,12 @@ def stop_across(pair: Pair) -> Outcome:
     return pair.compare(_stop_strings(pair, text))
 
 
-def _stop_strings(pair: Pair, text: Callable[[tuple[str, ...], int], str]) -> Iterator[Probe]:
+def _stop_strings(pair: Pair, text: Callable[[tuple[str, ...], int], str]) -> Iterator[GreedyCase]:
     for base in pair.bases:
         for at in range(_SWEPT):
             stopped = text(base.tokens, at)
             if stopped and _UNREADABLE not in stopped and stopped in base.answer.text:
-                yield Probe(
+                yield GreedyCase(
                     base.body(stop=[stopped]),
                     f"stop {shown(stopped)}",
                     _text_is(base.before(stopped)),
@@ -86,7 +86,7 @@ def _stop_strings(pair: Pair, text: Callable[[tuple[str, ...], int], str]) -> It
 def stop_token_ids(pair: Pair) -> Outcome:
     """Check stop tokens at every place of an accepted run."""
     return pair.compare(
-        Probe(
+        GreedyCase(
             base.body(stop_token_ids=[base.answer.ids[at]], ignore_eos=False),
             f"stop_token_ids [{base.answer.ids[at]}]",
             _ends(base, at),
@@ -105,7 +105,7 @@ def _ends(base: Base, at: int) -> Callable[[ContractAnswer], bool]:
 def max_new_tokens(pair: Pair) -> Outcome:
     """Check limits that fall into an accepted run."""
     return pair.compare(
-        Probe(
+        GreedyCase(
             base.body(max_new_tokens=limit),
             f"max_new_tokens {limit}",
             _ids_are(base.answer.ids[:limit]),
@@ -118,7 +118,7 @@ def max_new_tokens(pair: Pair) -> Outcome:
 def end_at_limit(pair: Pair) -> Outcome:
     """Check an end token that falls into one verify step with the limit."""
     return pair.compare(
-        Probe(
+        GreedyCase(
             base.body(stop_token_ids=[base.answer.ids[at]], max_new_tokens=limit, ignore_eos=False),
             f"stop token at {at + 1}, max_new_tokens {limit}",
             _ends(base, at),
@@ -132,7 +132,7 @@ def end_at_limit(pair: Pair) -> Outcome:
 def min_new_tokens(pair: Pair) -> Outcome:
     """Check that a token that ends the answer is forced as soon as the minimum allows it."""
     return pair.compare(
-        Probe(
+        GreedyCase(
             base.body(
                 min_new_tokens=minimum,
                 stop_token_ids=[base.runners_up[0]],
@@ -150,46 +150,46 @@ def min_new_tokens(pair: Pair) -> Outcome:
 def logit_bias(pair: Pair) -> Outcome:
     """Check a bias that forces a token, and one that forbids a token of the answer."""
 
-    def probes() -> Iterator[Probe]:
+    def cases() -> Iterator[GreedyCase]:
         for base in pair.bases:
             forced, forbidden = base.runners_up[0], base.answer.ids[2]
-            yield Probe(
+            yield GreedyCase(
                 base.body(logit_bias={str(forced): _FORCE}, max_new_tokens=_FORCED),
                 f"logit_bias {forced}: {_FORCE:g}",
                 _ids_are((forced,) * _FORCED),
             )
-            yield Probe(
+            yield GreedyCase(
                 base.body(logit_bias={str(forbidden): -_FORCE}),
                 f"logit_bias {forbidden}: {-_FORCE:g}",
                 _without(forbidden),
             )
 
-    return pair.compare(probes())
+    return pair.compare(cases())
 
 
 def penalty(name: str) -> Callable[[Pair], Outcome]:
     """Return the check of a penalty at a strength that changes the answer."""
 
-    def probes(pair: Pair) -> Iterator[Probe]:
+    def cases(pair: Pair) -> Iterator[GreedyCase]:
         for base in pair.bases:
             for bias in ({}, _narrow(pair, base)):
                 biased = {"logit_bias": bias} if bias else {}
                 before = pair.plain.generate(base.body(**biased)).ids
-                strength = _PENALTIES[name]
-                yield Probe(
+                strength = PENALTIES[name]
+                yield GreedyCase(
                     base.body(**{name: strength}, **biased),
                     f"{name} {strength:g}{' with logit_bias' if bias else ''}",
                     _unlike(before),
                 )
 
-    return lambda pair: pair.compare(probes(pair))
+    return lambda pair: pair.compare(cases(pair))
 
 
 def _narrow(pair: Pair, base: Base) -> dict[str, float]:
     """Return a bias that nearly makes a token the best at one position of the continuation."""
     token = base.runners_up[-1]
-    asked = {**base.body(), "return_logprob": True, "token_ids_logprob": [token]}
-    meta = pair.plain.generate(asked).meta
+    scored = {**base.body(), "return_logprob": True, "token_ids_logprob": [token]}
+    meta = pair.plain.generate(scored).meta
     found = meta.get("output_token_ids_logprobs") or ()
     gaps = [
         best[0] - other[0][0]
@@ -201,28 +201,22 @@ def _narrow(pair: Pair, base: Base) -> dict[str, float]:
 
 def grammar(name: str) -> Callable[[Pair], Outcome]:
     """Return the check of a grammar: the answers match it."""
-    grammars: dict[str, tuple[str, Callable[[str], bool]]] = {
-        "regex": (_REGEX, lambda text: re.fullmatch(_REGEX, text) is not None),
-        "ebnf": (_EBNF, lambda text: re.fullmatch(_EBNF_REGEX, text) is not None),
-        "json_schema": (json.dumps(_SCHEMA), _matches_schema),
-    }
-    text, matches = grammars[name]
+    text, matches = GRAMMARS[name]
 
-    def probes(pair: Pair) -> Iterator[Probe]:
+    def cases(pair: Pair) -> Iterator[GreedyCase]:
         for base in pair.bases:
             for ending in ("", " Answer:"):
-                yield Probe(
+                yield GreedyCase(
                     request(base.prompt + ending, **{name: text}, ignore_eos=False),
                     f"{name} {shown(text)}",
                     lambda answer: matches(answer.text),
                 )
 
-    return lambda pair: pair.compare(probes(pair))
+    return lambda pair: pair.compare(cases(pair))
 
 
 _REGEX = r"(ab|cd|xyz){3}-[0-9]{4}"
 _EBNF = 'root ::= color " " digit digit\ncolor ::= "red" | "green" | "blue"\ndigit ::= [0-9]'
-_EBNF_REGEX = r"(red|green|blue) [0-9][0-9]"
 _COLORS = ("red", "green", "blue")
 _SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -232,17 +226,29 @@ _SCHEMA: dict[str, Any] = {
 }
 
 
+def _matches_regex(text: str) -> bool:
+    return re.fullmatch(_REGEX, text) is not None
+
+
+def _matches_ebnf(text: str) -> bool:
+    return re.fullmatch(r"(red|green|blue) [0-9][0-9]", text) is not None
+
+
 def _matches_schema(text: str) -> bool:
     """True if a text is an object of the schema, or begins like it: blanks may fill an answer."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return text.startswith("{") and not text.strip("{ \n\t")
-    return (
-        isinstance(found, dict)
-        and found.get("color") in _COLORS
-        and isinstance(found.get("done"), bool)
+    begun = "".join(text.split())
+    complete = (
+        f'{{"color":"{color}","done":{done}}}' for color in _COLORS for done in ("true", "false")
     )
+    return bool(begun) and any(each.startswith(begun) for each in complete)
+
+
+GRAMMARS: dict[str, tuple[str, Callable[[str], bool]]] = {
+    "regex": (_REGEX, _matches_regex),
+    "ebnf": (_EBNF, _matches_ebnf),
+    "json_schema": (json.dumps(_SCHEMA), _matches_schema),
+}
+"""Text of each grammar, and whether an answer matches it."""
 
 
 def context_limit(pair: Pair) -> Outcome:
@@ -251,22 +257,22 @@ def context_limit(pair: Pair) -> Outcome:
     names = ("context_length", "max_total_num_tokens", "max_req_input_len")
     limits = [info.get(name) for name in names]
     known = [each for each in limits if isinstance(each, int) and each > 0]
-    if not pair.bases or not known:
+    if not known:
         return untested("the server reports no context length")
     length, base = min(known), pair.bases[0]
     if length > _LONGEST:
         return untested(f"a prompt of {length} tokens takes too long")
     tokens = base.answer.ids
 
-    def probes() -> Iterator[Probe]:
+    def cases() -> Iterator[GreedyCase]:
         for room in (2, 5, 17):
             prompt = [tokens[number % TOKENS] for number in range(length - room)]
             for limit in (max(room - 1, 1), room, room + 8):
                 body = {**base.body(max_new_tokens=limit), "input_ids": prompt}
                 del body["text"]
-                yield Probe(body, f"{length - room} prompt tokens, max_new_tokens {limit}")
+                yield GreedyCase(body, f"{length - room} prompt tokens, max_new_tokens {limit}")
 
-    return pair.compare(probes())
+    return pair.compare(cases())
 
 
 _LONGEST = 300_000

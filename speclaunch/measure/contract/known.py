@@ -1,4 +1,4 @@
-"""What is known of a difference: the engine's own statement, and advisories."""
+"""Explanations of a difference: the engine's own statement, and advisories."""
 
 from __future__ import annotations
 

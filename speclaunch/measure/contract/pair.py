@@ -47,7 +47,7 @@ def untested(reason: str, requests: int = 0) -> Outcome:
     return Outcome(FieldResult.NOT_TESTED, reason, requests)
 
 
-class Probe(Struct, frozen=True):
+class GreedyCase(Struct, frozen=True):
     """A greedy request. `shown`: the field with its value. `holds`: True for a plain answer that
     shows the effect of the field, known by construction."""
 
@@ -97,7 +97,7 @@ class Pair:
         found = []
         for prompt in _PROMPTS:
             base = self._base(prompt)
-            if base is not None and self.difference(base.body())[0] == "":
+            if self.difference(base.body())[0] == "":
                 found.append(base)
             if len(found) == _BASES:
                 break
@@ -108,7 +108,7 @@ class Pair:
         logprobs = {"return_logprob": True, "top_logprobs_num": _TOPS}
         return self.plain.generate({**body, **logprobs, "return_text_in_logprobs": True})
 
-    def _base(self, prompt: str) -> Base | None:
+    def _base(self, prompt: str) -> Base:
         answer = self.plainly(request(prompt))
         if answer.error:
             raise LaunchError(f"the plain server refuses a greedy request: {answer.error}")
@@ -153,23 +153,23 @@ class Pair:
             for other in others
         )
 
-    def compare(self, probes: Iterable[Probe]) -> Outcome:
+    def compare(self, cases: Iterable[GreedyCase]) -> Outcome:
         """Return the outcome of a field with greedy answers."""
         tested = requests = 0
         reason = "no request for it"
-        for probe in probes:
+        for case in cases:
             requests += 1
-            difference, ours, plain = self.difference(probe.body)
+            difference, ours, plain = self.difference(case.body)
             if difference:
                 refused = ours.error if not plain.error else ""
                 return Outcome(
-                    FieldResult.DIFFERS, f"{probe.shown}: {difference}", requests, refused
+                    FieldResult.DIFFERS, f"{case.shown}: {difference}", requests, refused
                 )
             if difference is None:
                 reason = "numerical ties only"
             elif plain.error:
                 reason = f"both servers refuse it: {plain.error}"
-            elif not probe.holds(plain):
+            elif not case.holds(plain):
                 reason = "it does not change the plain server's answers"
             else:
                 tested += 1

@@ -27,6 +27,7 @@ _INFO_PATHS = ("/server_info", "/get_server_info")
 _LOADS_PATH = "/v1/loads?include=core"
 _ABORT_SECONDS = 60.0
 _STARTED_SECONDS = 0.5
+_RELEASE_SECONDS = 30.0
 
 
 class ContractClient(Protocol):
@@ -69,12 +70,9 @@ class ContractAnswer(Struct, frozen=True):
 class ContractServer:
     """A running server. Methods raise EngineError for a missing or an unreadable answer."""
 
-    def __init__(self, make: Callable[[], Any], tick: Callable[[], None] = lambda: None) -> None:
-        """Create the server.
-
-        `make` returns a new client, a context manager. `tick` is called after every answer.
-        """
-        self._make, self._tick = make, tick
+    def __init__(self, make: Callable[[], Any]) -> None:
+        """Create the server. `make` returns a new client, a context manager."""
+        self._make = make
         self.seeds = itertools.count(1)
         """Unused seeds for independent samples of a deterministic server."""
 
@@ -99,16 +97,16 @@ class ContractServer:
         if status != _GOOD:
             return [ContractAnswer(error=f"{status}: {_short(text)}")]
         found = _document(text)
-        return [_answer(each) for each in (found if isinstance(found, list) else [found])]
+        return [_answer(each) for each in (found if isinstance(found, list) and found else [found])]
 
     def many(self, bodies: Sequence[Body]) -> list[ContractAnswer]:
         """Return the answers to several requests, sent concurrently, in order."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(self.generate, bodies))
 
-    def stream(self, path: str, body: Body) -> tuple[int, list[Any]]:
+    def stream(self, body: Body) -> tuple[int, list[Any]]:
         """Return the status and the chunks of a streamed answer."""
-        status, text = self.post(path, {**body, "stream": True})
+        status, text = self.post("/generate", {**body, "stream": True})
         lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
         return status, [_document(line) for line in lines if line != "[DONE]"]
 
@@ -142,6 +140,18 @@ class ContractServer:
         counts = [each for each in found if isinstance(each, int)]
         return sum(counts) if counts else None
 
+    def await_release(self, before: int) -> int:
+        """Return the KV tokens in use in addition to `before`, once they are released or too late.
+
+        A server publishes its load from time to time.
+        """
+        until = time.monotonic() + _RELEASE_SECONDS
+        while True:
+            left = max((self.used_tokens() or 0) - before, 0)
+            if not left or time.monotonic() > until:
+                return left
+            time.sleep(_STARTED_SECONDS)
+
     def lives(self) -> bool:
         """True if `/health` answers 200."""
         try:
@@ -154,7 +164,6 @@ class ContractServer:
         """Return the status and the text of an answer."""
         with self._make() as client:
             answer = client.post(path, dict(body), _SECONDS)
-        self._tick()
         return answer.status_code, answer.text
 
 
