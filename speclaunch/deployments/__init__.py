@@ -9,7 +9,7 @@ NAMES = {
     "recipe.bounded_yaml": "compose_node events",
     "recipe.compose": "compose",
     "recipe.find_recipe": """
-        find_recipe group_options is_lock_file recipe_names recipe_of_lock recipes shown_overrides
+        find_recipe group_options recipe_names recipe_of_lock recipes shown_overrides
         similar_file split_recipe SUFFIX
     """,
     "recipe.hydra_sweeps": "sweep_words SweepJob",
@@ -17,10 +17,10 @@ NAMES = {
     "recipe.load": "fit_limits load load_sound_part Recipe require_host select_role validate",
     "recipe.lock": """
         Lock lock_differences LockDifference LockedCertificate LockedCheckpoint LockedEngine
-        LockedFile LockedHardware LockedImage LockedPackage LockSubject
+        LockedHardware LockSubject
     """,
     "recipe.lock_file": """
-        image_of lock_and_recipe read_lock recipe_differences with_lock_differences
+        image_of lock_and_recipe read_lock record recipe_differences with_lock_differences
     """,
     "recipe.roles": "of_role role_names",
     "recipe.schema": """

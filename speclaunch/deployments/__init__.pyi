@@ -5,7 +5,6 @@ from speclaunch.deployments.recipe.compose import compose as compose
 from speclaunch.deployments.recipe.find_recipe import SUFFIX as SUFFIX
 from speclaunch.deployments.recipe.find_recipe import find_recipe as find_recipe
 from speclaunch.deployments.recipe.find_recipe import group_options as group_options
-from speclaunch.deployments.recipe.find_recipe import is_lock_file as is_lock_file
 from speclaunch.deployments.recipe.find_recipe import recipe_names as recipe_names
 from speclaunch.deployments.recipe.find_recipe import recipe_of_lock as recipe_of_lock
 from speclaunch.deployments.recipe.find_recipe import recipes as recipes
@@ -28,15 +27,13 @@ from speclaunch.deployments.recipe.lock import LockSubject as LockSubject
 from speclaunch.deployments.recipe.lock import LockedCertificate as LockedCertificate
 from speclaunch.deployments.recipe.lock import LockedCheckpoint as LockedCheckpoint
 from speclaunch.deployments.recipe.lock import LockedEngine as LockedEngine
-from speclaunch.deployments.recipe.lock import LockedFile as LockedFile
 from speclaunch.deployments.recipe.lock import LockedHardware as LockedHardware
-from speclaunch.deployments.recipe.lock import LockedImage as LockedImage
-from speclaunch.deployments.recipe.lock import LockedPackage as LockedPackage
 from speclaunch.deployments.recipe.lock import lock_differences as lock_differences
 from speclaunch.deployments.recipe.lock_file import image_of as image_of
 from speclaunch.deployments.recipe.lock_file import lock_and_recipe as lock_and_recipe
 from speclaunch.deployments.recipe.lock_file import read_lock as read_lock
 from speclaunch.deployments.recipe.lock_file import recipe_differences as recipe_differences
+from speclaunch.deployments.recipe.lock_file import record as record
 from speclaunch.deployments.recipe.lock_file import with_lock_differences as with_lock_differences
 from speclaunch.deployments.recipe.roles import of_role as of_role
 from speclaunch.deployments.recipe.roles import role_names as role_names

@@ -12,10 +12,10 @@ NAMES = {
         cpu_engine_home CpuEngine installation_key is_installed read_manifest RELEASES
         REQUIREMENTS requirements SGLANG_VERSION SHIM site_packages TORCH why_not_on_cpu
     """,
-    "facts.distributions": "read_distributions",
+    "facts.distributions": "InstalledPackage read_distributions",
     "facts.engines": "installed_catalogue declared listed named names overrides_pin",
     "facts.facts": "checkpoint_fact Facts",
-    "facts.file_hashes": "hash_files revision_of_files",
+    "facts.file_hashes": "hash_files HashedFile revision_of_files",
     "facts.find_checkpoint": """
         expanded find_checkpoint gather hub_cache hub_home checkpoint_sources NOWHERE_ELSE Sources
     """,

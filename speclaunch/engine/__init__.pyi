@@ -20,6 +20,7 @@ from speclaunch.engine.facts.cpu_engine import read_manifest as read_manifest
 from speclaunch.engine.facts.cpu_engine import requirements as requirements
 from speclaunch.engine.facts.cpu_engine import site_packages as site_packages
 from speclaunch.engine.facts.cpu_engine import why_not_on_cpu as why_not_on_cpu
+from speclaunch.engine.facts.distributions import InstalledPackage as InstalledPackage
 from speclaunch.engine.facts.distributions import read_distributions as read_distributions
 from speclaunch.engine.facts.engines import declared as declared
 from speclaunch.engine.facts.engines import installed_catalogue as installed_catalogue
@@ -29,6 +30,7 @@ from speclaunch.engine.facts.engines import names as names
 from speclaunch.engine.facts.engines import overrides_pin as overrides_pin
 from speclaunch.engine.facts.facts import Facts as Facts
 from speclaunch.engine.facts.facts import checkpoint_fact as checkpoint_fact
+from speclaunch.engine.facts.file_hashes import HashedFile as HashedFile
 from speclaunch.engine.facts.file_hashes import hash_files as hash_files
 from speclaunch.engine.facts.file_hashes import revision_of_files as revision_of_files
 from speclaunch.engine.facts.find_checkpoint import NOWHERE_ELSE as NOWHERE_ELSE

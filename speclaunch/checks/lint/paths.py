@@ -21,7 +21,6 @@ from speclaunch.deployments import (
     TEMPLATE_SUFFIXES,
     YAML_SUFFIXES,
     is_dockerfile,
-    recipe_of_lock,
     starts_a_program,
 )
 from speclaunch.engine import project_root
@@ -95,14 +94,18 @@ def find_files(
     every changed file.
     """
     for found in _found(paths, left_out, only_deployments=only_deployments):
-        recipe = recipe_of_lock(found.path)
-        if recipe is None or (found.is_named and recipe not in paths) or not _is_lock(found.path):
+        if not (found.path.endswith(".lock.yaml") and _is_with_recipe(found, paths)):
             yield found
 
 
-def _is_lock(file: str) -> bool:
-    """True if a file is a lock of ours, not one of another program."""
-    return _LOCK.search(_data(file)) is not None
+def _is_with_recipe(lock: FoundFile, paths: Sequence[str]) -> bool:
+    """True if a file is a lock of ours, and its recipe is read, too."""
+    from speclaunch.deployments import recipe_of_lock  # noqa: PLC0415  few files are locks
+
+    recipe = recipe_of_lock(lock.path)
+    if recipe is None or (lock.is_named and recipe not in paths):
+        return False
+    return _LOCK.search(_data(lock.path)) is not None
 
 
 def _found(

@@ -7,42 +7,26 @@ served, so it starts the same engine again; the section records everything that 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct, ValidationError, convert
 
 from speclaunch.core import Place, Problem
+from speclaunch.engine import HashedFile, InstalledPackage
 
 FORMAT = 1
 """Version of the section `lock`."""
-
-
-class LockedPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A package of the engine's environment."""
-
-    name: str
-    version: str
-    hash: str | None = None
-    """Digest of its installed files as its metadata lists them: `sha256:…`."""
 
 
 class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The engine, and everything installed next to it."""
 
     version: str
-    python: str | None = None
+    python: str = "unknown"
     """Version of its Python."""
-    packages: tuple[LockedPackage, ...] = ()
-
-
-class LockedFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A file of a checkpoint; `name` is relative to its directory."""
-
-    name: str
-    size: int
-    hash: str
+    packages: tuple[InstalledPackage, ...] = ()
 
 
 class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -53,7 +37,7 @@ class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Path or name on the hub, as its argument has it."""
     revision: str | None = None
     """Commit on the hub; None for a directory without one."""
-    files: tuple[LockedFile, ...] = ()
+    files: tuple[HashedFile, ...] = ()
 
 
 class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -113,6 +97,8 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_d
     """Server arguments that recovery changed before it served."""
     resolved: Mapping[str, Any] = {}
     """Effective server arguments that differ from the engine's defaults."""
+    variables: Mapping[str, str] = {}
+    """Engine variables that it inherited from the environment."""
     checkpoints: tuple[LockedCheckpoint, ...] = ()
     hardware: LockedHardware | None = None
     image: LockedImage | None = None
@@ -135,6 +121,10 @@ def lock_of(value: object) -> Lock:
             "write the lock again"
         )
     return found
+
+
+IMAGE = "of deploy.image"
+"""Name of the image in a difference."""
 
 
 class LockSubject(StrEnum):
@@ -180,115 +170,53 @@ class LockDifference(Struct, frozen=True):
         return Problem(self.message, self.place)
 
 
-def lock_differences(lock: Lock, now: Lock) -> tuple[LockDifference, ...]:
-    """Return the differences of two records. What `now` does not know is no difference.
+def lock_differences(lock: Lock, now: Lock) -> Iterator[LockDifference]:
+    """Yield the differences of two records. Hardware that either does not know is no difference.
 
     Hardware refuses by accelerator, count, memory and capability; the driver, the processor and the
     system warn.
     """
-    return (
-        *_engine(lock.engine, now.engine),
-        *_resolved(lock.resolved, now.resolved),
-        *_checkpoints(lock.checkpoints, now.checkpoints),
-        *image_difference(lock.image, now.image),
-        *_hardware(lock.hardware, now.hardware),
-    )
-
-
-def _engine(locked: LockedEngine, now: LockedEngine) -> Iterator[LockDifference]:
-    if locked.version != now.version:
-        yield LockDifference(LockSubject.ENGINE, "SGLang", locked.version, now.version)
-    if locked.python and now.python and locked.python != now.python:
-        yield LockDifference(LockSubject.ENGINE, "Python", locked.python, now.python)
-    if not now.packages:
-        return
-    before, after = _by_name(locked.packages), _by_name(now.packages)
-    for name in sorted(before.keys() | after.keys()):
-        old, new = before.get(name), after.get(name)
-        if old == new:
+    here, there = ({c.role for c in some.checkpoints if c.files} for some in (lock, now))
+    before, after = dict(_facts(lock, here & there)), dict(_facts(now, here & there))
+    for subject, name in dict.fromkeys((*before, *after)):
+        locked, found = before.get((subject, name)), after.get((subject, name))
+        is_hardware = subject is LockSubject.HARDWARE
+        if locked == found or (is_hardware and None in (locked, found)):
             continue
-        if old is None or new is None or old.version != new.version:
-            yield LockDifference(
-                LockSubject.PACKAGE, name, old and old.version, new and new.version
-            )
-        elif old.hash is not None and new.hash is not None:
-            yield LockDifference(
-                LockSubject.PACKAGE,
-                f"{name} {old.version}",
-                f"files {_short(old.hash)}",
-                f"files {_short(new.hash)}",
-            )
-
-
-def _resolved(locked: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[LockDifference]:
-    for name in sorted(locked.keys() | now.keys()):
-        old, new = locked.get(name), now.get(name)
-        if old != new:
-            yield LockDifference(LockSubject.RESOLVED, name, _text(old), _text(new))
-
-
-def _checkpoints(
-    locked: Iterable[LockedCheckpoint], now: Iterable[LockedCheckpoint]
-) -> Iterator[LockDifference]:
-    before = {checkpoint.role: checkpoint for checkpoint in locked}
-    after = {checkpoint.role: checkpoint for checkpoint in now}
-    for role in dict.fromkeys((*before, *after)):
-        old, new = before.get(role), after.get(role)
-        if old is None or new is None:
-            before_name, name = (None if item is None else item.name for item in (old, new))
-            yield LockDifference(LockSubject.CHECKPOINT, role, before_name, name)
-            continue
-        if old.revision != new.revision:
-            name = f"of {old.name} ({role})"
-            yield LockDifference(LockSubject.REVISION, name, old.revision, new.revision)
-        files, found = _by_name(old.files), _by_name(new.files)
-        for name in sorted(files.keys() | found.keys()):
-            one, other = files.get(name), found.get(name)
-            if one != other:
-                yield LockDifference(
-                    LockSubject.FILE, f"{name} of {old.name} ({role})", _file(one), _file(other)
-                )
-
-
-def image_difference(
-    locked: LockedImage | None, now: LockedImage | None, place: Place | None = None
-) -> Iterator[LockDifference]:
-    """Yield the difference of two images, if any."""
-    if locked != now:
-        old, new = (None if image is None else image.text for image in (locked, now))
-        yield LockDifference(LockSubject.IMAGE, "of deploy.image", old, new, place)
+        refuses = not is_hardware or name in _REFUSES
+        yield LockDifference(subject, name, locked, found, refuses=refuses)
 
 
 _REFUSES = ("name", "count", "memory_mib", "capability")
 
 
-def _hardware(
-    locked: LockedHardware | None, now: LockedHardware | None
-) -> Iterator[LockDifference]:
-    if locked is None or now is None:
-        return
-    for name in LockedHardware.__struct_fields__:
-        old, new = getattr(locked, name), getattr(now, name)
-        if old != new and old is not None and new is not None:
-            yield LockDifference(
-                LockSubject.HARDWARE, name, _text(old), _text(new), refuses=name in _REFUSES
-            )
+def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubject, str], str]]:
+    """Yield everything that a record fixes as text; the files of checkpoints in `roles` only."""
+    yield (LockSubject.ENGINE, "SGLang"), lock.engine.version
+    yield (LockSubject.ENGINE, "Python"), lock.engine.python
+    for package in lock.engine.packages:
+        files = f" (files {package.hash[:19]})" if package.hash else ""
+        yield (LockSubject.PACKAGE, package.name), f"{package.version}{files}"
+    for name, value in sorted(lock.resolved.items()):
+        yield (LockSubject.RESOLVED, name), _text(value)
+    for name, value in sorted(lock.variables.items()):
+        yield (LockSubject.VARIABLE, name), value
+    for checkpoint in lock.checkpoints:
+        if checkpoint.files:
+            yield (LockSubject.CHECKPOINT, checkpoint.role), checkpoint.name
+        if checkpoint.role in roles:
+            of = f"of {checkpoint.name} ({checkpoint.role})"
+            yield (LockSubject.REVISION, of), checkpoint.revision or "unknown"
+            for file in checkpoint.files:
+                digest = f"{file.size} bytes {file.hash[:19]}"
+                yield (LockSubject.FILE, f"{file.name} {of}"), digest
+    if lock.image is not None:
+        yield (LockSubject.IMAGE, IMAGE), lock.image.text
+    for name in LockedHardware.__struct_fields__ if lock.hardware is not None else ():
+        if (value := getattr(lock.hardware, name)) is not None:
+            yield (LockSubject.HARDWARE, name), _text(value)
 
 
-def _by_name(items: Iterable[Any]) -> dict[str, Any]:
-    return {item.name: item for item in items}
-
-
-def _text(value: Any) -> str | None:
-    """Return a value as a recipe has it; None if it is absent."""
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value)
-
-
-def _short(digest: str) -> str:
-    return digest[:19]
-
-
-def _file(file: LockedFile | None) -> str | None:
-    return None if file is None else f"{file.size} bytes {_short(file.hash)}"
+def _text(value: Any) -> str:
+    """Return a value as a recipe has it."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import (
     HIDDEN,
     InputError,
+    Place,
     Problem,
     from_here,
     is_secret_variable,
@@ -21,10 +23,10 @@ from speclaunch.core import (
 from speclaunch.deployments.recipe.find_recipe import recipe_names, recipe_of_lock
 from speclaunch.deployments.recipe.load import Recipe, changed_args, load, select_role
 from speclaunch.deployments.recipe.lock import (
+    IMAGE,
     LockDifference,
     LockedImage,
     LockSubject,
-    image_difference,
 )
 from speclaunch.deployments.recipe.source import MAX_FILE_BYTES
 from speclaunch.engine import is_secret_text, render_args, resolve_version, unset_in
@@ -32,7 +34,6 @@ from speclaunch.engine import load as load_catalogue
 
 if TYPE_CHECKING:
     from speclaunch.deployments.recipe.lock import Lock
-    from speclaunch.engine import RenderedArgument
 
 _IS_LOCK = lazy(r"^lock:", re.MULTILINE)
 _KEY = lazy(r"[+~]*([^=]*)")
@@ -103,84 +104,66 @@ def _problems(recipe: Recipe, config_dirs: Sequence[Path]) -> Iterator[Problem]:
         lock, source = lock_and_recipe(recipe, (), config_dirs)
     except (InputError, OSError, UnicodeDecodeError) as error:
         message = f"its lock {from_here(path)} cannot be compared: {error}"
-        yield Problem(message, recipe.start)
+        yield Problem(message, recipe.place("args"))
         return
     for difference in recipe_differences(source, lock):
-        is_own = path == recipe.path
-        yield replace(difference.problem, place=recipe.start) if is_own else difference.problem
+        problem = difference.problem
+        yield replace(problem, place=recipe.place("args")) if path == recipe.path else problem
 
 
-def recipe_differences(recipe: Recipe, lock: Recipe) -> tuple[LockDifference, ...]:
-    """Return what a recipe changes of the arguments, variables, engine and image in its lock.
+class _Stated(Struct, frozen=True):
+    """A value of a recipe that its lock fixes."""
+
+    text: str
+    place: Place
+    is_known: bool = True
+    """False for secrets and unset variables, which are not compared."""
+
+
+def recipe_differences(recipe: Recipe, lock: Recipe) -> Iterator[LockDifference]:
+    """Yield what a recipe changes of the arguments, variables, engine and image in its lock.
 
     Values that need an unset variable are unknown, and no difference. Secrets are not compared.
     """
-    return (
-        *_arguments(recipe, lock),
-        *_variables(recipe, lock),
-        *_engine(recipe, lock),
-        *image_difference(record(lock).image, image_of(recipe), recipe.place("deploy", "image")),
-    )
-
-
-def _arguments(recipe: Recipe, lock: Recipe) -> Iterator[LockDifference]:
-    own, locked = _rendered(recipe, record(lock).steps, lock), _rendered(lock, {}, lock)
-    for name in dict.fromkeys((*own, *locked)):
-        now, before = own.get(name), locked.get(name)
-        if now is not None and before is not None:
-            if now.secret or before.secret or now.unset or before.unset:
-                continue
-            if now.values == before.values and now.flag == before.flag:
-                continue
-        place = recipe.place("args", now.recipe_name) if now else recipe.place("args")
-        shown = now.recipe_name if now is not None else before.recipe_name if before else name
-        yield LockDifference(LockSubject.ARGUMENT, shown, _shown(before), _shown(now), place)
-
-
-def _rendered(
-    recipe: Recipe, steps: Mapping[str, Any], lock: Recipe
-) -> dict[str, RenderedArgument]:
-    catalogue = load_catalogue(resolve_version(record(lock).engine.version).held)
-    args = changed_args(recipe.deployment.args, steps)
-    rendered = render_args(args, {}, catalogue)
-    return {argument.name: argument for argument in rendered.arguments}
-
-
-def _shown(argument: RenderedArgument | None) -> str | None:
-    if argument is None:
-        return None
-    if argument.secret or any(map(is_secret_text, argument.values)):
-        return HIDDEN
-    return " ".join(argument.values) or argument.flag
-
-
-def _variables(recipe: Recipe, lock: Recipe) -> Iterator[LockDifference]:
-    own, locked = recipe.deployment.engine.env, lock.deployment.engine.env
-    for name in dict.fromkeys((*own, *locked)):
-        now, before = own.get(name, ...), locked.get(name, ...)
-        if now == before or unset_in(now) or unset_in(before):
+    locked = record(lock)
+    args = changed_args(recipe.deployment.args, locked.steps)
+    now = _stated(recipe, args, image_of(recipe), locked)
+    before = _stated(lock, lock.deployment.args, locked.image, locked)
+    for subject, name in dict.fromkeys((*now, *before)):
+        new, old = now.get((subject, name)), before.get((subject, name))
+        if new and old and (new.text == old.text or not (new.is_known and old.is_known)):
             continue
-        secret = is_secret_variable(name) or is_secret_text(now) or is_secret_text(before)
-        if secret and now is not ... and before is not ...:
-            continue
-        place = recipe.place("engine", "env", name)
-        yield LockDifference(
-            LockSubject.VARIABLE, name, _variable(before, secret), _variable(now, secret), place
-        )
-
-
-def _variable(value: Any, secret: bool) -> str | None:
-    if value is ...:
-        return None
-    return HIDDEN if secret else "removed" if value is None else str(value)
-
-
-def _engine(recipe: Recipe, lock: Recipe) -> Iterator[LockDifference]:
-    engine, version = recipe.deployment.engine, record(lock).engine.version
-    if not engine.specifier.contains(version):
-        stated = engine.version or engine.requires
+        place = new.place if new else recipe.place("args")
+        texts = [None if stated is None else stated.text for stated in (old, new)]
+        yield LockDifference(subject, name, texts[0], texts[1], place)
+    engine = recipe.deployment.engine
+    if not engine.specifier.contains(locked.engine.version):
         place = recipe.place("engine", "version")
-        yield LockDifference(LockSubject.ENGINE, "SGLang", version, stated, place)
+        stated = engine.version or engine.requires
+        yield LockDifference(LockSubject.ENGINE, "SGLang", locked.engine.version, stated, place)
+
+
+def _stated(
+    recipe: Recipe, args: Mapping[str, Any], image: LockedImage | None, lock: Lock
+) -> dict[tuple[LockSubject, str], _Stated]:
+    """Return the arguments of a recipe in the form of the lock's release, and its variables."""
+    found: dict[tuple[LockSubject, str], _Stated] = {}
+    rendered = render_args(args, {}, load_catalogue(resolve_version(lock.engine.version).held))
+    for argument in rendered.arguments:
+        hidden = argument.secret or any(map(is_secret_text, argument.values))
+        text = HIDDEN if hidden else " ".join(argument.values) or argument.flag
+        found[LockSubject.ARGUMENT, argument.name] = _Stated(
+            text, recipe.place("args", argument.recipe_name), not hidden and not argument.unset
+        )
+    for name, value in recipe.deployment.engine.env.items():
+        hidden = is_secret_variable(name) or is_secret_text(value)
+        text = HIDDEN if hidden else "removed" if value is None else str(value)
+        place = recipe.place("engine", "env", name)
+        found[LockSubject.VARIABLE, name] = _Stated(text, place, not hidden and not unset_in(value))
+    if image is not None:
+        place = recipe.place("deploy", "image")
+        found[LockSubject.IMAGE, IMAGE] = _Stated(image.text, place)
+    return found
 
 
 def image_of(recipe: Recipe) -> LockedImage | None:

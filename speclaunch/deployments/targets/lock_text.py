@@ -20,12 +20,7 @@ _HEAD = """\
 # Start it:  speclaunch recipe={path}
 # Compare:   speclaunch recipe={recipe} --locked
 """
-_SECTIONS = {
-    "hardware": "HardwareSection",
-    "launch": "Launch",
-    "recovery": "Recovery",
-    "deploy": "DeploySection",
-}
+_SECTIONS = ("hardware", "launch", "recovery", "deploy")
 
 
 def lock_text(prepared: Prepared, lock: Lock, path: Path) -> str:
@@ -49,7 +44,8 @@ def lock_text(prepared: Prepared, lock: Lock, path: Path) -> str:
         },
         "engine": {key: value for key, value in engine.items() if value},
     }
-    for name, section in _SECTIONS.items():
+    for name in _SECTIONS:
+        section = str(plain_class("Deployment").model_fields[name].section)
         if changed := _without_defaults(getattr(deployment, name), section):
             document[name] = changed
     document["lock"] = _home_free(prepared, {"format": lock.format, **to_builtins(lock)})

@@ -40,39 +40,30 @@ print(json.dumps({"python": platform.python_version(), "packages": found}))
 )
 
 
-class InstalledPackage(Struct, frozen=True):
+class InstalledPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A package of an environment."""
 
     name: str
     """Lower case, with dashes."""
     version: str
-    hash: str | None
+    hash: str | None = None
     """Digest of the names and digests of its files in RECORD; None without that file. Equal
     wherever the same wheel is installed."""
 
 
-class Environment(Struct, frozen=True):
-    """Python and packages of an interpreter."""
+def read_distributions(interpreter: Path) -> tuple[str, tuple[InstalledPackage, ...]]:
+    """Return the version of Python and all packages of an interpreter's environment, by name.
 
-    python: str
-    packages: tuple[InstalledPackage, ...]
-
-
-def read_distributions(interpreter: Path) -> Environment:
-    """Return Python and all packages of an interpreter's environment, by name.
-
-    Raises LaunchError if it does not list them, OSError if it cannot be run.
+    Raises LaunchError if it does not list them.
     """
 
-    def read(found: Any) -> Environment:
-        packages = [
-            InstalledPackage(name, *convert(entry, tuple[str, str | None]))
-            for name, entry in sorted(found["packages"].items())
-            if name not in _OURS
-        ]
-        return Environment(str(found["python"]), tuple(packages))
+    def read(found: Any) -> tuple[str, tuple[InstalledPackage, ...]]:
+        packages = convert(found["packages"], dict[str, tuple[str, str | None]])
+        return str(found["python"]), tuple(
+            InstalledPackage(name, *packages[name]) for name in sorted(packages.keys() - _OURS)
+        )
 
     try:
         return query_interpreter(interpreter, _SCRIPT, read, _SECONDS)
-    except InterpreterError as error:
+    except (InterpreterError, OSError) as error:
         raise LaunchError(f"{interpreter} did not list its packages: {error}") from error

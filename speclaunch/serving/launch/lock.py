@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks import PreflightError, all_rules, check_plan
 from speclaunch.core import (
@@ -20,6 +21,7 @@ from speclaunch.core import (
     Problem,
     Redactor,
     from_here,
+    is_secret_variable,
     read_regular,
     recipes_dir,
     replace_file,
@@ -30,10 +32,7 @@ from speclaunch.deployments import (
     LockedCertificate,
     LockedCheckpoint,
     LockedEngine,
-    LockedFile,
     LockedHardware,
-    LockedImage,
-    LockedPackage,
     LockSubject,
     Prepared,
     Recipe,
@@ -43,6 +42,7 @@ from speclaunch.deployments import (
     lock_text,
     read_lock,
     recipe_differences,
+    record,
     shown_overrides,
 )
 from speclaunch.engine import (
@@ -70,9 +70,6 @@ _CHECKPOINTS = {
 _KNOWN = (ArgumentOutcome.ACCEPTED, ArgumentOutcome.FILLED, ArgumentOutcome.CHANGED)
 _UNWRITTEN = "remove it, or name the recipe's file differently"
 
-Reading = Callable[[str, int], None]
-"""Called with the name and size of each file whose digest is not known."""
-
 
 class LockRequest(Struct, frozen=True):
     """Options of a lock to write."""
@@ -81,8 +78,6 @@ class LockRequest(Struct, frozen=True):
     overrides: tuple[str, ...] = ()
     """Overrides of the recipe, without secrets."""
     certificates: tuple[LockedCertificate, ...] = ()
-    image: LockedImage | None = None
-    """Image in place of the recipe's."""
     verify: bool = False
     """Read all weights again."""
 
@@ -92,7 +87,6 @@ def lock_request(
     overrides: Sequence[str],
     *,
     certificates: Sequence[LockedCertificate] = (),
-    image: LockedImage | None = None,
     verify: bool = False,
 ) -> LockRequest:
     """Return the request to lock a recipe (or a role of one).
@@ -112,11 +106,11 @@ def lock_request(
         try:
             read_lock(path)
         except InputError as error:
-            message = f"{from_here(path)} exists, and is no lock: {error}"
+            message = f"{from_here(path)} is not a lock: {error}"
             raise InputError(Problem(message, help=_UNWRITTEN)) from error
     words = zip(overrides, shown_overrides(overrides), strict=True)
     plain_words = tuple(word for word, shown in words if word == shown)
-    return LockRequest(path, plain_words, tuple(certificates), image, verify)
+    return LockRequest(path, plain_words, tuple(certificates), verify)
 
 
 def write_lock(
@@ -124,7 +118,6 @@ def write_lock(
     plan: Plan,
     request: LockRequest,
     steps: Mapping[str, Any] | None = None,
-    reading: Reading = lambda *_: None,
 ) -> Path:
     """Write the lock of a deployment that served, and return its path.
 
@@ -132,7 +125,7 @@ def write_lock(
     must start the same engine, and our rules must find no new error. Raises LaunchError and
     PreflightError; then no file is changed.
     """
-    lock = observe(prepared, plan, request, steps, reading)
+    lock = observe(prepared, plan, request, steps)
     text = Redactor(prepared.secrets).text(lock_text(prepared, lock, request.path))
     _require_same(prepared, plan, text, request.path.name)
     try:
@@ -148,26 +141,26 @@ def observe(
     plan: Plan,
     request: LockRequest,
     steps: Mapping[str, Any] | None = None,
-    reading: Reading = lambda *_: None,
 ) -> Lock:
     """Return the record of a deployment on this machine. Raises LaunchError."""
     recipe = prepared.recipe
     shipped = recipe.path.is_relative_to(recipes_dir().resolve())
-    found = read_distributions(Path(prepared.python))
+    python, packages = read_distributions(Path(prepared.python))
     return Lock(
         recipe=recipe.path.stem if shipped else recipe.path.name,
         role=recipe.role,
         overrides=request.overrides,
         steps=dict(steps or {}),
         resolved=dict(_resolved(plan)),
-        engine=LockedEngine(
-            prepared.version,
-            found.python,
-            tuple(LockedPackage(item.name, item.version, item.hash) for item in found.packages),
-        ),
-        checkpoints=tuple(_checkpoints(prepared, verify=request.verify, reading=reading)),
+        variables={
+            name: str(item.value)
+            for name, item in sorted(plan.request.env.items())
+            if name not in recipe.deployment.engine.env and not is_secret_variable(name)
+        },
+        engine=LockedEngine(prepared.version, python, packages),
+        checkpoints=tuple(_checkpoints(prepared, verify=request.verify)),
         hardware=_hardware(plan),
-        image=request.image or image_of(recipe),
+        image=image_of(recipe),
         certificates=() if steps else request.certificates,
     )
 
@@ -180,10 +173,8 @@ def _resolved(plan: Plan) -> Iterator[tuple[str, Any]]:
             yield row.name, value
 
 
-def _checkpoints(
-    prepared: Prepared, *, verify: bool, reading: Reading
-) -> Iterator[LockedCheckpoint]:
-    """Yield the checkpoints that the engine reads, as far as they are on this machine."""
+def _checkpoints(prepared: Prepared, *, verify: bool) -> Iterator[LockedCheckpoint]:
+    """Yield the checkpoints that the engine reads; one that is not here has no files."""
     environment = engine_environment(prepared)
     for role, (argument, revision_argument) in _CHECKPOINTS.items():
         name = prepared.rendered_args.value(argument)
@@ -194,14 +185,12 @@ def _checkpoints(
         if not path.exists():
             found = find_checkpoint(str(name), revision=revision, environment=environment)
             if not isinstance(found, Checkpoint) or found.origin is None:
+                yield LockedCheckpoint(role, str(name))
                 continue
             path = Path(found.origin.where)
         if path.is_dir():
             known = revision_of_files(path)
-        files = hash_files(path, verify=verify, reading=reading)
-        yield LockedCheckpoint(
-            role, str(name), known, tuple(LockedFile(f.name, f.size, f.hash) for f in files)
-        )
+        yield LockedCheckpoint(role, str(name), known, hash_files(path, verify=verify))
 
 
 def _hardware(plan: Plan) -> LockedHardware | None:
@@ -240,8 +229,9 @@ def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
         locked = read_lock(path)
     deployment, catalogue = locked.deployment, prepared.catalogue
     rendered = render_args(deployment.args, deployment.engine.env, catalogue)
+    hidden = {item.flag for item in prepared.rendered_args.arguments if item.secret}
     before, after = (
-        [(item.flag, () if item.secret or item.unset else item.values) for item in some.arguments]
+        [(item.flag, None if item.flag in hidden else item.values) for item in some.arguments]
         for some in (prepared.rendered_args, rendered)
     )
     if before != after or rendered.env.keys() != prepared.rendered_args.env.keys():
@@ -263,18 +253,15 @@ def differences_now(
     plan: Plan,
     *,
     verify: bool = False,
-    reading: Reading = lambda *_: None,
 ) -> tuple[LockDifference, ...]:
     """Return what differs from a lock: in its recipe, and on this machine.
 
     `prepared` and `plan`: the lock's deployment as it would start now. Raises LaunchError.
     """
-    record = lock.deployment.lock
-    assert record is not None  # noqa: S101  `read_lock` checked it
     found = list(recipe_differences(recipe, lock))
-    request = LockRequest(lock.path, image=image_of(recipe), verify=verify)
-    now = observe(prepared, plan, request, {}, reading)
-    for difference in lock_differences(record, now):
+    now = observe(prepared, plan, LockRequest(lock.path, verify=verify))
+    now = replace(now, image=image_of(recipe))
+    for difference in lock_differences(record(lock), now):
         if difference.subject is not LockSubject.RESOLVED or difference.name not in plan.undecided:
             found.append(difference)
     return tuple({(d.subject, d.name): d for d in reversed(found)}.values())[::-1]
