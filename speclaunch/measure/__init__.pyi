@@ -139,7 +139,6 @@ from speclaunch.measure.contract.launched import new_contract_folder as new_cont
 from speclaunch.measure.contract.records import ContractDocument as ContractDocument
 from speclaunch.measure.contract.records import FieldResult as FieldResult
 from speclaunch.measure.contract.records import FieldRow as FieldRow
-from speclaunch.measure.contract.servers import ContractServer as ContractServer
 from speclaunch.measure.prove.answers import ProofPrompt as ProofPrompt
 from speclaunch.measure.prove.answers import ProofServer as ProofServer
 from speclaunch.measure.prove.proof import LevelRecord as LevelRecord
