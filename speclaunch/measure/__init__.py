@@ -54,11 +54,19 @@ NAMES = {
         key_of require_cells StoredBench
     """,
     "bench.workload": "Prompts RANDOM shipped workload",
+    "bisect.bisect": "BisectTask releases_between search",
+    "bisect.checks": "check_of",
+    "bisect.document": "bisect_document BisectDocument DependencyRecord",
+    "bisect.search": "most_starts Outcome",
+    "bisect.stored": "begin_bisect StoredBisect",
     "certificates": "certificates_of",
+    "contract.contract": "FIELDS",
+    "contract.launched": "check_sides new_contract_folder",
+    "contract.records": "ContractDocument FieldResult FieldRow",
     "prove.answers": "ProofPrompt ProofServer",
     "prove.proof": """
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree
-        WrongRecord
+        served_dtype WrongRecord
     """,
     "prove.stored": "begin_proof StoredAnswers StoredProof",
     "sweep.course": "refused_row require_launcher run_sweep",
@@ -74,5 +82,15 @@ NAMES = {
         TuningVerdict verdict Verified
     """,
     "tune.writing": "elsewhere require_own Tuned tuned",
+    "upgrade.deployments": """
+        DeploymentUpgrade directory_upgrades file_upgrades recipe_upgrades UpgradeSettings
+    """,
+    "upgrade.document": """
+        DeploymentRecord RunRecord upgrade_document UpgradeDocument ValueRecord
+    """,
+    "upgrade.reasons": "Aspect Reason UpgradeVerdict",
+    "upgrade.running": "ReleaseRun run_reasons run_release",
+    "upgrade.supply": "EngineSupply interpreters",
+    "upgrade.spelled": "spelled SpelledRecipe",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

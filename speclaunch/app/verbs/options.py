@@ -11,6 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
 
+from speclaunch.engine import EngineCheckMode
+
 T = TypeVar("T")
 
 
@@ -148,6 +150,14 @@ class CertificateFormat(StrEnum):
     HTML = "html"
 
 
+class ProveFormat(StrEnum):
+    """Formats of `prove`; only a request contract has a page."""
+
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
+
+
 class DifferenceFormat(StrEnum):
     """Formats of `bench compare`."""
 
@@ -159,6 +169,13 @@ class DifferenceFormat(StrEnum):
 MOST_TOKENS = 1 << 24
 """Maximum number of tokens of a request."""
 
+ASK = option(
+    EngineCheckMode,
+    "--ask",
+    section="Facts",
+    help="Engine check: run the release's own validation without starting it. `auto` (if that "
+    "release is available), `always`, `never`.",
+)
 ASSUME = repeated(
     str,
     "--assume",
@@ -179,6 +196,14 @@ ENGINE = option(
     metavar="VERSION",
     section="Deployment",
     help="SGLang version to write the arguments for.",
+)
+ENGINE_PYTHON = repeated(
+    str,
+    "--engine-python",
+    metavar="VERSION=PATH",
+    section="Run",
+    help="Interpreter with that SGLang version. Repeatable. Default: CPU engines, which are "
+    "installed as needed.",
 )
 ENGINES = option(
     str,
@@ -247,6 +272,15 @@ SELECT = repeated(
     help="Check only rules whose code starts with CODE.",
 )
 STRICT = flag("--strict", section="Rules", help="Also fail on warnings.")
+TIMEOUT = option(
+    float,
+    "--timeout",
+    metavar="SECONDS",
+    least=1,
+    default=1800.0,
+    section="Run",
+    help="Time limit of a start, and of a command that checks.",
+)
 TRUST_ENGINE = flag(
     "--trust-engine",
     section="Facts",

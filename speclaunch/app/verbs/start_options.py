@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from speclaunch.app.verbs.options import (
+    ASK,
     ASSUME,
     CONFIG_DIR,
     ENGINE,
@@ -26,15 +27,6 @@ from speclaunch.app.verbs.options import (
     flag,
     option,
     repeated,
-)
-from speclaunch.engine import EngineCheckMode
-
-ASK = option(
-    EngineCheckMode,
-    "--ask",
-    section="Facts",
-    help="Engine check: run the release's own validation without starting it. `auto` (if that "
-    "release is available), `always`, `never`.",
 )
 
 

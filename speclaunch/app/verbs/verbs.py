@@ -135,6 +135,15 @@ VERBS = (
         "recipe=eagle3_llama8b --objective throughput@8 --write",
     ),
     Verb(
+        "bisect",
+        "bisect:bisect",
+        "measure_options:BisectOptions",
+        "Find the two engine versions between which a recipe stops to pass a check.\n\n"
+        "Installs CPU engines as needed, and starts as few versions as possible. An interrupted "
+        "search resumes. Exits 1 if the pair cannot be isolated.",
+        "recipe=cpu_ngram --good 0.5.17 --bad 0.5.23 --check 'acceptance>=3'",
+    ),
+    Verb(
         "drafts",
         "init:drafts",
         "change_options:DraftsOptions",
@@ -201,6 +210,16 @@ VERBS = (
         "before it is written. Writes nothing and exits 1 if something has no counterpart in that "
         "version, the version rejects the result, or the rules find a new error.",
         "deployment.yaml --to 0.5.23 --diff",
+    ),
+    Verb(
+        "upgrade",
+        "upgrade:upgrade",
+        "change_options:UpgradeOptions",
+        "Show on one page whether a deployment can move to another engine version.\n\n"
+        "Compares the command, effective arguments, memory, refusals and known bugs; with --run "
+        "also both running versions. Verdict: safe (exit 0), differs, not safe or unknown "
+        "(exit 1). For files and directories: one table.",
+        "recipe=eagle3_llama8b --to 0.5.23 --hardware h100",
     ),
     Verb(
         "render",
@@ -364,6 +383,13 @@ VERBS = (
                 "cpu",
             ),
             Verb(
+                "rm",
+                "engine:remove",
+                "change_options:EngineRemoveOptions",
+                "Remove a CPU engine; stop its servers first.",
+                "cpu --release 0.5.22",
+            ),
+            Verb(
                 "catalogue",
                 "",
                 _NONE,
@@ -483,8 +509,8 @@ VERBS = (
 GROUPS = (
     ("Start", ("init", "plan", "launch", "lint", "doctor")),
     ("Run", ("ps", "logs", "stop", "runs", "diagnose")),
-    ("Measure", ("bench", "prove", "tune", "sweep")),
-    ("Change", ("import", "migrate", "render")),
+    ("Measure", ("bench", "prove", "tune", "sweep", "bisect")),
+    ("Change", ("import", "migrate", "upgrade", "render")),
     ("Know", ("drafts", "models", "recipes", "rules", "explain", "advisories", "engine")),
     ("Integrate", ("lsp", "completion")),
 )
