@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.deployments import group_option
 from speclaunch.engine import (
@@ -18,10 +19,13 @@ from speclaunch.engine import (
     PATH,
     Checkpoint,
     ModelPair,
+    PublishedAcceptance,
     UnknownValueError,
+    acceptance_score,
     drafts_for,
     foundation,
     partners_of,
+    published_acceptance,
     within,
 )
 
@@ -65,7 +69,11 @@ class Way(Struct, frozen=True):
     mode: str | None = None
     """The only mode of the target that the draft was trained for: `non-thinking`."""
     rank: int = 0
-    """Rank by evidence; 0 is the best supported."""
+    """Rank by confidence in the pair; 0 is the best supported."""
+    published: tuple[PublishedAcceptance, ...] = ()
+    """Acceptance that others measured."""
+    score: float | None = None
+    """Their comparable acceptance length (`acceptance_score`); None: nothing was published."""
 
 
 _DRAFTED = {
@@ -93,8 +101,10 @@ _AMONG = (
 
 
 def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tuple[Way, ...]:
-    """Return all known ways for a target, best supported first; NGRAM is always included.
+    """Return all known ways for a target, the best first; NGRAM is always included.
 
+    Ways with a published acceptance length come first, the longest comparable length before the
+    others; then the ways without, by the confidence in the pair.
     `pairs`: drafts made for it; by default those of the index.
     """
     known = drafts_for(target.name) if pairs is None else pairs
@@ -103,7 +113,21 @@ def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tu
     partners = [name for name in partners_of(target.name) if name not in named]
     found += [_partner(name, place) for place, name in enumerate(partners)]
     found.append(_ngram())
-    return tuple(sorted(found, key=lambda way: way.rank))
+    measured = (_with_evidence(way, target.name) for way in found)
+    return tuple(sorted(measured, key=_place))
+
+
+def _with_evidence(way: Way, target: str) -> Way:
+    """Return the way with what was published of its draft, or of the target's own MTP layers."""
+    own = way.method is SpeculationMethod.MTP and way.draft is None
+    if way.draft is None and not own:
+        return way
+    published = published_acceptance(target, way.draft, own=own)
+    return replace(way, published=published, score=acceptance_score(published))
+
+
+def _place(way: Way) -> tuple[bool, bool, float, int]:
+    return way.rank >= _RANK_NEVER, way.score is None, -(way.score or 0.0), way.rank
 
 
 def too_early(way: Way, version: str) -> str | None:
