@@ -127,27 +127,32 @@ CONDITIONS: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def factors(measured: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
-    """The accepted draft tokens of each benchmark of the grid, as a multiple of a draft's mean.
+    """The accepted draft tokens on a benchmark, as a multiple of the mean of the grid's seven.
 
-    At 5/1/6, over the drafts that were measured on all benchmarks.
+    Fitted as (level of a draft at a setting) x (factor of the benchmark), over chains and blocks
+    with at least two benchmarks. A benchmark without a link to the grid's has no factor.
     """
-    rows = [r for some in measured.values() for r in some if r["source"] == "specforge"]
-    names = max((list(r["length"]) for r in rows), key=len)
-    whole = [
-        {n: r["length"][n][r["settings"].index([5, 1, 6])] - 1 for n in names}
+    rows = [r for some in measured.values() for r in some if r.get("length")]
+    groups = [
+        {n: math.log(values[i] - 1) for n, values in r["length"].items()}
         for r in rows
-        if set(r["length"]) == set(names)
+        for i, (_, topk, tokens) in enumerate(r.get("settings", [[None, None, None]]))
+        if tokens is not None and (topk or 1) == 1 and len(r["length"]) > 1
     ]
-    means = [math.exp(sum(map(math.log, one.values())) / len(one)) for one in whole]
-    return {
-        n: round(
-            math.exp(
-                sum(math.log(o[n] / m) for o, m in zip(whole, means, strict=True)) / len(whole)
-            ),
-            2,
-        )
-        for n in names
-    }
+    grid = max((list(r["length"]) for r in rows if r["source"] == "specforge"), key=len)
+    linked = set(grid)
+    while more := {n for g in groups if linked & g.keys() for n in g} - linked:
+        linked |= more
+    groups = [g for g in groups if linked & g.keys()]
+    fitted = dict.fromkeys(sorted(linked), 0.0)
+    for _ in range(100):
+        levels = [sum(v - fitted[n] for n, v in g.items()) / len(g) for g in groups]
+        for name in fitted:
+            rest = [g[name] - level for g, level in zip(groups, levels, strict=True) if name in g]
+            fitted[name] = sum(rest) / len(rest)
+        middle = sum(fitted[n] for n in grid) / len(grid)
+        fitted = {n: v - middle for n, v in fitted.items()}
+    return {n: round(math.exp(v), 2) for n, v in fitted.items()}
 
 
 def text_of(document: dict[str, Any]) -> str:

@@ -130,8 +130,8 @@ class AcceptanceReference(Struct, frozen=True):
         """True if fewer than half as many draft tokens are accepted as on the lowest benchmark.
 
         A benchmark says little about other traffic. In the published data, a benchmark falls below
-        half of the lowest of the others, of the same draft and setting, in 1.2 % of 420 cases; below
-        0.7, in 5 %.
+        half of the lowest of the others of the same draft and setting in 1.2 % of 420 cases, and
+        below 0.7 in 5 %.
         """
         return length - 1 < FAR_BELOW * (self.lowest - 1)
 
@@ -202,24 +202,24 @@ def _shape(setting: Setting) -> Setting:
 
 
 def acceptance_score(published: Iterable[PublishedAcceptance]) -> float | None:
-    """Return a comparable acceptance length of a draft, or None if no length was published.
+    """Return a comparable acceptance length of a draft; None without one of a chain or block.
 
-    Benchmarks differ: accepted draft tokens are divided by the benchmark's factor, from SpecForge's
-    grid. Chains are converted to 6 tokens; a block and a tree count at their best setting.
+    Benchmarks differ, so accepted draft tokens are divided by the benchmark's factor (fitted by
+    `tools/published_acceptance.py`). Of a chain, the setting nearest to 6 tokens counts, converted
+    to 6; of a block, its best setting.
     """
-    by_benchmark: dict[str, float] = {}
+    nearest: dict[str, tuple[float, float]] = {}
     for p in published:
-        if p.length is None:
-            continue
         steps, topk, tokens = p.setting
-        length = p.length
-        if steps is not None and tokens is not None and (topk or 1) == 1:
-            length = chain_length(length, tokens, COMMON_SETTING[2])
+        if p.length is None or tokens is None or (topk or 1) > 1:
+            continue
+        length = p.length if steps is None else chain_length(p.length, tokens, COMMON_SETTING[2])
         accepted = (length - 1) / _table().factor(p.benchmark)
-        by_benchmark[p.benchmark] = max(by_benchmark.get(p.benchmark, 0.0), accepted)
-    if not by_benchmark:
+        closeness = 0 if steps is None else -abs(tokens - COMMON_SETTING[2])
+        nearest[p.benchmark] = max(nearest.get(p.benchmark, (-99, 0.0)), (closeness, accepted))
+    if not nearest:
         return None
-    values = [math.log(max(value, 0.01)) for value in by_benchmark.values()]
+    values = [math.log(max(accepted, 0.01)) for _, accepted in nearest.values()]
     return 1 + math.exp(sum(values) / len(values))
 
 

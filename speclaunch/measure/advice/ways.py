@@ -73,7 +73,7 @@ class Way(Struct, frozen=True):
     published: tuple[PublishedAcceptance, ...] = ()
     """Acceptance that others measured."""
     score: float | None = None
-    """Their comparable acceptance length (`acceptance_score`); None: nothing was published."""
+    """Their comparable acceptance length (`acceptance_score`), if there is one."""
 
 
 _DRAFTED = {
@@ -103,8 +103,8 @@ _AMONG = (
 def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tuple[Way, ...]:
     """Return all known ways for a target, the best first; NGRAM is always included.
 
-    Ways with a published acceptance length come first, the longest comparable length before the
-    others; then the ways without, by the confidence in the pair.
+    Ways with a comparable published acceptance length come first, the longest before the others;
+    then ways with other published numbers, and those without, each by the confidence in the pair.
     `pairs`: drafts made for it; by default those of the index.
     """
     known = drafts_for(target.name) if pairs is None else pairs
@@ -126,8 +126,8 @@ def _with_evidence(way: Way, target: str) -> Way:
     return replace(way, published=published, score=acceptance_score(published))
 
 
-def _place(way: Way) -> tuple[bool, bool, float, int]:
-    return way.rank >= _RANK_NEVER, way.score is None, -(way.score or 0.0), way.rank
+def _place(way: Way) -> tuple[bool, float, bool, int]:
+    return way.rank >= _RANK_NEVER, -(way.score or 0.0), not way.published, way.rank
 
 
 def too_early(way: Way, version: str) -> str | None:
