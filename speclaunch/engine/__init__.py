@@ -33,7 +33,7 @@ NAMES = {
     """,
     "facts.published_acceptance": """
         acceptance_reference acceptance_score AcceptanceReference published_acceptance
-        PublishedAcceptance
+        published_summary PublishedAcceptance start_setting
     """,
     "facts.read_checkpoint": "from_config",
     "facts.record_checkpoint": "recorded store_facts",

@@ -78,6 +78,8 @@ from speclaunch.engine.facts.published_acceptance import PublishedAcceptance as 
 from speclaunch.engine.facts.published_acceptance import acceptance_reference as acceptance_reference
 from speclaunch.engine.facts.published_acceptance import acceptance_score as acceptance_score
 from speclaunch.engine.facts.published_acceptance import published_acceptance as published_acceptance
+from speclaunch.engine.facts.published_acceptance import published_summary as published_summary
+from speclaunch.engine.facts.published_acceptance import start_setting as start_setting
 from speclaunch.engine.facts.read_checkpoint import from_config as from_config
 from speclaunch.engine.facts.record_checkpoint import recorded as recorded
 from speclaunch.engine.facts.record_checkpoint import store_facts as store_facts

@@ -17,6 +17,9 @@ from speclaunch.engine import (
     ASSISTANTS_SINCE,
     FIRST_WITH,
     PATH,
+    STEPS,
+    TOKENS,
+    TOPK,
     Checkpoint,
     ModelPair,
     PublishedAcceptance,
@@ -26,6 +29,7 @@ from speclaunch.engine import (
     foundation,
     partners_of,
     published_acceptance,
+    start_setting,
     within,
 )
 
@@ -74,6 +78,8 @@ class Way(Struct, frozen=True):
     """Acceptance that others measured."""
     score: float | None = None
     """Their comparable acceptance length (`acceptance_score`), if there is one."""
+    setting_why: str = ""
+    """Evidence for num_steps, eagle_topk and num_draft_tokens; empty: as documented."""
 
 
 _DRAFTED = {
@@ -89,6 +95,7 @@ _DRAFTED = {
 _CONVERT = ("speculators",)
 """Weight formats of drafts that no release loads."""
 
+_SETTING = (STEPS, TOPK, TOKENS)
 # Best supported first; the rank of each kind of evidence.
 _RANK_OWN_RELEASED, _RANK_HIGH, _RANK_OWN, _RANK_MEDIUM = 0, 10, 20, 30
 _RANK_EAGLE2, _RANK_STANDALONE, _RANK_NGRAM, _RANK_LOW, _RANK_NEVER = 40, 50, 70, 80, 90
@@ -123,7 +130,12 @@ def _with_evidence(way: Way, target: str) -> Way:
     if way.draft is None and not own:
         return way
     published = published_acceptance(target, way.draft, own=own)
-    return replace(way, published=published, score=acceptance_score(published))
+    way = replace(way, published=published, score=acceptance_score(published))
+    if way.algorithm != "EAGLE3":  # SpecForge's grid says nothing about other algorithms
+        return way
+    start = start_setting(published)
+    arguments = {**way.arguments, **dict(zip(_SETTING, start.setting, strict=True))}
+    return replace(way, arguments=arguments, setting_why=start.why)
 
 
 def _place(way: Way) -> tuple[bool, float, bool, int]:
