@@ -15,6 +15,7 @@ from speclaunch.measure import (
     MeasuredRecord,
     RatioRecord,
     SideRecord,
+    SingleDocument,
     arguments,
 )
 
@@ -94,6 +95,19 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
             "(use --starts 3)."
         )
     return lines
+
+
+def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bool]]:
+    """Return a line per cell with its published acceptance, and True if it is far below."""
+    return [
+        (
+            f"accept length, {per_cell(cell)}: {cell.accept_length:.2f}, "
+            f"{'far below the' if cell.far_below else ''} published {cell.lowest:.2f} to "
+            f"{cell.highest:.2f} ({'; '.join((*cell.differences, *cell.sources))})".strip(),
+            cell.far_below,
+        )
+        for cell in found.published
+    ]
 
 
 def has_context(found: CertificateDocument) -> bool:

@@ -218,7 +218,8 @@ def published_summary(published: Sequence[PublishedAcceptance]) -> str:
     speedups = [p.speedup for p in best if p.speedup is not None]
     parts = [f"{_span(lengths, 1)} tokens a step"] if lengths else []
     parts += [f"{_span(speedups, 2)} times as fast"] if speedups else []
-    where = best[0].benchmark if len(best) == 1 else f"{len(best)} benchmarks"
+    names = {p.benchmark for p in best if p.length is not None or not lengths}
+    where = best[0].benchmark if len(names) == 1 else f"{len(names)} benchmarks"
     at = f" at {best[0].setting_text}" if best[0].setting_text else ""
     return f"{', '.join(parts)} on {where}{at} ({best[0].source.title})"
 
