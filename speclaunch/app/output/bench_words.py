@@ -99,15 +99,18 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
 
 def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bool]]:
     """Return a line per cell with its published acceptance, and True if it is far below."""
-    return [
-        (
-            f"accept length, {per_cell(cell)}: {cell.accept_length:.2f}, "
-            f"{'far below the' if cell.far_below else ''} published {cell.lowest:.2f} to "
-            f"{cell.highest:.2f} ({'; '.join((*cell.differences, *cell.sources))})".strip(),
-            cell.far_below,
+    lines = []
+    for cell in found.published:
+        below = "far below the " if cell.far_below else ""
+        grounds = "; ".join((*cell.differences, *cell.sources))
+        lines.append(
+            (
+                f"accept length, {per_cell(cell)}: {cell.accept_length:.2f}, {below}published "
+                f"{cell.lowest:.2f} to {cell.highest:.2f} ({grounds})",
+                cell.far_below,
+            )
         )
-        for cell in found.published
-    ]
+    return lines
 
 
 def has_context(found: CertificateDocument) -> bool:

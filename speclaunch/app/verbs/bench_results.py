@@ -91,8 +91,10 @@ def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form],
     for value in values:
         name, equals, file = value.partition("=")
         if not (equals and name in set(forms)):
-            name, file = _SUFFIXES.get(Path(value).suffix.lower(), ""), value
-            name = Path(_PROFILE).stem if Path(value).name == _PROFILE else name
+            file = _PROFILE if value == CertificateFormat.SPECULATION_PROFILE else value
+            is_profile = Path(file).name == _PROFILE
+            suffix = Path(file).suffix.lower()
+            name = Path(_PROFILE).stem if is_profile else _SUFFIXES.get(suffix, "")
         if name not in set(forms) or not file:
             known = ", ".join(forms)
             raise InputError(

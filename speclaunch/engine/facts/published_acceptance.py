@@ -37,7 +37,7 @@ Setting = tuple[int | None, int | None, int | None]
 
 
 class PublishedSource(Struct, frozen=True):
-    """Where a number was published."""
+    """Publication of a number."""
 
     title: str
     url: str
@@ -301,7 +301,7 @@ def _of_model(target: str) -> tuple[PublishedAcceptance, ...]:
     meant = likely(target)
     name = target if meant is None or target in measured else meant[0]
     exports = [other for other in measured if other != name and same_model(name, other)]
-    return tuple(p for one in (name, *exports) for p in _of_target(one))
+    return tuple(p for other in (name, *exports) for p in _of_target(other))
 
 
 class _Table(Struct, frozen=True):
@@ -332,7 +332,7 @@ def _table() -> _Table:
 def _of_target(target: str) -> tuple[PublishedAcceptance, ...]:
     rows = _table().measured.get(target)
     found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    return tuple(one for row in found for one in _measurements(target, row))
+    return tuple(p for row in found for p in _measurements(target, row))
 
 
 def _measurements(target: str, row: Mapping[str, Any]) -> Iterator[PublishedAcceptance]:
