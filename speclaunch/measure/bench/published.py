@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -198,8 +199,8 @@ def speculation_profile(document: Document) -> dict[str, Any]:
         "schema_version": _SCHEMA_VERSION,
         "measured": True,
         "method": "mtp" if _is_own(found) and found.algorithm in _OWN else found.algorithm.lower(),
-        "draft_checkpoint": {"id": found.draft} if found.draft else None,
-        "target_model": {"id": found.target},
+        "draft_checkpoint": {"id": _checkpoint_id(found.draft)} if found.draft else None,
+        "target_model": {"id": _checkpoint_id(found.target)},
         "num_speculative_tokens": width,
         "block_size": None if found.num_steps else found.num_draft_tokens,
         "max_supported_k": width,
@@ -224,6 +225,11 @@ def speculation_profile(document: Document) -> dict[str, Any]:
             "marginal_monotonicity": {"passed": True, "violations": []},
         },
     }
+
+
+def _checkpoint_id(path: str) -> str:
+    """Return `organization/name` of a checkpoint: a profile is published, without local paths."""
+    return "/".join(Path(path).parts[-2:])
 
 
 def _rounded(values: Sequence[float]) -> list[float]:

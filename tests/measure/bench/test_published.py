@@ -186,6 +186,13 @@ def test_a_profile_that_misses_accepted_tokens_fails_its_check() -> None:
     assert not found["validation"]["mean_consistency"]["passed"]
 
 
+def test_a_profile_names_no_local_path() -> None:
+    paths = {"model_path": "/mnt/secret/o/target", "speculative_draft_model_path": "/mnt/x/o/draft"}
+    found = speculation_profile(with_published(measured((1, 1, 1)), server(**paths)))
+    assert found["target_model"] == {"id": "o/target"}
+    assert found["draft_checkpoint"] == {"id": "o/draft"}
+
+
 def test_without_a_histogram_there_is_no_profile() -> None:
     for document in (measured((1, 1)), with_published(measured(()), server())):
         with pytest.raises(InputError, match="verify steps by accepted"):
