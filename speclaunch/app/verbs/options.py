@@ -148,6 +148,7 @@ class CertificateFormat(StrEnum):
     JSON = "json"
     MARKDOWN = "markdown"
     HTML = "html"
+    SPECULATION_PROFILE = "speculation_profile"
 
 
 class ProveFormat(StrEnum):
