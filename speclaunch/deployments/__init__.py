@@ -45,7 +45,7 @@ NAMES = {
     "sources.slime_own": "OWN",
     "sources.source_text": "Document",
     "targets.assemble": "assemble Assembled settings_of",
-    "targets.interface": "RenderedCommand Renderer Rendering Role",
+    "targets.interface": "Baseline RenderedCommand Renderer Rendering Role",
     "targets.launching": "launch_words",
     "targets.prepare": "prepare Prepared",
     "targets.shell": "SET_BY_SLIME",

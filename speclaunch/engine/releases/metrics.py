@@ -51,7 +51,7 @@ class MetricNote(Struct, frozen=True):
     source: str
     """Release and file that show it."""
     trap: str = ""
-    """What a reader may get wrong."""
+    """Pitfall for a reader."""
     versions: str = ""
     """Releases that it holds for; empty for all that have the metric."""
 
