@@ -128,11 +128,10 @@ def rendered(renderer: Renderer, assembled: Assembled) -> str:
     text = renderer.render(rendering)
     if rendering.runs_speclaunch:
         require_same_recipe(renderer, text, assembled)
-    elif not renderer.commands(rendering):
-        found = [*_shown_secrets(rendering, text), *renderer.errors(rendering, text)]
-        _require_none(renderer, found, "", text, rendering)
-    else:
+    elif renderer.commands(rendering):
         require_same_commands(renderer, text, rendering, assembled.prepared[0].catalogue)
+    found = [*_shown_secrets(rendering, text), *renderer.errors(rendering, text)]
+    _require_none(renderer, found, "", text, rendering)
     return text
 
 

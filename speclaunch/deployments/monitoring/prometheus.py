@@ -87,16 +87,19 @@ class PrometheusRulesRenderer(MonitoringRenderer):
         return {f"{path.stem}.test{path.suffix}": documents(head, [_tests(deployment, name)])}
 
     def notes(self, deployment: Rendering) -> Iterable[str]:
-        """Yield the alerts that are left out, each once."""
-        return dict.fromkeys(
-            f"no alert {one.name}: {one.why}"
-            for role in alerts_of(deployment)
-            for one in role.left_out
-        )
+        """Return the alerts that are left out."""
+        return left_out(deployment)
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
         """Yield names that the release lacks, and differences between the text and its rules."""
         yield from rule_errors(deployment, text)
+
+
+def left_out(deployment: Rendering) -> Iterable[str]:
+    """Return a note about each alert that is left out, once."""
+    return dict.fromkeys(
+        f"no alert {one.name}: {one.why}" for role in alerts_of(deployment) for one in role.left_out
+    )
 
 
 def groups(deployment: Rendering) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from speclaunch.deployments.recipe.load import Recipe
 from speclaunch.deployments.targets.interface import (
     Baseline,
     DeployOptions,
+    Monitoring,
     Needs,
     Observed,
     Rendering,
@@ -237,6 +238,7 @@ def _options(recipe: Recipe) -> DeployOptions:
         jit_cache=deploy.jit_cache,
         shared_dir=deploy.shared_dir,
         drain_seconds=deploy.drain_seconds,
+        monitoring=Monitoring(deploy.monitoring) if deploy.monitoring else None,
         slurm=deploy.slurm,
     )
 

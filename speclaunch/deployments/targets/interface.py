@@ -24,6 +24,15 @@ class SpeclaunchFrom(StrEnum):
     """A mounted directory contains it, installed with `pip install --target`."""
 
 
+class Monitoring(StrEnum):
+    """How Prometheus finds the pods of a deployment (`deploy.monitoring`)."""
+
+    OPERATOR = "operator"
+    """Objects of the Prometheus Operator: a PodMonitor for each role, and alerts."""
+    ANNOTATIONS = "annotations"
+    """Annotations of the pods."""
+
+
 class DeployOptions(Struct, frozen=True):
     """The `deploy` section of a recipe: settings of rendered forms."""
 
@@ -46,6 +55,7 @@ class DeployOptions(Struct, frozen=True):
     agreement of ranks."""
     drain_seconds: int = 120
     """Seconds that running requests may take when a server is stopped."""
+    monitoring: Monitoring | None = None
     slurm: Mapping[str, Any] = {}
     """Options that a Slurm cluster requires, by sbatch's names (`partition`, `account`)."""
 
