@@ -77,7 +77,7 @@ NAMES = {
     "plan.start_time": "expected_start ExpectedStart start_time weight_files",
     "plan.suggestions": "argument_names argument_values suggested_values",
     "plan.server_context": """
-        Group Pod Probe ProbeKind Router Service Setting ServerContext Upstream Volume
+        Group Pod Probe ProbeKind Router Scrape Service Setting ServerContext Upstream Volume
     """,
     "plan.topics": "adaptive deterministic drafts graphs lora memory parallel spec_v2",
     "plan.topics.adaptive": "ALGORITHMS",

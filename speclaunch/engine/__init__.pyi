@@ -188,6 +188,7 @@ from speclaunch.engine.plan.server_context import Pod as Pod
 from speclaunch.engine.plan.server_context import Probe as Probe
 from speclaunch.engine.plan.server_context import ProbeKind as ProbeKind
 from speclaunch.engine.plan.server_context import Router as Router
+from speclaunch.engine.plan.server_context import Scrape as Scrape
 from speclaunch.engine.plan.server_context import ServerContext as ServerContext
 from speclaunch.engine.plan.server_context import Service as Service
 from speclaunch.engine.plan.server_context import Setting as Setting
