@@ -52,7 +52,7 @@ NAMES = {
     "sources.slime_own": "OWN",
     "sources.source_text": "Document",
     "targets.assemble": "assemble Assembled settings_of",
-    "targets.interface": "RenderedCommand Renderer Rendering Role",
+    "targets.interface": "Baseline RenderedCommand Renderer Rendering Role",
     "targets.launching": "launch_words",
     "targets.lock_text": "lock_text",
     "targets.prepare": "prepare Prepared",

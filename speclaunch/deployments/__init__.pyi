@@ -108,6 +108,7 @@ from speclaunch.deployments.sources.source_text import Document as Document
 from speclaunch.deployments.targets.assemble import Assembled as Assembled
 from speclaunch.deployments.targets.assemble import assemble as assemble
 from speclaunch.deployments.targets.assemble import settings_of as settings_of
+from speclaunch.deployments.targets.interface import Baseline as Baseline
 from speclaunch.deployments.targets.interface import RenderedCommand as RenderedCommand
 from speclaunch.deployments.targets.interface import Renderer as Renderer
 from speclaunch.deployments.targets.interface import Rendering as Rendering

@@ -83,7 +83,7 @@ NAMES = {
     "plan.start_time": "expected_start ExpectedStart start_time weight_files",
     "plan.suggestions": "argument_names argument_values suggested_values",
     "plan.server_context": """
-        Group Pod Probe ProbeKind Router Service Setting ServerContext Upstream Volume
+        Group Pod Probe ProbeKind Router Scrape Service Setting ServerContext Upstream Volume
     """,
     "plan.topics": "adaptive deterministic drafts graphs lora memory parallel spec_v2",
     "plan.topics.adaptive": "ALGORITHMS",
@@ -138,6 +138,7 @@ NAMES = {
     "releases.hosts": "Address nodes_of",
     "releases.images": "official_image REPOSITORY ROUTER_IMAGE",
     "releases.known_forks": "fork_with fork_with_algorithm KnownFork",
+    "releases.metrics": "Metric MetricKind MetricNote metrics_of series_of Updated",
     "releases.nearest": "distance nearest suggest",
     "releases.renames": "BORROWED conversion dead_variable forwarded_variable other_names REMOVALS",
     "releases.shell": "argument_text exports shell_command",

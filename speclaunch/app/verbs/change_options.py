@@ -202,6 +202,13 @@ class RenderOptions(VerbOptions):
     hardware = HARDWARE
     models = MODELS
     bare = flag("--bare", help="Start the engine without speclaunch, ignoring deploy.speclaunch.")
+    baseline = option(
+        str,
+        "--baseline",
+        metavar="LENGTH|CERTIFICATE",
+        help="Acceptance length that alerts compare with: tokens per verification, or the name or "
+        "file of a certificate (`speclaunch bench`). Default: the mean of the last day.",
+    )
     output = option(
         Path,
         "--output",

@@ -408,6 +408,9 @@ class DeploySection(Section):
     """Volume that all hosts share, in the same form, for journals and last known good settings."""
     drain_seconds: int = Field(default=120, ge=0, le=86400)
     """Time for running requests to finish when a server is stopped."""
+    monitoring: Literal["operator", "annotations"] | None = None
+    """How Prometheus finds pods: objects of the Prometheus Operator, with alerts, or scrape
+    annotations; null: not at all."""
     slurm: Arguments = Field(default_factory=dict)
     """Options that the cluster requires, by the names of sbatch's options (`partition`, `account`,
     `time`); `module`: modules to load first; for srt-slurm also `gpu_type`."""

@@ -112,6 +112,7 @@ SECTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         'jit_cache': ('form', None, 'is_store'),
         'shared_dir': ('form', None, 'is_store'),
         'drain_seconds': ('integer', 120, {'ge': 0, 'le': 86400}),
+        'monitoring': ('option', None, ('operator', 'annotations')),
         'slurm': ('arguments', {}),
     },
     'Deployment': {
