@@ -160,6 +160,13 @@ class LaunchOptions(VerbOptions):
         help="Maximum number of start attempts.",
     )
     verbose = flag("--verbose", "-v", help="Show the engine's output.")
+    on_degraded_exec = option(
+        Path,
+        "--on-degraded-exec",
+        metavar="PROGRAM",
+        help="Program to run when the acceptance length drops. Its variables SPECLAUNCH_… state the "
+        "change; it runs without arguments and secrets, at most 30 seconds.",
+    )
     force = flag(
         "--force",
         help="Start unchanged despite error findings or a failing memory budget.",

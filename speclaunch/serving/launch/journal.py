@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FILE = "journal.json"
 VERSION = 1
+_MOST_EVENTS = 100
 
 
 class LaunchState(StrEnum):
@@ -55,6 +56,7 @@ class Journal:
         """Reason why the last event could not be written; None if it was."""
         self._redactor = Redactor(secrets)
         self._attempts: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
         self._document: dict[str, Any] = {
             "version": VERSION,
             "name": directory.name,
@@ -69,6 +71,7 @@ class Journal:
             },
             **about,
             "attempts": self._attempts,
+            "events": self._events,
             "served": None,
             "ending": None,
         }
@@ -137,6 +140,17 @@ class Journal:
             "changes": dict(changes),
             "overrides": list(overrides),
         }
+        self._write()
+
+    def event(self, kind: str, text: str, facts: Mapping[str, Any]) -> None:
+        """Note an event of a serving engine. The oldest of many events are dropped."""
+        self._events.append({"at": now(), "kind": kind, "text": text, **facts})
+        del self._events[:-_MOST_EVENTS]
+        self._write()
+
+    def course(self, course: Mapping[str, Any]) -> None:
+        """Note the course of the serving engine."""
+        self._last["course"] = dict(course)
         self._write()
 
     def attempt_ended(

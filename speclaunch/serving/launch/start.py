@@ -144,6 +144,10 @@ class PlannedLaunch(Struct, frozen=True):
     """True if it serves a model that speclaunch makes for the CPU engine."""
     exits_after: bool = False
     """True if the process exits after this launch."""
+    stops_degraded: bool = False
+    """True if the launch ends when the acceptance length drops (serving.on_degraded)."""
+    on_degraded: Path | None = None
+    """Program to run when it drops (`--on-degraded-exec`)."""
 
 
 def without_model(section: Section) -> Section:
