@@ -182,3 +182,10 @@ from speclaunch.measure.tune.writing import Tuned as Tuned
 from speclaunch.measure.tune.writing import elsewhere as elsewhere
 from speclaunch.measure.tune.writing import require_own as require_own
 from speclaunch.measure.tune.writing import tuned as tuned
+from speclaunch.measure.watch.document import WatchDocument as WatchDocument
+from speclaunch.measure.watch.document import WatchedEngine as WatchedEngine
+from speclaunch.measure.watch.history import RankSpan as RankSpan
+from speclaunch.measure.watch.watcher import EngineWatcher as EngineWatcher
+from speclaunch.measure.watch.watcher import WatchTarget as WatchTarget
+from speclaunch.measure.watch.watcher import watch_targets as watch_targets
+from speclaunch.measure.watch.watcher import watched_once as watched_once

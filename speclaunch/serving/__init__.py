@@ -15,7 +15,7 @@ NAMES = {
     "doctor.target": "RecipeResults",
     "launch": "unfinished_work",
     "launch.attempts": "Conclusion exit_code",
-    "launch.client": "EngineClient EngineError EngineResponse Verification",
+    "launch.client": "EngineClient EngineError EngineRefusalError Verification",
     "launch.detach": "Announcer detach OUTPUT",
     "launch.diagnosis.diagnose": "diagnose proof",
     "launch.diagnosis.interface": "Diagnosis",
@@ -27,6 +27,7 @@ NAMES = {
     "launch.journal_header": "command document recipe_diff",
     "launch.last_good": "LastGood",
     "launch.launch_run": "LaunchRun",
+    "launch.log.batches": "decode_batch DecodeBatch",
     "launch.log.lines": "Follower lines_of log_files read_log",
     "launch.log.marks": "Phase",
     "launch.log.phases": "PhaseStep PhaseTracker",
@@ -41,5 +42,9 @@ NAMES = {
     "launch.session": "Session",
     "launch.start": "PlannedLaunch Planner Rung",
     "launch.supervisor": "Ending",
+    "metrics.acceptance": "AcceptanceChange AcceptanceSample AcceptanceTest",
+    "metrics.engine_metrics": """
+        EngineMetrics NoMetricsError number RankMetrics read_loads read_metrics
+    """,
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

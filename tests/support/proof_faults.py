@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -58,8 +59,8 @@ class StaleFaultError(Exception):
     """The kernel is not what the fault was written for."""
 
 
-def breakable_shim(folder: Path) -> Path:
-    """A copy of the shim, in a new folder, with all faults and none active. Raises
+def breakable_shim(folder: Path, faults: Sequence[Fault] | None = None) -> Path:
+    """A copy of the shim, in a new folder, with all of FAULTS (or `faults`) and none active. Raises
     StaleFaultError."""
     copy = folder / "shim"
     shutil.copytree(SHIM, copy, ignore=shutil.ignore_patterns("__pycache__"))
@@ -67,7 +68,7 @@ def breakable_shim(folder: Path) -> Path:
     planted.mkdir()
     shutil.copy(_RUNTIME, planted / "__init__.py")
     edited, replaced = {}, {}
-    for number, fault in enumerate(FAULTS):
+    for number, fault in enumerate(FAULTS if faults is None else faults):
         for module, text in _edited(fault, copy).items():
             (planted / f"fault_{number}_{module}.py").write_text(text)
             edited.setdefault(module, []).append(number)
@@ -315,5 +316,33 @@ _DRAFTS = (
         """,
     ),
 )
+
+WRONG_SHARE = _draft(
+    "drafts a share of wrong tokens",
+    "cpu_standalone",
+    "select_top_k_tokens",
+    """
+    from pathlib import Path
+
+    import torch
+
+    SHARE = Path(__file__).with_name("share")
+
+    def broken(worker, original, *words):
+        ids, hidden, scores, (score, tokens, parents) = original(*words)
+        wrong = torch.rand(tokens.shape) < float(SHARE.read_text())
+        return ids, hidden, scores, (score, torch.where(wrong, (tokens + 8) % 512, tokens), parents)
+    """,
+)
+"""The only fault of its copy: the file `share` next to it holds the share, at any time."""
+
+
+def spoil(shim: Path, share: float) -> None:
+    """Have this share of the draft's tokens be wrong from now on."""
+    for name, text in (("share", str(share)), ("active", "0")):
+        new = shim / _PLANTED / f"{name}.new"
+        new.write_text(text)
+        new.replace(shim / _PLANTED / name)
+
 
 FAULTS = (*_VERIFICATION, *_DRAFTS)

@@ -164,8 +164,8 @@ class LaunchOptions(VerbOptions):
         Path,
         "--on-degraded-exec",
         metavar="PROGRAM",
-        help="Program to run when the acceptance length drops. Its variables SPECLAUNCH_… state the "
-        "change; it runs without arguments and secrets, at most 30 seconds.",
+        help="Program to run when the acceptance length drops. Variables SPECLAUNCH_… state the "
+        "change. It runs without arguments and secrets, at most 30 seconds.",
     )
     force = flag(
         "--force",

@@ -1,7 +1,7 @@
 """Speculation of a serving engine: its course, and drops of its acceptance, from the log alone.
 
-The log costs the engine nothing and needs no `--enable-metrics`. An engine that logs no decode steps
-(`--log-level warning`) has no course.
+The log costs the engine nothing and needs no `--enable-metrics`. An engine that logs no decode
+steps (`--log-level warning`) has no course.
 """
 
 from __future__ import annotations

@@ -1,0 +1,281 @@
+"""History of one engine: values now and over five minutes, from readings with known traps.
+
+A gauge is worth as much as its last change: it changes every 40 decode steps and remains while the
+engine is idle. A counter that falls means that the engine has started again, and begins a new
+history.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct, field
+
+from speclaunch.serving import (
+    AcceptanceChange,
+    AcceptanceSample,
+    AcceptanceTest,
+    EngineMetrics,
+    RankMetrics,
+)
+
+SPAN_SECONDS = 300.0
+STALE_SECONDS = 30.0
+"""Time without a decode step after which a gauge no longer describes the present."""
+_MOST_READINGS = 400
+_USUAL_INTERVAL = 40
+
+
+class RankSpan(Struct, kw_only=True):
+    """Values of one rank, or the sum of all: now, and over the history."""
+
+    rank: str
+    accept_length: float | None = None
+    accept_rate: float | None = None
+    accept_length_5m: float | None = None
+    running: int | None = None
+    queued: int | None = None
+    retracted_5m: int | None = None
+    kv_usage: float | None = None
+    steps: int | None = None
+    draft_tokens: int | None = None
+    tokens_per_second: float | None = None
+    graph_share: float | None = None
+    """Share of decode steps in CUDA graphs, over the history."""
+    decode_steps: int = 0
+    """Decode steps over the history; 0 if the release does not count them."""
+    has_decoded: bool = False
+    """True if it decoded in the last `STALE_SECONDS`."""
+
+
+class _Rank(Struct):
+    """Readings of one rank since its engine's last start."""
+
+    readings: deque[tuple[float, RankMetrics]] = field(
+        default_factory=lambda: deque(maxlen=_MOST_READINGS)
+    )
+    lengths: deque[tuple[float, float, float]] = field(
+        default_factory=lambda: deque(maxlen=_MOST_READINGS)
+    )
+    """Time, length and steps of each change of the gauge."""
+    pending: float = 0.0
+    """Verification steps since the last of them."""
+    decoded_at: float | None = None
+    test: AcceptanceTest = field(default_factory=AcceptanceTest)
+
+    def add(self, at: float, new: RankMetrics) -> AcceptanceChange | None:
+        before = self.readings[-1][1] if self.readings else None
+        self.readings.append((at, new))
+        while self.readings[0][0] < at - SPAN_SECONDS:
+            self.readings.popleft()
+        while self.lengths and self.lengths[0][0] < at - SPAN_SECONDS:
+            self.lengths.popleft()
+        if before is None or not _has_moved(before, new):
+            return None
+        self.decoded_at = at
+        steps = _USUAL_INTERVAL * max(1.0, min(new.running or 1.0, before.running or 1.0))
+        length = new.accept_length or 0.0
+        if length < 1:
+            return None
+        self.pending += (_gain(before, new, "decoded") or 0.0) / length
+        if length == before.accept_length and self.pending < steps:
+            return None  # the same value may be a new one, but not before these steps
+        self.pending = 0.0
+        self.lengths.append((at, length, steps))
+        return self.test.add(AcceptanceSample(length, steps))
+
+    def span(self, rank: str) -> RankSpan:
+        (since, first), (at, last) = self.readings[0], self.readings[-1]
+        is_current = self.decoded_at is not None and at - self.decoded_at < STALE_SECONDS
+        is_first = len(self.readings) == 1
+        graphs, others = _gain(first, last, "graph_passes"), _gain(first, last, "other_passes")
+        passes = (graphs or 0.0) + (others or 0.0)
+        retracted, weight = _gain(first, last, "retracted"), sum(one[2] for one in self.lengths)
+        return RankSpan(
+            rank=rank,
+            accept_length=last.accept_length or None if is_current or is_first else None,
+            accept_rate=last.accept_rate if is_current or is_first else None,
+            accept_length_5m=(
+                sum(length * steps for _, length, steps in self.lengths) / weight
+                if weight
+                else None
+            ),
+            running=_whole(last.running),
+            queued=_whole(last.queued),
+            retracted_5m=_whole(retracted),
+            kv_usage=last.kv_usage,
+            steps=_whole(last.steps) or None,
+            draft_tokens=_whole(last.draft_tokens) or None,
+            tokens_per_second=self._speed(since, at, first, last, is_current=is_current),
+            graph_share=(graphs or 0.0) / passes if passes else None,
+            decode_steps=round(passes),
+            has_decoded=is_current,
+        )
+
+    def _speed(
+        self, since: float, at: float, first: RankMetrics, last: RankMetrics, *, is_current: bool
+    ) -> float | None:
+        """Return tokens per second over the last readings, of the counter if there is one."""
+        recent = next((one for one in self.readings if one[0] >= at - 3 * 10), (since, first))
+        gained = _gain(recent[1], last, "decoded")
+        if gained is not None and at > recent[0]:
+            return gained / (at - recent[0])
+        return last.tokens_per_second if is_current or at == since else 0.0
+
+
+class EngineHistory:
+    """History of one engine; `add` its readings in order."""
+
+    def __init__(self) -> None:
+        self.restarts = 0
+        self._ranks: dict[str, _Rank] = {}
+        self._engine: deque[tuple[float, EngineMetrics]] = deque(maxlen=_MOST_READINGS)
+
+    def add(self, at: float, metrics: EngineMetrics) -> list[tuple[str, AcceptanceChange]]:
+        """Add a reading of the monotonic time `at`; return the changes that it completes."""
+        if self._engine and _has_restarted(self._engine[-1][1], metrics):
+            self.restarts += 1
+            self._engine.clear()
+            for known in self._ranks.values():
+                known.test.restart()
+            self._ranks = {rank: _Rank(test=known.test) for rank, known in self._ranks.items()}
+        self._engine.append((at, metrics))
+        while self._engine[0][0] < at - SPAN_SECONDS:
+            self._engine.popleft()
+        names = {one.rank for one in metrics.ranks}
+        self._ranks = {rank: known for rank, known in self._ranks.items() if rank in names}
+        found = []
+        for one in metrics.ranks:
+            change = self._ranks.setdefault(one.rank, _Rank()).add(at, one)
+            if change is not None and not metrics.is_lifetime:
+                found.append((one.rank, change))
+        return found
+
+    @property
+    def seconds(self) -> float:
+        """Length of the history."""
+        return self._engine[-1][0] - self._engine[0][0] if self._engine else 0.0
+
+    @property
+    def learned(self) -> float | None:
+        """Usual acceptance length that the history learned; None while it is too short."""
+        found = [one.test.baseline for one in self._ranks.values()]
+        known = [baseline for baseline in found if baseline is not None]
+        steps = sum(baseline.steps for baseline in known)
+        return sum(one.length * one.steps for one in known) / steps if known else None
+
+    @property
+    def is_low(self) -> bool:
+        """True while the acceptance of a rank is below what it was."""
+        return any(one.test.is_low for one in self._ranks.values())
+
+    @property
+    def finished(self) -> tuple[float, float] | None:
+        """Output tokens and verification steps of requests that finished during the history."""
+        if len(self._engine) < 2:
+            return None
+        first, last = self._engine[0][1], self._engine[-1][1]
+        tokens, steps = (_gain(first, last, name) for name in ("generated", "verifications"))
+        return None if tokens is None else (tokens, steps or 0.0)
+
+    @property
+    def stuck_seconds(self) -> float:
+        """Time with running requests and without any progress, up to now."""
+        found = 0.0
+        last = self._engine[-1] if self._engine else None
+        for at, metrics in reversed(self._engine):
+            if last is None or not _is_same(metrics, last[1]):
+                break
+            found = last[0] - at
+        return found
+
+    def ranks(self) -> list[RankSpan]:
+        """Return the values of each rank."""
+        return [known.span(rank) for rank, known in self._ranks.items()]
+
+    def total(self) -> RankSpan | None:
+        """Return the values of all ranks together; None without a reading."""
+        spans = self.ranks()
+        return _together(spans) if spans else None
+
+
+def _together(spans: Sequence[RankSpan]) -> RankSpan:
+    passes = sum(span.decode_steps for span in spans)
+    graphs = sum((span.graph_share or 0.0) * span.decode_steps for span in spans)
+    first = spans[0]
+    return RankSpan(
+        rank="",
+        accept_length=_mean(span.accept_length for span in spans),
+        accept_rate=_mean(span.accept_rate for span in spans),
+        accept_length_5m=_mean(span.accept_length_5m for span in spans),
+        running=_whole(_added(span.running for span in spans)),
+        queued=_whole(_added(span.queued for span in spans)),
+        retracted_5m=_whole(_added(span.retracted_5m for span in spans)),
+        kv_usage=max((span.kv_usage for span in spans if span.kv_usage is not None), default=None),
+        steps=first.steps,
+        draft_tokens=first.draft_tokens,
+        tokens_per_second=_added(span.tokens_per_second for span in spans),
+        graph_share=graphs / passes if passes else None,
+        decode_steps=passes,
+        has_decoded=any(span.has_decoded for span in spans),
+    )
+
+
+def _present(values: Iterator[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _mean(values: Iterator[float | None]) -> float | None:
+    known = _present(values)
+    return sum(known) / len(known) if known else None
+
+
+def _added(values: Iterator[float | None]) -> float | None:
+    known = _present(values)
+    return sum(known) if known else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _gain(first: object, last: object, name: str) -> float | None:
+    """Return the growth of a counter. One that was absent at first began at 0."""
+    after = getattr(last, name)
+    if after is None:
+        return None
+    gained: float = after - (getattr(first, name) or 0.0)
+    return gained
+
+
+_OF_RANK = ("decoded", "graph_passes", "other_passes", "retracted")
+_OF_ENGINE = ("generated", "verifications", "requests")
+_SIGNS = ("decoded", "graph_passes", "other_passes", "accept_length", "tokens_per_second")
+
+
+def _has_moved(before: RankMetrics, new: RankMetrics) -> bool:
+    """True if the rank has decoded, by its counters, or by any gauge in releases without them."""
+    if new.decoded is not None:
+        return new.decoded != before.decoded
+    return any(getattr(before, name) != getattr(new, name) for name in _SIGNS)
+
+
+def _has_restarted(before: EngineMetrics, new: EngineMetrics) -> bool:
+    if _fell(before, new, _OF_ENGINE):
+        return True
+    known = {one.rank: one for one in before.ranks}
+    return any(one.rank in known and _fell(known[one.rank], one, _OF_RANK) for one in new.ranks)
+
+
+def _fell(before: object, new: object, names: Sequence[str]) -> bool:
+    return any((getattr(before, name) or 0.0) > (getattr(new, name) or 0.0) for name in names)
+
+
+def _is_same(one: EngineMetrics, other: EngineMetrics) -> bool:
+    """True if both show the same running requests and no step between them."""
+    if not any(rank.running for rank in one.ranks) or one.is_lifetime:
+        return False
+    return one.ranks == other.ranks and all(
+        getattr(one, name) == getattr(other, name) for name in _OF_ENGINE
+    )
