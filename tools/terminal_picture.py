@@ -2,6 +2,8 @@
 
 Runs the command in tmux and writes what stands
 on the screen at its end, colours and all, as an SVG that loads nothing from elsewhere.
+PICTURE_SIZE (`80x24`) is the size of the terminal; PICTURE_SECONDS takes the picture after that time
+of a command that does not end.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-WIDTH, HEIGHT = 100, 40
-LIMIT_SECONDS = 180
-SESSION = "speclaunch-picture"
+WIDTH, HEIGHT = map(int, os.environ.get("PICTURE_SIZE", "100x40").split("x"))
+LIMIT_SECONDS = float(os.environ.get("PICTURE_SECONDS", "180"))
+SESSION = f"speclaunch-picture-{os.getpid()}"
 
 
 def tmux(*words: str) -> str:
