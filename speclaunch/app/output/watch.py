@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from rich.console import Group, RenderableType
+from rich.cells import cell_len, set_cell_size
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from speclaunch.app.output.console import out
-from speclaunch.app.output.tables import label_line, plain_table
+from speclaunch.app.output.tables import label_line
 from speclaunch.measure import RankSpan, WatchedEngine
 
 _WIDE = 130
@@ -36,76 +35,81 @@ def show_live(records: Callable[[], Sequence[WatchedEngine]], interval: float) -
             live.update(watch_view(records(), size.width, size.height), refresh=True)
 
 
-def watch_view(records: Sequence[WatchedEngine], width: int, height: int | None) -> RenderableType:
+def watch_view(records: Sequence[WatchedEngine], width: int, height: int | None) -> Text:
     """Return the picture of the engines. `height`: lines of a terminal; None in a pipe."""
-    below = [line for record in records for line in _below(record, is_only=len(records) == 1)]
+    is_only = len(records) == 1
+    below = [line for record in records for line in _below(record, is_only=is_only)]
     rows = len(records) + sum(len(record.ranks) for record in records if len(record.ranks) > 1)
-    room = None if height is None else height - 3
-    has_ranks = room is None or rows + len(below) <= room
-    if room is not None:
-        used = rows if has_ranks else len(records)
-        below = below[: max(1, room - used)]
-    parts: list[RenderableType] = []
+    room = 1 << 20 if height is None else height - 3
+    has_ranks = rows + len(below) <= room
+    table = _rows(records, width, has_ranks=has_ranks)
+    lines = [*table, *below[: max(1, room + 1 - len(table))]]
     if height is not None:
         bad = sum(bool(record.problems) for record in records)
         state = (f"{bad} wrong", "bold red") if bad else ("all well", "green")
         stamp = (f"   {time.strftime('%H:%M:%S')}   Ctrl-C ends", "dim")
-        parts.append(Text.assemble(("speclaunch watch   ", "bold"), state, stamp))
-    parts.append(_table(records, is_wide=width >= _WIDE, has_ranks=has_ranks, width=width))
-    for line in below:
-        line.no_wrap, line.overflow = height is not None, "ellipsis"
-        parts.append(line)
-    return Group(*parts)
+        lines.insert(0, Text.assemble(("speclaunch watch   ", "bold"), state, stamp))
+        for line in lines[:height]:
+            line.truncate(width, overflow="ellipsis")
+    return Text("\n", no_wrap=True).join(lines[:height])
 
 
-def _table(
-    records: Sequence[WatchedEngine], *, is_wide: bool, has_ranks: bool, width: int
-) -> Table:
-    columns = _WIDE_COLUMNS if is_wide else _NARROW_COLUMNS
-    table = plain_table(("", "engine", *columns), right=set(columns), overflow="ellipsis")
-    table.columns[1].max_width = max(16, min(48, width - 8 * len(columns)))
+def _rows(records: Sequence[WatchedEngine], width: int, *, has_ranks: bool) -> list[Text]:
+    """Return the lines of the table. Drawn here, because rich's tables cost 1 % of a core."""
+    columns = _WIDE_COLUMNS if width >= _WIDE else _NARROW_COLUMNS
+    rows: list[tuple[tuple[str, str], str, dict[str, str], str]] = []
     for record in records:
-        bad = bool(record.problems)
-        mark = Text("✗", "red") if bad else Text("●", "green" if record.is_reachable else "dim")
-        cells = _cells(record, record.total)
-        if record.role == "router":
-            cells |= {"run": f"{record.workers_healthy}/{record.workers}"}
-        table.add_row(mark, Text(record.name, "bold"), *(cells[name] for name in columns))
-        if has_ranks and len(record.ranks) > 1:
-            for span in record.ranks:
-                cells = _cells(record, span, is_rank=True)
-                table.add_row("", f"  rank {span.rank}", *(cells[name] for name in columns))
-    return table
+        mark = ("✗", "red") if record.problems else ("●", "green" if record.is_reachable else "dim")
+        style = "red" if any(one.kind.startswith("acc") for one in record.problems) else "bold"
+        rows.append((mark, record.name, _cells(record, record.total), style))
+        for span in record.ranks if has_ranks and len(record.ranks) > 1 else ():
+            cells = _cells(record, span, is_rank=True)
+            rows.append(((" ", ""), f"  rank {span.rank}", cells, ""))
+    widths = {name: max(len(name), *(len(row[2][name]) for row in rows)) for name in columns}
+    left = width - sum(widths.values()) - 2 * len(columns) - 2
+    room = max(12, min(left, max(cell_len(row[1]) for row in rows)))
+    head = "".join(f"  {name:>{widths[name]}}" for name in columns)
+    found = [Text(f"  {'':{room}}{head}", "dim")]
+    for mark, name, cells, style in rows:
+        line = Text.assemble(mark, " ", (set_cell_size(name, room), "bold" if style else ""))
+        for column in columns:
+            shown = f"  {cells[column]:>{widths[column]}}"
+            line.append(shown, style if column == "accept" else "")
+        found.append(line)
+    return found
 
 
 def _cells(
     record: WatchedEngine, span: RankSpan | None, *, is_rank: bool = False
-) -> dict[str, RenderableType]:
+) -> dict[str, str]:
     """Return the texts of a row by column."""
     span = span or RankSpan(rank="")
+    speculates = bool(record.algorithm) and record.role != "prefill"
+    is_off = record.source in ("metrics", "log", "server_info") and not record.algorithm
     usual = record.baselines[0].accept_length if record.baselines and not is_rank else None
-    is_low = any(problem.kind.startswith("acceptance") for problem in record.problems)
-    speculates = bool(record.algorithm) and not record.role.startswith("pre")
-    now = "off" if record.is_reachable and record.total and not record.algorithm else "-"
-    length = f"{span.accept_length:.2f}" if span.accept_length and speculates else now
-    return {
-        "role": "" if is_rank else record.role,
-        "accept": Text(length, "red" if is_low else "bold"),
-        "5 min": _text(span.accept_length_5m, ".2f"),
+    found = {
+        "accept": "off" if is_off else _text(span.accept_length if speculates else None, ".2f"),
+        "5 min": _text(span.accept_length_5m if speculates else None, ".2f"),
         "usual": _text(usual, ".2f"),
         "rate": _text(span.accept_rate if speculates else None, ".0%"),
-        "drafted": _text(None if is_rank else record.speculation_share, ".0%"),
         "steps": _text(span.steps, "d"),
         "draft": _text(span.draft_tokens, "d"),
-        "verified 5m": _text(None if is_rank else record.verifications_5m, ",d"),
         "tok/s": _text(span.tokens_per_second, ",.0f"),
         "KV": _text(span.kv_usage, ".0%"),
         "run": _text(span.running, ",d"),
         "queue": _text(span.queued, ",d"),
         "retracted 5m": _text(span.retracted_5m, ",d"),
         "graphs": _text(span.graph_share, ".0%"),
-        "version": "" if is_rank else record.version or "-",
     }
+    own = {
+        "role": record.role,
+        "drafted": _text(record.speculation_share if speculates else None, ".0%"),
+        "verified 5m": _text(record.verifications_5m, ",d"),
+        "version": record.version or "-",
+    }
+    if record.role == "router":
+        found["run"] = f"{record.workers_healthy}/{record.workers}"
+    return found | (dict.fromkeys(own, "") if is_rank else own)
 
 
 def _text(value: float | None, form: str) -> str:

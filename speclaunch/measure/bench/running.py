@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-import psutil
 from msgspec import Struct
 
 from speclaunch.core import (
@@ -253,6 +252,8 @@ class Running:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if not _is_here(parts.hostname or ""):
             return None
+        import psutil  # noqa: PLC0415 - large, and for a server of this machine only
+
         with contextlib.suppress(psutil.Error, OSError):
             for connection in psutil.net_connections("tcp"):
                 if (

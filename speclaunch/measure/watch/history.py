@@ -85,17 +85,17 @@ class _Rank(Struct):
         self.lengths.append((at, length, steps))
         return self.test.add(AcceptanceSample(length, steps))
 
-    def span(self, rank: str) -> RankSpan:
+    def span(self, rank: str, *, is_lifetime: bool) -> RankSpan:
         (since, first), (at, last) = self.readings[0], self.readings[-1]
-        is_current = self.decoded_at is not None and at - self.decoded_at < STALE_SECONDS
-        is_first = len(self.readings) == 1
-        graphs, others = _gain(first, last, "graph_passes"), _gain(first, last, "other_passes")
-        passes = (graphs or 0.0) + (others or 0.0)
+        is_recent = self.decoded_at is not None and at - self.decoded_at < STALE_SECONDS
+        is_current = is_recent or is_lifetime or len(self.readings) == 1
+        graphs = _gain(first, last, "graph_passes") or 0.0
+        passes = graphs + (_gain(first, last, "other_passes") or 0.0)
         retracted, weight = _gain(first, last, "retracted"), sum(one[2] for one in self.lengths)
         return RankSpan(
             rank=rank,
-            accept_length=last.accept_length or None if is_current or is_first else None,
-            accept_rate=last.accept_rate if is_current or is_first else None,
+            accept_length=last.accept_length or None if is_current else None,
+            accept_rate=last.accept_rate if is_current else None,
             accept_length_5m=(
                 sum(length * steps for _, length, steps in self.lengths) / weight
                 if weight
@@ -108,9 +108,9 @@ class _Rank(Struct):
             steps=_whole(last.steps) or None,
             draft_tokens=_whole(last.draft_tokens) or None,
             tokens_per_second=self._speed(since, at, first, last, is_current=is_current),
-            graph_share=(graphs or 0.0) / passes if passes else None,
+            graph_share=graphs / passes if passes else None,
             decode_steps=round(passes),
-            has_decoded=is_current,
+            has_decoded=is_recent,
         )
 
     def _speed(
@@ -121,7 +121,7 @@ class _Rank(Struct):
         gained = _gain(recent[1], last, "decoded")
         if gained is not None and at > recent[0]:
             return gained / (at - recent[0])
-        return last.tokens_per_second if is_current or at == since else 0.0
+        return last.tokens_per_second if is_current else 0.0
 
 
 class EngineHistory:
@@ -192,7 +192,8 @@ class EngineHistory:
 
     def ranks(self) -> list[RankSpan]:
         """Return the values of each rank."""
-        return [known.span(rank) for rank, known in self._ranks.items()]
+        is_lifetime = bool(self._engine) and self._engine[-1][1].is_lifetime
+        return [known.span(rank, is_lifetime=is_lifetime) for rank, known in self._ranks.items()]
 
     def total(self) -> RankSpan | None:
         """Return the values of all ranks together; None without a reading."""

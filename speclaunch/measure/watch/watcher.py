@@ -30,6 +30,7 @@ from speclaunch.serving import (
     EngineMetrics,
     EngineRefusalError,
     Follower,
+    LaunchState,
     NoMetricsError,
     RankMetrics,
     Run,
@@ -122,6 +123,8 @@ class EngineWatcher:
             found = self._polled(base)
         except EngineError as error:
             text = single_line(f"{error.path} {error}".strip())[:_LONGEST]
+            if self._journal.get("state") == LaunchState.STARTING:
+                text = "the engine is starting"
             found = WatchedEngine(
                 name=base.name,
                 url=base.url,
@@ -164,6 +167,10 @@ class EngineWatcher:
             self._note_event("the engine has started again: its counters begin at 0")
             self._info_at = -_FACTS_SECONDS
         total, finished = history.total(), history.finished
+        if total is not None:  # the gauges begin with the first decode_log_interval
+            total.steps = total.steps or _whole(info.get("speculative_num_steps"))
+            drafts = total.draft_tokens or _whole(info.get("speculative_num_draft_tokens"))
+            total.draft_tokens = drafts
         length = None if total is None else total.accept_length_5m or total.accept_length
         role = metrics.role or info.get("disaggregation_mode")
         found = replace(
@@ -349,6 +356,11 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _whole(value: object) -> int | None:
+    found = number(value)
+    return None if found is None else round(found)
 
 
 def _text(value: object) -> str | None:

@@ -20,13 +20,12 @@ from speclaunch.core import (
     parse_document,
     size,
 )
-from speclaunch.engine import Address
 
 if TYPE_CHECKING:
     import ssl
 
     from speclaunch.deployments import VerificationSection as Settings
-    from speclaunch.engine import RenderedArgs
+    from speclaunch.engine import Address, RenderedArgs
 
 HEALTH_SECONDS = 5.0
 _INFO_SECONDS = 30.0
