@@ -64,14 +64,14 @@ class _Rank(Struct):
     decoded_at: float | None = None
     test: AcceptanceTest = field(default_factory=AcceptanceTest)
 
-    def add(self, at: float, new: RankMetrics) -> AcceptanceChange | None:
+    def add(self, at: float, new: RankMetrics, *, is_mean: bool) -> AcceptanceChange | None:
         before = self.readings[-1][1] if self.readings else None
         self.readings.append((at, new))
         while self.readings[0][0] < at - SPAN_SECONDS:
             self.readings.popleft()
         while self.lengths and self.lengths[0][0] < at - SPAN_SECONDS:
             self.lengths.popleft()
-        if before is None or not _has_moved(before, new):
+        if before is None or is_mean or not _has_moved(before, new):
             return None
         self.decoded_at = at
         steps = _USUAL_INTERVAL * max(1.0, min(new.running or 1.0, before.running or 1.0))
@@ -147,8 +147,9 @@ class EngineHistory:
         self._ranks = {rank: known for rank, known in self._ranks.items() if rank in names}
         found = []
         for one in metrics.ranks:
-            change = self._ranks.setdefault(one.rank, _Rank()).add(at, one)
-            if change is not None and not metrics.is_lifetime:
+            known = self._ranks.setdefault(one.rank, _Rank())
+            change = known.add(at, one, is_mean=metrics.is_lifetime)
+            if change is not None:
                 found.append((one.rank, change))
         return found
 

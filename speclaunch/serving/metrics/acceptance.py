@@ -24,6 +24,7 @@ LEAST_OBSERVATIONS = 3
 LEARNED_STEPS = 1_000
 """Verification steps from which a baseline is learned before the test starts."""
 _LEARNED_OBSERVATIONS = 24
+_LEARNED_EVERY = 8
 _MOST_LEARNED = 512
 """Observations after which the baseline no longer changes, so that it cannot follow a decay."""
 _EVIDENCE = math.log(1e8 * len(EFFECTS))
@@ -136,7 +137,8 @@ class AcceptanceTest(Struct):
     def _learn(self, sample: AcceptanceSample) -> None:
         if len(self._samples) < _MOST_LEARNED:
             self._samples.append(sample)
-            self.baseline = learned(self._samples) or self.baseline
+            if self.baseline is None or len(self._samples) % _LEARNED_EVERY == 0:
+                self.baseline = learned(self._samples) or self.baseline
 
     def _tested(
         self, baseline: AcceptanceBaseline, sample: AcceptanceSample
