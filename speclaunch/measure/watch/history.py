@@ -45,8 +45,6 @@ class RankSpan(Struct, kw_only=True):
     """Share of decode steps in CUDA graphs, over the history."""
     decode_steps: int = 0
     """Decode steps over the history; 0 if the release does not count them."""
-    has_decoded: bool = False
-    """True if it decoded in the last `STALE_SECONDS`."""
 
 
 class _Rank(Struct):
@@ -62,10 +60,12 @@ class _Rank(Struct):
     pending: float = 0.0
     """Verification steps since the last of them."""
     decoded_at: float | None = None
+    """Time of the last decode step; the first reading counts as one."""
     test: AcceptanceTest = field(default_factory=AcceptanceTest)
 
     def add(self, at: float, new: RankMetrics, *, is_mean: bool) -> AcceptanceChange | None:
         before = self.readings[-1][1] if self.readings else None
+        self.decoded_at = self.decoded_at or at
         self.readings.append((at, new))
         while self.readings[0][0] < at - SPAN_SECONDS:
             self.readings.popleft()
@@ -87,8 +87,7 @@ class _Rank(Struct):
 
     def span(self, rank: str, *, is_lifetime: bool) -> RankSpan:
         (since, first), (at, last) = self.readings[0], self.readings[-1]
-        is_recent = self.decoded_at is not None and at - self.decoded_at < STALE_SECONDS
-        is_current = is_recent or is_lifetime or len(self.readings) == 1
+        is_current = is_lifetime or at - (self.decoded_at or at) < STALE_SECONDS
         graphs = _gain(first, last, "graph_passes") or 0.0
         passes = graphs + (_gain(first, last, "other_passes") or 0.0)
         retracted, weight = _gain(first, last, "retracted"), sum(one[2] for one in self.lengths)
@@ -110,7 +109,6 @@ class _Rank(Struct):
             tokens_per_second=self._speed(since, at, first, last, is_current=is_current),
             graph_share=graphs / passes if passes else None,
             decode_steps=round(passes),
-            has_decoded=is_recent,
         )
 
     def _speed(
@@ -220,7 +218,6 @@ def _together(spans: Sequence[RankSpan]) -> RankSpan:
         tokens_per_second=_added(span.tokens_per_second for span in spans),
         graph_share=graphs / passes if passes else None,
         decode_steps=passes,
-        has_decoded=any(span.has_decoded for span in spans),
     )
 
 

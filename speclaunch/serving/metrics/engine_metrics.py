@@ -5,7 +5,7 @@ What the releases do (0.4.6 to 0.5.23, metrics_collector.py and metrics_reporter
 - Gauges of the scheduler change every `decode_log_interval` (40) decode steps, and remain when the
   engine is idle. `spec_accept_length` is the mean of these steps.
 - Counters of finished requests (`generation_tokens_total`, from 0.5.13 `spec_verify_calls_total`)
-  do not move before a request ends. `realtime_tokens_total` (from 0.5.9) moves with each step.
+  do not move before a request ends. `realtime_tokens_total` (from 0.5.7) moves with each step.
 - Without `--enable-metrics-for-all-schedulers` one rank of each data-parallel group reports; with
   it the ranks of a group repeat the same values, so only the first one counts.
 - With priority scheduling `priority=""` is the total; other values are parts of it.
@@ -41,17 +41,17 @@ _GAUGES = {
     "sglang:spec_accept_rate": "accept_rate",
     "sglang:spec_num_steps": "steps",
     "sglang:spec_num_draft_tokens": "draft_tokens",
-    "sglang:is_cuda_graph": "is_in_graph",
 }
 _DECODED, _PASSES = "sglang:realtime_tokens_total", "sglang:cuda_graph_passes_total"
-_RETRACTED = "sglang:num_retracted_requests_total"
+_RETRACTED = ("sglang:num_retracted_requests_total", "sglang:total_retracted_reqs")
+"""From 0.5.7; from 0.4.9 to 0.5.2."""
 _FINISHED = {
     "sglang:generation_tokens_total": "generated",
     "sglang:spec_verify_calls_total": "verifications",
     "sglang:num_requests_total": "requests",
 }
 _PROMPTED = "sglang:prompt_tokens_total"
-_NAMES = (*_GAUGES, _DECODED, _PASSES, _RETRACTED, *_FINISHED)
+_NAMES = (*_GAUGES, _DECODED, _PASSES, *_RETRACTED, *_FINISHED)
 _COUNTERS = (_DECODED, _PROMPTED, "sglang:generation_tokens_total")
 _OK, _NOT_FOUND = 200, 404
 _SECONDS = 5.0
@@ -76,7 +76,6 @@ class RankMetrics(Struct, frozen=True, kw_only=True):
     accept_rate: float | None = None
     steps: float | None = None
     draft_tokens: float | None = None
-    is_in_graph: float | None = None
     decoded: float | None = None
     """Tokens of all decode steps so far."""
     prefilled: float | None = None
@@ -163,7 +162,7 @@ def _field(sample: Sample) -> str | None:
     if sample.name == _PASSES:
         known = {"decode_cuda_graph": "graph_passes", "decode_none": "other_passes"}
         return known.get(mode or "")
-    return "retracted" if sample.name == _RETRACTED else _GAUGES.get(sample.name)
+    return "retracted" if sample.name in _RETRACTED else _GAUGES.get(sample.name)
 
 
 def _order(rank: str) -> tuple[int, str]:

@@ -90,7 +90,10 @@ def test_what_is_wrong_with_an_engine(change: dict[str, float], kind: str) -> No
 
 
 def test_graphs_that_are_off_are_wrong_unless_they_are_disabled() -> None:
-    assert kinds(watched(FakeMetrics(verifications=1), eager=1)) == ["nothing verified", "graphs off"]
+    assert kinds(watched(FakeMetrics(verifications=1), eager=1)) == [
+        "nothing verified",
+        "graphs off",
+    ]
     state = FakeMetrics()
     state.info |= {"disable_cuda_graph": True, "speculative_algorithm": None}
     record = watched(state, eager=1)
@@ -149,10 +152,17 @@ def test_without_metrics_the_log_of_an_own_engine_is_read(tmp_path: Path) -> Non
 
 def test_the_journal_has_baselines_events_and_a_drop(tmp_path: Path) -> None:
     course = {"baselines": {"": {"accept_length": 3.5, "steps": 1_000}}}
-    drop = {"at": "2026-11-27T02:31:40Z", "kind": "acceptance dropped", "text": "it dropped", "rank": ""}
+    drop = {
+        "at": "2026-11-27T02:31:40Z",
+        "kind": "acceptance dropped",
+        "text": "it dropped",
+        "rank": "",
+    }
     generation = {"acceptance_length": 3.9}
     attempt = {"log": "x", "course": course, "verification": {"generation": generation}}
-    record = watched(FakeMetrics(verifications=1), run_of(tmp_path, attempts=[attempt], events=[drop]))
+    record = watched(
+        FakeMetrics(verifications=1), run_of(tmp_path, attempts=[attempt], events=[drop])
+    )
     assert [(one.source, one.accept_length) for one in record.baselines] == [
         ("journal", 3.5),
         ("start check", 3.9),
@@ -171,7 +181,9 @@ def test_far_below_the_lowest_baseline(tmp_path: Path) -> None:
     assert "acceptance far below" in kinds(record)
 
 
-@pytest.mark.parametrize("odd", [{}, {"attempts": 3}, {"attempts": [{"course": {"baselines": [1]}}]}])
+@pytest.mark.parametrize(
+    "odd", [{}, {"attempts": 3}, {"attempts": [{"course": {"baselines": [1]}}]}]
+)
 def test_journals_of_any_form(odd: dict[str, object]) -> None:
     assert journal_baselines(odd) == []
 

@@ -15,6 +15,7 @@ from speclaunch.serving.launch import speculation
 from speclaunch.serving.launch.log.batches import DecodeBatch, decode_batch
 from speclaunch.serving.launch.speculation import Course, SpeculationMonitor, run_hook
 from speclaunch.serving.launch.supervisor import Ending, EngineSpec, supervise
+
 from .conftest import Recorder
 
 STAMP = "[2026-11-27 02:30:57]"
@@ -69,7 +70,9 @@ def trained(rendered: RenderedArgs = PLAIN) -> SpeculationMonitor:
 
 def test_a_rank_that_drops_is_named() -> None:
     monitor = trained()
-    found = [pair for second in range(9) for pair in monitor.read([batch(1.5, "DP1")], 40.0 + second)]
+    found = [
+        pair for second in range(9) for pair in monitor.read([batch(1.5, "DP1")], 40.0 + second)
+    ]
     assert [(rank, change.is_drop) for rank, change in found] == [("DP1", True)]
     assert monitor.document()["baselines"].keys() == {"", "DP1"}
 

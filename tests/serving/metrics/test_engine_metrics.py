@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.engine.releases.metrics import MetricKind, series_of
 from speclaunch.serving.launch.client import EngineClient, EngineError
+from speclaunch.serving.metrics import engine_metrics as module
 from speclaunch.serving.metrics.engine_metrics import (
     NoMetricsError,
     engine_metrics,
@@ -31,6 +33,18 @@ def test_the_metrics_of_a_real_engine() -> None:
     assert rank.accept_length is not None and 2 < rank.accept_length < 4
     assert found.generated and found.verifications and rank.decoded and rank.other_passes
     assert not found.is_lifetime and found.role is None
+
+
+def test_every_name_is_of_that_kind_in_the_releases() -> None:
+    newest = series_of("0.5.23")
+    for name in module._NAMES:
+        metric = newest.get(name) or series_of("0.5.2")[name]
+        is_gauge = name in module._GAUGES or name == module._RETRACTED[1]
+        assert (metric.kind is MetricKind.GAUGE) is is_gauge, name
+        if name not in module._FINISHED:
+            assert "dp_rank" in metric.optional and "tp_rank" in metric.labels
+    for name in (module._DECODED, module._PASSES):
+        assert "mode" in newest[name].labels
 
 
 def gauge(value: float, **labels: str) -> Sample:
@@ -72,7 +86,16 @@ def test_the_text_format(text: bytes, value: float, labels: dict[str, str]) -> N
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"<html>", b"a{x=1} 2", b'a{x="1" 2', b"a one", b'{"a": 1}', b"\xff\xfe\0", b"a 1\n" * 10_001],
+    [
+        b"",
+        b"<html>",
+        b"a{x=1} 2",
+        b'a{x="1" 2',
+        b"a one",
+        b'{"a": 1}',
+        b"\xff\xfe\0",
+        b"a 1\n" * 10_001,
+    ],
 )
 def test_other_texts_are_refused(text: bytes) -> None:
     with pytest.raises(ExpositionError):
@@ -85,7 +108,9 @@ def test_numbers_that_are_none_are_left_out() -> None:
 
 def test_without_metrics_the_loads_and_the_states_remain() -> None:
     state = FakeMetrics(has_metrics=False)
-    state.info |= {"internal_states": [{"avg_spec_accept_length": 2.1}, {"avg_spec_accept_length": 1}]}
+    state.info |= {
+        "internal_states": [{"avg_spec_accept_length": 2.1}, {"avg_spec_accept_length": 1}]
+    }
     state.loads = {"loads": [{"num_running_reqs": 3, "token_usage": 0.5}]}
     with metrics_server(state) as url:
         client = EngineClient.of_server(url, None)
@@ -98,7 +123,9 @@ def test_without_metrics_the_loads_and_the_states_remain() -> None:
     assert found.is_lifetime
 
 
-@pytest.mark.parametrize("odd", [None, 7, "x", [], {"loads": 3}, {"loads": [1, {"token_usage": "x"}]}])
+@pytest.mark.parametrize(
+    "odd", [None, 7, "x", [], {"loads": 3}, {"loads": [1, {"token_usage": "x"}]}]
+)
 def test_states_of_any_form_are_read(odd: object) -> None:
     state = FakeMetrics()
     state.loads = {"loads": odd}
