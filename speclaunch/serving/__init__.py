@@ -27,7 +27,7 @@ NAMES = {
     "launch.journal_header": "command document recipe_diff",
     "launch.last_good": "LastGood",
     "launch.launch_run": "LaunchRun",
-    "launch.log.batches": "decode_batch DecodeBatch",
+    "launch.log.batches": "decode_batch",
     "launch.log.lines": "Follower lines_of log_files read_log",
     "launch.log.marks": "Phase",
     "launch.log.phases": "PhaseStep PhaseTracker",

@@ -41,7 +41,6 @@ from speclaunch.serving.launch.journal_header import document as document
 from speclaunch.serving.launch.journal_header import recipe_diff as recipe_diff
 from speclaunch.serving.launch.last_good import LastGood as LastGood
 from speclaunch.serving.launch.launch_run import LaunchRun as LaunchRun
-from speclaunch.serving.launch.log.batches import DecodeBatch as DecodeBatch
 from speclaunch.serving.launch.log.batches import decode_batch as decode_batch
 from speclaunch.serving.launch.log.lines import Follower as Follower
 from speclaunch.serving.launch.log.lines import lines_of as lines_of

@@ -60,7 +60,7 @@ def _rows(records: Sequence[WatchedEngine], width: int, *, has_ranks: bool) -> l
     rows: list[tuple[tuple[str, str], str, dict[str, str], str]] = []
     for record in records:
         mark = ("✗", "red") if record.problems else ("●", "green" if record.is_reachable else "dim")
-        style = "red" if any(one.kind.startswith("acc") for one in record.problems) else "bold"
+        style = "red" if any(item.kind.startswith("acc") for item in record.problems) else "bold"
         rows.append((mark, record.name, _cells(record, record.total), style))
         for span in record.ranks if has_ranks and len(record.ranks) > 1 else ():
             cells = _cells(record, span, is_rank=True)
@@ -71,6 +71,8 @@ def _rows(records: Sequence[WatchedEngine], width: int, *, has_ranks: bool) -> l
     head = "".join(f"  {name:>{widths[name]}}" for name in columns)
     found = [Text(f"  {'':{room}}{head}", "dim")]
     for mark, name, cells, style in rows:
+        if cell_len(name) > room:
+            name = f"{set_cell_size(name, room - 1)}…"  # noqa: PLW2901
         line = Text.assemble(mark, " ", (set_cell_size(name, room), "bold" if style else ""))
         for column in columns:
             shown = f"  {cells[column]:>{widths[column]}}"
@@ -139,7 +141,7 @@ def _details(record: WatchedEngine) -> Iterator[Text]:
         *([f"{span.steps} steps"] if span.steps else []),
         *([f"{span.draft_tokens} draft tokens"] if span.draft_tokens else []),
     ]
-    usual = ", ".join(f"{one.accept_length:.2f} ({one.source})" for one in record.baselines)
+    usual = ", ".join(f"{item.accept_length:.2f} ({item.source})" for item in record.baselines)
     share, verified = record.speculation_share, record.verifications_5m
     mean = "mean since the start of the engine" if record.is_lifetime else ""
     for label, text in (

@@ -99,8 +99,8 @@ def _value(option: Option[Any], text: str) -> Any:
     if issubclass(kind, StrEnum):
         return next((member for member in kind if member.value == text), None)
     if kind in (int, float):
-        whole, _, fraction = text.partition(".") if kind is float else (text, "", "")
-        if not (text.isascii() and whole.isdigit() and (fraction or "0").isdigit()):
+        digits, _, fraction = text.partition(".") if kind is float else (text, "", "")
+        if not (text.isascii() and digits.isdigit() and (fraction or "0").isdigit()):
             return None
         number = kind(text)
         in_range = (option.least is None or option.least <= number) and (

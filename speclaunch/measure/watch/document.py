@@ -60,7 +60,7 @@ class WatchedEngine(Struct, kw_only=True):
     role: str = "engine"
     """`engine`, `prefill`, `decode` or `router`."""
     source: SourceName = "none"
-    """Where the values come from."""
+    """Source of the values."""
     is_reachable: bool = False
     version: str | None = None
     model: str | None = None

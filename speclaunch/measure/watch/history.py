@@ -8,7 +8,8 @@ history.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -90,7 +91,7 @@ class _Rank(Struct):
         is_current = is_lifetime or at - (self.decoded_at or at) < STALE_SECONDS
         graphs = _gain(first, last, "graph_passes") or 0.0
         passes = graphs + (_gain(first, last, "other_passes") or 0.0)
-        retracted, weight = _gain(first, last, "retracted"), sum(one[2] for one in self.lengths)
+        retracted, weight = _gain(first, last, "retracted"), sum(item[2] for item in self.lengths)
         return RankSpan(
             rank=rank,
             accept_length=last.accept_length or None if is_current else None,
@@ -100,12 +101,12 @@ class _Rank(Struct):
                 if weight
                 else None
             ),
-            running=_whole(last.running),
-            queued=_whole(last.queued),
-            retracted_5m=_whole(retracted),
+            running=_rounded(last.running),
+            queued=_rounded(last.queued),
+            retracted_5m=_rounded(retracted),
             kv_usage=last.kv_usage,
-            steps=_whole(last.steps) or None,
-            draft_tokens=_whole(last.draft_tokens) or None,
+            steps=_rounded(last.steps) or None,
+            draft_tokens=_rounded(last.draft_tokens) or None,
             tokens_per_second=self._speed(since, at, first, last, is_current=is_current),
             graph_share=graphs / passes if passes else None,
             decode_steps=round(passes),
@@ -115,7 +116,7 @@ class _Rank(Struct):
         self, since: float, at: float, first: RankMetrics, last: RankMetrics, *, is_current: bool
     ) -> float | None:
         """Return tokens per second over the last readings, of the counter if there is one."""
-        recent = next((one for one in self.readings if one[0] >= at - 3 * 10), (since, first))
+        recent = next((item for item in self.readings if item[0] >= at - 3 * 10), (since, first))
         gained = _gain(recent[1], last, "decoded")
         if gained is not None and at > recent[0]:
             return gained / (at - recent[0])
@@ -141,14 +142,14 @@ class EngineHistory:
         self._engine.append((at, metrics))
         while self._engine[0][0] < at - SPAN_SECONDS:
             self._engine.popleft()
-        names = {one.rank for one in metrics.ranks}
+        names = {item.rank for item in metrics.ranks}
         self._ranks = {rank: known for rank, known in self._ranks.items() if rank in names}
         found = []
-        for one in metrics.ranks:
-            known = self._ranks.setdefault(one.rank, _Rank())
-            change = known.add(at, one, is_mean=metrics.is_lifetime)
+        for item in metrics.ranks:
+            known = self._ranks.setdefault(item.rank, _Rank())
+            change = known.add(at, item, is_mean=metrics.is_lifetime)
             if change is not None:
-                found.append((one.rank, change))
+                found.append((item.rank, change))
         return found
 
     @property
@@ -159,15 +160,15 @@ class EngineHistory:
     @property
     def learned(self) -> float | None:
         """Usual acceptance length that the history learned; None while it is too short."""
-        found = [one.test.baseline for one in self._ranks.values()]
+        found = [item.test.baseline for item in self._ranks.values()]
         known = [baseline for baseline in found if baseline is not None]
         steps = sum(baseline.steps for baseline in known)
-        return sum(one.length * one.steps for one in known) / steps if known else None
+        return sum(item.length * item.steps for item in known) / steps if known else None
 
     @property
     def is_low(self) -> bool:
         """True while the acceptance of a rank is below what it was."""
-        return any(one.test.is_low for one in self._ranks.values())
+        return any(item.test.is_low for item in self._ranks.values())
 
     @property
     def finished(self) -> tuple[float, float] | None:
@@ -200,42 +201,33 @@ class EngineHistory:
         return _together(spans) if spans else None
 
 
+_MEANS = ("accept_length", "accept_rate", "accept_length_5m")
+_SUMS = ("running", "queued", "retracted_5m", "tokens_per_second")
+
+
 def _together(spans: Sequence[RankSpan]) -> RankSpan:
+    def known(name: str) -> list[float]:
+        return [value for span in spans if (value := getattr(span, name)) is not None]
+
     passes = sum(span.decode_steps for span in spans)
     graphs = sum((span.graph_share or 0.0) * span.decode_steps for span in spans)
-    first = spans[0]
+    means: dict[str, Any] = {
+        name: sum(some) / len(some) for name in _MEANS if (some := known(name))
+    }
+    sums: dict[str, Any] = {name: sum(some) for name in _SUMS if (some := known(name))}
     return RankSpan(
         rank="",
-        accept_length=_mean(span.accept_length for span in spans),
-        accept_rate=_mean(span.accept_rate for span in spans),
-        accept_length_5m=_mean(span.accept_length_5m for span in spans),
-        running=_whole(_added(span.running for span in spans)),
-        queued=_whole(_added(span.queued for span in spans)),
-        retracted_5m=_whole(_added(span.retracted_5m for span in spans)),
-        kv_usage=max((span.kv_usage for span in spans if span.kv_usage is not None), default=None),
-        steps=first.steps,
-        draft_tokens=first.draft_tokens,
-        tokens_per_second=_added(span.tokens_per_second for span in spans),
+        kv_usage=max(known("kv_usage"), default=None),
+        steps=spans[0].steps,
+        draft_tokens=spans[0].draft_tokens,
         graph_share=graphs / passes if passes else None,
         decode_steps=passes,
+        **means,
+        **sums,
     )
 
 
-def _present(values: Iterator[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
-
-
-def _mean(values: Iterator[float | None]) -> float | None:
-    known = _present(values)
-    return sum(known) / len(known) if known else None
-
-
-def _added(values: Iterator[float | None]) -> float | None:
-    known = _present(values)
-    return sum(known) if known else None
-
-
-def _whole(value: float | None) -> int | None:
+def _rounded(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
@@ -263,18 +255,18 @@ def _has_moved(before: RankMetrics, new: RankMetrics) -> bool:
 def _has_restarted(before: EngineMetrics, new: EngineMetrics) -> bool:
     if _fell(before, new, _OF_ENGINE):
         return True
-    known = {one.rank: one for one in before.ranks}
-    return any(one.rank in known and _fell(known[one.rank], one, _OF_RANK) for one in new.ranks)
+    known = {item.rank: item for item in before.ranks}
+    return any(item.rank in known and _fell(known[item.rank], item, _OF_RANK) for item in new.ranks)
 
 
 def _fell(before: object, new: object, names: Sequence[str]) -> bool:
     return any((getattr(before, name) or 0.0) > (getattr(new, name) or 0.0) for name in names)
 
 
-def _is_same(one: EngineMetrics, other: EngineMetrics) -> bool:
+def _is_same(item: EngineMetrics, other: EngineMetrics) -> bool:
     """True if both show the same running requests and no step between them."""
-    if not any(rank.running for rank in one.ranks) or one.is_lifetime:
+    if not any(rank.running for rank in item.ranks) or item.is_lifetime:
         return False
-    return one.ranks == other.ranks and all(
-        getattr(one, name) == getattr(other, name) for name in _OF_ENGINE
+    return item.ranks == other.ranks and all(
+        getattr(item, name) == getattr(other, name) for name in _OF_ENGINE
     )

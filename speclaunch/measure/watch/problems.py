@@ -1,4 +1,4 @@
-"""What is wrong with a watched engine: functions of its record and its history."""
+"""Problems of a watched engine: functions of its record and its history."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def _of_acceptance(
         now = f" to {length:.2f}" if length else ""
         yield WatchProblem("acceptance dropped", f"acceptance length dropped{now}{usual}")
     elif length and length > _NOTHING_ACCEPTED:
-        known = [one for one in engine.baselines if one.source != START_CHECK]
-        low = min(known, key=lambda one: one.accept_length, default=None)
+        known = [item for item in engine.baselines if item.source != START_CHECK]
+        low = min(known, key=lambda item: item.accept_length, default=None)
         if low is not None and length - 1 < _FAR_BELOW * (low.accept_length - 1):
             text = f"acceptance length {length:.2f}; {low.source}: {low.accept_length:.2f}"
             yield WatchProblem("acceptance far below", text)
@@ -68,9 +68,9 @@ def _of_acceptance(
         text = f"{finished[0]:,.0f} tokens were generated without a verification step"
         yield WatchProblem("nothing verified", text)
     ranks = [
-        (found, one.rank)
-        for one in engine.ranks
-        if (found := one.accept_length_5m or one.accept_length)
+        (found, item.rank)
+        for item in engine.ranks
+        if (found := item.accept_length_5m or item.accept_length)
     ]
     if len(ranks) > 1:
         (least, rank), (most, other) = min(ranks), max(ranks)

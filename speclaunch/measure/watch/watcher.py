@@ -24,7 +24,6 @@ from speclaunch.measure.watch.history import EngineHistory
 from speclaunch.measure.watch.problems import problems
 from speclaunch.serving import (
     FILE,
-    DecodeBatch,
     EngineClient,
     EngineError,
     EngineMetrics,
@@ -103,7 +102,7 @@ class EngineWatcher:
         self._baselines: list[WatchBaseline] = []
         self._measured = bench_baselines(target.run.recipe) if target.run else []
         self._log: Follower | None = None
-        self._batches: dict[str, DecodeBatch] = {}
+        self._batches: dict[str, RankMetrics] = {}
         self._notes: list[str] = []
 
     def run(self, ended: threading.Event, interval: float) -> None:
@@ -154,7 +153,8 @@ class EngineWatcher:
             metrics, source = read_loads(self._client, self._info), "server_info"
             self._notes.append(f"no /metrics: {_ENABLE}")
             if self._read_log():
-                metrics, source = self._with_log(metrics), "log"
+                ranks = tuple(self._batches[rank] for rank in sorted(self._batches))
+                metrics, source = replace(metrics, ranks=ranks, is_lifetime=False), "log"
         else:
             self._read_facts(is_required=False)
         return self._recorded(base, metrics, source)
@@ -168,8 +168,8 @@ class EngineWatcher:
             self._info_at = -_FACTS_SECONDS
         total, finished = history.total(), history.finished
         if total is not None:  # the gauges begin with the first decode_log_interval
-            total.steps = total.steps or _whole(info.get("speculative_num_steps"))
-            drafts = total.draft_tokens or _whole(info.get("speculative_num_draft_tokens"))
+            total.steps = total.steps or _rounded(info.get("speculative_num_steps"))
+            drafts = total.draft_tokens or _rounded(info.get("speculative_num_draft_tokens"))
             total.draft_tokens = drafts
         length = None if total is None else total.accept_length_5m or total.accept_length
         role = metrics.role or info.get("disaggregation_mode")
@@ -222,8 +222,8 @@ class EngineWatcher:
             workers = None
         if not isinstance(workers, list):
             return None
-        known = [one for one in workers[:_MOST_WORKERS] if isinstance(one, dict)]
-        healthy = sum(one.get("is_healthy", one.get("healthy")) is True for one in known)
+        known = [item for item in workers[:_MOST_WORKERS] if isinstance(item, dict)]
+        healthy = sum(item.get("is_healthy", item.get("healthy")) is True for item in known)
         found = replace(
             base, role="router", source="router", workers=len(known), workers_healthy=healthy
         )
@@ -243,24 +243,8 @@ class EngineWatcher:
         for line in self._log.lines():
             batch = decode_batch(line)
             if batch is not None and len(self._batches) < _MOST_TARGETS:
-                self._batches[batch.rank.removeprefix("DP")] = batch
+                self._batches[batch.rank] = batch
         return bool(self._batches)
-
-    def _with_log(self, metrics: EngineMetrics) -> EngineMetrics:
-        ranks = []
-        for rank, batch in sorted(self._batches.items()):
-            ranks.append(
-                RankMetrics(
-                    rank=rank,
-                    running=batch.running,
-                    queued=batch.queued,
-                    kv_usage=batch.kv_usage,
-                    tokens_per_second=batch.tokens_per_second,
-                    accept_length=batch.accept_length,
-                    accept_rate=batch.accept_rate,
-                )
-            )
-        return replace(metrics, ranks=tuple(ranks), is_lifetime=False)
 
     def _read_journal(self) -> None:
         run, now = self.target.run, self._clock()
@@ -281,17 +265,17 @@ class EngineWatcher:
 
     def _recent_events(self) -> list[WatchEvent]:
         recorded = [
-            WatchEvent(single_line(str(one.get("at")))[:30], single_line(str(one.get("text"))))
-            for one in _mappings(self._journal.get("events"))
+            WatchEvent(single_line(str(item.get("at")))[:30], single_line(str(item.get("text"))))
+            for item in _mappings(self._journal.get("events"))
         ]
-        return sorted([*recorded, *self._events], key=lambda one: one.at)[-_MOST_EVENTS:]
+        return sorted([*recorded, *self._events], key=lambda item: item.at)[-_MOST_EVENTS:]
 
     def _dropped(self) -> str:
         """Return the drop that the journal holds and that has not ended; empty without one."""
         last: dict[str, str] = {}
-        for one in _mappings(self._journal.get("events")):
-            is_drop = one.get("kind") == "acceptance dropped"
-            last[str(one.get("rank"))] = str(one.get("text")) if is_drop else ""
+        for item in _mappings(self._journal.get("events")):
+            is_drop = item.get("kind") == "acceptance dropped"
+            last[str(item.get("rank"))] = str(item.get("text")) if is_drop else ""
         return next((single_line(text) for text in last.values() if text), "")
 
 
@@ -303,8 +287,8 @@ def journal_baselines(journal: Mapping[str, Any]) -> list[WatchBaseline]:
     ranks = _mapping(course.get("baselines")).values()
     lengths = [
         length
-        for one in ranks
-        if (length := number(_mapping(one).get("accept_length"))) is not None
+        for item in ranks
+        if (length := number(_mapping(item).get("accept_length"))) is not None
     ]
     found = [WatchBaseline("journal", round(_mean(lengths), 3))] if lengths else []
     first = number(_mapping(verification.get("generation")).get("acceptance_length"))
@@ -337,7 +321,7 @@ def watched_once(targets: Sequence[WatchTarget], interval: float) -> list[Watche
             time.sleep(interval)
             watcher.poll()
 
-    threads = [threading.Thread(target=twice, args=(one,), daemon=True) for one in watchers]
+    threads = [threading.Thread(target=twice, args=(item,), daemon=True) for item in watchers]
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + interval + 8 * _SECONDS
@@ -355,10 +339,10 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _whole(value: object) -> int | None:
+def _rounded(value: object) -> int | None:
     found = number(value)
     return None if found is None else round(found)
 

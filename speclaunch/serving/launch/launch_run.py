@@ -224,7 +224,7 @@ class LaunchRun:
         start = self._start
         changes = self._monitor.read(lines, now - (self._serving_since or now))
         for rank, change in changes:
-            text = f"{rank}: {change}" if rank else str(change)
+            text = f"rank {rank}: {change}" if rank else str(change)
             kind = "acceptance dropped" if change.is_drop else "acceptance is back"
             facts = {
                 "rank": rank,

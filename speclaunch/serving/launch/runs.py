@@ -203,7 +203,7 @@ class Run(Struct, frozen=True):
     def events(self) -> list[Mapping[str, Any]]:
         """Events of its serving engines, such as a drop of the acceptance length."""
         found = self.document.get("events")
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
     @property
     def log(self) -> Path | None:

@@ -14,21 +14,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from speclaunch.core import children
-from speclaunch.serving.launch.log.batches import (
-    INTERVAL,
-    USUAL_INTERVAL,
-    DecodeBatch,
-    decode_batch,
-)
+from speclaunch.serving.launch.log.batches import INTERVAL, USUAL_INTERVAL, decode_batch
 from speclaunch.serving.launch.watchdog import LaunchThread
 from speclaunch.serving.metrics.acceptance import AcceptanceChange, AcceptanceSample, AcceptanceTest
 
 if TYPE_CHECKING:
     from speclaunch.engine import RenderedArgs
+    from speclaunch.serving.metrics.engine_metrics import RankMetrics
 
 _POINTS = 120
 _FIRST_SECONDS = 5.0
 _MOST_RANKS = 64
+_MOST_REQUESTS = 1 << 20
 _ADAPTIVE = "speculative_adaptive"
 HOOK_SECONDS = 30.0
 _INHERITED = ("PATH", "HOME", "LANG", "TZ")
@@ -42,7 +39,7 @@ class Course(Struct):
     _points: list[tuple[float, float, float, int]] = field(default_factory=list)
     """Sums of each period: length times steps, steps, tokens per second, lines."""
 
-    def add(self, at: float, batch: DecodeBatch, steps: float) -> None:
+    def add(self, at: float, batch: RankMetrics, steps: float) -> None:
         """Add a line that was read `at` seconds after the engine was ready."""
         while at >= self.seconds * _POINTS:
             pairs = zip(self._points[::2], [*self._points[1::2], _EMPTY], strict=False)
@@ -72,9 +69,9 @@ _EMPTY = (0.0, 0.0, 0.0, 0)
 
 
 def _sum(
-    one: tuple[float, float, float, int], other: tuple[float, float, float, int]
+    item: tuple[float, float, float, int], other: tuple[float, float, float, int]
 ) -> tuple[float, float, float, int]:
-    return (one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
+    return (item[0] + other[0], item[1] + other[1], item[2] + other[2], item[3] + other[3])
 
 
 class SpeculationMonitor(Struct):
@@ -82,7 +79,7 @@ class SpeculationMonitor(Struct):
 
     _tests: dict[str, AcceptanceTest] = field(default_factory=dict)
     _course: Course = field(default_factory=Course)
-    _before: dict[str, int] = field(default_factory=dict)
+    _before: dict[str, float] = field(default_factory=dict)
     _settings: object = None
     _interval: int = USUAL_INTERVAL
     _is_tested: bool = True
@@ -99,7 +96,7 @@ class SpeculationMonitor(Struct):
         self._is_tested = rendered.value(_ADAPTIVE) in (None, "false")
 
     def read(self, lines: Sequence[str], seconds: float) -> list[tuple[str, AcceptanceChange]]:
-        """Return the changes that these lines complete, with their ranks (`DP0`; else empty).
+        """Return the changes that these lines complete, with their ranks (empty without several).
 
         `seconds`: time since the engine was ready.
         """
@@ -109,8 +106,8 @@ class SpeculationMonitor(Struct):
             if batch is None:
                 continue
             # A request that began or ended meanwhile was in only some of the steps.
-            running = min(batch.running, self._before.get(batch.rank, batch.running))
-            self._before[batch.rank] = batch.running
+            running = min(batch.running or 1, self._before.get(batch.rank, _MOST_REQUESTS))
+            self._before[batch.rank] = batch.running or 1
             steps = self._interval * max(1, running)
             self._course.add(seconds, batch, steps)
             if batch.accept_length is None or not self._is_tested:

@@ -78,12 +78,12 @@ def learned(samples: Sequence[AcceptanceSample]) -> AcceptanceBaseline | None:
     variance, size = 0.0, 1
     while size <= _LONGEST_BATCH and len(samples) >= _FEWEST_BATCHES * size:
         squares = 0.0
-        whole = len(samples) // size * size
-        for start in range(0, whole, size):
+        covered = len(samples) // size * size
+        for start in range(0, covered, size):
             batch = samples[start : start + size]
             deviation = sum(sample.steps * (sample.length - length) for sample in batch)
             squares += deviation**2 / sum(sample.steps for sample in batch)
-        variance = max(variance, squares / (whole // size))
+        variance = max(variance, squares / (covered // size))
         size *= 2
     return AcceptanceBaseline(length, steps, variance, len(samples))
 
@@ -162,4 +162,4 @@ class AcceptanceTest(Struct):
 
 def _merged(samples: Sequence[AcceptanceSample]) -> AcceptanceSample:
     steps = sum(sample.steps for sample in samples)
-    return AcceptanceSample(sum(one.length * one.steps for one in samples) / steps, steps)
+    return AcceptanceSample(sum(item.length * item.steps for item in samples) / steps, steps)

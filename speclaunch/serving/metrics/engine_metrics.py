@@ -185,7 +185,7 @@ def read_loads(client: EngineClient, info: Mapping[str, Any]) -> EngineMetrics:
         pass
     states = info.get("internal_states")
     loads, states = (
-        [one for one in found[:_MOST_RANKS] if isinstance(one, dict)]
+        [item for item in found[:_MOST_RANKS] if isinstance(item, dict)]
         if isinstance(found, list)
         else []
         for found in (loads, states)

@@ -42,7 +42,7 @@ def parse_metrics(content: bytes, names: Iterable[str]) -> list[Sample]:
         try:
             value = float(text)
         except ValueError:
-            raise ExpositionError(f"has a value that is no number: {text[:40]!r}") from None
+            raise ExpositionError(f"has a value that is not a number: {text[:40]!r}") from None
         if math.isfinite(value):
             sample = Sample(name.decode(), _labels(labels.decode(errors="replace")), value)
             found.append(sample)
@@ -70,7 +70,7 @@ def _labels(text: str) -> Mapping[str, str]:
             raise ExpositionError(f"has labels that cannot be read: {text[:40]!r}")
         value = match[2]
         if "\\" in value:
-            value = _ESCAPED.sub(lambda one: _ESCAPES.get(one[1], one[1]), value)
+            value = _ESCAPED.sub(lambda item: _ESCAPES.get(item[1], item[1]), value)
         found[match[1]] = value
         position = match.end()
     return found

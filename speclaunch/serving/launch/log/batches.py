@@ -9,33 +9,17 @@ from __future__ import annotations
 import math
 import re
 
-from msgspec import Struct
+from speclaunch.serving.metrics.engine_metrics import RankMetrics
 
 INTERVAL, USUAL_INTERVAL = "decode_log_interval", 40
 """Argument, and its default: decode steps between two lines."""
 _LONGEST = 2_000
-_RANK = re.compile(r"\[[^\]\n]{0,60}?\b(?P<rank>DP\d{1,4})\b")
-"""Data-parallel rank in a line's header: `[2026-11-21 02:16:12 DP0 TP0]`."""
-_GRAPHS = ("cuda graph", "cpu graph", "npu graph", "musa graph")
+_RANK = re.compile(r"\[[^\]\n]{0,60}?\bDP(?P<rank>\d{1,4})\b")
+"""Data-parallel rank in a line's header, 0 here: `[2026-11-21 02:16:12 DP0 TP0]`."""
 
 
-class DecodeBatch(Struct, frozen=True):
-    """One line about decode steps. A missing value is None."""
-
-    rank: str
-    """`DP0`; empty without data parallelism."""
-    running: int
-    queued: int
-    accept_length: float | None
-    accept_rate: float | None
-    kv_usage: float | None
-    """Used share of the KV cache; the highest of its pools."""
-    is_in_graph: bool | None
-    tokens_per_second: float | None
-
-
-def decode_batch(line: str) -> DecodeBatch | None:
-    """Return the statistics of a line; None for any other line."""
+def decode_batch(line: str) -> RankMetrics | None:
+    """Return the values in a line; None for any other line."""
     header, found, rest = line[:_LONGEST].partition("Decode batch")
     if not found:
         return None
@@ -43,18 +27,16 @@ def decode_batch(line: str) -> DecodeBatch | None:
         part.rpartition(": ")[::2] for part in rest.lstrip(" .,").split(", ") if ": " in part
     )
     rank = _RANK.search(header)
-    graph = next((values[name] for name in _GRAPHS if name in values), None)
     usages = [_number(text) for name, text in values.items() if name.endswith("token usage")]
     running, queued = (_number(values.get(f"#{name}-req")) for name in ("running", "queue"))
     length = _number(values.get("accept len"))
-    return DecodeBatch(
+    return RankMetrics(
         rank=rank["rank"] if rank else "",
-        running=int(running or 0),
-        queued=int(queued or 0),
+        running=running,
+        queued=queued,
         accept_length=length or None,
         accept_rate=_number(values.get("accept rate")) if length else None,
         kv_usage=max((usage for usage in usages if usage is not None), default=None),
-        is_in_graph=None if graph is None else graph == "True",
         tokens_per_second=_number(values.get("gen throughput (token/s)")),
     )
 
