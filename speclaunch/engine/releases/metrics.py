@@ -43,7 +43,7 @@ class Updated(StrEnum):
 
 
 class MetricNote(Struct, frozen=True):
-    """What a value means in some releases; ``trap`` is what a reader may get wrong."""
+    """Meaning of a value in some releases."""
 
     meaning: str
     unit: str
@@ -51,6 +51,7 @@ class MetricNote(Struct, frozen=True):
     source: str
     """Release and file that show it."""
     trap: str = ""
+    """What a reader may get wrong."""
     versions: str = ""
     """Releases that it holds for; empty for all that have the metric."""
 
@@ -158,20 +159,21 @@ def _series(release: str) -> Mapping[str, Metric]:
 
 def _lifetime(data: Any, name: str, release: str) -> tuple[str, str | None]:
     """Return the first and last release of the run of releases that contains `release`."""
-    versions: list[str] = data["versions"]
-    held = {
-        version
-        for span in data["records"][name]
-        for version in versions[
-            versions.index(span[0]) : versions.index(span[1]) + 1 if len(span) == 3 else None
-        ]
-    }
-    first = last = versions.index(release)
-    while first and versions[first - 1] in held:
-        first -= 1
-    while last + 1 < len(versions) and versions[last + 1] in held:
-        last += 1
-    return versions[first], None if last + 1 == len(versions) else versions[last]
+    place = {version: number for number, version in enumerate(data["versions"])}
+    newest = len(place) - 1
+    runs: list[list[int]] = []
+    for span in data["records"][name]:
+        first, last = place[span[0]], place[span[1]] if len(span) == len(_CLOSED) else newest
+        if runs and runs[-1][1] + 1 == first:
+            runs[-1][1] = last
+        else:
+            runs.append([first, last])
+    (run,) = (run for run in runs if run[0] <= place[release] <= run[1])
+    return data["versions"][run[0]], None if run[1] == newest else data["versions"][run[1]]
+
+
+_CLOSED = ("first", "last", "record")
+"""Parts of a span that ends before the newest release: see timeline.py."""
 
 
 def _note(name: str, release: str) -> MetricNote | None:
