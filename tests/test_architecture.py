@@ -167,6 +167,7 @@ TESTS_OF_TOOLS = {
     "e2e/test_translations.py": {"campaigns.translating"},
     "engine/releases/test_metrics.py": {"tools.metrics"},
     "engine/releases/test_release_tool.py": {"tools.release", "tools.releasing"},
+    "engine/facts/test_published_acceptance.py": {"tools.published_acceptance"},
     "fuzz/test_kept.py": {"campaigns.fuzz", "campaigns.fuzzing"},
     "checks/engine_check/test_launches.py": {"campaigns.judge_against_launch"},
     "serving/launch/agreement/test_ranks.py": {"campaigns.agreement"},

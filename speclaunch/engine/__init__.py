@@ -31,6 +31,10 @@ NAMES = {
         assumption Assumptions EngineCheckMode Override PlacedText ProjectSettings read_settings
         SettingsFrom shown_path
     """,
+    "facts.published_acceptance": """
+        acceptance_reference acceptance_score AcceptanceReference published_acceptance
+        published_summary PublishedAcceptance start_setting
+    """,
     "facts.read_checkpoint": "from_config",
     "facts.record_checkpoint": "recorded store_facts",
     "facts.repository_facts": """

@@ -73,6 +73,13 @@ from speclaunch.engine.facts.project_settings import SettingsFrom as SettingsFro
 from speclaunch.engine.facts.project_settings import assumption as assumption
 from speclaunch.engine.facts.project_settings import read_settings as read_settings
 from speclaunch.engine.facts.project_settings import shown_path as shown_path
+from speclaunch.engine.facts.published_acceptance import AcceptanceReference as AcceptanceReference
+from speclaunch.engine.facts.published_acceptance import PublishedAcceptance as PublishedAcceptance
+from speclaunch.engine.facts.published_acceptance import acceptance_reference as acceptance_reference
+from speclaunch.engine.facts.published_acceptance import acceptance_score as acceptance_score
+from speclaunch.engine.facts.published_acceptance import published_acceptance as published_acceptance
+from speclaunch.engine.facts.published_acceptance import published_summary as published_summary
+from speclaunch.engine.facts.published_acceptance import start_setting as start_setting
 from speclaunch.engine.facts.read_checkpoint import from_config as from_config
 from speclaunch.engine.facts.record_checkpoint import recorded as recorded
 from speclaunch.engine.facts.record_checkpoint import store_facts as store_facts

@@ -39,6 +39,7 @@ NAMES = {
     "bench.stored_names": "directory stored_names LAST",
     "bench.load": "Generators LoadGenerator",
     "bench.measurement": "Round",
+    "bench.published": "speculation_profile with_published",
     "bench.running": "Running RunningSide server_info",
     "bench.schema": """
         CellDifferenceRecord CellRecord CertificateDocument DifferenceDocument MeasuredRecord
@@ -67,7 +68,9 @@ NAMES = {
     "tune.model": "Trial",
     "tune.objective": "Aim objective trial_models TuningObjective",
     "tune.search": "budget Expectation expectation first_settings next_trial ranked TuningBudget",
-    "tune.space": "algorithm_of DraftSetting order_of override_words own_setting possible",
+    "tune.space": """
+        algorithm_of DraftSetting order_of override_words own_setting possible published_setting
+    """,
     "tune.trials": """
         Compared stored_starts StoredStarts LoadRatio measure_setting OWN Protocol TrialStart
         TuningVerdict verdict Verified

@@ -80,6 +80,8 @@ from speclaunch.measure.bench.goodput import bounds as bounds
 from speclaunch.measure.bench.load import Generators as Generators
 from speclaunch.measure.bench.load import LoadGenerator as LoadGenerator
 from speclaunch.measure.bench.measurement import Round as Round
+from speclaunch.measure.bench.published import speculation_profile as speculation_profile
+from speclaunch.measure.bench.published import with_published as with_published
 from speclaunch.measure.bench.running import Running as Running
 from speclaunch.measure.bench.running import RunningSide as RunningSide
 from speclaunch.measure.bench.running import server_info as server_info
@@ -167,6 +169,7 @@ from speclaunch.measure.tune.space import order_of as order_of
 from speclaunch.measure.tune.space import override_words as override_words
 from speclaunch.measure.tune.space import own_setting as own_setting
 from speclaunch.measure.tune.space import possible as possible
+from speclaunch.measure.tune.space import published_setting as published_setting
 from speclaunch.measure.tune.trials import Compared as Compared
 from speclaunch.measure.tune.trials import LoadRatio as LoadRatio
 from speclaunch.measure.tune.trials import OWN as OWN

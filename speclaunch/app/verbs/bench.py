@@ -67,6 +67,7 @@ from speclaunch.measure import (
     single,
     steps,
     stored_documents,
+    with_published,
     with_room,
     workload,
 )
@@ -130,6 +131,7 @@ def bench(options: BenchOptions) -> ExitCode:
             measured=stored.stamp(),
             hardware=hardware_of(sides[0]),
         )
+    document = with_published(document, sides[0])
     stored.write(rounds, to_builtins(document))
     written.write(document)
     err_lines().print(f"saved to {stored.directory}", markup=False)

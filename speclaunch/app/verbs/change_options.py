@@ -187,7 +187,9 @@ class DraftsOptions(VerbOptions):
     models = MODELS
     online = ONLINE
     assume = ASSUME
-    every = flag("--all", help="Also show methods that no version accepts.")
+    every = flag(
+        "--all", help="Also show methods that no version accepts, and every published number."
+    )
     output_format = OUTPUT_FORMAT
 
 

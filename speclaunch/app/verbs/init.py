@@ -221,5 +221,5 @@ def drafts(options: DraftsOptions) -> ExitCode:
     if options.output_format is OutputFormat.JSON:
         typer.echo(drafts_document(found))
     else:
-        show_drafts(out(), found, refused=options.every)
+        show_drafts(out(), found, everything=options.every)
     return ExitCode.CLEAN if any(way.newest for way in found.ways) else ExitCode.FAILED

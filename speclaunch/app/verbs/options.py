@@ -143,6 +143,7 @@ class CertificateFormat(StrEnum):
     JSON = "json"
     MARKDOWN = "markdown"
     HTML = "html"
+    SPECULATION_PROFILE = "speculation_profile"
 
 
 class DifferenceFormat(StrEnum):
