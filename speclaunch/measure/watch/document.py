@@ -41,7 +41,7 @@ class WatchBaseline(Struct, frozen=True):
     """An acceptance length to compare with, and its source."""
 
     source: str
-    """`journal`, `learned`, `bench NAME`, `start check`, or the source of a published value."""
+    """`journal`, `learned`, `bench NAME`, `start check` or `published`."""
     accept_length: float
 
 

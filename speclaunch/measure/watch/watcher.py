@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import InputError, Problem, read_json, single_line
+from speclaunch.engine import acceptance_reference
 from speclaunch.measure.bench.running import key_of_server, server_url
 from speclaunch.measure.bench.stored_names import stored_files
 from speclaunch.measure.watch.document import (
@@ -100,6 +101,7 @@ class EngineWatcher:
         self._info_at = self._journal_at = -_FACTS_SECONDS
         self._journal: Mapping[str, Any] = target.run.document if target.run else {}
         self._baselines: list[WatchBaseline] = []
+        self._published: list[WatchBaseline] = []
         self._measured = bench_baselines(target.run.recipe) if target.run else []
         self._log: Follower | None = None
         self._batches: dict[str, RankMetrics] = {}
@@ -204,6 +206,7 @@ class EngineWatcher:
         self._info_at = self._clock()
         try:
             self._info = self._client.server_info(_SECONDS)
+            self._published = published_baselines(self._info)
         except EngineError as error:
             if is_required:
                 raise
@@ -257,7 +260,7 @@ class EngineWatcher:
     def _known_baselines(self) -> list[WatchBaseline]:
         learned = self._history.learned
         own = [WatchBaseline("learned", round(learned, 3))] if learned else []
-        return [*self._baselines, *own]
+        return [*self._baselines, *own, *self._published]
 
     def _note_event(self, text: str) -> None:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -309,6 +312,18 @@ def bench_baselines(recipe: str) -> list[WatchBaseline]:
         if lengths:
             return [WatchBaseline(f"bench {path.parent.name}", round(_mean(lengths), 3))]
     return []
+
+
+def published_baselines(info: Mapping[str, Any]) -> list[WatchBaseline]:
+    """Return the lowest published acceptance length for a server's checkpoints and setting."""
+    target, draft = _text(info.get("model_path")), _text(info.get("speculative_draft_model_path"))
+    names = ("num_steps", "eagle_topk", "num_draft_tokens")
+    steps, topk, tokens = (_rounded(info.get(f"speculative_{name}")) for name in names)
+    if target is None or _text(info.get("speculative_algorithm")) is None:
+        return []
+    own = draft in (None, target)
+    found = acceptance_reference(target, None if own else draft, (steps, topk, tokens))
+    return [WatchBaseline("published", round(found.lowest, 3))] if found else []
 
 
 def watched_once(targets: Sequence[WatchTarget], interval: float) -> list[WatchedEngine]:
