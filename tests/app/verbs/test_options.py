@@ -26,7 +26,10 @@ PAGES = {
     **dict.fromkeys(("drafts", "init"), "drafts"),
     **{
         verb: verb
-        for verb in ("plan", "sweep", "doctor", "diagnose", "models", "bench", "prove", "tune")
+        for verb in (
+            *("plan", "sweep", "doctor", "diagnose", "models"),
+            *("bench", "prove", "tune", "watch"),
+        )
     },
 }
 """All other verbs are told in command-line.md."""
