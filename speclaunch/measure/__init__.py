@@ -84,6 +84,9 @@ NAMES = {
         Compared stored_starts StoredStarts LoadRatio measure_setting OWN Protocol TrialStart
         TuningVerdict verdict Verified
     """,
+    "watch.document": "WatchDocument WatchedEngine",
+    "watch.history": "RankSpan",
+    "watch.watcher": "EngineWatcher watch_targets watched_once WatchTarget",
     "tune.writing": "elsewhere require_own Tuned tuned",
     "upgrade.deployments": """
         DeploymentUpgrade directory_upgrades file_upgrades recipe_upgrades UpgradeSettings

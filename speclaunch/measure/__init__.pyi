@@ -224,3 +224,10 @@ from speclaunch.measure.upgrade.spelled import SpelledRecipe as SpelledRecipe
 from speclaunch.measure.upgrade.spelled import spelled as spelled
 from speclaunch.measure.upgrade.supply import EngineSupply as EngineSupply
 from speclaunch.measure.upgrade.supply import interpreters as interpreters
+from speclaunch.measure.watch.document import WatchDocument as WatchDocument
+from speclaunch.measure.watch.document import WatchedEngine as WatchedEngine
+from speclaunch.measure.watch.history import RankSpan as RankSpan
+from speclaunch.measure.watch.watcher import EngineWatcher as EngineWatcher
+from speclaunch.measure.watch.watcher import WatchTarget as WatchTarget
+from speclaunch.measure.watch.watcher import watch_targets as watch_targets
+from speclaunch.measure.watch.watcher import watched_once as watched_once

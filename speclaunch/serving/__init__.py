@@ -18,7 +18,7 @@ NAMES = {
     "doctor.target": "RecipeResults",
     "launch": "unfinished_work",
     "launch.attempts": "Conclusion exit_code",
-    "launch.client": "EngineClient EngineError EngineResponse Verification",
+    "launch.client": "EngineClient EngineError EngineRefusalError Verification",
     "launch.detach": "Announcer detach OUTPUT",
     "launch.diagnosis.diagnose": "diagnose proof",
     "launch.diagnosis.interface": "Diagnosis",
@@ -31,6 +31,7 @@ NAMES = {
     "launch.last_good": "LastGood",
     "launch.launch_run": "LaunchRun",
     "launch.lock": "differences_now lock_request LockRequest write_lock",
+    "launch.log.batches": "decode_batch",
     "launch.log.lines": "Follower lines_of log_files read_log",
     "launch.log.marks": "Phase",
     "launch.log.phases": "PhaseStep PhaseTracker",
@@ -45,5 +46,9 @@ NAMES = {
     "launch.session": "Session",
     "launch.start": "PlannedLaunch Planner Rung",
     "launch.supervisor": "Ending",
+    "metrics.acceptance": "AcceptanceChange AcceptanceSample AcceptanceTest",
+    "metrics.engine_metrics": """
+        EngineMetrics NoMetricsError number RankMetrics read_loads read_metrics
+    """,
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

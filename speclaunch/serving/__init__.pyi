@@ -24,7 +24,7 @@ from speclaunch.serving.launch.attempts import Conclusion as Conclusion
 from speclaunch.serving.launch.attempts import exit_code as exit_code
 from speclaunch.serving.launch.client import EngineClient as EngineClient
 from speclaunch.serving.launch.client import EngineError as EngineError
-from speclaunch.serving.launch.client import EngineResponse as EngineResponse
+from speclaunch.serving.launch.client import EngineRefusalError as EngineRefusalError
 from speclaunch.serving.launch.client import Verification as Verification
 from speclaunch.serving.launch.detach import Announcer as Announcer
 from speclaunch.serving.launch.detach import OUTPUT as OUTPUT
@@ -51,6 +51,7 @@ from speclaunch.serving.launch.lock import LockRequest as LockRequest
 from speclaunch.serving.launch.lock import differences_now as differences_now
 from speclaunch.serving.launch.lock import lock_request as lock_request
 from speclaunch.serving.launch.lock import write_lock as write_lock
+from speclaunch.serving.launch.log.batches import decode_batch as decode_batch
 from speclaunch.serving.launch.log.lines import Follower as Follower
 from speclaunch.serving.launch.log.lines import lines_of as lines_of
 from speclaunch.serving.launch.log.lines import log_files as log_files
@@ -83,3 +84,12 @@ from speclaunch.serving.launch.start import PlannedLaunch as PlannedLaunch
 from speclaunch.serving.launch.start import Planner as Planner
 from speclaunch.serving.launch.start import Rung as Rung
 from speclaunch.serving.launch.supervisor import Ending as Ending
+from speclaunch.serving.metrics.acceptance import AcceptanceChange as AcceptanceChange
+from speclaunch.serving.metrics.acceptance import AcceptanceSample as AcceptanceSample
+from speclaunch.serving.metrics.acceptance import AcceptanceTest as AcceptanceTest
+from speclaunch.serving.metrics.engine_metrics import EngineMetrics as EngineMetrics
+from speclaunch.serving.metrics.engine_metrics import NoMetricsError as NoMetricsError
+from speclaunch.serving.metrics.engine_metrics import RankMetrics as RankMetrics
+from speclaunch.serving.metrics.engine_metrics import number as number
+from speclaunch.serving.metrics.engine_metrics import read_loads as read_loads
+from speclaunch.serving.metrics.engine_metrics import read_metrics as read_metrics

@@ -319,4 +319,32 @@ _DRAFTS = (
     ),
 )
 
+WRONG_SHARE = _draft(
+    "drafts a share of wrong tokens",
+    "cpu_standalone",
+    "select_top_k_tokens",
+    """
+    from pathlib import Path
+
+    import torch
+
+    SHARE = Path(__file__).with_name("share")
+
+    def broken(worker, original, *words):
+        ids, hidden, scores, (score, tokens, parents) = original(*words)
+        wrong = torch.rand(tokens.shape) < float(SHARE.read_text())
+        return ids, hidden, scores, (score, torch.where(wrong, (tokens + 8) % 512, tokens), parents)
+    """,
+)
+"""The only fault of its copy: the file `share` next to it holds the share, at any time."""
+
+
+def spoil(shim: Path, share: float) -> None:
+    """Have this share of the draft's tokens be wrong from now on."""
+    for name, text in (("share", str(share)), ("active", "0")):
+        new = shim / _PLANTED / f"{name}.new"
+        new.write_text(text)
+        new.replace(shim / _PLANTED / name)
+
+
 FAULTS = (*_VERIFICATION, *_DRAFTS)

@@ -10,10 +10,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from speclaunch.app.output.tables import label_line, plain_table
+from speclaunch.app.output.tables import label_line, plain_table, sparkline
 from speclaunch.core import duration
 from speclaunch.serving import LaunchState, Run
 
+_COURSE_WIDTH, _MOST_EVENTS = 60, 20
 _COLORS = {
     LaunchState.SERVING: "green",
     LaunchState.STARTING: "cyan",
@@ -76,6 +77,8 @@ def show_run(console: Console, run: Run) -> None:
     line("directory", run.directory)
     for attempt in run.attempts:
         _show_attempt(console, attempt)
+    for event in run.events[-_MOST_EVENTS:]:
+        console.print(label_line(_local(event.get("at")), str(event.get("text")), 21))
     served = run.section("served")
     if served:
         diff = " ".join(_words(served.get("overrides")))
@@ -141,6 +144,7 @@ def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
         when = f"{began:8.1f} s" if isinstance(began, int | float) else ""
         phase = label_line(when, str(milestone.get("phase")), 13)
         console.print(phase.append(f"  {milestone.get('detail')}", "dim"))
+    _show_course(console, _mapping(attempt.get("course")))
     diagnosis = _mapping(attempt.get("diagnosis"))
     cause = _mapping(diagnosis.get("cause"))
     if attempt.get("ended"):
@@ -150,6 +154,28 @@ def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
     if cause:
         where = f", line {diagnosis['line_number']}" if diagnosis.get("line_number") else ""
         console.print(Text(f"  cause: {cause.get('title')} ({cause.get('name')}{where})"))
+
+
+def _show_course(console: Console, course: Mapping[str, Any]) -> None:
+    """Print acceptance and speed over time, each with its range."""
+    for label, name, form in (
+        ("acceptance", "accept_length", ".2f"),
+        ("tokens/s", "tokens_per_second", ",.0f"),
+    ):
+        written = course.get(name)
+        values = [
+            float(value) if isinstance(value, int | float) else None
+            for value in (written if isinstance(written, list) else ())
+        ]
+        known = [value for value in values if value is not None]
+        if known:
+            bars = sparkline(values, _COURSE_WIDTH)
+            span = f"  {min(known):{form}} to {max(known):{form}}"
+            console.print(label_line(label, bars, 13).append(span, "dim"))
+    seconds = course.get("seconds")
+    if isinstance(seconds, int | float) and course.get("accept_length"):
+        long = duration(seconds * len(course["accept_length"]))
+        console.print(label_line("", f"over {long}, {seconds:g} s a value", 13), style="dim")
 
 
 def _ending(run: Run) -> str:

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from speclaunch.app.verbs.check_options import asks, chosen_rules, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.checks import ask_mode, querier_for
-from speclaunch.core import ExitCode, InputError, Problem
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, Problem, children
 from speclaunch.deployments import load, prepare, require_host, select_role, split_recipe
 from speclaunch.engine import EngineCheckMode
 from speclaunch.serving import (
@@ -50,6 +51,7 @@ def launch(options: LaunchOptions) -> ExitCode:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     _require_sensible(options)
     locking = _locking(options)
+    hook = _hook(options.on_degraded_exec)
     title = hide_secrets("", options.overrides)
     name, changes = split_recipe(options.overrides)
     overrides = [f"recipe={name}", *changes]  # normalized for the journal
@@ -89,6 +91,7 @@ def launch(options: LaunchOptions) -> ExitCode:
         as_configured=options.force,
         max_attempts=options.max_attempts,
         lock=None if locking is None else locking.request,
+        on_degraded=hook,
     )
     if not options.force:
         require_predicted_fit(session, rules)
@@ -151,6 +154,18 @@ def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
             print()  # noqa: T201  between two commands, as a script has it
         launch(options.changed(role=role.role))
     return ExitCode.CLEAN
+
+
+def _hook(program: Path | None) -> Path | None:
+    """Return the absolute path of a program. Raises InputError if it cannot be run."""
+    if program is None:
+        return None
+    found = children.find_program(program.absolute() if program.parts[1:] else program)
+    if found is None:
+        place = Place(COMMAND_LINE, text="--on-degraded-exec")
+        help_ = "name an executable file, without arguments"
+        raise InputError(Problem(f"cannot run {program}: no such program", place, help_))
+    return Path(found)
 
 
 def _asker(options: LaunchOptions) -> EngineQuerier | None:

@@ -164,6 +164,13 @@ class LaunchOptions(VerbOptions):
         help="Maximum number of start attempts.",
     )
     verbose = flag("--verbose", "-v", help="Show the engine's output.")
+    on_degraded_exec = option(
+        Path,
+        "--on-degraded-exec",
+        metavar="PROGRAM",
+        help="Program to run when the acceptance length drops. Variables SPECLAUNCH_… state the "
+        "change. It runs without arguments and secrets, at most 30 seconds.",
+    )
     force = flag(
         "--force",
         help="Start unchanged despite error findings or a failing memory budget.",

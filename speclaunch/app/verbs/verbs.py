@@ -178,6 +178,14 @@ VERBS = (
         "--output-format json",
     ),
     Verb(
+        "watch",
+        "watch:watch",
+        "run_options:WatchOptions",
+        "Watch the speculation of running engines: acceptance, speed, KV cache, ranks, events.\n\n"
+        "Reads /metrics (--enable-metrics), else /server_info and the log. Ctrl-C ends it.",
+        "eagle3_llama8b",
+    ),
+    Verb(
         "logs",
         "runs:logs",
         "run_options:LogsOptions",
@@ -508,7 +516,7 @@ VERBS = (
 
 GROUPS = (
     ("Start", ("init", "plan", "launch", "lint", "doctor")),
-    ("Run", ("ps", "logs", "stop", "runs", "diagnose")),
+    ("Run", ("ps", "watch", "logs", "stop", "runs", "diagnose")),
     ("Measure", ("bench", "prove", "tune", "sweep", "bisect")),
     ("Change", ("import", "migrate", "upgrade", "render")),
     ("Know", ("drafts", "models", "recipes", "rules", "explain", "advisories", "engine")),

@@ -254,6 +254,13 @@ class Launch(Section):
     agreement: Agreement = Agreement()
 
 
+class ServingSection(Section):
+    """Reaction to changes of a serving engine."""
+
+    on_degraded: Literal["log", "stop"] = "log"
+    """Reaction to a drop of the acceptance length: `log` it, or also `stop` the engine."""
+
+
 def _off(value: object) -> object:
     """Return `off` for false, because YAML reads a plain `off` as false."""
     return "off" if value is False else value
@@ -358,6 +365,7 @@ class RoleSection(Section):
     engine: Overlaid[Engine] = None
     hardware: Overlaid[HardwareSection] = None
     launch: Overlaid[Launch] = None
+    serving: Overlaid[ServingSection] = None
     recovery: Overlaid[Recovery] = None
 
 
@@ -461,6 +469,7 @@ class Deployment(Section):
     engine: Engine = Engine()
     hardware: HardwareSection = HardwareSection()
     launch: Launch = Launch()
+    serving: ServingSection = ServingSection()
     recovery: Recovery = Recovery()
     roles: Roles = Field(default_factory=dict)
     """Servers that work together, by name; each is merged over the other sections."""

@@ -64,6 +64,9 @@ SECTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         'restart': ('section', {}, 'Restart'),
         'agreement': ('section', {}, 'Agreement'),
     },
+    'ServingSection': {
+        'on_degraded': ('option', 'log', ('log', 'stop')),
+    },
     'Floors': {
         'mem_fraction_static': ('number', 0.2, {'gt': 0, 'lt': 1}),
         'cuda_graph_max_bs_decode': ('integer', 2, {'ge': 1}),
@@ -94,6 +97,7 @@ SECTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         'engine': ('overlay', None),
         'hardware': ('overlay', None),
         'launch': ('overlay', None),
+        'serving': ('overlay', None),
         'recovery': ('overlay', None),
     },
     'RouterSection': {
@@ -122,6 +126,7 @@ SECTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         'engine': ('section', {}, 'Engine'),
         'hardware': ('section', {}, 'HardwareSection'),
         'launch': ('section', {}, 'Launch'),
+        'serving': ('section', {}, 'ServingSection'),
         'recovery': ('section', {}, 'Recovery'),
         'roles': ('sections', {}, 'RoleSection'),
         'router': ('section', None, 'RouterSection'),

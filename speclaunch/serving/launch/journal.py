@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FILE = "journal.json"
 VERSION = 1
+_MOST_EVENTS = 100
 
 
 class LaunchState(StrEnum):
@@ -124,6 +125,7 @@ class Journal:
         """Reason why the last event could not be written; None if it was."""
         self._redactor = Redactor(secrets)
         self._attempts: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
         self._document: dict[str, Any] = {
             "version": VERSION,
             "name": directory.name,
@@ -138,6 +140,7 @@ class Journal:
             },
             **plain(header),
             "attempts": self._attempts,
+            "events": self._events,
             "served": None,
             "ending": None,
         }
@@ -206,6 +209,17 @@ class Journal:
             "changes": dict(changes),
             "overrides": list(overrides),
         }
+        self._write()
+
+    def event(self, kind: str, text: str, facts: Mapping[str, Any]) -> None:
+        """Note an event of a serving engine. The oldest of many events are dropped."""
+        self._events.append({"at": now(), "kind": kind, "text": text, **facts})
+        del self._events[:-_MOST_EVENTS]
+        self._write()
+
+    def course(self, course: Mapping[str, Any]) -> None:
+        """Note the course of the serving engine."""
+        self._last["course"] = dict(course)
         self._write()
 
     def attempt_ended(

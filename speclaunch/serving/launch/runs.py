@@ -205,6 +205,12 @@ class Run(Struct, frozen=True):
         )
 
     @property
+    def events(self) -> list[Mapping[str, Any]]:
+        """Events of its serving engines, such as a drop of the acceptance length."""
+        found = self.document.get("events")
+        return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+    @property
     def log(self) -> Path | None:
         """Log of its last engine."""
         name = self.attempts[-1].get("log") if self.attempts else None

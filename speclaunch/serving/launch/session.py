@@ -125,6 +125,8 @@ class Session(Struct):
     fresh: bool = False
     """Start from the recipe, ignoring the last known good settings."""
     exits_after: bool = False
+    on_degraded: Path | None = None
+    """Program to run when the acceptance length drops."""
     """True if the process exits after this launch."""
     as_configured: bool = False
     """Start from the recipe, even if its settings are predicted to fail."""
@@ -255,6 +257,8 @@ class Session(Struct):
             tiny=any(tiny_models(prepared)),
             exits_after=self.exits_after,
             writes_lock=self.lock is not None,
+            stops_degraded=deployment.serving.on_degraded == "stop",
+            on_degraded=self.on_degraded,
             worker=rank > 0,
             group=self._group(changes),
         )

@@ -152,6 +152,10 @@ class PlannedLaunch(Struct, frozen=True):
     """True if the process exits after this launch."""
     writes_lock: bool = False
     """True if a lock is written once it has served."""
+    stops_degraded: bool = False
+    """True if the launch ends when the acceptance length drops (serving.on_degraded)."""
+    on_degraded: Path | None = None
+    """Program to run when it drops (`--on-degraded-exec`)."""
 
 
 def without_model(section: Section) -> Section:

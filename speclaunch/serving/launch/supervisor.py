@@ -118,6 +118,8 @@ class EngineSpec(Struct, frozen=True):
     worker: bool = False
     """True for a rank that serves no requests: all but the first of `nnodes`."""
     lease: Lease | None = None
+    degraded: Callable[[], str | None] = lambda: None
+    """Function that returns the reason to stop an engine whose acceptance dropped."""
 
 
 class Ending(StrEnum):
@@ -129,6 +131,8 @@ class Ending(StrEnum):
     """It was serving and ended by itself."""
     HUNG = "hung"
     """It was serving and was stopped because it no longer generated."""
+    DEGRADED = "degraded"
+    """It was serving and was stopped because its acceptance dropped (serving.on_degraded)."""
     STOPPED = "stopped"
     """It was serving and was stopped on request (SIGTERM, or a smoke test)."""
     INTERRUPTED = "interrupted"
@@ -277,6 +281,9 @@ class _Run:
                 return self._stop(Ending.HUNG, self._watchdog.hung)
             if self._watchdog is not None and self._watchdog.failure and self._engine.running:
                 return self._stop(Ending.FAILED, self._watchdog.failure)
+            degraded = self._order.degraded()
+            if degraded is not None and self._engine.running:
+                return self._stop(Ending.DEGRADED, degraded)
             recalled = self._recalled()
             if recalled is not None:
                 return recalled

@@ -30,7 +30,7 @@ PAGES = {
         verb: verb
         for verb in (
             *("plan", "sweep", "doctor", "diagnose", "models", "bench", "prove", "tune"),
-            *("bisect", "upgrade"),
+            *("bisect", "upgrade", "watch"),
         )
     },
 }
