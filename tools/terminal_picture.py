@@ -1,7 +1,7 @@
 """A picture of a real terminal session: python tools/terminal_picture.py OUT.svg COMMAND…
 
-Runs the command in tmux and writes its last screen, with colors, as an SVG that loads nothing else.
-PICTURE_SIZE (`80x24`) is the size of the terminal. PICTURE_SECONDS is the time before the picture of
+Runs the command in tmux and writes its last screen, with colors, as an SVG that loads nothing
+else.
 a command that does not end.
 """
 
