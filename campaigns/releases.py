@@ -29,11 +29,11 @@ from speclaunch.checks import Lookup, all_rules
 from speclaunch.engine import declare
 from speclaunch.measure.bisect import bisect as searching
 from speclaunch.measure.bisect.checks import check_of
-from speclaunch.measure.bisect.search import Outcome, most_starts
+from speclaunch.measure.bisect.search import SearchOutcome, most_starts
 from speclaunch.measure.bisect.stored import begin_bisect
 from speclaunch.measure.upgrade import running
 from speclaunch.measure.upgrade.deployments import UpgradeSettings, recipe_upgrades
-from speclaunch.measure.upgrade.spelled import spelled
+from speclaunch.measure.upgrade.release_recipe import recipe_for
 from speclaunch.measure.upgrade.supply import EngineSupply
 from tests.support.measure import planted
 
@@ -82,14 +82,14 @@ def bisect_case(number: int, *, flaky: bool = False, whole: bool = False) -> dic
         "releases": len(held),
         "expected": [held[first - 1], held[first]],
         "found": pair,
-        "right": outcome == Outcome.FOUND and pair == [held[first - 1], held[first]],
+        "right": outcome == SearchOutcome.FOUND and pair == [held[first - 1], held[first]],
         "starts": starts,
         "within": starts <= most_starts(len(held)),
     }
 
 
 Found = tuple[str, list[str], int]
-"""Outcome, pair, number of starts."""
+"""SearchOutcome, pair, number of starts."""
 
 
 def _by_program(
@@ -163,7 +163,7 @@ def _upgraded(folder: Path, recipe: Path, old: str, new: str, pythons: dict[str,
     (upgrade,) = recipe_upgrades(words, settings)
     runs: list[running.ReleaseRun] = []
     for release in (old, new):
-        found = spelled(words, release, (), python=str(pythons[release]))
+        found = recipe_for(words, release, (), python=str(pythons[release]))
         reference = runs[0] if runs else None
         runs.append(running.run_release(found, folder, SECONDS, quiet, reference))
     done = replace(upgrade, reasons=running.run_reasons(upgrade, *runs))

@@ -174,6 +174,7 @@ TESTS_OF_TOOLS = {
     "serving/launch/diagnosis/test_corpus.py": {"tools.failure_texts"},
     "serving/launch/test_faults.py": {"campaigns.fault_injection"},
     "measure/prove/test_campaign.py": {"campaigns.proof"},
+    "measure/releases/test_planted.py": {"campaigns.releases"},
     "recall/test_drawing.py": {"campaigns.recalling"},
     "recall/test_sample.py": {"campaigns.recalling"},
     "test_sampling.py": {"tools.changed_tests", "tools.run_tests"},

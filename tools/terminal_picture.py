@@ -1,8 +1,8 @@
 """A picture of a real terminal session: python tools/terminal_picture.py OUT.svg COMMAND…
 
 Runs the command in tmux and writes its last screen, with colors, as an SVG that loads nothing
-else.
-a command that does not end.
+else. PICTURE_SIZE (`80x24`) is the size of the terminal; PICTURE_SECONDS takes the picture of a
+command that does not end after that time.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from speclaunch.core.reads.bounded import read_regular
+
 
 def make_private(folder: Path) -> None:
     """Create a folder and its missing parents, accessible to this user only. Raises OSError."""
@@ -106,7 +108,7 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[i
 @contextmanager
 def undone_on_error(path: Path) -> Iterator[None]:
     """After an error in the block, give a file the content that it had before. Raises OSError."""
-    before = path.read_bytes() if path.exists() else None
+    before = read_regular(path) if path.exists() else None
     try:
         yield
     except BaseException:  # also an interrupt

@@ -58,7 +58,7 @@ NAMES = {
     "bisect.bisect": "BisectTask releases_between search",
     "bisect.checks": "check_of",
     "bisect.document": "bisect_document BisectDocument DependencyRecord",
-    "bisect.search": "most_starts Outcome",
+    "bisect.search": "most_starts SearchOutcome",
     "bisect.stored": "begin_bisect StoredBisect",
     "certificates": "certificates_of",
     "contract.contract": "FIELDS",
@@ -94,9 +94,9 @@ NAMES = {
     "upgrade.document": """
         DeploymentRecord RunRecord upgrade_document UpgradeDocument ValueRecord
     """,
-    "upgrade.reasons": "Aspect Reason UpgradeVerdict",
+    "upgrade.reasons": "Aspect UpgradeReason UpgradeVerdict",
     "upgrade.running": "ReleaseRun run_reasons run_release",
     "upgrade.supply": "EngineSupply interpreters",
-    "upgrade.spelled": "spelled SpelledRecipe",
+    "upgrade.release_recipe": "recipe_for ReleaseRecipe",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

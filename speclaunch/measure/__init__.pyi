@@ -130,7 +130,7 @@ from speclaunch.measure.bisect.checks import check_of as check_of
 from speclaunch.measure.bisect.document import BisectDocument as BisectDocument
 from speclaunch.measure.bisect.document import DependencyRecord as DependencyRecord
 from speclaunch.measure.bisect.document import bisect_document as bisect_document
-from speclaunch.measure.bisect.search import Outcome as Outcome
+from speclaunch.measure.bisect.search import SearchOutcome as SearchOutcome
 from speclaunch.measure.bisect.search import most_starts as most_starts
 from speclaunch.measure.bisect.stored import StoredBisect as StoredBisect
 from speclaunch.measure.bisect.stored import begin_bisect as begin_bisect
@@ -215,13 +215,13 @@ from speclaunch.measure.upgrade.document import UpgradeDocument as UpgradeDocume
 from speclaunch.measure.upgrade.document import ValueRecord as ValueRecord
 from speclaunch.measure.upgrade.document import upgrade_document as upgrade_document
 from speclaunch.measure.upgrade.reasons import Aspect as Aspect
-from speclaunch.measure.upgrade.reasons import Reason as Reason
+from speclaunch.measure.upgrade.reasons import UpgradeReason as UpgradeReason
 from speclaunch.measure.upgrade.reasons import UpgradeVerdict as UpgradeVerdict
+from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe as ReleaseRecipe
+from speclaunch.measure.upgrade.release_recipe import recipe_for as recipe_for
 from speclaunch.measure.upgrade.running import ReleaseRun as ReleaseRun
 from speclaunch.measure.upgrade.running import run_reasons as run_reasons
 from speclaunch.measure.upgrade.running import run_release as run_release
-from speclaunch.measure.upgrade.spelled import SpelledRecipe as SpelledRecipe
-from speclaunch.measure.upgrade.spelled import spelled as spelled
 from speclaunch.measure.upgrade.supply import EngineSupply as EngineSupply
 from speclaunch.measure.upgrade.supply import interpreters as interpreters
 from speclaunch.measure.watch.document import WatchDocument as WatchDocument

@@ -8,7 +8,7 @@ from speclaunch.core import front_door
 NAMES = {
     "cpu_engine.install": "install is_installed",
     "cpu_engine.on_demand": """
-        disk_bytes make_room mark_on_demand note_use on_demand_engines remove_engine
+        make_room mark_on_demand note_use on_demand_engines remove_engine
     """,
     "cpu_engine.process": "InstallStep StepState",
     "doctor.check_line": "CheckLine CheckSection CheckState count worst",

@@ -7,7 +7,7 @@ from rich.console import Console
 from speclaunch.app.output.plan import formatting
 from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
 from speclaunch.app.output.styled import many
-from speclaunch.measure import BisectDocument, DependencyRecord, Outcome, ValueRecord
+from speclaunch.measure import BisectDocument, DependencyRecord, SearchOutcome, ValueRecord
 
 _ARROW = "\N{RIGHTWARDS ARROW}"
 
@@ -15,7 +15,7 @@ _ARROW = "\N{RIGHTWARDS ARROW}"
 def show_bisect(console: Console, found: BisectDocument) -> None:
     """Print the pair, the probes that support it, and what differs between both releases."""
     paper = LineWriter(console)
-    style = "bold green" if found.outcome is Outcome.FOUND else "bold red"
+    style = "bold green" if found.outcome is SearchOutcome.FOUND else "bold red"
     paper.say(_headline(found), style)
     rows = [[TableCell(head, "dim") for head in ("release", "verdict", "seconds", "why")]]
     for probe in found.probes:
@@ -50,13 +50,13 @@ def show_bisect(console: Console, found: BisectDocument) -> None:
 
 def _headline(found: BisectDocument) -> str:
     about = f"{found.recipe}: {found.check}: "
-    if found.outcome is Outcome.GOOD_IS_BAD:
+    if found.outcome is SearchOutcome.GOOD_IS_BAD:
         return f"{about}not isolated: SGLang {found.good} (--good) is bad, too"
-    if found.outcome is Outcome.BAD_IS_GOOD:
+    if found.outcome is SearchOutcome.BAD_IS_GOOD:
         return f"{about}not isolated: SGLang {found.bad} (--bad) is good"
     if found.pair is None:
         return f"{about}not isolated: the probes contradict each other"
-    if found.outcome is Outcome.FOUND:
+    if found.outcome is SearchOutcome.FOUND:
         return f"{about}good in SGLang {found.pair.good}, bad in {found.pair.bad}"
     untested = ", ".join(found.untested)
     return (
@@ -68,7 +68,7 @@ def _headline(found: BisectDocument) -> str:
 def _value(value: ValueRecord) -> str:
     if value.unknown:
         return f"{value.name}: unknown"
-    before, after = (formatting.value(one) for one in (value.before, value.after))
+    before, after = map(formatting.value, (value.before, value.after))
     return f"{value.name}: {before} {_ARROW} {after} ({value.why})"
 
 

@@ -16,9 +16,9 @@ from speclaunch.measure import (
     Aspect,
     DeploymentRecord,
     DeploymentUpgrade,
-    Reason,
     RunRecord,
     UpgradeDocument,
+    UpgradeReason,
     UpgradeVerdict,
 )
 
@@ -66,11 +66,11 @@ def show_upgrade(
         _show_runs(paper, record.runs)
 
 
-def _is_unknown_value(reason: Reason) -> bool:
+def _is_unknown_value(reason: UpgradeReason) -> bool:
     return reason.aspect is Aspect.VALUE and reason.verdict is UpgradeVerdict.UNKNOWN
 
 
-def _mark(reason: Reason) -> str:
+def _mark(reason: UpgradeReason) -> str:
     return f"{reason.verdict.value}: {reason.aspect.value}: "
 
 

@@ -19,7 +19,7 @@ from speclaunch.measure import (
     BisectDocument,
     BisectTask,
     EngineSupply,
-    Outcome,
+    SearchOutcome,
     StoredBisect,
     begin_bisect,
     bisect_document,
@@ -65,7 +65,7 @@ def bisect(options: BisectOptions) -> ExitCode:
         about = {"recipe": name, "check": check.text, "releases": task.releases}
         stored = begin_bisect(recipe.deployment.name, task.key, about, fresh=options.fresh)
         document = _searched(recipe.deployment.name, task, stored, supply, options)
-    return ExitCode.CLEAN if document.outcome is Outcome.FOUND else ExitCode.FAILED
+    return ExitCode.CLEAN if document.outcome is SearchOutcome.FOUND else ExitCode.FAILED
 
 
 def _searched(

@@ -41,10 +41,10 @@ from speclaunch.measure import (
     end_on_signals,
     file_upgrades,
     interpreters,
+    recipe_for,
     recipe_upgrades,
     run_reasons,
     run_release,
-    spelled,
     upgrade_document,
 )
 from speclaunch.serving import local_lookup, lock_request, write_lock
@@ -52,7 +52,7 @@ from speclaunch.serving import local_lookup, lock_request, write_lock
 if TYPE_CHECKING:
     from speclaunch.deployments import Prepared
     from speclaunch.engine import Plan
-    from speclaunch.measure import SpelledRecipe
+    from speclaunch.measure import ReleaseRecipe
 
 
 def upgrade(options: UpgradeOptions) -> ExitCode:
@@ -70,7 +70,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
         tuple(found.note for found in (to, source) if found is not None and found.note),
     )
     hide_secrets("upgrade", options.words)
-    is_one, found = _upgrades(options.words, settings)
+    is_single, found = _upgrades(options.words, settings)
     if options.run or options.write:
         _require_one_recipe(options, found)
     if options.write:
@@ -81,7 +81,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
     document = upgrade_document(settings.to, found, runs)
     if options.output_format is OutputFormat.JSON:
         out().print_json(json.dumps(to_builtins(document)))
-    elif is_one and len(found) == 1:
+    elif is_single and len(found) == 1:
         show_upgrade(out(), found[0], document.deployments[0], everything=options.everything)
     else:
         show_upgrades(out(), document)
@@ -149,7 +149,7 @@ def _run(
     ):
         supply.prefetch((upgrade.source, settings.to))
         for release in (upgrade.source, settings.to):
-            recipe = spelled(
+            recipe = recipe_for(
                 options.words, release, settings.config_dirs, python=pythons.get(release)
             )
             supply.require(recipe)
@@ -168,7 +168,7 @@ def _write(options: UpgradeOptions, settings: UpgradeSettings, upgrade: Deployme
     if upgrade.verdict is UpgradeVerdict.NOT_SAFE and not options.force:
         err_lines().print(f"{path} is unchanged: the verdict is not safe (--force writes it)")
         return
-    found = spelled(options.words, settings.to, settings.config_dirs)
+    found = recipe_for(options.words, settings.to, settings.config_dirs)
     recipe = found.load()
     with undone_on_error(recipe.lock_path):
         if recipe.lock_path.exists():
@@ -181,7 +181,7 @@ def _write(options: UpgradeOptions, settings: UpgradeSettings, upgrade: Deployme
         )
 
 
-def _served(found: SpelledRecipe) -> tuple[Prepared, Plan]:
+def _served(found: ReleaseRecipe) -> tuple[Prepared, Plan]:
     """Return a recipe as it served here, with its plan."""
     prepared = found.prepared()
     on_cpu = prepared.cpu is not None

@@ -17,16 +17,16 @@ from speclaunch.measure.bisect.checks import Check, CheckedServer, Evaluation
 from speclaunch.measure.bisect.search import (
     FLAKY,
     MOST_EVALUATIONS,
-    Probe,
-    Step,
-    Verdict,
+    ProbeVerdict,
+    ReleaseProbe,
+    SearchStep,
     net_evaluations,
     step,
 )
 from speclaunch.measure.bisect.stored import StoredBisect
 from speclaunch.measure.upgrade.launched import LaunchedRelease, StartFailedError, launched
-from speclaunch.measure.upgrade.observation import Observation, broken_fields
-from speclaunch.measure.upgrade.spelled import SpelledRecipe, spelled
+from speclaunch.measure.upgrade.observation import ReleaseAnswers, broken_fields
+from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe, recipe_for
 from speclaunch.measure.upgrade.supply import EngineSupply
 from speclaunch.serving import unfinished_work
 
@@ -48,10 +48,10 @@ class BisectTask(Struct, frozen=True):
     config_dirs: tuple[Path, ...]
     pythons: dict[str, str]
 
-    def recipe(self, release: str) -> SpelledRecipe:
-        """Return the recipe spelled for a release. Raises InputError."""
+    def recipe(self, release: str) -> ReleaseRecipe:
+        """Return the recipe for a release. Raises InputError."""
         python = self.pythons.get(release)
-        return spelled(self.words, release, self.config_dirs, python=python)
+        return recipe_for(self.words, release, self.config_dirs, python=python)
 
     @property
     def key(self) -> str:
@@ -83,8 +83,8 @@ def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str
     return span if span[0] == good else span[::-1]
 
 
-def search(task: BisectTask, stored: StoredBisect, supply: EngineSupply, say: Say) -> Step:
-    """Probe releases until the outcome is known, and return it.
+def search(task: BisectTask, stored: StoredBisect, supply: EngineSupply, say: Say) -> SearchStep:
+    """ReleaseProbe releases until the outcome is known, and return it.
 
     Every finished probe is stored. Raises InputError, and LaunchError if a check cannot run.
     """
@@ -94,7 +94,7 @@ def search(task: BisectTask, stored: StoredBisect, supply: EngineSupply, say: Sa
             task.releases, progress.probes, rate=task.flaky or 0.0, installed=supply.installed()
         )
         if task.check.needs_reference and progress.reference is None and not progress.probes:
-            due = Step(task.releases[0], following=(due.probe,) if due.probe else ())
+            due = SearchStep(task.releases[0], following=(due.probe,) if due.probe else ())
         if due.probe is None:
             return due
         number = len(progress.probes) + 1
@@ -106,18 +106,18 @@ def search(task: BisectTask, stored: StoredBisect, supply: EngineSupply, say: Sa
 
 def probe(
     task: BisectTask,
-    due: Step,
-    reference: Observation | None,
+    due: SearchStep,
+    reference: ReleaseAnswers | None,
     folder: Path,
     supply: EngineSupply,
     say: Say,
-) -> tuple[Probe, Observation | None]:
+) -> tuple[ReleaseProbe, ReleaseAnswers | None]:
     """Start a release and evaluate the check; return the probe, and the reference afterwards."""
     release, began = str(due.probe), time.monotonic()
-    fails = Verdict.BAD if task.check.is_start else Verdict.SKIP
+    fails = ProbeVerdict.BAD if task.check.is_start else ProbeVerdict.SKIP
 
-    def ended(verdict: Verdict, why: str) -> tuple[Probe, Observation | None]:
-        return Probe(release, verdict, why, seconds=time.monotonic() - began), reference
+    def ended(verdict: ProbeVerdict, why: str) -> tuple[ReleaseProbe, ReleaseAnswers | None]:
+        return ReleaseProbe(release, verdict, why, seconds=time.monotonic() - began), reference
 
     try:
         recipe = task.recipe(release)
@@ -130,7 +130,7 @@ def probe(
         supply.prefetch((release, *due.following), needed=[task.releases[0]])
         supply.require(recipe)
     except LaunchError as error:
-        return ended(Verdict.SKIP, str(error))
+        return ended(ProbeVerdict.SKIP, str(error))
     try:
         with ExitStack() as stack:
             served = stack.enter_context(launched(recipe, folder, task.seconds, say))
@@ -147,32 +147,40 @@ def probe(
     except StartFailedError as error:
         return ended(fails, str(error))
     seconds = time.monotonic() - began
-    return Probe(release, *found, seconds), reference
+    return ReleaseProbe(release, *found, seconds), reference
 
 
 def _evaluated(
-    task: BisectTask, server: CheckedServer, served: LaunchedRelease, reference: Observation | None
-) -> tuple[Verdict, str, int, int]:
+    task: BisectTask,
+    server: CheckedServer,
+    served: LaunchedRelease,
+    reference: ReleaseAnswers | None,
+) -> tuple[ProbeVerdict, str, int, int]:
     """Evaluate until one verdict leads by enough; return it, its reason, and both counts."""
     needed = net_evaluations(FLAKY if task.flaky is None else task.flaky)
     needed = 1 if task.check.is_single else needed
-    counts = {Verdict.GOOD: 0, Verdict.BAD: 0}
-    reasons: dict[Verdict, str] = {}
+    counts = {ProbeVerdict.GOOD: 0, ProbeVerdict.BAD: 0}
+    reasons: dict[ProbeVerdict, str] = {}
     while sum(counts.values()) < MOST_EVALUATIONS:
         try:
             result = task.check.evaluate(server, reference)
         except LaunchError as error:
             if not served.is_gone():
                 raise
-            result = Evaluation(Verdict.BAD, f"the server ended during the check: {error}")
-            counts[Verdict.BAD] += needed - 1
-        if result.verdict is Verdict.SKIP:
-            return Verdict.SKIP, result.reason, counts[Verdict.GOOD], counts[Verdict.BAD]
+            result = Evaluation(ProbeVerdict.BAD, f"the server ended during the check: {error}")
+            counts[ProbeVerdict.BAD] += needed - 1
+        if result.verdict is ProbeVerdict.SKIP:
+            return (
+                ProbeVerdict.SKIP,
+                result.reason,
+                counts[ProbeVerdict.GOOD],
+                counts[ProbeVerdict.BAD],
+            )
         counts[result.verdict] += 1
         reasons.setdefault(result.verdict, result.reason)
-        good, bad = counts[Verdict.GOOD], counts[Verdict.BAD]
+        good, bad = counts[ProbeVerdict.GOOD], counts[ProbeVerdict.BAD]
         if abs(good - bad) >= needed:
-            verdict = Verdict.GOOD if good > bad else Verdict.BAD
+            verdict = ProbeVerdict.GOOD if good > bad else ProbeVerdict.BAD
             flaky = f" ({good} good, {bad} bad)" if good and bad else ""
             return verdict, f"{reasons[verdict]}{flaky}", good, bad
-    return Verdict.SKIP, f"undecided: {good} good, {bad} bad", good, bad
+    return ProbeVerdict.SKIP, f"undecided: {good} good, {bad} bad", good, bad

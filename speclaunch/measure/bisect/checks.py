@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem, children
 from speclaunch.engine import suggest
-from speclaunch.measure.bisect.search import Verdict
-from speclaunch.measure.upgrade.observation import Observation, ObservedServer
+from speclaunch.measure.bisect.search import ProbeVerdict
+from speclaunch.measure.upgrade.observation import ObservedServer, ReleaseAnswers
 
 URL_VARIABLE, RELEASE_VARIABLE = "SPECLAUNCH_URL", "SPECLAUNCH_ENGINE"
 """Variables with the server's URL and its release, for the command of a check."""
@@ -31,7 +31,7 @@ _SHOWN = 200
 class Evaluation(Struct, frozen=True):
     """One evaluation of a check on a running server."""
 
-    verdict: Verdict
+    verdict: ProbeVerdict
     reason: str
 
 
@@ -60,11 +60,11 @@ class Check(Struct, frozen=True):
     is_single: ClassVar[bool] = False
     """True if one evaluation decides."""
 
-    def reference(self, server: CheckedServer) -> Observation:
+    def reference(self, server: CheckedServer) -> ReleaseAnswers:
         """Return what the good release answers. Raises LaunchError."""
         return server.observed.observe()
 
-    def evaluate(self, server: CheckedServer, reference: Observation | None) -> Evaluation:
+    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
         """Return the result of one evaluation. Raises LaunchError."""
         raise NotImplementedError
 
@@ -75,9 +75,9 @@ class StartCheck(Check, frozen=True):
     is_start: ClassVar[bool] = True
     is_single: ClassVar[bool] = True
 
-    def evaluate(self, server: CheckedServer, reference: Observation | None) -> Evaluation:
+    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
         """Return good: the launch verified the server."""
-        return Evaluation(Verdict.GOOD, "it serves")
+        return Evaluation(ProbeVerdict.GOOD, "it serves")
 
 
 class AcceptanceCheck(Check, frozen=True):
@@ -85,12 +85,12 @@ class AcceptanceCheck(Check, frozen=True):
 
     least: float
 
-    def evaluate(self, server: CheckedServer, reference: Observation | None) -> Evaluation:
+    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
         """Measure the acceptance length with the fixed prompts."""
         found = server.observed.observe().acceptance
         if found is None:
-            return Evaluation(Verdict.BAD, "no answer has a verify step")
-        verdict = Verdict.GOOD if found >= self.least else Verdict.BAD
+            return Evaluation(ProbeVerdict.BAD, "no answer has a verify step")
+        verdict = ProbeVerdict.GOOD if found >= self.least else ProbeVerdict.BAD
         return Evaluation(verdict, f"acceptance length {found:.2f}")
 
 
@@ -99,13 +99,13 @@ class SameOutputCheck(Check, frozen=True):
 
     needs_reference: ClassVar[bool] = True
 
-    def evaluate(self, server: CheckedServer, reference: Observation | None) -> Evaluation:
+    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
         """Compare the answers to the fixed prompts."""
         found = server.observed.observe()
         difference = server.observed.difference(reference or found, found)
         if difference is None:
-            return Evaluation(Verdict.GOOD, "the same answers")
-        return Evaluation(Verdict.BAD, difference.text)
+            return Evaluation(ProbeVerdict.GOOD, "the same answers")
+        return Evaluation(ProbeVerdict.BAD, difference.text)
 
 
 class ContractCheck(Check, frozen=True):
@@ -118,18 +118,18 @@ class ContractCheck(Check, frozen=True):
     is_contract: ClassVar[bool] = True
     is_single: ClassVar[bool] = True
 
-    def reference(self, server: CheckedServer) -> Observation:
+    def reference(self, server: CheckedServer) -> ReleaseAnswers:
         """Return the fields that the good release breaks."""
-        return Observation(broken=server.broken())
+        return ReleaseAnswers(broken=server.broken())
 
-    def evaluate(self, server: CheckedServer, reference: Observation | None) -> Evaluation:
+    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
         """Check the contract against the server without speculation."""
         known = () if reference is None else reference.broken
         found = [name for name in server.broken() if name not in known]
         if found:
-            return Evaluation(Verdict.BAD, f"speculation changes {', '.join(found)}")
+            return Evaluation(ProbeVerdict.BAD, f"speculation changes {', '.join(found)}")
         as_before = f" but {', '.join(known)}, as in the good release" if known else ""
-        return Evaluation(Verdict.GOOD, f"speculation changes no request field{as_before}")
+        return Evaluation(ProbeVerdict.GOOD, f"speculation changes no request field{as_before}")
 
 
 class CommandCheck(Check, frozen=True):
@@ -138,7 +138,7 @@ class CommandCheck(Check, frozen=True):
     argv: tuple[str, ...]
     seconds: float
 
-    def evaluate(self, server: CheckedServer, reference: Observation | None) -> Evaluation:
+    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
         """Run the command in its own process group, without a shell.
 
         Raises LaunchError if it does not exist or a signal ends it.
@@ -159,7 +159,7 @@ class CommandCheck(Check, frozen=True):
             try:
                 code = process.wait(self.seconds)
             except subprocess.TimeoutExpired:
-                return Evaluation(Verdict.BAD, f"no end within {self.seconds:.0f} s")
+                return Evaluation(ProbeVerdict.BAD, f"no end within {self.seconds:.0f} s")
             finally:  # also on Ctrl-C: the command and what it started
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -171,8 +171,8 @@ class CommandCheck(Check, frozen=True):
                 help=f"0: good, 1 to 124: bad, 125: skip; its output: {log.name}",
             )
         if code == _SKIP:
-            return Evaluation(Verdict.SKIP, f"exit code {_SKIP}")
-        return Evaluation(Verdict.BAD if code else Verdict.GOOD, f"exit code {code}")
+            return Evaluation(ProbeVerdict.SKIP, f"exit code {_SKIP}")
+        return Evaluation(ProbeVerdict.BAD if code else ProbeVerdict.GOOD, f"exit code {code}")
 
 
 _NAMED = {"start": StartCheck, "same-output": SameOutputCheck, "contract": ContractCheck}

@@ -19,7 +19,7 @@ from speclaunch.checks import Lookup, all_rules
 from speclaunch.core import InputError, LaunchError
 from speclaunch.engine import Packages, read_packages
 from speclaunch.measure.bisect.bisect import BisectTask
-from speclaunch.measure.bisect.search import Outcome, Probe, Step
+from speclaunch.measure.bisect.search import ReleaseProbe, SearchOutcome, SearchStep
 from speclaunch.measure.bisect.stored import StoredBisect
 from speclaunch.measure.upgrade.deployments import UpgradeSettings, recipe_upgrades
 from speclaunch.measure.upgrade.document import ChangesRecord, changes_record
@@ -56,26 +56,26 @@ class BisectDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     check: str
     good: str
     bad: str
-    outcome: Outcome
+    outcome: SearchOutcome
     pair: PairRecord | None
     untested: list[str]
     """Releases between the pair that could not be tested."""
     flaky: list[str]
     """Releases with contradicting evaluations."""
     starts: int
-    probes: list[Probe]
+    probes: list[ReleaseProbe]
     changes: ChangesRecord | None
     dependencies: list[DependencyRecord] | None
 
 
 def bisect_document(
-    recipe: str, task: BisectTask, end: Step, stored: StoredBisect
+    recipe: str, task: BisectTask, end: SearchStep, stored: StoredBisect
 ) -> BisectDocument:
     """Return the document of a finished search."""
     probes = stored.progress.probes
     pair = None if end.pair is None else PairRecord(*end.pair)
     changes = dependencies = None
-    if pair is not None and end.outcome in (Outcome.FOUND, Outcome.SKIPPED):
+    if pair is not None and end.outcome in (SearchOutcome.FOUND, SearchOutcome.SKIPPED):
         with contextlib.suppress(InputError):
             changes = _changes(task, pair)
         with contextlib.suppress(LaunchError, OSError, InputError):
@@ -85,7 +85,7 @@ def bisect_document(
         check=task.check.text,
         good=task.releases[0],
         bad=task.releases[-1],
-        outcome=end.outcome or Outcome.UNDECIDED,
+        outcome=end.outcome or SearchOutcome.UNDECIDED,
         pair=pair,
         untested=_between(task, pair),
         flaky=_flaky(probes),
@@ -103,7 +103,7 @@ def _between(task: BisectTask, pair: PairRecord | None) -> list[str]:
     return list(task.releases[first + 1 : last])
 
 
-def _flaky(probes: tuple[Probe, ...]) -> list[str]:
+def _flaky(probes: tuple[ReleaseProbe, ...]) -> list[str]:
     """Return the releases whose evaluations or starts disagree."""
     verdicts: dict[str, set[str]] = {}
     for probe in probes:

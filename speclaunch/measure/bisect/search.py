@@ -25,7 +25,7 @@ _ENDPOINT = 1e-3
 """Prior weight of a wrong `--good`, relative to each other hypothesis."""
 
 
-class Verdict(StrEnum):
+class ProbeVerdict(StrEnum):
     """Result of a probe."""
 
     GOOD = "good"
@@ -34,11 +34,11 @@ class Verdict(StrEnum):
     """The release cannot be tested."""
 
 
-class Probe(Struct, frozen=True):
+class ReleaseProbe(Struct, frozen=True):
     """A finished probe of a release: one start, and the evaluations of the running server."""
 
     release: str
-    verdict: Verdict
+    verdict: ProbeVerdict
     reason: str = ""
     good: int = 0
     bad: int = 0
@@ -65,7 +65,7 @@ def most_starts(releases: int) -> int:
     return math.ceil(math.log2(releases)) + 1
 
 
-class Outcome(StrEnum):
+class SearchOutcome(StrEnum):
     """End of a search."""
 
     FOUND = "found"
@@ -79,14 +79,14 @@ class Outcome(StrEnum):
     """Too many contradicting probes."""
 
 
-class Step(Struct, frozen=True):
-    """What follows from the probes so far: the release to probe next, or the outcome.
+class SearchStep(Struct, frozen=True):
+    """The release to probe next, or the outcome, as it follows from the probes so far.
 
     `pair`: the last good and the first bad release, if known.
     """
 
     probe: str | None = None
-    outcome: Outcome | None = None
+    outcome: SearchOutcome | None = None
     pair: tuple[str, str] | None = None
     following: tuple[str, ...] = ()
     """Releases that may be probed after `probe`, for the builder of environments."""
@@ -94,12 +94,12 @@ class Step(Struct, frozen=True):
 
 def step(
     releases: Sequence[str],
-    probes: Sequence[Probe],
+    probes: Sequence[ReleaseProbe],
     *,
     rate: float = 0.0,
     installed: Collection[str] = (),
     most: int = 100,
-) -> Step:
+) -> SearchStep:
     """Return the next step of the search over `releases`, ordered from good to bad.
 
     `rate`: share of probes with a wrong verdict. `installed`: releases to prefer if two split the
@@ -109,49 +109,53 @@ def step(
     if found.probe is None:
         return found
     if len(probes) >= most:
-        return Step(outcome=Outcome.UNDECIDED)
-    coming = [Probe(found.probe, verdict) for verdict in (Verdict.GOOD, Verdict.BAD)]
+        return SearchStep(outcome=SearchOutcome.UNDECIDED)
+    coming = [
+        ReleaseProbe(found.probe, verdict) for verdict in (ProbeVerdict.GOOD, ProbeVerdict.BAD)
+    ]
     after = (_step(releases, [*probes, probe], rate, installed).probe for probe in coming)
     following = tuple(dict.fromkeys(name for name in after if name and name != found.probe))
-    return Step(found.probe, following=following)
+    return SearchStep(found.probe, following=following)
 
 
 def _step(
-    releases: Sequence[str], probes: Sequence[Probe], rate: float, installed: Collection[str]
-) -> Step:
-    decided = [probe for probe in probes if probe.verdict is not Verdict.SKIP]
+    releases: Sequence[str], probes: Sequence[ReleaseProbe], rate: float, installed: Collection[str]
+) -> SearchStep:
+    decided = [probe for probe in probes if probe.verdict is not ProbeVerdict.SKIP]
     tested = {probe.release for probe in decided}
     skipped = {probe.release for probe in probes} - tested
     testable = [release for release in releases if release not in skipped]
     if releases[0] in skipped or releases[-1] in skipped:
-        return Step(outcome=Outcome.SKIPPED, pair=(releases[0], releases[-1]))
+        return SearchStep(outcome=SearchOutcome.SKIPPED, pair=(releases[0], releases[-1]))
     masses = _posterior(testable, decided, rate)
     best = max(range(len(masses)), key=masses.__getitem__)
     if masses[best] >= CONFIDENCE or (rate <= 0 and sum(mass > 0 for mass in masses[1:]) <= 1):
         due = [at for at in (best - 1, best) if 0 <= at < len(testable)]
         for at in due:
             if testable[at] not in tested:
-                return Step(testable[at])
+                return SearchStep(testable[at])
         if best == 0:
-            return Step(outcome=Outcome.GOOD_IS_BAD)
+            return SearchStep(outcome=SearchOutcome.GOOD_IS_BAD)
         if best == len(testable):
-            return Step(outcome=Outcome.BAD_IS_GOOD)
+            return SearchStep(outcome=SearchOutcome.BAD_IS_GOOD)
         pair = (testable[best - 1], testable[best])
         between = releases.index(pair[1]) - releases.index(pair[0]) > 1
-        return Step(outcome=Outcome.SKIPPED if between else Outcome.FOUND, pair=pair)
+        return SearchStep(
+            outcome=SearchOutcome.SKIPPED if between else SearchOutcome.FOUND, pair=pair
+        )
     below = list(accumulate(masses))  # below[i]: probability that release i is bad
     halves = [
         (round(abs(below[at] - 0.5), 9), release not in installed, at)
         for at, release in enumerate(testable)
     ]
-    return Step(testable[min(halves)[2]])
+    return SearchStep(testable[min(halves)[2]])
 
 
-def _posterior(releases: Sequence[str], probes: Sequence[Probe], rate: float) -> list[float]:
+def _posterior(releases: Sequence[str], probes: Sequence[ReleaseProbe], rate: float) -> list[float]:
     """Return the probability that release `i` is the first bad one; the last: none is bad."""
     masses = [_ENDPOINT, *[1.0] * len(releases)]
     for probe in probes:
-        at, is_bad = releases.index(probe.release), probe.verdict is Verdict.BAD
+        at, is_bad = releases.index(probe.release), probe.verdict is ProbeVerdict.BAD
         # release `at` is bad exactly if the first bad one is not after it
         masses = [
             mass * ((1 - rate) if (first <= at) is is_bad else rate)

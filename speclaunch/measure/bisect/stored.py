@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from speclaunch.core import speclaunch_home
-from speclaunch.measure.bisect.search import Probe
-from speclaunch.measure.upgrade.observation import Observation
+from speclaunch.measure.bisect.search import ReleaseProbe
+from speclaunch.measure.upgrade.observation import ReleaseAnswers
 from speclaunch.serving import unfinished_work
 
 FILE = "bisect.json"
@@ -21,8 +21,8 @@ VERSION = 1
 class Progress(Struct, frozen=True):
     """Finished probes, and the good release's answers if the check compares with them."""
 
-    probes: tuple[Probe, ...] = ()
-    reference: Observation | None = None
+    probes: tuple[ReleaseProbe, ...] = ()
+    reference: ReleaseAnswers | None = None
 
 
 class StoredBisect(Struct):
@@ -33,7 +33,7 @@ class StoredBisect(Struct):
     about: Mapping[str, Any]
     progress: Progress
 
-    def add(self, probe: Probe, reference: Observation | None) -> None:
+    def add(self, probe: ReleaseProbe, reference: ReleaseAnswers | None) -> None:
         """Store a finished probe. Raises InputError if writing fails."""
         self.progress = Progress((*self.progress.probes, probe), reference)
         self.write()

@@ -48,13 +48,13 @@ from speclaunch.measure.advice.planned_command import PlannedCommand
 from speclaunch.measure.advice.planned_deployment import PlannedDeployment, planned_request
 from speclaunch.measure.upgrade.reasons import (
     Aspect,
-    Reason,
+    UpgradeReason,
     UpgradeVerdict,
     blocked,
     reasons_of,
     verdict_of,
 )
-from speclaunch.measure.upgrade.spelled import SpelledRecipe, spelled
+from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe, recipe_for
 
 if TYPE_CHECKING:
     from speclaunch.checks import EngineQuerier
@@ -81,7 +81,7 @@ class DeploymentUpgrade(Struct, frozen=True):
     source: str
     """Current release; empty if unknown."""
     to: str
-    reasons: tuple[Reason, ...]
+    reasons: tuple[UpgradeReason, ...]
     steps: tuple[str, ...] = ()
     """Changes of the file, as `migrate` reports them."""
     comparison: PlanComparison | None = None
@@ -89,7 +89,7 @@ class DeploymentUpgrade(Struct, frozen=True):
 
     @property
     def verdict(self) -> UpgradeVerdict:
-        """Verdict of the reasons."""
+        """ProbeVerdict of the reasons."""
         return verdict_of(self.reasons)
 
 
@@ -112,8 +112,8 @@ def recipe_upgrades(words: Sequence[str], options: UpgradeSettings) -> list[Depl
     name, overrides = split_recipe(words)
     recipe = load(name, overrides, options.config_dirs)
     source = current_release(recipe.deployment.engine.pinned, options, recipe.start)
-    now = spelled(words, source, options.config_dirs)
-    then = spelled(words, options.to, options.config_dirs)
+    now = recipe_for(words, source, options.config_dirs)
+    then = recipe_for(words, options.to, options.config_dirs)
     before = [PlanSide(now.prepared(role), role.deployment.name) for role in now.load().roles]
     steps = tuple(f"{step.place}: {step.text}" for step in then.migration.steps)
     try:
@@ -133,7 +133,7 @@ def recipe_upgrades(words: Sequence[str], options: UpgradeSettings) -> list[Depl
     ]
 
 
-def _sides(found: SpelledRecipe) -> list[PlanSide]:
+def _sides(found: ReleaseRecipe) -> list[PlanSide]:
     return [PlanSide(found.prepared(role), role.deployment.name) for role in found.load().roles]
 
 
@@ -162,7 +162,7 @@ def _upgrade(
     steps: tuple[str, ...],
 ) -> DeploymentUpgrade:
     found = compared(before, after)
-    unknown = (Reason(Aspect.FACTS, UpgradeVerdict.UNKNOWN, note) for note in options.notes)
+    unknown = (UpgradeReason(Aspect.FACTS, UpgradeVerdict.UNKNOWN, note) for note in options.notes)
     reasons = (*reasons_of(found), *unknown)
     return DeploymentUpgrade(before.label, place, source, options.to, reasons, steps, found)
 
@@ -272,7 +272,7 @@ def _of_file(file: FoundFile, options: UpgradeSettings) -> Iterator[DeploymentUp
         if not file.is_named and error.exit_code is ExitCode.NOTHING:  # it starts no server
             return
         reasons = tuple(
-            Reason(Aspect.FACTS, UpgradeVerdict.UNKNOWN, problem.message)
+            UpgradeReason(Aspect.FACTS, UpgradeVerdict.UNKNOWN, problem.message)
             for problem in error.problems
         )
         yield DeploymentUpgrade(file.path, Place(file.path), "", options.to, reasons)

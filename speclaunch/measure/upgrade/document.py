@@ -16,7 +16,7 @@ from speclaunch.engine import ArgumentOutcome, EffectiveArgument, PlanDifference
 from speclaunch.measure.advice.comparison import PlanComparison
 from speclaunch.measure.upgrade.deployments import DeploymentUpgrade
 from speclaunch.measure.upgrade.reasons import (
-    Reason,
+    UpgradeReason,
     UpgradeVerdict,
     advisories_across,
     verdict_of,
@@ -34,7 +34,7 @@ class ValueRecord(Struct, frozen=True, forbid_unknown_fields=True):
     why: str
 
 
-class MemoryRecord(Struct, frozen=True, forbid_unknown_fields=True):
+class MemoryNumberRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """A number of the memory budget at both releases."""
 
     name: str
@@ -53,11 +53,11 @@ class AdvisoryRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChangesRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """What differs between two releases of one deployment."""
+    """Differences between two releases of one deployment."""
 
     command: list[str]
     values: list[ValueRecord]
-    memory: list[MemoryRecord]
+    memory: list[MemoryNumberRecord]
     fixed: list[AdvisoryRecord]
     introduced: list[AdvisoryRecord]
 
@@ -86,7 +86,7 @@ class DeploymentRecord(Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     to: str
     verdict: UpgradeVerdict
-    reasons: list[Reason]
+    reasons: list[UpgradeReason]
     steps: list[str]
     changes: ChangesRecord | None
     runs: list[RunRecord]
@@ -134,7 +134,7 @@ def changes_record(found: PlanComparison) -> ChangesRecord:
     return ChangesRecord(
         list(found.command),
         [_value(difference) for difference in found.telling],
-        [MemoryRecord(row.name, row.unit, row.before, row.after) for row in found.budget],
+        [MemoryNumberRecord(row.name, row.unit, row.before, row.after) for row in found.budget],
         [_advisory(advisory) for advisory in fixed],
         [_advisory(advisory) for advisory in introduced]
         + [_advisory(advisory, why) for advisory, why in undecided],

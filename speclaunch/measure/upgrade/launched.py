@@ -16,7 +16,7 @@ from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, next_l
 from speclaunch.measure.bench.sides import with_overrides
 from speclaunch.measure.prove.proof import served_dtype
 from speclaunch.measure.upgrade.observation import ObservedServer
-from speclaunch.measure.upgrade.spelled import SpelledRecipe
+from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe
 from speclaunch.serving import free_port, local_lookup
 
 _UNCHANGED = ("--fresh", "--max-attempts=1", "--force")
@@ -53,7 +53,7 @@ class LaunchedRelease(Struct, frozen=True):
 
 @contextmanager
 def launched(
-    found: SpelledRecipe,
+    found: ReleaseRecipe,
     folder: Path,
     seconds: float,
     say: Say,

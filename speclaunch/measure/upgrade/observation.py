@@ -1,4 +1,4 @@
-"""What a running release answers to fixed prompts: greedy tokens, and the verify steps they took.
+"""Answers of a running release to fixed prompts: greedy tokens and their verify steps.
 
 Another release computes with other kernels, so two tokens with almost equal logits may swap. The
 server that is compared scores the reference's answer itself: tokens that it prefers by less than
@@ -30,7 +30,7 @@ _AT_ONCE = 1
 """One request at a time: the batch shape is the same in every release."""
 
 
-class Observation(Struct, frozen=True):
+class ReleaseAnswers(Struct, frozen=True):
     """Greedy answers of a release to the same prompts.
 
     `broken`: request fields that speculation changes, if the contract was checked.
@@ -100,10 +100,10 @@ class ObservedServer:
         self._address, self._dtype = address, dtype
         self._server = ProofServer(lambda: EngineClient(address), _AT_ONCE)
 
-    def observe(self) -> Observation:
+    def observe(self) -> ReleaseAnswers:
         """Return its answers to the fixed prompts."""
         try:
-            return Observation(tuple(self._server.answers(fixed_prompts(), logprobs=False)))
+            return ReleaseAnswers(tuple(self._server.answers(fixed_prompts(), logprobs=False)))
         except EngineError as error:
             raise LaunchError(f"the server gave no answer: {error}") from error
 
@@ -115,7 +115,9 @@ class ObservedServer:
         except EngineError as error:
             raise LaunchError(f"the server did not report its arguments: {error}") from error
 
-    def difference(self, reference: Observation, found: Observation) -> OutputDifference | None:
+    def difference(
+        self, reference: ReleaseAnswers, found: ReleaseAnswers
+    ) -> OutputDifference | None:
         """Return the first answer that differs from the reference beyond a tie; None if none does.
 
         `found`: its own answers.

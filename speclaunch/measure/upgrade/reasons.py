@@ -1,4 +1,4 @@
-"""Whether a deployment can move to another release: the reasons, and the verdict they amount to."""
+"""Reasons against moving a deployment to another release, and the verdict that follows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class UpgradeVerdict(StrEnum):
 
 
 class Aspect(StrEnum):
-    """What a reason is about."""
+    """The subject of a reason."""
 
     COMMAND = "command"
     REFUSAL = "refusal"
@@ -52,7 +52,7 @@ class Aspect(StrEnum):
     FACTS = "facts"
 
 
-class Reason(Struct, frozen=True, forbid_unknown_fields=True):
+class UpgradeReason(Struct, frozen=True, forbid_unknown_fields=True):
     """A reason against `safe`. `name`: argument, rule or advisory that it is about."""
 
     aspect: Aspect
@@ -64,39 +64,38 @@ class Reason(Struct, frozen=True, forbid_unknown_fields=True):
 _ORDER = (UpgradeVerdict.NOT_SAFE, UpgradeVerdict.DIFFERS, UpgradeVerdict.UNKNOWN)
 
 
-def verdict_of(reasons: Iterable[Reason]) -> UpgradeVerdict:
+def verdict_of(reasons: Iterable[UpgradeReason]) -> UpgradeVerdict:
     """Return the verdict of the reasons: the worst; `safe` without any."""
     found = {reason.verdict for reason in reasons}
     return next((verdict for verdict in _ORDER if verdict in found), UpgradeVerdict.SAFE)
 
 
-def blocked(problems: Iterable[Problem]) -> Iterator[Reason]:
+def blocked(problems: Iterable[Problem]) -> Iterator[UpgradeReason]:
     """Yield the reasons of a command that cannot be migrated."""
     for problem in problems:
-        yield Reason(Aspect.COMMAND, UpgradeVerdict.NOT_SAFE, problem.message)
+        yield UpgradeReason(Aspect.COMMAND, UpgradeVerdict.NOT_SAFE, problem.message)
 
 
-def reasons_of(found: PlanComparison) -> Iterator[Reason]:
+def reasons_of(found: PlanComparison) -> Iterator[UpgradeReason]:
     """Yield the reasons that follow from the two plans."""
     yield from _refusals(found)
     yield from _values(found)
     yield from _memory(found)
-    fixed, introduced, unknown = advisories_across(found)
-    del fixed
+    _, introduced, unknown = advisories_across(found)
     for advisory in introduced:
         is_serious = advisory.severity in (Severity.ERROR, Severity.WARNING)
         verdict = UpgradeVerdict.NOT_SAFE if is_serious else UpgradeVerdict.DIFFERS
         text = f"introduces {advisory.id}: {advisory.summary}"
-        yield Reason(Aspect.ADVISORY, verdict, text, advisory.id)
+        yield UpgradeReason(Aspect.ADVISORY, verdict, text, advisory.id)
     if found.before.version == found.after.version:
         return  # nothing that is unknown can differ
     for advisory, why in unknown:
         text = f"{advisory.id} may affect it: {why}"
-        yield Reason(Aspect.ADVISORY, UpgradeVerdict.UNKNOWN, text, advisory.id)
+        yield UpgradeReason(Aspect.ADVISORY, UpgradeVerdict.UNKNOWN, text, advisory.id)
     yield from _facts(found)
 
 
-def _refusals(found: PlanComparison) -> Iterator[Reason]:
+def _refusals(found: PlanComparison) -> Iterator[UpgradeReason]:
     gained = {id(finding) for finding in found.gained}
     for finding in found.after.findings:
         if finding.is_advisory or finding.severity is Severity.INFO:
@@ -104,16 +103,18 @@ def _refusals(found: PlanComparison) -> Iterator[Reason]:
         is_new = id(finding) in gained
         if finding.severity is Severity.ERROR:
             text = finding.message if is_new else f"{finding.message} (as before)"
-            yield Reason(Aspect.REFUSAL, UpgradeVerdict.NOT_SAFE, text, finding.code)
+            yield UpgradeReason(Aspect.REFUSAL, UpgradeVerdict.NOT_SAFE, text, finding.code)
         elif is_new:
-            yield Reason(Aspect.REFUSAL, UpgradeVerdict.DIFFERS, finding.message, finding.code)
+            yield UpgradeReason(
+                Aspect.REFUSAL, UpgradeVerdict.DIFFERS, finding.message, finding.code
+            )
     check = found.after.engine_check
     refused = any(reason.severity is Severity.ERROR for reason in found.after.findings)
     if check is not None and check.accepted is False and not refused:
-        yield Reason(Aspect.REFUSAL, UpgradeVerdict.NOT_SAFE, check.why)
+        yield UpgradeReason(Aspect.REFUSAL, UpgradeVerdict.NOT_SAFE, check.why)
 
 
-def _values(found: PlanComparison) -> Iterator[Reason]:
+def _values(found: PlanComparison) -> Iterator[UpgradeReason]:
     for difference in found.telling:
         rows = (difference.before, difference.after)
         if any(row is not None and row.outcome is ArgumentOutcome.UNKNOWN for row in rows):
@@ -121,7 +122,7 @@ def _values(found: PlanComparison) -> Iterator[Reason]:
         before, after = (_value(row) for row in rows)
         why = difference.after.why if difference.after is not None else "no such argument"
         text = f"{difference.name}: {before} → {after}" + (f" ({why})" if why else "")
-        yield Reason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, difference.name)
+        yield UpgradeReason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, difference.name)
 
 
 def _value(row: EffectiveArgument | None) -> str:
@@ -141,38 +142,38 @@ def unknown_values(found: PlanComparison) -> list[str]:
     return list(names)
 
 
-def _memory(found: PlanComparison) -> Iterator[Reason]:
+def _memory(found: PlanComparison) -> Iterator[UpgradeReason]:
     before, after = found.before.budget, found.after.budget
     if after.fit is Fit.FAILS:
         as_before = " (as before)" if before.fit is Fit.FAILS else ""
         why = f": {after.why}" if after.why else ""
-        yield Reason(Aspect.MEMORY, UpgradeVerdict.NOT_SAFE, f"does not fit{as_before}{why}")
+        yield UpgradeReason(Aspect.MEMORY, UpgradeVerdict.NOT_SAFE, f"does not fit{as_before}{why}")
     elif after.fit is not before.fit and after.fit is Fit.TIGHT:
-        yield Reason(Aspect.MEMORY, UpgradeVerdict.DIFFERS, f"fits → {after.fit.value}")
+        yield UpgradeReason(Aspect.MEMORY, UpgradeVerdict.DIFFERS, f"fits → {after.fit.value}")
     elif after.fit is Fit.UNKNOWN and found.before.version != found.after.version:
-        yield Reason(Aspect.MEMORY, UpgradeVerdict.UNKNOWN, f"memory unknown: {after.why}")
+        yield UpgradeReason(Aspect.MEMORY, UpgradeVerdict.UNKNOWN, f"memory unknown: {after.why}")
     if before.tokens and after.tokens and after.tokens < before.tokens * _FEWER_TOKENS:
         text = f"tokens in the KV cache: {before.tokens:,} → {after.tokens:,}"
-        yield Reason(Aspect.MEMORY, UpgradeVerdict.DIFFERS, text)
+        yield UpgradeReason(Aspect.MEMORY, UpgradeVerdict.DIFFERS, text)
 
 
-def _facts(found: PlanComparison) -> Iterator[Reason]:
+def _facts(found: PlanComparison) -> Iterator[UpgradeReason]:
     unknown = (*found.before.plan.facts.unknown, *found.after.plan.facts.unknown)
     if found.after.plan.facts.hardware is None:
         text = "the hardware is unknown: set --hardware, for example h100:8"
-        yield Reason(Aspect.FACTS, UpgradeVerdict.UNKNOWN, text, UNKNOWN_HARDWARE)
+        yield UpgradeReason(Aspect.FACTS, UpgradeVerdict.UNKNOWN, text, UNKNOWN_HARDWARE)
     for fact in dict.fromkeys(unknown):
         help_ = f" ({fact.help})" if fact.help else ""
         text = f"{fact.what}: {fact.why}{help_}"
-        yield Reason(Aspect.FACTS, UpgradeVerdict.UNKNOWN, text, fact.what)
+        yield UpgradeReason(Aspect.FACTS, UpgradeVerdict.UNKNOWN, text, fact.what)
     for name in unknown_values(found):
         text = f"{name} depends on a missing fact"
-        yield Reason(Aspect.VALUE, UpgradeVerdict.UNKNOWN, text, name)
+        yield UpgradeReason(Aspect.VALUE, UpgradeVerdict.UNKNOWN, text, name)
     before = {rule.code for rule in found.before.skipped}
     new = {rule.code: rule.reason for rule in found.after.skipped if rule.code not in before}
     for code, why in new.items():
         text = f"{code} was not checked: {why}"
-        yield Reason(Aspect.REFUSAL, UpgradeVerdict.UNKNOWN, text, code)
+        yield UpgradeReason(Aspect.REFUSAL, UpgradeVerdict.UNKNOWN, text, code)
 
 
 Undecided = tuple[Advisory, str]

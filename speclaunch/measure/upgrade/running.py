@@ -15,12 +15,12 @@ from speclaunch.measure.bench.statistics import LEAST_PAIRS, SpeedClaim, interva
 from speclaunch.measure.upgrade.deployments import DeploymentUpgrade
 from speclaunch.measure.upgrade.launched import Say, launched
 from speclaunch.measure.upgrade.observation import (
-    Observation,
     OutputDifference,
+    ReleaseAnswers,
     broken_fields,
 )
-from speclaunch.measure.upgrade.reasons import Aspect, Reason, UpgradeVerdict
-from speclaunch.measure.upgrade.spelled import SpelledRecipe
+from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict
+from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe
 
 _VOLATILE = frozenset(
     {"port", "nccl_port", "random_seed", "dist_init_addr", "log_file", "config", "model_path"}
@@ -36,14 +36,14 @@ class ReleaseRun(Struct, frozen=True):
     serves: bool
     reason: str = ""
     seconds: float | None = None
-    observation: Observation = Observation()
+    observation: ReleaseAnswers = ReleaseAnswers()
     info: Mapping[str, Any] = {}
     difference: OutputDifference | None = None
     """First answer that differs from the other release's."""
 
 
 def run_release(
-    found: SpelledRecipe, folder: Path, seconds: float, say: Say, reference: ReleaseRun | None
+    found: ReleaseRecipe, folder: Path, seconds: float, say: Say, reference: ReleaseRun | None
 ) -> ReleaseRun:
     """Start a release, let it answer the fixed prompts, and stop it. Raises InputError."""
     say(f"starting SGLang {found.version}")
@@ -70,7 +70,7 @@ def run_release(
 
 def run_reasons(
     upgrade: DeploymentUpgrade, before: ReleaseRun, after: ReleaseRun
-) -> tuple[Reason, ...]:
+) -> tuple[UpgradeReason, ...]:
     """Return the reasons of the upgrade after both releases ran.
 
     Values that the plan left unknown are those that the servers reported.
@@ -78,10 +78,10 @@ def run_reasons(
     reasons = list(upgrade.reasons)
     if not after.serves:
         text = f"SGLang {after.release} does not serve: {after.reason}"
-        return (*reasons, Reason(Aspect.START, UpgradeVerdict.NOT_SAFE, text))
+        return (*reasons, UpgradeReason(Aspect.START, UpgradeVerdict.NOT_SAFE, text))
     if not before.serves:
         text = f"SGLang {before.release} does not serve: {before.reason}"
-        return (*reasons, Reason(Aspect.START, UpgradeVerdict.UNKNOWN, text))
+        return (*reasons, UpgradeReason(Aspect.START, UpgradeVerdict.UNKNOWN, text))
     seen = set(_reported(upgrade, before.info, after.info))
     changed = list(_changed_values(upgrade, before.info, after.info))
     reasons = [
@@ -111,7 +111,7 @@ def _rows(upgrade: DeploymentUpgrade) -> Iterator[tuple[EffectiveArgument, Effec
 
 def _changed_values(
     upgrade: DeploymentUpgrade, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> Iterator[Reason]:
+) -> Iterator[UpgradeReason]:
     found = upgrade.comparison
     for old, new in _rows(upgrade):
         if old.version_name not in before or new.version_name not in after or found is None:
@@ -126,9 +126,9 @@ def _changed_values(
         why = new.why if is_expected else "as the servers report"
         if isinstance(ours, dict) and isinstance(theirs, dict):
             names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-            ours, theirs = ({name: one.get(name) for name in names} for one in (ours, theirs))
+            ours, theirs = ({name: some.get(name) for name in names} for some in (ours, theirs))
         text = f"{new.name}: {_shown(ours)} → {_shown(theirs)} ({why})"
-        yield Reason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, new.name)
+        yield UpgradeReason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, new.name)
 
 
 def _shown(value: object) -> str:
@@ -136,24 +136,26 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[Reason]:
+def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[UpgradeReason]:
     if after.difference is not None:
         text = f"another greedy answer: {after.difference.text}"
-        yield Reason(Aspect.OUTPUT, UpgradeVerdict.DIFFERS, text)
+        yield UpgradeReason(Aspect.OUTPUT, UpgradeVerdict.DIFFERS, text)
     for name in after.observation.broken:
         if name not in before.observation.broken:
             text = f"speculation changes the request field {name}"
-            yield Reason(Aspect.CONTRACT, UpgradeVerdict.NOT_SAFE, text, name)
+            yield UpgradeReason(Aspect.CONTRACT, UpgradeVerdict.NOT_SAFE, text, name)
     old, new = _by_prompt(before), _by_prompt(after)
     pairs = [(theirs, ours) for ours, theirs in zip(old, new, strict=True) if ours and theirs]
     if any(old) and not any(new):
-        yield Reason(Aspect.ACCEPTANCE, UpgradeVerdict.NOT_SAFE, "no answer has a verify step")
+        yield UpgradeReason(
+            Aspect.ACCEPTANCE, UpgradeVerdict.NOT_SAFE, "no answer has a verify step"
+        )
     elif len(pairs) >= LEAST_PAIRS:
         ratio = interval([pair[0] for pair in pairs], [pair[1] for pair in pairs])
         if ratio.claim is SpeedClaim.DOES_NOT_PAY:
             ours, theirs = before.observation.acceptance, after.observation.acceptance
             text = f"acceptance length {ours:.2f} → {theirs:.2f}"
-            yield Reason(Aspect.ACCEPTANCE, UpgradeVerdict.NOT_SAFE, text)
+            yield UpgradeReason(Aspect.ACCEPTANCE, UpgradeVerdict.NOT_SAFE, text)
 
 
 def _by_prompt(run: ReleaseRun) -> Sequence[float]:

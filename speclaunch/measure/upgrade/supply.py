@@ -27,7 +27,7 @@ from speclaunch.core import (
     speclaunch_home,
 )
 from speclaunch.engine import RELEASES, CpuEngine, is_installed, named
-from speclaunch.measure.upgrade.spelled import SpelledRecipe
+from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe
 from speclaunch.serving import make_room, mark_on_demand, note_use
 
 _AT_ONCE = 2
@@ -113,7 +113,7 @@ class EngineSupply:
             )
             self._building[release] = (process, log)
 
-    def require(self, recipe: SpelledRecipe) -> None:
+    def require(self, recipe: ReleaseRecipe) -> None:
         """Wait until the engine of a recipe is installed.
 
         Raises LaunchError if it cannot be installed, or if the recipe needs an interpreter.

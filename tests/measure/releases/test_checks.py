@@ -20,21 +20,21 @@ from speclaunch.measure.bisect.checks import (
     StartCheck,
     check_of,
 )
-from speclaunch.measure.bisect.search import Verdict
+from speclaunch.measure.bisect.search import ProbeVerdict
 from speclaunch.measure.prove.answers import ProofAnswer
-from speclaunch.measure.upgrade.observation import Observation, OutputDifference
+from speclaunch.measure.upgrade.observation import OutputDifference, ReleaseAnswers
 
 
 class Answers:
     """A server that gives fixed answers."""
 
     def __init__(self, ids: tuple[int, ...] = (1, 2, 3, 4), steps: int = 2) -> None:
-        self.found = Observation((ProofAnswer(ids, 3, steps),))
+        self.found = ReleaseAnswers((ProofAnswer(ids, 3, steps),))
 
-    def observe(self) -> Observation:
+    def observe(self) -> ReleaseAnswers:
         return self.found
 
-    def difference(self, before: Observation, after: Observation) -> OutputDifference | None:
+    def difference(self, before: ReleaseAnswers, after: ReleaseAnswers) -> OutputDifference | None:
         same = before.answers[0].ids == after.answers[0].ids
         return None if same else OutputDifference("a prompt", 1, 2, 7, 3.5)
 
@@ -82,9 +82,14 @@ def command(*lines: str, seconds: float = 30) -> CommandCheck:
 
 @pytest.mark.parametrize(
     ("code", "verdict"),
-    [(0, Verdict.GOOD), (1, Verdict.BAD), (124, Verdict.BAD), (125, Verdict.SKIP)],
+    [
+        (0, ProbeVerdict.GOOD),
+        (1, ProbeVerdict.BAD),
+        (124, ProbeVerdict.BAD),
+        (125, ProbeVerdict.SKIP),
+    ],
 )
-def test_an_exit_code_is_a_verdict(code: int, verdict: Verdict, tmp_path: Path) -> None:
+def test_an_exit_code_is_a_verdict(code: int, verdict: ProbeVerdict, tmp_path: Path) -> None:
     found = command(f"raise SystemExit({code})").evaluate(server(tmp_path), None)
     assert found.verdict is verdict
 
@@ -103,7 +108,7 @@ def test_a_command_gets_the_server_and_no_shell(tmp_path: Path) -> None:
         "sys.exit([os.environ[name] for name in names] != expected or sys.argv[1:] != ['$HOME;'])",
     )
     check = CommandCheck("check", (sys.executable, "-c", "\n".join(lines), "$HOME;"), 30)
-    assert check.evaluate(server(tmp_path), None).verdict is Verdict.GOOD
+    assert check.evaluate(server(tmp_path), None).verdict is ProbeVerdict.GOOD
 
 
 @pytest.mark.thorough
@@ -115,7 +120,7 @@ def test_a_late_command_ends_with_its_children(tmp_path: Path) -> None:
         "time.sleep(60)",
     )
     found = command(*lines, seconds=3).evaluate(server(tmp_path), None)
-    assert (found.verdict, found.reason) == (Verdict.BAD, "no end within 3 s")
+    assert (found.verdict, found.reason) == (ProbeVerdict.BAD, "no end within 3 s")
     child = int((tmp_path / "pid").read_text())
     until = time.monotonic() + 10
     while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
@@ -123,38 +128,40 @@ def test_a_late_command_ends_with_its_children(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(("least", "verdict"), [(2.0, Verdict.GOOD), (2.1, Verdict.BAD)])
-def test_the_acceptance_length_is_compared(least: float, verdict: Verdict, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("least", "verdict"), [(2.0, ProbeVerdict.GOOD), (2.1, ProbeVerdict.BAD)])
+def test_the_acceptance_length_is_compared(
+    least: float, verdict: ProbeVerdict, tmp_path: Path
+) -> None:
     found = AcceptanceCheck("acceptance", least).evaluate(server(tmp_path), None)
     assert (found.verdict, found.reason) == (verdict, "acceptance length 2.00")
 
 
 def test_no_verify_step_is_bad(tmp_path: Path) -> None:
     found = AcceptanceCheck("acceptance", 1).evaluate(server(tmp_path, Answers(steps=0)), None)
-    assert found.verdict is Verdict.BAD
+    assert found.verdict is ProbeVerdict.BAD
 
 
 def test_answers_are_compared_with_the_good_release(tmp_path: Path) -> None:
     check = SameOutputCheck("same-output")
     reference = check.reference(server(tmp_path))
-    assert check.evaluate(server(tmp_path), reference).verdict is Verdict.GOOD
+    assert check.evaluate(server(tmp_path), reference).verdict is ProbeVerdict.GOOD
     found = check.evaluate(server(tmp_path, Answers((1, 7, 3, 4))), reference)
-    assert found.verdict is Verdict.BAD and "token 2 is 7 instead of 2" in found.reason
+    assert found.verdict is ProbeVerdict.BAD and "token 2 is 7 instead of 2" in found.reason
 
 
 @pytest.mark.parametrize(
     ("known", "broken", "verdict"),
     [
-        ((), (), Verdict.GOOD),
-        (("stop",), ("stop",), Verdict.GOOD),
-        (("stop",), ("stop", "n"), Verdict.BAD),
+        ((), (), ProbeVerdict.GOOD),
+        (("stop",), ("stop",), ProbeVerdict.GOOD),
+        (("stop",), ("stop", "n"), ProbeVerdict.BAD),
     ],
 )
 def test_a_contract_is_compared_with_the_good_release(
-    known: tuple[str, ...], broken: tuple[str, ...], verdict: Verdict, tmp_path: Path
+    known: tuple[str, ...], broken: tuple[str, ...], verdict: ProbeVerdict, tmp_path: Path
 ) -> None:
     check = ContractCheck("contract")
     reference = check.reference(server(tmp_path, broken=lambda: known))
     found = check.evaluate(server(tmp_path, broken=lambda: broken), reference)
     assert found.verdict is verdict
-    assert ("n" in found.reason) == (verdict is Verdict.BAD) or verdict is Verdict.GOOD
+    assert ("n" in found.reason) == (verdict is ProbeVerdict.BAD) or verdict is ProbeVerdict.GOOD

@@ -14,17 +14,17 @@ from rich.console import Console
 from speclaunch.app.output.bisect import show_bisect
 from speclaunch.app.output.upgrade import show_upgrades
 from speclaunch.measure.bisect.document import BisectDocument, DependencyRecord, PairRecord
-from speclaunch.measure.bisect.search import Outcome, Probe, Verdict
+from speclaunch.measure.bisect.search import ProbeVerdict, ReleaseProbe, SearchOutcome
 from speclaunch.measure.upgrade.document import (
     AdvisoryRecord,
     ChangesRecord,
     DeploymentRecord,
-    MemoryRecord,
+    MemoryNumberRecord,
     RunRecord,
     UpgradeDocument,
     ValueRecord,
 )
-from speclaunch.measure.upgrade.reasons import Aspect, Reason, UpgradeVerdict
+from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 SCHEMAS = {
@@ -32,9 +32,16 @@ SCHEMAS = {
     "upgrade": msgspec.json.schema(UpgradeDocument),
 }
 RECORDS = {
-    "bisect": (BisectDocument, PairRecord, DependencyRecord, Probe),
+    "bisect": (BisectDocument, PairRecord, DependencyRecord, ReleaseProbe),
     "upgrade": (
-        *(UpgradeDocument, DeploymentRecord, Reason, ChangesRecord, ValueRecord, MemoryRecord),
+        *(
+            UpgradeDocument,
+            DeploymentRecord,
+            UpgradeReason,
+            ChangesRecord,
+            ValueRecord,
+            MemoryNumberRecord,
+        ),
         *(AdvisoryRecord, RunRecord),
     ),
 }
@@ -66,12 +73,12 @@ FOUND = BisectDocument(
     check="start",
     good="0.5.17",
     bad="0.5.23",
-    outcome=Outcome.FOUND,
+    outcome=SearchOutcome.FOUND,
     pair=PairRecord("0.5.19", "0.5.20"),
     untested=[],
     flaky=["0.5.21"],
     starts=1,
-    probes=[Probe("0.5.20", Verdict.BAD, "exit code 1", 1, 5, 12.0)],
+    probes=[ReleaseProbe("0.5.20", ProbeVerdict.BAD, "exit code 1", 1, 5, 12.0)],
     changes=CHANGES,
     dependencies=[DependencyRecord("torch", "==2.11", "==2.13", "2.13", "2.13")],
 )
@@ -105,23 +112,23 @@ def test_the_pair_and_its_differences_are_shown() -> None:
 @pytest.mark.parametrize(
     ("outcome", "pair", "line"),
     [
-        (Outcome.GOOD_IS_BAD, None, "not isolated: SGLang 0.5.17 (--good) is bad, too"),
-        (Outcome.BAD_IS_GOOD, None, "not isolated: SGLang 0.5.23 (--bad) is good"),
-        (Outcome.UNDECIDED, None, "not isolated: the probes contradict each other"),
+        (SearchOutcome.GOOD_IS_BAD, None, "not isolated: SGLang 0.5.17 (--good) is bad, too"),
+        (SearchOutcome.BAD_IS_GOOD, None, "not isolated: SGLang 0.5.23 (--bad) is good"),
+        (SearchOutcome.UNDECIDED, None, "not isolated: the probes contradict each other"),
         (
-            Outcome.SKIPPED,
+            SearchOutcome.SKIPPED,
             PairRecord("0.5.17", "0.5.19"),
             "the first bad release is between 0.5.17 and 0.5.19; not tested: 0.5.18",
         ),
     ],
 )
-def test_why_no_pair_was_found(outcome: Outcome, pair: PairRecord | None, line: str) -> None:
+def test_why_no_pair_was_found(outcome: SearchOutcome, pair: PairRecord | None, line: str) -> None:
     found = replace(FOUND, outcome=outcome, pair=pair, untested=["0.5.18"] if pair else [])
     assert line in told(found)
 
 
 def test_a_table_has_a_line_for_each_deployment() -> None:
-    reasons = [Reason(Aspect.VALUE, UpgradeVerdict.DIFFERS, f"reason {n}") for n in range(5)]
+    reasons = [UpgradeReason(Aspect.VALUE, UpgradeVerdict.DIFFERS, f"reason {n}") for n in range(5)]
     records = [
         DeploymentRecord("a", "a.sh", 3, "0.5.20", "0.5.23", UpgradeVerdict.SAFE, [], [], None, []),
         DeploymentRecord(

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from speclaunch.measure.bisect.search import (
-    Outcome,
-    Probe,
-    Step,
-    Verdict,
+    ProbeVerdict,
+    ReleaseProbe,
+    SearchOutcome,
+    SearchStep,
     most_starts,
     net_evaluations,
     step,
@@ -28,42 +28,46 @@ def run(
     rate: float = 0.0,
     seed: int = 0,
     skipped: tuple[int, ...] = (),
-) -> tuple[Step, int]:
+) -> tuple[SearchStep, int]:
     """Search where `first` is the first bad release and a share `wrong` of probes is wrong."""
-    chance, held, probes = random.Random(seed), names(count), list[Probe]()
+    chance, held, probes = random.Random(seed), names(count), list[ReleaseProbe]()
     while True:
         due = step(held, probes, rate=rate)
         if due.probe is None:
             return due, len(probes)
         at = held.index(due.probe)
         bad = (at >= first) ^ (chance.random() < wrong)
-        verdict = Verdict.SKIP if at in skipped else Verdict.BAD if bad else Verdict.GOOD
-        probes.append(Probe(due.probe, verdict))
+        verdict = (
+            ProbeVerdict.SKIP if at in skipped else ProbeVerdict.BAD if bad else ProbeVerdict.GOOD
+        )
+        probes.append(ReleaseProbe(due.probe, verdict))
 
 
 @pytest.mark.parametrize("count", range(2, 30))
 def test_every_pair_is_found_within_the_bound(count: int) -> None:
     for first in range(1, count):
         found, starts = run(count, first)
-        assert found.outcome is Outcome.FOUND
+        assert found.outcome is SearchOutcome.FOUND
         assert found.pair == (f"r{first - 1}", f"r{first}")
         assert starts <= most_starts(count)
 
 
 @pytest.mark.parametrize("count", [2, 3, 8, 9])
 def test_wrong_endpoints_are_named_within_the_bound(count: int) -> None:
-    assert run(count, 0)[0].outcome is Outcome.GOOD_IS_BAD
-    assert run(count, count)[0].outcome is Outcome.BAD_IS_GOOD
+    assert run(count, 0)[0].outcome is SearchOutcome.GOOD_IS_BAD
+    assert run(count, count)[0].outcome is SearchOutcome.BAD_IS_GOOD
     assert max(run(count, first)[1] for first in (0, count)) <= most_starts(count)
 
 
 def test_both_releases_of_a_pair_were_probed() -> None:
     held = names(8)
     for first in range(1, 8):
-        probes: list[Probe] = []
+        probes: list[ReleaseProbe] = []
         while (due := step(held, probes)).probe is not None:
             at = held.index(due.probe)
-            probes.append(Probe(due.probe, Verdict.BAD if at >= first else Verdict.GOOD))
+            probes.append(
+                ReleaseProbe(due.probe, ProbeVerdict.BAD if at >= first else ProbeVerdict.GOOD)
+            )
         assert {f"r{first - 1}", f"r{first}"} <= {probe.release for probe in probes}
 
 
@@ -85,14 +89,14 @@ def test_believing_flaky_starts_is_not_enough() -> None:
 @pytest.mark.parametrize(
     ("skipped", "outcome", "pair"),
     [
-        ((2,), Outcome.FOUND, ("r4", "r5")),
-        ((4,), Outcome.SKIPPED, ("r3", "r5")),
-        ((4, 5, 6), Outcome.SKIPPED, ("r3", "r7")),
-        ((0,), Outcome.FOUND, ("r4", "r5")),
+        ((2,), SearchOutcome.FOUND, ("r4", "r5")),
+        ((4,), SearchOutcome.SKIPPED, ("r3", "r5")),
+        ((4, 5, 6), SearchOutcome.SKIPPED, ("r3", "r7")),
+        ((0,), SearchOutcome.FOUND, ("r4", "r5")),
     ],
 )
 def test_releases_that_cannot_be_tested(
-    skipped: tuple[int, ...], outcome: Outcome, pair: tuple[str, str]
+    skipped: tuple[int, ...], outcome: SearchOutcome, pair: tuple[str, str]
 ) -> None:
     found, _ = run(8, 5, skipped=skipped)
     assert (found.outcome, found.pair) == (outcome, pair)
@@ -100,18 +104,18 @@ def test_releases_that_cannot_be_tested(
 
 def test_an_endpoint_that_matters_and_cannot_be_tested() -> None:
     found, _ = run(4, 1, skipped=(0,))
-    assert found.outcome is Outcome.SKIPPED
+    assert found.outcome is SearchOutcome.SKIPPED
 
 
 def test_the_search_gives_up() -> None:
     held = names(4)
-    probes = [Probe("r1", verdict) for verdict in (Verdict.GOOD, Verdict.BAD) * 30]
-    assert step(held, probes, rate=0.2, most=60).outcome is Outcome.UNDECIDED
+    probes = [ReleaseProbe("r1", verdict) for verdict in (ProbeVerdict.GOOD, ProbeVerdict.BAD) * 30]
+    assert step(held, probes, rate=0.2, most=60).outcome is SearchOutcome.UNDECIDED
 
 
 def test_contradicting_reliable_probes_start_the_test_of_unreliable_ones() -> None:
     held = names(4)
-    probes = [Probe("r1", Verdict.BAD), Probe("r2", Verdict.GOOD)]
+    probes = [ReleaseProbe("r1", ProbeVerdict.BAD), ReleaseProbe("r2", ProbeVerdict.GOOD)]
     assert step(held, probes).probe is not None
 
 

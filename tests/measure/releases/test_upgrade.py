@@ -19,8 +19,8 @@ from speclaunch.measure.upgrade.deployments import (
     recipe_upgrades,
 )
 from speclaunch.measure.upgrade.document import upgrade_document
-from speclaunch.measure.upgrade.observation import Observation, OutputDifference
-from speclaunch.measure.upgrade.reasons import Aspect, Reason, UpgradeVerdict, verdict_of
+from speclaunch.measure.upgrade.observation import OutputDifference, ReleaseAnswers
+from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict, verdict_of
 from speclaunch.measure.upgrade.running import ReleaseRun, run_reasons
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -116,18 +116,18 @@ def test_secrets_of_a_command_are_hidden(tmp_path: Path) -> None:
     ],
 )
 def test_the_worst_reason_is_the_verdict(verdicts: tuple[str, ...], worst: str) -> None:
-    reasons = [Reason(Aspect.VALUE, UpgradeVerdict(verdict), "") for verdict in verdicts]
+    reasons = [UpgradeReason(Aspect.VALUE, UpgradeVerdict(verdict), "") for verdict in verdicts]
     assert verdict_of(reasons).value == worst
 
 
-def answers(steps: int = 8, count: int = 6) -> Observation:
-    return Observation(tuple(ProofAnswer(tuple(range(32)), 4, steps) for _ in range(count)))
+def answers(steps: int = 8, count: int = 6) -> ReleaseAnswers:
+    return ReleaseAnswers(tuple(ProofAnswer(tuple(range(32)), 4, steps) for _ in range(count)))
 
 
 GOOD = ReleaseRun("0.5.20", True, seconds=1.0, observation=answers(), info={"page_size": 1})
 
 
-def ran(hardware: str | None = "h100", **changes: Any) -> tuple[Reason, ...]:
+def ran(hardware: str | None = "h100", **changes: Any) -> tuple[UpgradeReason, ...]:
     upgrade = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20", hardware)
     return run_reasons(upgrade, GOOD, replace(GOOD, release="0.5.23", **changes))
 

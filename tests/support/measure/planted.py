@@ -19,7 +19,7 @@ from speclaunch.checks import Lookup
 from speclaunch.engine import Address, resolve
 from speclaunch.measure.upgrade.launched import LaunchedRelease, StartFailedError
 from speclaunch.measure.upgrade.observation import ObservedServer
-from speclaunch.measure.upgrade.spelled import SpelledRecipe
+from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe
 from speclaunch.serving.launch.client import EngineClient, verify
 from speclaunch.serving.launch.free_port import free_port
 from tests.support.serving.launch import fake_sglang
@@ -97,7 +97,7 @@ def options(pythons: Mapping[str, Path]) -> list[str]:
 
 @contextmanager
 def served(
-    found: SpelledRecipe,
+    found: ReleaseRecipe,
     folder: Path,
     seconds: float,
     say: object,

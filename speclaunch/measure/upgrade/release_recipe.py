@@ -1,4 +1,4 @@
-"""A recipe spelled for a release, as `migrate` would write it."""
+"""A recipe for a release, as `migrate` would write it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CPU = "cpu"
 _PIN = "engine.version"
 
 
-class SpelledRecipe(Struct, frozen=True):
+class ReleaseRecipe(Struct, frozen=True):
     """A recipe for one release: its file's new text, and the overrides that select the release."""
 
     version: str
@@ -70,13 +70,13 @@ class SpelledRecipe(Struct, frozen=True):
         return (f"recipe={path}", *self.overrides, *directories, *engine)
 
 
-def spelled(
+def recipe_for(
     words: Sequence[str],
     version: str,
     config_dirs: Sequence[Path],
     *,
     python: str | None = None,
-) -> SpelledRecipe:
+) -> ReleaseRecipe:
     """Return the recipe of `words` for `version`. `python`: interpreter with that release.
 
     The CPU engine of another release is selected by its pin, an interpreter by its path. Raises
@@ -91,4 +91,4 @@ def spelled(
         chosen = with_overrides(chosen, (f"engine.python={python}",))
     elif CPU in (deployment.engine.python, deployment.hardware.name) and is_version(version):
         chosen = with_overrides(chosen, (f"{_PIN}={version}", f"engine.requires={version}"))
-    return SpelledRecipe(version, recipe.path, migration, chosen, tuple(config_dirs))
+    return ReleaseRecipe(version, recipe.path, migration, chosen, tuple(config_dirs))
