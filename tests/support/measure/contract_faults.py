@@ -46,7 +46,8 @@ return original(*words, **more)
 def _biased(name: str, factor: str) -> FieldFault:
     body = f"""
 info = words[1].sampling_info
-bias, info.logit_bias = info.logit_bias, {factor}
+bias = info.logit_bias
+info.logit_bias = {factor}
 try:
     return original(*words, **more)
 finally:
