@@ -72,7 +72,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
     hide_secrets("upgrade", options.words)
     is_single, found = _upgrades(options.words, settings)
     if options.run or options.write:
-        _require_one_recipe(options, found)
+        _require_single_recipe(options, found)
     if options.write:
         _require_writable(options, settings)
     runs: list[ReleaseRun] = []
@@ -126,7 +126,7 @@ def _is_recipe(words: Sequence[str]) -> bool:
     )
 
 
-def _require_one_recipe(options: UpgradeOptions, found: Sequence[DeploymentUpgrade]) -> None:
+def _require_single_recipe(options: UpgradeOptions, found: Sequence[DeploymentUpgrade]) -> None:
     if not _is_recipe(options.words) or len(found) != 1:
         name = "--run" if options.run else "--write"
         help_ = "use `speclaunch migrate` for other files" if name == "--write" else None
