@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from speclaunch.app.output.console import err_lines, out
 from speclaunch.app.output.upgrade import show_upgrade, show_upgrades
-from speclaunch.app.verbs.change_options import MigrateOptions, UpgradeOptions
+from speclaunch.app.verbs.change_options import MigrateOptions
 from speclaunch.app.verbs.check_options import engine_release, lookup
 from speclaunch.app.verbs.migrate import migrate
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
+from speclaunch.app.verbs.start_options import UpgradeOptions
 from speclaunch.checks import Lookup, all_rules, ask_mode, is_recipe, querier_for
 from speclaunch.core import (
     ExitCode,
