@@ -11,8 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
 
-from speclaunch.engine import EngineCheckMode
-
 T = TypeVar("T")
 
 
@@ -170,13 +168,6 @@ class DifferenceFormat(StrEnum):
 MOST_TOKENS = 1 << 24
 """Maximum number of tokens of a request."""
 
-ASK = option(
-    EngineCheckMode,
-    "--ask",
-    section="Facts",
-    help="Engine check: run the release's own validation without starting it. `auto` (if that "
-    "release is available), `always`, `never`.",
-)
 ASSUME = repeated(
     str,
     "--assume",

@@ -1,15 +1,16 @@
-"""The options of `lint`, `launch`, `plan` and `doctor`."""
+"""The options of `lint`, `launch`, `plan`, `doctor` and `upgrade`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from speclaunch.app.verbs.options import (
-    ASK,
     ASSUME,
     CONFIG_DIR,
     ENGINE,
+    ENGINE_PYTHON,
     ENGINES,
+    FORCE,
     HARDWARE,
     IGNORE,
     LOCK,
@@ -21,12 +22,23 @@ from speclaunch.app.verbs.options import (
     ROLE,
     SELECT,
     STRICT,
+    TIMEOUT,
     TRUST_ENGINE,
     LintFormat,
     VerbOptions,
     flag,
     option,
     repeated,
+    required,
+)
+from speclaunch.engine import EngineCheckMode
+
+ASK = option(
+    EngineCheckMode,
+    "--ask",
+    section="Facts",
+    help="Engine check: run the release's own validation without starting it. `auto` (if that "
+    "release is available), `always`, `never`.",
 )
 
 
@@ -260,6 +272,49 @@ class DoctorOptions(VerbOptions):
     online = ONLINE
     assume = ASSUME
     strict = STRICT
+    output_format = OUTPUT_FORMAT
+    ask = ASK
+    trust_engine = TRUST_ENGINE
+
+
+class UpgradeOptions(VerbOptions):
+    """The options of `speclaunch upgrade`."""
+
+    words = repeated(
+        str,
+        is_required=True,
+        metavar="RECIPE [key=value]… | PATH…",
+        help="Recipe (`recipe=NAME`, `NAME` or the path of a YAML file) and Hydra overrides; or "
+        "scripts, manifests and directories, for a table of their deployments.",
+    )
+    to = required(str, "--to", metavar="VERSION", help="SGLang version to move to.")
+    source = option(
+        str,
+        "--from",
+        metavar="VERSION",
+        help="Current SGLang version. Default: the recipe's pin or the image's, else the installed "
+        "version; for a command without an image, the newest that accepts it.",
+    )
+    run = flag(
+        "--run",
+        section="Run",
+        help="Start both versions on this machine and compare arguments, greedy answers and "
+        "acceptance.",
+    )
+    engine_python = ENGINE_PYTHON
+    timeout = TIMEOUT
+    write = flag(
+        "--write",
+        section="Output",
+        help="Migrate the recipe's file, unless the verdict is `not safe`.",
+    )
+    force = FORCE
+    config_dir = CONFIG_DIR
+    hardware = HARDWARE
+    models = MODELS
+    online = ONLINE
+    assume = ASSUME
+    everything = flag("--all", section="Output", help="Also show differences in unused features.")
     output_format = OUTPUT_FORMAT
     ask = ASK
     trust_engine = TRUST_ENGINE

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from speclaunch.app.output.console import err_lines, out
 from speclaunch.app.output.upgrade import show_upgrade, show_upgrades
-from speclaunch.app.verbs.change_options import MigrateOptions, UpgradeOptions
+from speclaunch.app.verbs.change_options import MigrateOptions
 from speclaunch.app.verbs.check_options import engine_release, lookup
 from speclaunch.app.verbs.migrate import migrate
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
+from speclaunch.app.verbs.start_options import UpgradeOptions
 from speclaunch.checks import Lookup, all_rules, ask_mode, is_recipe, querier_for
 from speclaunch.core import (
     ExitCode,
@@ -72,7 +73,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
     hide_secrets("upgrade", options.words)
     is_single, found = _upgrades(options.words, settings)
     if options.run or options.write:
-        _require_one_recipe(options, found)
+        _require_single_recipe(options, found)
     if options.write:
         _require_writable(options, settings)
     runs: list[ReleaseRun] = []
@@ -126,7 +127,7 @@ def _is_recipe(words: Sequence[str]) -> bool:
     )
 
 
-def _require_one_recipe(options: UpgradeOptions, found: Sequence[DeploymentUpgrade]) -> None:
+def _require_single_recipe(options: UpgradeOptions, found: Sequence[DeploymentUpgrade]) -> None:
     if not _is_recipe(options.words) or len(found) != 1:
         name = "--run" if options.run else "--write"
         help_ = "use `speclaunch migrate` for other files" if name == "--write" else None

@@ -222,7 +222,7 @@ VERBS = (
     Verb(
         "upgrade",
         "upgrade:upgrade",
-        "change_options:UpgradeOptions",
+        "start_options:UpgradeOptions",
         "Show on one page whether a deployment can move to another engine version.\n\n"
         "Compares the command, effective arguments, memory, refusals and known bugs; with --run "
         "also both running versions. Verdict: safe (exit 0), differs, not safe or unknown "
