@@ -198,7 +198,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "--select": ("SPL3", "SPL301,SPL8", "SPL999", "X", ""),
     "--ignore": ("SPL3", "SPL999", "no-such", ""),
     "--config-dir": ("groups", "none"),
-    "--baseline": ("3.4", "none"),
+    "--acceptance": ("3.4", "none"),
     "--role": ("prefill", "none"),
     "--to": ("shell", "0.5.18", "kubernets", "0.5.99", "9.9"),
     "--from": ("0.5.12", "9.9", "x"),
