@@ -156,9 +156,9 @@ class RenderOptions(VerbOptions):
     hardware = HARDWARE
     models = MODELS
     bare = flag("--bare", help="Start the engine without speclaunch, ignoring deploy.speclaunch.")
-    baseline = option(
+    acceptance = option(
         str,
-        "--baseline",
+        "--acceptance",
         metavar="LENGTH|CERTIFICATE",
         help="Acceptance length that alerts compare with: tokens per verification, or the name or "
         "file of a certificate (`speclaunch bench`). Default: the mean of the last day.",

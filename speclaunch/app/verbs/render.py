@@ -56,7 +56,7 @@ def render(options: RenderOptions) -> None:
         role=options.role,
         bare=options.bare,
         carries_speclaunch=carries,
-        baseline=None if options.baseline is None else _baseline(options.baseline),
+        baseline=None if options.acceptance is None else _baseline(options.acceptance),
     )
     for note in dict.fromkeys(
         prepared.overridden for prepared in assembled.prepared if prepared.overridden
@@ -81,7 +81,7 @@ def render(options: RenderOptions) -> None:
 def _baseline(text: str) -> Baseline:
     """Return the expected acceptance length of an option. Raises InputError."""
     try:
-        length, source = float(text), "--baseline"
+        length, source = float(text), "--acceptance"
     except ValueError:
         from speclaunch.measure import find_certificate
 
@@ -93,7 +93,7 @@ def _baseline(text: str) -> Baseline:
     if not 1 <= length <= _MOST_LENGTH:
         raise InputError(
             Problem(
-                f"--baseline {text}: not an acceptance length",
+                f"--acceptance {text}: not an acceptance length",
                 help=f"give tokens per verification, 1 to {_MOST_LENGTH}",
             )
         )

@@ -239,7 +239,7 @@ class _RoleBuilder:
             summary="Speculation accepts less than before",
             description="{value} tokens per verification: below "
             f"{DROP:.0%} of the mean of the last day, or below {FLOOR:g}. A decay over several "
-            "days needs a baseline: render with --baseline.",
+            "days needs a baseline: render with --acceptance.",
             firing=self.traffic((3.0, 420), (1.5, 90)),
             quiet=(self.traffic((3.0, 510)), self.traffic((3.0, 30), (1.5, 480)), self.few(1.0)),
             value=1.5,

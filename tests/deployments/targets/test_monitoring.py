@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ BASELINES = (None, Baseline(3.4, "certificate x"))
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 
 
+@cache
 def assembled(version: str | None = None, recipe: str = "eagle3_llama8b", *more: str) -> Assembled:
     loaded = load(recipe, ("args.enable_metrics=true", *more))
     return plan_rendering(loaded, version, Lookup(), carries_speclaunch=False)
@@ -108,23 +110,24 @@ def test_thresholds_come_from_the_baseline() -> None:
     low = role.alerts[0]
     assert low.expression.endswith("< 2.72")
     assert "below 2.72 (80% of 3.4, certificate x)" in low.description
-    (role,) = alerts_of(everything(assembled(), Baseline(1.2, "--baseline")))
+    (role,) = alerts_of(everything(assembled(), Baseline(1.2, "--acceptance")))
     assert role.alerts[0].expression.endswith("< 1.1")
 
 
 @promtool
+@pytest.mark.campaign
 @pytest.mark.thorough
-@pytest.mark.parametrize("baseline", BASELINES, ids=["own-mean", "baseline"])
 @pytest.mark.parametrize("version", held_versions())
-def test_promtool_accepts_the_rules_and_their_test_passes(
-    version: str, baseline: Baseline | None, tmp_path: Path
-) -> None:
-    deployment = everything(assembled(version), baseline)
+def test_promtool_accepts_the_rules_and_their_test_passes(version: str, tmp_path: Path) -> None:
     renderer = PrometheusRulesRenderer()
-    (tmp_path / "rules.yaml").write_text(renderer.render(deployment))
-    (companion,) = renderer.companions(deployment, "rules.yaml").items()
-    (tmp_path / companion[0]).write_text(companion[1])
-    for words in (("check", "rules", "rules.yaml"), ("test", "rules", "rules.test.yaml")):
+    tests = []
+    for number, baseline in enumerate(BASELINES):
+        deployment, name = everything(assembled(version), baseline), f"rules-{number}.yaml"
+        (tmp_path / name).write_text(renderer.render(deployment))
+        for test, text in renderer.companions(deployment, name).items():
+            (tmp_path / test).write_text(text)
+            tests.append(test)
+    for words in (("check", "rules", "rules-0.yaml", "rules-1.yaml"), ("test", "rules", *tests)):
         done = subprocess.run(
             ["promtool", *words], cwd=tmp_path, capture_output=True, text=True, check=False
         )
@@ -225,7 +228,7 @@ def _check(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.thorough
 def test_the_test_is_written_next_to_the_rules(tmp_path: Path) -> None:
-    done = _check("--to", "prometheus-rules", "-o", "r.yaml", "--baseline", "2.5", cwd=tmp_path)
+    done = _check("--to", "prometheus-rules", "-o", "r.yaml", "--acceptance", "2.5", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "note: no alert SpeculationRanksApart: the server has one" in done.stderr
     assert "< 2" in (tmp_path / "r.yaml").read_text()
@@ -235,7 +238,7 @@ def test_the_test_is_written_next_to_the_rules(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("value", ["0.5", "nan", "nowhere.json", "5000"])
 def test_a_baseline_that_is_none_is_refused(value: str, tmp_path: Path) -> None:
-    done = _check("--to", "prometheus-rules", "--baseline", value, cwd=tmp_path)
+    done = _check("--to", "prometheus-rules", "--acceptance", value, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert value in done.stderr
 
