@@ -171,6 +171,7 @@ TESTS_OF_TOOLS = {
     "serving/launch/agreement/test_ranks.py": {"campaigns.agreement"},
     "serving/launch/diagnosis/test_corpus.py": {"tools.failure_texts"},
     "serving/launch/test_faults.py": {"campaigns.fault_injection"},
+    "measure/contract/test_contract.py": {"campaigns.contract"},
     "measure/prove/test_campaign.py": {"campaigns.proof"},
     "recall/test_drawing.py": {"campaigns.recalling"},
     "recall/test_sample.py": {"campaigns.recalling"},
