@@ -192,7 +192,7 @@ def tools(pair: Pair) -> Outcome:
     if plain_status != 200:
         return untested(f"the plain server refuses it: {plain}", 1)
     if status != 200:
-        return Outcome(FieldResult.DIFFERS, f"refused ({ours})", 1, str(ours))
+        return Outcome(FieldResult.DIFFERS, f"refused ({ours})", 1, f"{status}: {ours}")
     own, other = _calls(ours), _calls(plain)
     if not other:
         return untested("the plain server calls no tool", 1)

@@ -28,6 +28,8 @@ class ContractField(Struct, frozen=True):
 
 _ABOUT = RequestField
 _SHOWN = 200
+_BAD_REQUEST = "400:"
+"""Beginning of a refusal by validation; other errors are failures."""
 
 
 def _field(name: str, check: Callable[[Pair], Outcome], *concerns: RequestField) -> ContractField:
@@ -120,7 +122,7 @@ def _row(
     bugs: tuple[str, ...] = ()
     if outcome.result is FieldResult.DIFFERS:
         documented = statement(field.name, release, algorithm, device)
-        if outcome.refused:
+        if outcome.refused.startswith(_BAD_REQUEST):
             documented = f"The server refuses it: {outcome.refused}"
         bugs = known_bugs(field.concerns, release, algorithm, plan)
     return FieldRow(field.name, outcome.result, outcome.reason, outcome.requests, documented, bugs)

@@ -97,6 +97,13 @@ def test_a_refusal_is_documented_by_its_message() -> None:
     assert row.documented == "The server refuses it: 400: logit_bias is not supported"
 
 
+def test_an_error_of_the_server_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.support.measure.contract_server.REFUSED", 500)
+    (row,) = check_contract(*pair("refuses logit_bias"), fields=named("logit_bias")).rows
+    assert row.breaks
+    assert row.reason.endswith("refused (500: logit_bias is not supported)")
+
+
 def test_nothing_is_tested_after_a_server_ended() -> None:
     fields = [*named("context_limit"), *named("stop")]
     first, second = check_contract(*pair("ends at the context limit"), fields=fields).rows

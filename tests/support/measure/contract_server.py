@@ -23,6 +23,7 @@ LETTERS = ' abcdefghijklmnopqrstuvwxyz0123456789-{}":,.'
 EOS = len(LETTERS)
 VOCABULARY = EOS + 1
 CONTEXT = 256
+REFUSED = 400
 _LONG = 1000
 _TABLE: dict[tuple[int, int, int], list[float]] = {}
 _DIGITS = tuple("0123456789")
@@ -178,7 +179,7 @@ class ScriptedServer:
         sampling = body["sampling_params"]
         prompt = body.get("input_ids") or encode(body["text"])
         if self.fault == "refuses logit_bias" and "logit_bias" in sampling:
-            return Reply({"error": {"message": "logit_bias is not supported"}}, 400)
+            return Reply({"error": {"message": "logit_bias is not supported"}}, REFUSED)
         limit = sampling["max_new_tokens"]
         if "rid" in body:
             aborted = self._aborted.setdefault(body["rid"], threading.Event()).wait(0.2)
