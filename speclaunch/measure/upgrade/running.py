@@ -125,10 +125,21 @@ def _changed_values(
         is_expected &= (old.effective, new.effective) == (ours, theirs)
         why = new.why if is_expected else "as the servers report"
         if isinstance(ours, dict) and isinstance(theirs, dict):
-            names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-            ours, theirs = ({name: some.get(name) for name in names} for some in (ours, theirs))
+            ours, theirs = _without_equal(ours, theirs), _without_equal(theirs, ours)
         text = f"{new.name}: {_shown(ours)} → {_shown(theirs)} ({why})"
         yield UpgradeReason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, new.name)
+
+
+def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a nested value that another one does not have."""
+    found = {}
+    for name, entry in value.items():
+        theirs = other.get(name)
+        if isinstance(entry, dict) and isinstance(theirs, dict):
+            entry, theirs = _without_equal(entry, theirs), _without_equal(theirs, entry)
+        if entry != theirs:
+            found[name] = entry
+    return found
 
 
 def _shown(value: object) -> str:
