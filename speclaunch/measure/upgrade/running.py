@@ -133,12 +133,11 @@ def _changed_values(
 def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a nested value that another one does not have."""
     found = {}
-    for name, entry in value.items():
+    for name, ours in value.items():
         theirs = other.get(name)
-        if isinstance(entry, dict) and isinstance(theirs, dict):
-            entry, theirs = _without_equal(entry, theirs), _without_equal(theirs, entry)
-        if entry != theirs:
-            found[name] = entry
+        if ours != theirs:
+            nested = isinstance(ours, dict) and isinstance(theirs, dict)
+            found[name] = _without_equal(ours, theirs) if nested else ours
     return found
 
 
