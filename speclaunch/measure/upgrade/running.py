@@ -132,12 +132,13 @@ def _changed_values(
 
 def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a nested value that another one does not have."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, ours in value.items():
         theirs = other.get(name)
-        if ours != theirs:
-            nested = isinstance(ours, dict) and isinstance(theirs, dict)
-            found[name] = _without_equal(ours, theirs) if nested else ours
+        if isinstance(ours, dict) and isinstance(theirs, dict) and ours != theirs:
+            found[name] = _without_equal(ours, theirs)
+        elif ours != theirs:
+            found[name] = ours
     return found
 
 
