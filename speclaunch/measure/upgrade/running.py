@@ -125,10 +125,21 @@ def _changed_values(
         is_expected &= (old.effective, new.effective) == (ours, theirs)
         why = new.why if is_expected else "as the servers report"
         if isinstance(ours, dict) and isinstance(theirs, dict):
-            names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-            ours, theirs = ({name: some.get(name) for name in names} for some in (ours, theirs))
+            ours, theirs = _without_equal(ours, theirs), _without_equal(theirs, ours)
         text = f"{new.name}: {_shown(ours)} → {_shown(theirs)} ({why})"
         yield UpgradeReason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, new.name)
+
+
+def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a nested value that another one does not have."""
+    found: dict[str, Any] = {}
+    for name, ours in value.items():
+        theirs = other.get(name)
+        if isinstance(ours, dict) and isinstance(theirs, dict) and ours != theirs:
+            found[name] = _without_equal(ours, theirs)
+        elif ours != theirs:
+            found[name] = ours
+    return found
 
 
 def _shown(value: object) -> str:

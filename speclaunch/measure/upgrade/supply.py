@@ -66,7 +66,7 @@ class EngineSupply:
         for process, _log in self._building.values():
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
-        for process, log in self._building.values():
+        for release, (process, log) in self._building.items():
             try:
                 process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
@@ -74,6 +74,7 @@ class EngineSupply:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             log.close()
+            mark_on_demand(self._engine(release))  # the part that exists counts, and makes room
         self._building.clear()
 
     def available(self) -> tuple[str, ...]:

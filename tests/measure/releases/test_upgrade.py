@@ -177,3 +177,11 @@ def test_servers_decide_what_the_plan_leaves_unknown() -> None:
     ]
     after = [reason.name for reason in ran(None)]
     assert "page_size" in before and "page_size" not in after
+
+
+def test_nested_values_show_what_differs() -> None:
+    before = {"page_size": {"decode": {"bs": [1, 2], "max": 8}, "prefill": {"max": 1}}}
+    after = {"page_size": {"decode": {"bs": [1, 2], "max": 16}, "prefill": {"max": 1}}}
+    upgrade = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20")
+    (found,) = run_reasons(upgrade, replace(GOOD, info=before), replace(GOOD, info=after))
+    assert "page_size: {'decode': {'max': 8}} → {'decode': {'max': 16}} (as" in found.text
