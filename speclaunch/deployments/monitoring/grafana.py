@@ -151,7 +151,7 @@ def panels(deployment: Rendering) -> Iterator[Panel]:
         yield Panel(
             "Decode passes in CUDA graphs",
             "Share of all decode passes.",
-            ((f"{graph} / {every}", legend),),
+            ((f"({graph} or 0 * {every}) / {every}", legend),),
             "percentunit",
             1,
         )
