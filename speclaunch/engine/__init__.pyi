@@ -354,10 +354,6 @@ from speclaunch.engine.releases.known_forks import KnownFork as KnownFork
 from speclaunch.engine.releases.known_forks import fork_with as fork_with
 from speclaunch.engine.releases.known_forks import fork_with_algorithm as fork_with_algorithm
 from speclaunch.engine.releases.metrics import Metric as Metric
-from speclaunch.engine.releases.metrics import MetricKind as MetricKind
-from speclaunch.engine.releases.metrics import MetricNote as MetricNote
-from speclaunch.engine.releases.metrics import Updated as Updated
-from speclaunch.engine.releases.metrics import metrics_of as metrics_of
 from speclaunch.engine.releases.metrics import series_of as series_of
 from speclaunch.engine.releases.nearest import distance as distance
 from speclaunch.engine.releases.nearest import nearest as nearest

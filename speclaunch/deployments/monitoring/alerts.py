@@ -6,7 +6,7 @@ its reason. What each metric counts, and when: engine/releases/metrics.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -470,12 +470,3 @@ def _counted(runs: tuple[tuple[float, int], ...], steps: int) -> str:
         parts.append(f"{start}+{tokens}x{minutes - 1}")
         start += tokens * minutes
     return " ".join(parts)
-
-
-def problems_of(alerts: RoleAlerts, series: Mapping[str, Metric]) -> Iterator[str]:
-    """Yield what a role's expressions name that the release lacks."""
-    from speclaunch.deployments.monitoring.promql import unknown_names  # noqa: PLC0415
-
-    expressions = [alert.expression for alert in alerts.alerts]
-    for expression in [*expressions, *filter(None, [alerts.record])]:
-        yield from unknown_names(expression, series, frozenset({RECORDED}))

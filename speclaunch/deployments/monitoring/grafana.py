@@ -209,7 +209,6 @@ def _variables(job: str) -> list[dict[str, Any]]:
             "type": "query",
             "datasource": _SOURCE,
             "query": {"query": query, "refId": "instance"},
-            "definition": query,
             "refresh": 2,
             "includeAll": True,
             "multi": True,

@@ -18,8 +18,8 @@ from speclaunch.deployments.monitoring.alerts import (
     Alert,
     RoleAlerts,
     alerts_of,
-    problems_of,
 )
+from speclaunch.deployments.monitoring.promql import unknown_names
 from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
 from speclaunch.deployments.targets.words import (
     ALL_ADDRESSES,
@@ -184,7 +184,9 @@ def rule_errors(deployment: Rendering, text: str) -> Iterator[str]:
     """Yield names in the rules that the release lacks, and rules that the text has otherwise."""
     series = series_of(deployment.version)
     for role in alerts_of(deployment):
-        yield from problems_of(role, series)
+        expressions = [alert.expression for alert in role.alerts]
+        for expression in [*expressions, *filter(None, [role.record])]:
+            yield from unknown_names(expression, series, frozenset({RECORDED}))
     written = [
         group
         for document in yaml.safe_load_all(text)
