@@ -6,7 +6,7 @@ its reason. What each metric counts, and when: engine/releases/metrics.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -54,7 +54,7 @@ class Alert(Struct, frozen=True):
     name: str
     expression: str
     minutes: int
-    """How long the expression must hold."""
+    """Minutes for which the expression must hold."""
     severity: str
     summary: str
     description: str
@@ -77,7 +77,7 @@ class Alert(Struct, frozen=True):
         return f"{site}{RUNBOOK.removesuffix('.md')}/#{anchor}"
 
 
-class LeftOut(Struct, frozen=True):
+class OmittedAlert(Struct, frozen=True):
     """An alert that does not apply, and the reason."""
 
     name: str
@@ -90,7 +90,7 @@ class RoleAlerts(Struct, frozen=True):
     role: Role
     record: str | None
     alerts: tuple[Alert, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[OmittedAlert, ...]
 
 
 def alerts_of(deployment: Rendering) -> tuple[RoleAlerts, ...]:
@@ -147,7 +147,7 @@ class _RoleBuilder:
             self.kv_pressure(),
             self.stuck(),
             self.no_metrics(),
-            LeftOut(
+            OmittedAlert(
                 "SpeculationLowAfterCacheHits",
                 "no metric of any release separates the acceptance of requests with cache hits "
                 "from that of others",
@@ -157,8 +157,8 @@ class _RoleBuilder:
         return RoleAlerts(
             role,
             record,
-            tuple(one for one in made if isinstance(one, Alert)),
-            tuple(one for one in made if isinstance(one, LeftOut)),
+            tuple(alert for alert in made if isinstance(alert, Alert)),
+            tuple(alert for alert in made if isinstance(alert, OmittedAlert)),
         )
 
     def has(self, name: str) -> bool:
@@ -198,16 +198,16 @@ class _RoleBuilder:
         """Return an alert whose result has the labels of a server."""
         return Alert(name, expression, **{"labels": self.labels, **fields})  # type: ignore[arg-type]
 
-    def not_verifying(self, name: str) -> LeftOut | None:
+    def not_verifying(self, name: str) -> OmittedAlert | None:
         """Return why no alert about verification applies to the role."""
         observed = self.role.observed
         if observed.algorithm is None:
-            return LeftOut(name, "the deployment does not speculate")
+            return OmittedAlert(name, "the deployment does not speculate")
         if not observed.verifies:
-            return LeftOut(name, "a prefill server verifies nothing")
+            return OmittedAlert(name, "a prefill server verifies nothing")
         return None
 
-    def acceptance_low(self) -> Alert | LeftOut:
+    def acceptance_low(self) -> Alert | OmittedAlert:
         """Return the alert about acceptance below the baseline, or below its own mean."""
         name = "SpeculationAcceptanceLow"
         if (reason := self.not_verifying(name)) is not None:
@@ -250,7 +250,7 @@ class _RoleBuilder:
         """Return series of low acceptance with too little traffic to tell."""
         return self.traffic((length, 90), steps=2)
 
-    def verifies_nothing(self) -> Alert | LeftOut:
+    def verifies_nothing(self) -> Alert | OmittedAlert:
         """Return the alert about a server that generates without verifying."""
         name = "SpeculationVerifiesNothing"
         if (reason := self.not_verifying(name)) is not None:
@@ -280,17 +280,19 @@ class _RoleBuilder:
             value=15000,
         )
 
-    def ranks_apart(self) -> Alert | LeftOut:
+    def ranks_apart(self) -> Alert | OmittedAlert:
         """Return the alert about a DP rank that accepts less than the others."""
         name = "SpeculationRanksApart"
         if (reason := self.not_verifying(name)) is not None:
             return reason
         ranks = self.role.observed.ranks
         if ranks < 2:
-            return LeftOut(name, "the server has one data-parallel rank")
+            return OmittedAlert(name, "the server has one data-parallel rank")
         metric = self.series["sglang:spec_accept_length"]
         if "dp_rank" not in metric.labels_of(metric.name):
-            return LeftOut(name, f"metrics of SGLang {self.deployment.version} have no dp_rank")
+            return OmittedAlert(
+                name, f"metrics of SGLang {self.deployment.version} have no dp_rank"
+            )
         mean = f"avg_over_time(({self.of('spec_accept_length')} > 0)[{WINDOW}:])"
         tokens = f"increase({self.of('generation_tokens_total')}[{WINDOW}])"
         busy = self.test("generation_tokens_total", "0+1000x90")
@@ -309,7 +311,7 @@ class _RoleBuilder:
             value=0.5,
         )
 
-    def retractions(self) -> Alert | LeftOut:
+    def retractions(self) -> Alert | OmittedAlert:
         """Return the alert about retracted requests."""
         name = "SpeculationRequestsRetracted"
         for series in (
@@ -320,7 +322,9 @@ class _RoleBuilder:
             if self.has(series):
                 break
         else:
-            return LeftOut(name, f"SGLang {self.deployment.version} does not count retractions")
+            return OmittedAlert(
+                name, f"SGLang {self.deployment.version} does not count retractions"
+            )
         retracted = f"max by ({self.by}) (increase({self.of(series)}[{WINDOW}]))"
         finished = f"sum by ({self.by}) (increase({self.of('num_requests_total')}[{WINDOW}]))"
         requests = self.test("num_requests_total", "0+100x90")
@@ -343,13 +347,13 @@ class _RoleBuilder:
             value=0.2,
         )
 
-    def graphs_off(self) -> Alert | LeftOut:
+    def graphs_off(self) -> Alert | OmittedAlert:
         """Return the alert about decode passes without a CUDA graph."""
         name = "SpeculationGraphsOff"
         if not self.role.observed.graphs:
-            return LeftOut(name, "decode runs without CUDA graphs as configured")
+            return OmittedAlert(name, "decode runs without CUDA graphs as configured")
         if self.role.mode == "prefill":
-            return LeftOut(name, "a prefill server does not decode")
+            return OmittedAlert(name, "a prefill server does not decode")
         if self.has("cuda_graph_passes_total"):
             passes = "cuda_graph_passes_total"
             without, decode = ',mode="decode_none"', ',mode=~"decode_.*"'
@@ -369,7 +373,9 @@ class _RoleBuilder:
             firing = (traffic, self.test("is_cuda_graph", "0.5+0x90"))
             quiet = (traffic, self.test("is_cuda_graph", "1+0x90"))
         else:
-            return LeftOut(name, f"SGLang {self.deployment.version} has no metric of CUDA graphs")
+            return OmittedAlert(
+                name, f"SGLang {self.deployment.version} has no metric of CUDA graphs"
+            )
         return self.alert(
             name,
             f"{share} > {WITHOUT_GRAPH:g} and {busy}",
@@ -464,12 +470,3 @@ def _counted(runs: tuple[tuple[float, int], ...], steps: int) -> str:
         parts.append(f"{start}+{tokens}x{minutes - 1}")
         start += tokens * minutes
     return " ".join(parts)
-
-
-def problems_of(alerts: RoleAlerts, series: Mapping[str, Metric]) -> Iterator[str]:
-    """Yield what a role's expressions name that the release lacks."""
-    from speclaunch.deployments.monitoring.promql import unknown_names  # noqa: PLC0415
-
-    expressions = [alert.expression for alert in alerts.alerts]
-    for expression in [*expressions, *filter(None, [alerts.record])]:
-        yield from unknown_names(expression, series, frozenset({RECORDED}))

@@ -151,7 +151,7 @@ def panels(deployment: Rendering) -> Iterator[Panel]:
         yield Panel(
             "Decode passes in CUDA graphs",
             "Share of all decode passes.",
-            ((f"{graph} / {every}", legend),),
+            ((f"({graph} or 0 * {every}) / {every}", legend),),
             "percentunit",
             1,
         )
@@ -209,7 +209,6 @@ def _variables(job: str) -> list[dict[str, Any]]:
             "type": "query",
             "datasource": _SOURCE,
             "query": {"query": query, "refId": "instance"},
-            "definition": query,
             "refresh": 2,
             "includeAll": True,
             "multi": True,

@@ -18,8 +18,8 @@ from speclaunch.deployments.monitoring.alerts import (
     Alert,
     RoleAlerts,
     alerts_of,
-    problems_of,
 )
+from speclaunch.deployments.monitoring.promql import unknown_names
 from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
 from speclaunch.deployments.targets.words import (
     ALL_ADDRESSES,
@@ -34,6 +34,10 @@ from speclaunch.engine import series_of
 PATH = "/metrics"
 """Path of the engine's metrics in every release (0.4.6.post5 utils.py and 0.5.23 utils/common.py,
 add_prometheus_middleware); an API key does not protect it (0.5.23 utils/auth.py)."""
+_RENAMED = ("sglang_(.+)", "sglang:$1")
+"""Pattern and replacement of metric names. prometheus_client 0.23 and later writes `sglang_` to a
+Prometheus before 3.0, which accepts OpenMetrics without `escaping=allow-utf-8`; SGLang accepts any
+prometheus_client from 0.20 on."""
 _SCRAPED = "15s"
 _EVALUATED = "1m"
 
@@ -98,7 +102,9 @@ class PrometheusRulesRenderer(MonitoringRenderer):
 def left_out(deployment: Rendering) -> Iterable[str]:
     """Return a note about each alert that is left out, once."""
     return dict.fromkeys(
-        f"no alert {one.name}: {one.why}" for role in alerts_of(deployment) for one in role.left_out
+        f"no alert {omitted.name}: {omitted.why}"
+        for role in alerts_of(deployment)
+        for omitted in role.left_out
     )
 
 
@@ -113,8 +119,8 @@ def _group(deployment: Rendering, alerts: RoleAlerts) -> dict[str, Any]:
         "name": f"speclaunch-{name_of(deployment)}{own}",
         "interval": _EVALUATED,
     }
-    for number, one in enumerate(alerts.left_out):
-        found[f"{COMMENT}{number}"] = f"No {one.name}: {one.why}."
+    for number, omitted in enumerate(alerts.left_out):
+        found[f"{COMMENT}{number}"] = f"No {omitted.name}: {omitted.why}."
     rules: list[dict[str, Any]] = []
     if alerts.record is not None:
         rules.append({"record": RECORDED, "expr": alerts.record})
@@ -163,7 +169,7 @@ def _test(
     return {
         "name": f"{alert.name}{own} {'fires' if fires else 'is quiet'}",
         "interval": _EVALUATED,
-        "input_series": [{"series": one.text, "values": one.values} for one in series],
+        "input_series": [{"series": shown.text, "values": shown.values} for shown in series],
         "alert_rule_test": [
             {
                 "eval_time": f"{alert.at}m",
@@ -178,7 +184,9 @@ def rule_errors(deployment: Rendering, text: str) -> Iterator[str]:
     """Yield names in the rules that the release lacks, and rules that the text has otherwise."""
     series = series_of(deployment.version)
     for role in alerts_of(deployment):
-        yield from problems_of(role, series)
+        expressions = [alert.expression for alert in role.alerts]
+        for expression in [*expressions, *filter(None, [role.record])]:
+            yield from unknown_names(expression, series, frozenset({RECORDED}))
     written = [
         group
         for document in yaml.safe_load_all(text)
@@ -209,7 +217,8 @@ class PrometheusScrapeRenderer(MonitoringRenderer):
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
         """Yield differences between the text and the settings."""
-        if yaml.safe_load(text) != {"scrape_configs": [_job(deployment)]}:
+        expected = yaml.safe_load(yaml_text({"scrape_configs": [_job(deployment)]}))
+        if yaml.safe_load(text) != expected:
             yield "its scrape settings are others"
 
 
@@ -220,6 +229,15 @@ def _job(deployment: Rendering) -> dict[str, Any]:
         "scheme": "https" if deployment.roles[0].tls else "http",
         "scrape_interval": _SCRAPED,
         "static_configs": [_targets(deployment, role) for role in deployment.roles],
+        f"{COMMENT}names": "Prometheus before 3.0 may read sglang_… for sglang:…",
+        "metric_relabel_configs": [
+            {
+                "source_labels": ["__name__"],
+                "regex": _RENAMED[0],
+                "target_label": "__name__",
+                "replacement": _RENAMED[1],
+            }
+        ],
     }
 
 
@@ -247,6 +265,14 @@ def operator_objects(
     """
     for role in deployment.roles:
         endpoint: dict[str, Any] = {"port": "http", "path": PATH, "interval": _SCRAPED}
+        endpoint["metricRelabelings"] = [
+            {
+                "sourceLabels": ["__name__"],
+                "regex": _RENAMED[0],
+                "targetLabel": "__name__",
+                "replacement": _RENAMED[1],
+            }
+        ]
         if role.tls:
             endpoint["scheme"] = "https"
         if deployment.has_roles:

@@ -1,4 +1,4 @@
-"""Names in a PromQL expression, and their proof against the metrics of a release.
+"""QueryNames in a PromQL expression, and their proof against the metrics of a release.
 
 Not a parser: `promtool` checks the grammar of our expressions in the tests. This reads every metric
 name with its matchers, and every label in `by (…)` and its like.
@@ -21,14 +21,14 @@ TARGET_LABELS = frozenset({"job", "instance", "role"})
 """Labels that Prometheus and our scrape settings add to every series."""
 
 
-class Names(Struct, frozen=True):
-    """Names in an expression: labels of matchers by metric, and labels of label lists."""
+class QueryNames(Struct, frozen=True):
+    """QueryNames in an expression: labels of matchers by metric, and labels of label lists."""
 
     metrics: Mapping[str, frozenset[str]]
     grouped: frozenset[str]
 
 
-def names_in(expression: str) -> Names:
+def names_in(expression: str) -> QueryNames:
     """Return the metrics of an expression with their matched labels, and its listed labels."""
     tokens = _TOKEN.findall(expression)
     metrics: dict[str, frozenset[str]] = {}
@@ -51,7 +51,7 @@ def names_in(expression: str) -> Names:
             place = end
         elif following != "(" and following not in _LABEL_LISTS:
             metrics.setdefault(token, frozenset())
-    return Names(metrics, frozenset(grouped))
+    return QueryNames(metrics, frozenset(grouped))
 
 
 def unknown_names(

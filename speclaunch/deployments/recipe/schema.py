@@ -417,7 +417,7 @@ class DeploySection(Section):
     drain_seconds: int = Field(default=120, ge=0, le=86400)
     """Time for running requests to finish when a server is stopped."""
     monitoring: Literal["operator", "annotations"] | None = None
-    """How Prometheus finds pods: objects of the Prometheus Operator, with alerts, or scrape
+    """Discovery of pods by Prometheus: objects of the Prometheus Operator, with alerts, or scrape
     annotations; null: not at all."""
     slurm: Arguments = Field(default_factory=dict)
     """Options that the cluster requires, by the names of sbatch's options (`partition`, `account`,

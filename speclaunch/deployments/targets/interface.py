@@ -25,7 +25,7 @@ class SpeclaunchFrom(StrEnum):
 
 
 class Monitoring(StrEnum):
-    """How Prometheus finds the pods of a deployment (`deploy.monitoring`)."""
+    """Discovery of pods by Prometheus (`deploy.monitoring`)."""
 
     OPERATOR = "operator"
     """Objects of the Prometheus Operator: a PodMonitor for each role, and alerts."""

@@ -2,6 +2,9 @@
 
 ``tools/metrics.py`` reads names, kinds, labels and conditions in released wheels. What a value
 means, and when the engine updates it, was read in the same sources: :data:`NOTES`.
+
+prometheus_client 0.23 and later replaces the colon of a name by an underscore in OpenMetrics,
+unless the client accepts `escaping=allow-utf-8`. Plain text keeps it.
 """
 
 from __future__ import annotations

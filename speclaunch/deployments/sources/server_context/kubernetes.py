@@ -496,7 +496,7 @@ def _members(
     container = site.steps[-1][1]
     pod = pods.pod_of_container(container, pod_of(site), owner.labels, maps, site.envs)
     own = annotated(metadata_of(site, nodes.entries(site.root)), "", maps.document)
-    others = (one.scrape for one in scrapes if one.reaches(owner.namespace, owner.labels))
+    others = (found.scrape for found in scrapes if found.reaches(owner.namespace, owner.labels))
     pod = replace(pod, scrapes=tuple(dict.fromkeys(filter(None, (own, *others)))))
     if owner.restart is not None:
         pod = replace(pod, restart=owner.restart)

@@ -108,9 +108,9 @@ def _match_labels(spec: Entries) -> dict[str, str]:
 
 def _target(service: Entries, endpoint: Entries) -> yaml.Node | None:
     """Return the target of the Service's port that an endpoint names."""
-    wanted = nodes.text(endpoint.get("port"))
+    shown = nodes.text(endpoint.get("port"))
     for item in nodes.items(service.get("ports")):
         entry = nodes.entries(item)
-        if nodes.text(entry.get("name")) == wanted:
+        if nodes.text(entry.get("name")) == shown:
             return entry.get("targetPort", entry.get("port"))
     return None
