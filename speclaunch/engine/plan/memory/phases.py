@@ -139,6 +139,8 @@ class Terms(Struct, frozen=True):
     activations: SizeEstimate
     draft_first: bool
     """True if the draft's weights are loaded before the pool is sized."""
+    freed_after_pool: int = 0
+    """Bytes that the draft holds in addition until the pool is allocated."""
 
 
 class PredictedFailure(Struct, frozen=True):
@@ -178,6 +180,15 @@ class PhaseRun(Struct):
         self.free -= needed
         if self.free < 0:
             self.failure = PredictedFailure(phase, turn, message, use.value, -self.free)
+
+
+    def hold(self, size: int, phase: MemoryPhase, message: str) -> None:
+        """Use memory that is freed later."""
+        if self.failure is None:
+            self.free -= size
+            if self.free < 0:
+                neither, what = FractionDirection.NEITHER, MemoryUse.DRAFT_WEIGHTS.value
+                self.failure = PredictedFailure(phase, neither, message, what, -self.free)
 
 
 class FractionOutcome(Struct, frozen=True):
@@ -251,6 +262,7 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
         course.take(
             MemoryUse.DRAFT_WEIGHTS, terms.draft_weights, phase, FractionDirection.NEITHER, full
         )
+        course.hold(terms.freed_after_pool, phase, full)
     course.take(
         MemoryUse.RUNTIME, terms.corpus, MemoryPhase.DRAFT_WEIGHTS, FractionDirection.NEITHER, full
     )
@@ -273,6 +285,7 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
         _draft_pool(course, full)
     else:
         _draft_pool(course, full)
+        course.free += terms.freed_after_pool
         course.take(
             MemoryUse.GRAPHS,
             terms.target_graphs,

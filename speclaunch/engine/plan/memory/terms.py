@@ -20,7 +20,7 @@ from speclaunch.engine.plan.memory.estimates import (
 from speclaunch.engine.plan.memory.kv import PoolLayout, state_settings
 from speclaunch.engine.plan.memory.phases import Terms
 from speclaunch.engine.plan.memory.pool import PoolSettings, draft_headroom, slot_settings
-from speclaunch.engine.plan.memory.weights import weight_size
+from speclaunch.engine.plan.memory.weights import freed_after_pool, weight_size
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.models import is_multimodal
 from speclaunch.engine.plan.resolution.working import Working
@@ -105,7 +105,8 @@ def gather(plan: Plan) -> GatheredSizes:
     settings = found.collect(lambda: _pool_settings(plan, cell, layout, draft_token, context))
     corpus = found.collect(lambda: _corpus(plan))
     reserved = found.collect(lambda: _for_images(plan))
-    if settings is None or corpus is None or reserved is None:
+    freed = found.collect(lambda: freed_after_pool(plan))
+    if settings is None or corpus is None or reserved is None or freed is None:
         return found
     found.terms = Terms(
         min(device, key=lambda device: device.free),
@@ -116,6 +117,7 @@ def gather(plan: Plan) -> GatheredSizes:
         settings,
         *estimates,
         draft_first=draft_in_pool(plan),
+        freed_after_pool=freed,
     )
     return found
 
