@@ -73,7 +73,7 @@ def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> Rank
 def _leasts(device: Device, terms: Terms) -> dict[MemoryUse, int]:
     return {
         MemoryUse.ACTIVATIONS: terms.activations.least,
-        MemoryUse.GRAPHS: terms.target_graphs.least + terms.draft_graphs.least,
+        MemoryUse.GRAPHS: sum(graphs.least for graphs in terms.graphs),
         MemoryUse.RUNTIME: device.runtime.least + terms.corpus.least,
     }
 
@@ -93,7 +93,7 @@ def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], 
 
 def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
     """Return the explanation of each size, and whether it is exact."""
-    graphs = [term.size for term in (terms.target_graphs, terms.draft_graphs) if term.size.bytes]
+    graphs = [graphs.size for graphs in terms.graphs if graphs.size.bytes]
     whys = {
         MemoryUse.TARGET_WEIGHTS: (terms.target_weights.size.why, terms.target_weights.size.exact),
         MemoryUse.DRAFT_WEIGHTS: (terms.draft_weights.size.why, terms.draft_weights.size.exact),
@@ -364,6 +364,9 @@ def _holds(
         notes.append(_doubt(plan, terms, doubt))
     if outcome.best.free < _CLOSE * terms.device.free:
         notes.append(f"it is close: {in_gib(outcome.best.free)} free in the best case")
+    if outcome.best.skips_prefill_graphs:
+        needs = in_gib(terms.prefill_needs)
+        notes.append(f"SGLang skips prefill graphs: less than {needs} is free before their capture")
     why = (
         f"{pool.tokens:,} tokens of KV cache and {pool.running:,} running requests in "
         f"{in_gib(terms.device.free)} free at the start"

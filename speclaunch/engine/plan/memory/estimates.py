@@ -18,11 +18,13 @@ from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.engine.plan.budget import MemorySize
+from speclaunch.engine.plan.memory.layers import draft_of
 from speclaunch.engine.plan.placement import local_gpus
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
 from speclaunch.engine.plan.topics import graphs as graphs_topic
 from speclaunch.engine.plan.topics import memory, parallel
+from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY, EAGLE_FAMILY
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 MIB = 1 << 20
@@ -53,7 +55,8 @@ def in_gib(number: float) -> str:
 
 _CONTEXT = 1126 * MIB
 """Memory of the driver, a CUDA context and the libraries' handles. Public logs of 0.5.3 to 0.5.12:
-1.07 GiB on a 3090, 1.18 on a 48 GB card, 1.10 on an H200."""
+1.07 GiB on a 3090, 1.18 on a 48 GB card, 1.10 on an H200. Measured with 0.5.17 and PyTorch 2.11:
+1.15 GiB on an H100, 1.27 on an H200."""
 _LARGE = 60 * 1024
 """MiB. GPUs from this size on are linked, and NCCL allocates buffers for the links."""
 _LINKED_PAIR = 1464 * MIB
@@ -138,14 +141,16 @@ def _others(gpu: Gpu) -> MemorySize:
 
 def _runtime(hardware: Hardware, shard: int) -> SizeEstimate:
     taken, why = _CONTEXT, f"about {in_gib(_CONTEXT)} for the CUDA context and libraries"
+    least = _CONTEXT * 9 // 10
     if shard > 1:
         linked = (hardware.memory_mib or 0) >= _LARGE
         between = _UNLINKED
         if linked:
             between = _LINKED_PAIR + int(_LINKED_DOUBLING * (math.log2(shard) - 1))
         taken += between
+        least += between * 3 // 4
         why += f", {in_gib(between)} for NCCL between {shard} ranks"
-    return SizeEstimate(MemorySize(taken, why, exact=False), taken * 3 // 4)
+    return SizeEstimate(MemorySize(taken, why, exact=False), least)
 
 
 def _host(plan: Plan, hardware: Hardware) -> Device:
@@ -172,8 +177,11 @@ _FEWEST_TOKENS = memory.FEWEST_TOKENS
 _DECODE = memory.DECODE_GRAPH * MIB
 _PREFILL = memory.PREFILL_GRAPH * MIB
 _PREFILL_LATENT = memory.PREFILL_GRAPHS_LATENT * MIB
+_LEAST, _HELD = 1.2, 2.0
+"""Activations of a batch, and memory of breakable prefill graphs, in activations of one layer:
+1.4 and 1.6 to 2.1 of Llama, Qwen3 and MiMo (0.5.17 on H100 and H200, measured)."""
 _LOWEST = 2
-"""Graphs take at least half of the rule of thumb."""
+"""Decode graphs take at least half of the rule of thumb."""
 
 
 def has_graphs(plan: Plan) -> bool:
@@ -196,16 +204,58 @@ def graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
     if ranks > 1:
         size += most * ranks * memory.DECODE_GRAPH_RANK * MIB
         why += f", 3 MiB more for each of {ranks} attention ranks"
-    prefill, text = _prefill(plan)
+    prefill, text = (0, "") if prefill_graphs(plan).least else _prefill_rule(plan)
     return _estimate(size + prefill, why + text)
 
 
-def _prefill(plan: Plan) -> tuple[int, str]:
+def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
+    """Return the size of the breakable prefill graphs of the target, or of the draft; nothing if
+    none is captured, or its size is not measured. Raises UnknownValueError.
+
+    The draft's: `force_for_draft_worker` (0.5.14 to 0.5.23 speculative/eagle_worker_v2.py); models
+    of multi-token prediction often lack the layers that it captures, so they are not counted.
+    """
+    owner = plan.facts.target
+    if plan.value(graphs_topic.PREFILL_BACKEND) != "breakable" or has_latent_cache(owner):
+        return NOTHING
+    if draft:
+        found = draft_of(plan) if plan.algorithm in EAGLE_FAMILY else None
+        owner = None if found is None or found.is_mtp else found.checkpoint
+    tokens = max(_prefill_sizes(plan), default=0)
+    layer = 0 if owner is None else tokens * _layer(plan, owner)
+    if owner is None or not layer:
+        return NOTHING
+    states = 0 if draft else tokens * _states_for_draft(plan)
+    whose = " of the draft" if draft else ""
+    why = f"activations of a layer for {tokens:,} tokens, twice, in graphs of prefill{whose}"
+    size = MemorySize(int(_HELD * layer) + 2 * states, why, exact=False)
+    return SizeEstimate(size, int(_LEAST * layer) + states)
+
+
+def _states_for_draft(plan: Plan) -> int:
+    """Return the bytes of one token's hidden states that EAGLE-3 and DFLASH read: three layers
+    unless the draft names others (`get_eagle3_aux_hidden_states` of srt/models)."""
+    target, draft = plan.facts.target, plan.facts.draft
+    if target is None or draft is None or plan.algorithm not in ("EAGLE3", *BLOCK_FAMILY):
+        return 0
+    return 2 * (target.hidden_size or 0) * (len(draft.aux_hidden_layers) or 3)
+
+
+def has_latent_cache(checkpoint: Checkpoint | None) -> bool:
+    """True if attention is latent (MLA)."""
+    return checkpoint is not None and checkpoint.kv_lora_rank is not None
+
+
+def _prefill_sizes(plan: Plan) -> list[int]:
     on = graphs_topic.prefill_is_captured(plan)
-    sizes = list(plan.value("cuda_graph_bs_prefill") or ()) if on else []
+    return list(plan.value("cuda_graph_bs_prefill") or ()) if on else []
+
+
+def _prefill_rule(plan: Plan) -> tuple[int, str]:
+    sizes = _prefill_sizes(plan)
     if not sizes:
         return 0, ""
-    if plan.facts.target is not None and plan.facts.target.kv_lora_rank is not None:
+    if has_latent_cache(plan.facts.target):
         return _PREFILL_LATENT, f", {in_gib(_PREFILL_LATENT)} for graphs of prefill"
     return len(sizes) * _PREFILL, f", 8 MiB for each of {len(sizes)} graphs of prefill"
 
@@ -215,13 +265,27 @@ def _estimate(size: int, why: str) -> SizeEstimate:
 
 
 def activations(plan: Plan) -> SizeEstimate:
-    """Return the memory of a running batch. Raises UnknownValueError."""
+    """Return the memory of a running batch. Raises UnknownValueError.
+
+    If prefill graphs have a measured size, the engine's reserve for them is included.
+    """
     tokens = _tokens(plan)
     size = _CONSTANT + max(tokens, _FEWEST_TOKENS) * _TOKEN_BYTES
     why = f"1.5 MiB for each of {max(tokens, _FEWEST_TOKENS):,} tokens of a prefill, and 0.5 GiB"
+    if has_graphs(plan) and prefill_graphs(plan).least:
+        more, text = _prefill_rule(plan)
+        size, why = size + more, why + text
     workspace = 0 if plan.device.startswith("cpu") else _WORKSPACE
-    least = workspace + tokens * _layer(plan) + _verification(plan)
+    least = workspace + eager_prefill(plan) + _verification(plan)
     return SizeEstimate(MemorySize(size, why, exact=False), min(least, size))
+
+
+def eager_prefill(plan: Plan) -> int:
+    """Return the least bytes of activations that a prefill graph holds instead, once captured.
+    Raises UnknownValueError."""
+    target = plan.facts.target
+    each = 0 if target is None else int(_LEAST * _layer(plan, target)) + _states_for_draft(plan)
+    return _tokens(plan) * each
 
 
 def _tokens(plan: Plan) -> int:
@@ -241,20 +305,19 @@ def _batch(plan: Plan) -> int:
     return chunk if chunk > 0 else number(plan, "max_prefill_tokens", 16384)
 
 
-def _layer(plan: Plan) -> int:
+def _layer(plan: Plan, checkpoint: Checkpoint) -> int:
     """Return the bytes of one token in one layer: hidden states (in, out, residual, attention) and
     the feed-forward part (gate, up, their product), 2 bytes a number. 0 if unknown."""
-    target = plan.facts.target
-    if target is None or target.hidden_size is None:
+    if checkpoint.hidden_size is None:
         return 0
     shard = max(1, number(plan, "tp_size") // attention_ranks(plan))
-    return 2 * (4 * target.hidden_size + 3 * _width(target) // shard)
+    return 2 * (4 * checkpoint.hidden_size + 3 * _width(checkpoint) // shard)
 
 
-def _width(target: Checkpoint) -> int:
+def _width(checkpoint: Checkpoint) -> int:
     """Return the width of the feed-forward part that a token passes."""
-    config: Mapping[str, Any] = target.config
-    if target.is_moe:
+    config: Mapping[str, Any] = checkpoint.config
+    if checkpoint.is_moe:
         width, experts = config.get("moe_intermediate_size"), config.get("num_experts_per_tok")
         if isinstance(width, int) and isinstance(experts, int):
             return width * experts

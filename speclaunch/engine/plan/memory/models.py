@@ -263,13 +263,13 @@ _QWEN3 = ModelFamily(biased_output=True, qk_norm=QkNorm.HEAD)
 _AUXILIARY = 3
 """Default number of target layers that an EAGLE-3 draft reads."""
 _EAGLE = {"LlamaForCausalLMEagle": _LLAMA, "Qwen2ForCausalLMEagle": _QWEN2}
-_EAGLE3 = ("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaForCausalLMEagle3V2")
+EAGLE3_LLAMA = ("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaForCausalLMEagle3V2")
 _DFLASH = ("DFlashDraftModel", "DFlashQwen3ForCausalLM", "Qwen3DFlashForCausalLM")
 
 
 def is_draft_model(architecture: str) -> bool:
     """True if only drafts have this architecture."""
-    known = architecture in _EAGLE or architecture in _EAGLE3 or architecture in _DFLASH
+    known = architecture in _EAGLE or architecture in EAGLE3_LLAMA or architecture in _DFLASH
     return known or "Eagle" in architecture or architecture.startswith(("DFlash", "DSpark"))
 
 
@@ -282,7 +282,7 @@ def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]
     name = config.architecture
     if name in _EAGLE:
         return _eagle(config, _EAGLE[name])
-    if name in _EAGLE3:
+    if name in EAGLE3_LLAMA:
         return _eagle3(checkpoint, config)
     if name == "Eagle3DeepseekV2ForCausalLM":
         return _eagle3(checkpoint, config)

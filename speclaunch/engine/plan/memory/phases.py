@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.engine.plan.budget import MemoryPhase, MemoryUse
-from speclaunch.engine.plan.memory.estimates import GIB, Device, SizeEstimate
+from speclaunch.engine.plan.memory.estimates import GIB, NOTHING, Device, SizeEstimate
 from speclaunch.engine.plan.memory.pool import Pool, PoolSettings, pool
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.topics.hybrid import NEEDS_A_STATE
@@ -139,6 +139,20 @@ class Terms(Struct, frozen=True):
     activations: SizeEstimate
     draft_first: bool
     """True if the draft's weights are loaded before the pool is sized."""
+    freed_after_pool: int = 0
+    """Bytes that the draft holds in addition until the pool is allocated."""
+    target_prefill: SizeEstimate = NOTHING
+    draft_prefill: SizeEstimate = NOTHING
+    """Prefill graphs of measured size."""
+    prefill_needs: int = 0
+    """Free bytes without which the engine skips prefill graphs."""
+    eager_prefill: int = 0
+    """The part of `activations` that prefill graphs hold if they are captured."""
+
+    @property
+    def graphs(self) -> tuple[SizeEstimate, ...]:
+        """All graphs, in the order of their capture."""
+        return self.target_prefill, self.target_graphs, self.draft_prefill, self.draft_graphs
 
 
 class PredictedFailure(Struct, frozen=True):
@@ -161,6 +175,7 @@ class PhaseRun(Struct):
     taken: dict[MemoryUse, int] = {}
     failure: PredictedFailure | None = None
     pool: Pool | None = None
+    skips_prefill_graphs: bool = False
 
     def take(
         self,
@@ -178,6 +193,14 @@ class PhaseRun(Struct):
         self.free -= needed
         if self.free < 0:
             self.failure = PredictedFailure(phase, turn, message, use.value, -self.free)
+
+    def hold(self, size: int, phase: MemoryPhase, message: str) -> None:
+        """Use memory that is freed later."""
+        if self.failure is None:
+            self.free -= size
+            if self.free < 0:
+                neither, what = FractionDirection.NEITHER, MemoryUse.DRAFT_WEIGHTS.value
+                self.failure = PredictedFailure(phase, neither, message, what, -self.free)
 
 
 class FractionOutcome(Struct, frozen=True):
@@ -225,6 +248,8 @@ def scaled(terms: Terms, share: float) -> Terms:
         terms,
         target_graphs=part(terms.target_graphs),
         draft_graphs=part(terms.draft_graphs),
+        target_prefill=part(terms.target_prefill),
+        draft_prefill=part(terms.draft_prefill),
         activations=part(terms.activations),
     )
 
@@ -251,6 +276,7 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
         course.take(
             MemoryUse.DRAFT_WEIGHTS, terms.draft_weights, phase, FractionDirection.NEITHER, full
         )
+        course.hold(terms.freed_after_pool, phase, full)
     course.take(
         MemoryUse.RUNTIME, terms.corpus, MemoryPhase.DRAFT_WEIGHTS, FractionDirection.NEITHER, full
     )
@@ -258,35 +284,37 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
         return course
     _allocate(plan, terms, fraction, before, course)
     graphs = capture_message(plan)
+    if terms.draft_first:
+        _draft_pool(course, full)
+        course.free += terms.freed_after_pool
+    held = _capture(course, terms, terms.target_prefill, terms.target_graphs, graphs)
     if not terms.draft_first:
-        course.take(
-            MemoryUse.GRAPHS,
-            terms.target_graphs,
-            MemoryPhase.GRAPHS,
-            FractionDirection.LOWER,
-            graphs,
-        )
         phase = MemoryPhase.DRAFT_WEIGHTS
         course.take(
             MemoryUse.DRAFT_WEIGHTS, terms.draft_weights, phase, FractionDirection.LOWER, full
         )
         _draft_pool(course, full)
-    else:
-        _draft_pool(course, full)
-        course.take(
-            MemoryUse.GRAPHS,
-            terms.target_graphs,
-            MemoryPhase.GRAPHS,
-            FractionDirection.LOWER,
-            graphs,
-        )
-    course.take(
-        MemoryUse.GRAPHS, terms.draft_graphs, MemoryPhase.GRAPHS, FractionDirection.LOWER, graphs
-    )
-    course.take(
-        MemoryUse.ACTIVATIONS, terms.activations, MemoryPhase.SERVING, FractionDirection.LOWER, full
-    )
+    eager = terms.eager_prefill if held else 0
+    held += _capture(course, terms, terms.draft_prefill, terms.draft_graphs, graphs)
+    size, lowest = terms.activations.size, terms.activations.least - eager
+    rest = SizeEstimate(replace(size, bytes=max(lowest, size.bytes - held)), lowest)
+    course.take(MemoryUse.ACTIVATIONS, rest, MemoryPhase.SERVING, FractionDirection.LOWER, full)
     return course
+
+
+def _capture(
+    course: PhaseRun, terms: Terms, prefill: SizeEstimate, decode: SizeEstimate, message: str
+) -> int:
+    """Capture the graphs of one model; return the bytes that prefill graphs take."""
+    use, phase, turn = MemoryUse.GRAPHS, MemoryPhase.GRAPHS, FractionDirection.LOWER
+    before = course.free
+    if prefill.size.bytes and before < terms.prefill_needs:
+        course.skips_prefill_graphs = True
+    else:
+        course.take(use, prefill, phase, turn, message)
+    held = before - course.free
+    course.take(use, decode, phase, turn, message)
+    return held
 
 
 def _allocate(plan: Plan, terms: Terms, fraction: float, before: int, course: PhaseRun) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -20,8 +20,9 @@ from speclaunch.engine.plan.memory.estimates import (
 from speclaunch.engine.plan.memory.kv import PoolLayout, state_settings
 from speclaunch.engine.plan.memory.phases import Terms
 from speclaunch.engine.plan.memory.pool import PoolSettings, draft_headroom, slot_settings
-from speclaunch.engine.plan.memory.weights import weight_size
+from speclaunch.engine.plan.memory.weights import freed_after_pool, weight_size
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.resolution.graphs import user_backend
 from speclaunch.engine.plan.resolution.models import is_multimodal
 from speclaunch.engine.plan.resolution.working import Working
 from speclaunch.engine.plan.topics.memory import draft_in_pool
@@ -93,11 +94,11 @@ def gather(plan: Plan) -> GatheredSizes:
     found.collect(lambda: _other_ways(plan))
     cell = found.collect(lambda: kv.pool_cell(plan))
     layout = found.collect(lambda: kv.pool_layout(plan))
-    estimates = found.collect(lambda: _estimates(plan, bool(draft)))
+    estimated = found.collect(lambda: _estimates(plan, bool(draft)))
     device, weights, context = found.device, found.target_weights, found.context
     if device is None or weights is None or context is None or cell is None:
         return found
-    if layout is None or estimates is None or draft is None:
+    if layout is None or estimated is None or draft is None:
         return found
     if draft and (found.draft_weights is None or found.draft_kv is None):
         return found
@@ -105,7 +106,8 @@ def gather(plan: Plan) -> GatheredSizes:
     settings = found.collect(lambda: _pool_settings(plan, cell, layout, draft_token, context))
     corpus = found.collect(lambda: _corpus(plan))
     reserved = found.collect(lambda: _for_images(plan))
-    if settings is None or corpus is None or reserved is None:
+    freed = found.collect(lambda: freed_after_pool(plan))
+    if settings is None or corpus is None or reserved is None or freed is None:
         return found
     found.terms = Terms(
         min(device, key=lambda device: device.free),
@@ -114,8 +116,10 @@ def gather(plan: Plan) -> GatheredSizes:
         corpus,
         reserved,
         settings,
-        *estimates,
+        **estimated,
         draft_first=draft_in_pool(plan),
+        freed_after_pool=freed,
+        prefill_needs=_PREFILL_NEEDS if _skips_prefill_graphs(plan) else 0,
     )
     return found
 
@@ -153,12 +157,27 @@ def _other_ways(plan: Plan) -> None:
             raise UnknownValueError(f"{why} ({plan.written_name(name)})")
 
 
-def _estimates(plan: Plan, draft: bool) -> tuple[SizeEstimate, SizeEstimate, SizeEstimate]:
-    return (
-        estimates.graphs(plan),
-        estimates.graphs(plan, draft=True) if draft else NOTHING,
-        estimates.activations(plan),
-    )
+def _estimates(plan: Plan, draft: bool) -> dict[str, Any]:
+    captured = estimates.has_graphs(plan)
+    return {
+        "target_graphs": estimates.graphs(plan),
+        "draft_graphs": estimates.graphs(plan, draft=True) if draft else NOTHING,
+        "activations": estimates.activations(plan),
+        "target_prefill": estimates.prefill_graphs(plan) if captured else NOTHING,
+        "draft_prefill": estimates.prefill_graphs(plan, draft=True) if captured else NOTHING,
+        "eager_prefill": estimates.eager_prefill(plan),
+    }
+
+
+_PREFILL_NEEDS = 4 << 30
+"""`_MIN_AUTO_PREFILL_CUDA_GRAPH_FREE_MEMORY_GB` (0.5.17 model_executor/model_runner_components/
+cuda_graph_setup.py:56)."""
+
+
+def _skips_prefill_graphs(plan: Plan) -> bool:
+    """True if prefill graphs that the user did not request are skipped if memory is short (0.5.16
+    and 0.5.17)."""
+    return plan.in_versions(">=0.5.16,<0.5.18") and user_backend(Working.of(plan)) is None
 
 
 def _pool_settings(

@@ -20,6 +20,7 @@ from speclaunch.engine.plan.memory.layers import MTP_ENDS, Draft, draft_of
 from speclaunch.engine.plan.memory.matrices import Matrix, Shard, WeightRole
 from speclaunch.engine.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
 from speclaunch.engine.plan.memory.models import (
+    EAGLE3_LLAMA,
     draft_model,
     head,
     is_draft_model,
@@ -39,6 +40,7 @@ from speclaunch.engine.plan.memory.quantized import (
 from speclaunch.engine.plan.placement import Ranks, ranks_of
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY
+from speclaunch.engine.plan.topics.memory import draft_in_pool
 from speclaunch.engine.plan.topics.target import target_of
 
 _FAR = 0.25
@@ -406,20 +408,59 @@ def _files(checkpoint: Checkpoint) -> str:
 
 def _peak(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> str:
     """Return the size of a draft's own embedding and head before the target's replace them."""
-    config = draft.config
-    try:
-        element = ELEMENT_BYTES[serving_dtype(draft.checkpoint, plan.value("dtype"))]
-        rows, hidden = config.count("vocab_size"), config.hidden
-    except UnknownValueError:
-        return ""
     if plan.algorithm in BLOCK_FAMILY:
         return "; embedding and head are the target's"
-    ranks = ranks_of(plan)
-    more = padded(rows) * hidden * element / ranks.embedding
-    if WeightRole.HEAD in roles:
-        return f"; the embedding is the target's, {more / _GIB:.2f} GiB more while it loads"
-    more += padded(rows) * hidden * element / ranks.head
-    return f"; embedding and head are the target's, {more / _GIB:.2f} GiB more while it loads"
+    try:
+        more = _own_copies(plan, draft, roles)
+    except UnknownValueError:
+        return ""
+    what = "the embedding is" if WeightRole.HEAD in roles else "embedding and head are"
+    return f"; {what} the target's, {more / _GIB:.2f} GiB more while it loads"
+
+
+def _own_copies(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> float:
+    """Return the bytes of a draft's embedding and head that the target's replace. Raises
+    UnknownValueError."""
+    config, ranks = draft.config, ranks_of(plan)
+    element = ELEMENT_BYTES[serving_dtype(draft.checkpoint, plan.value("dtype"))]
+    each = padded(config.count("vocab_size")) * config.hidden * element
+    if WeightRole.HEAD in roles or config.flag("tie_word_embeddings"):
+        return each / ranks.embedding
+    return each / ranks.embedding + each / ranks.head
+
+
+_COLLECTED = ">=0.5.19"
+"""Releases that free unreferenced tensors before they size the pool (mem_cache/
+kv_cache_configurator.py `_profile_available_bytes`)."""
+_READ_TWICE = ("q_proj", "k_proj", "v_proj")
+
+
+def freed_after_pool(plan: Plan) -> int:
+    """Return the bytes of a draft that are allocated while the pool is sized, and freed afterwards.
+
+    Its own embedding and head: `alloc_memory_pool` calls `init_lm_head` last (0.5.17
+    speculative/eagle_worker_v2.py:200, 0.5.23 :257). Up to 0.5.18 also the layers of EAGLE-3 that
+    `__init__` replaces (models/llama_eagle3.py), which only the garbage collector frees. Measured
+    on H100 and H200 with 0.5.17: tests/engine/plan/memory/gpu_measurements.json. 0 if the pool does
+    not pay the draft. Raises UnknownValueError.
+    """
+    draft = draft_of(plan)
+    if draft is None or not draft_in_pool(plan) or plan.algorithm in BLOCK_FAMILY:
+        return 0
+    roles = _loaded_roles(plan, draft)
+    if WeightRole.EMBEDDING in roles:
+        return 0
+    freed = _own_copies(plan, draft, roles)
+    if draft.checkpoint.architecture in EAGLE3_LLAMA and not plan.in_versions(_COLLECTED):
+        found = counted(draft.checkpoint)
+        element = ELEMENT_BYTES[serving_dtype(draft.checkpoint, plan.value("dtype"))]
+        loaded = loaded_in(plan, found.stored, element, ranks_of(plan))
+        for matrix in found.matrices:
+            if matrix.name.endswith(_PROJECTIONS):
+                freed += _on_rank(matrix, loaded)
+            elif matrix.name.endswith(_READ_TWICE):  # the replaced layer reads one hidden state
+                freed += _on_rank(matrix, loaded) / 2
+    return round(freed)
 
 
 def _has_vision(found: CountedWeights) -> bool:

@@ -77,6 +77,8 @@ class Sizes(Struct, frozen=True):
     cell: int | None = None
     """None: what the target's layers take, and from 0.5.14 the draft's, too."""
     exact: bool = True
+    freed: int = 0
+    """What the draft takes until the pool is allocated (0.5.14 and later)."""
 
 
 def give(monkeypatch: pytest.MonkeyPatch, sizes: Sizes) -> None:
@@ -97,6 +99,7 @@ def give(monkeypatch: pytest.MonkeyPatch, sizes: Sizes) -> None:
         return MemorySize(both + (sizes.draft_token if counts else 0), "given")
 
     monkeypatch.setattr(terms, "weight_size", weights)
+    monkeypatch.setattr(terms, "freed_after_pool", lambda plan: sizes.freed)
     monkeypatch.setattr(
         kv,
         "token_size",

@@ -131,9 +131,42 @@ def test_fraction_too_large_for_the_draft_s_pool() -> None:
 
 
 def test_fraction_too_large_for_activations() -> None:
-    found = budget(plan(SPECULATING | {"mem_fraction_static": 0.99}, "0.5.23"))
+    eager = SPECULATING | {"cuda_graph_backend_prefill": "disabled"}
+    found = budget(plan(eager | {"mem_fraction_static": 0.99}, "0.5.23"))
     assert (found.fit, found.phase) == (Fit.FAILS, MemoryPhase.SERVING)
     check_sums(found)
+
+
+def test_fraction_too_large_for_graphs_of_prefill() -> None:
+    """0.5.16 and 0.5.17 skip graphs that nobody requested rather than fail."""
+    args = SPECULATING | {"mem_fraction_static": 0.975}
+    asked = args | {"cuda_graph_backend_prefill": "breakable"}
+    for found in (budget(plan(args, "0.5.23")), budget(plan(asked, "0.5.17"))):
+        assert (found.fit, found.phase) == (Fit.FAILS, MemoryPhase.GRAPHS)
+        check_sums(found)
+    skips = budget(plan(args, "0.5.17"))
+    assert skips.fit is Fit.TIGHT
+    assert any("skips prefill graphs" in note for note in skips.notes)
+    enough = budget(plan(args | {"mem_fraction_static": 0.9}, "0.5.17"))
+    assert not any("skips prefill graphs" in note for note in enough.notes)
+
+
+def test_what_the_draft_holds_while_the_pool_is_sized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R shrinks by it, and it is free afterwards."""
+    args = SPECULATING | {"mem_fraction_static": 0.8}
+    before = budget(plan(args, "0.5.23"))
+    give(monkeypatch, Sizes(freed=135_168 * 10_000))
+    found = budget(plan(args, "0.5.23"))
+    assert found.tokens == 364_064
+    more = share(found, MemoryUse.FREE) - share(before, MemoryUse.FREE)
+    more += share(found, MemoryUse.ACTIVATIONS) - share(before, MemoryUse.ACTIVATIONS)
+    assert more == 135_168 * 10_000
+    assert found.working_fractions is not None and before.working_fractions is not None
+    assert found.working_fractions[0] > before.working_fractions[0]
+    check_sums(found)
+    give(monkeypatch, Sizes(freed=100 << 30))
+    failed = budget(plan(args, "0.5.23"))
+    assert (failed.fit, failed.phase) == (Fit.FAILS, MemoryPhase.DRAFT_WEIGHTS)
 
 
 @pytest.mark.parametrize(
@@ -202,8 +235,8 @@ def test_the_ends_of_the_range_work(version: str) -> None:
 
 
 def test_a_pool_in_the_best_case_alone_is_tight() -> None:
-    """R of 0.1904 is positive only if CUDA takes less than is likely: 0.19 P = 14.93 GiB."""
-    found = budget(plan(SPECULATING | {"mem_fraction_static": 0.19}, "0.5.10.post1"))
+    """R of 0.1904 is positive only if CUDA takes less than is likely: 0.1903 P = 14.95 GiB."""
+    found = budget(plan(SPECULATING | {"mem_fraction_static": 0.1903}, "0.5.10.post1"))
     assert found.fit is Fit.TIGHT
     assert "on CUDA's own memory" in found.why
 

@@ -78,6 +78,7 @@ def test_pools_from_what_was_free_before_and_after(
         "weight_size",
         lambda plan, *, draft=False: MemorySize(0 if draft else used, "measured"),
     )
+    monkeypatch.setattr(terms, "freed_after_pool", lambda plan: 0)
     monkeypatch.setattr(terms, "_corpus", lambda plan: NOTHING)
     found = predicted(SERVED[name])
     assert found.fit is Fit.FITS
