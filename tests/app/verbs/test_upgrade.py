@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.app.verbs import upgrade as verb
+from speclaunch.app.verbs.bisect import bisect
+from speclaunch.app.verbs.measure_options import BisectOptions
 from speclaunch.app.verbs.start_options import UpgradeOptions
 from speclaunch.checks import Lookup, all_rules
 from speclaunch.core import ExitCode, InputError, Problem, SpeclaunchError
-from speclaunch.deployments import load, lock_and_recipe, prepare, recipe_differences, record
+from speclaunch.deployments import (
+    load,
+    lock_and_recipe,
+    prepare,
+    read_lock,
+    recipe_differences,
+    record,
+)
 from speclaunch.measure import UpgradeSettings, UpgradeVerdict, recipe_upgrades
 from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason
 from speclaunch.serving import lock_request, write_lock
@@ -96,3 +106,33 @@ def test_a_directory_without_a_deployment_has_nothing_to_check(tmp_path: Path) -
     with pytest.raises(SpeclaunchError, match="no deployment in") as caught:
         verb.upgrade(UpgradeOptions(words=[str(tmp_path)], to=NEW))
     assert caught.value.exit_code is ExitCode.NOTHING
+
+
+def test_a_bisect_on_gpus_without_interpreters_is_a_usage_error() -> None:
+    words = ["recipe=eagle3_llama8b"]
+    options = BisectOptions(overrides=words, good=OLD, bad=NEW, check="start", dry_run=True)
+    with pytest.raises(InputError, match=f"no engine for SGLang {OLD}") as caught:
+        bisect(options)
+    assert caught.value.problems[0].help == f"name its interpreter: --engine-python {OLD}=PATH"
+
+
+def test_an_unknown_release_of_a_bisect_is_not_replaced() -> None:
+    options = BisectOptions(overrides=["recipe=cpu_ngram"], good="9.9", bad=NEW, check="start")
+    with pytest.raises(InputError, match=r"newer than every known release$"):
+        bisect(options)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path.mkdir(), "mine.lock.yaml is a directory"),
+        (lambda path: None, "there is no lock"),
+    ],
+)
+def test_a_lock_that_is_no_file_is_named(
+    tmp_path: Path, make: Callable[[Path], None], message: str
+) -> None:
+    path = tmp_path / "mine.lock.yaml"
+    make(path)
+    with pytest.raises(InputError, match=message):
+        read_lock(path)
