@@ -43,7 +43,9 @@ NAMES = {
     """,
     "sources.files": "read_file read_template read_text read_with_named_files read_words",
     "sources.images": "image_release image_version tagged_version",
-    "sources.interface": "Default Invocation InvocationKind Reading recipe_name Word",
+    "sources.interface": """
+        Default Invocation InvocationKind NothingFoundError Reading recipe_name Word
+    """,
     "sources.recipe_text": "closing filled_in group_option options_with recipe_text RecipeLine",
     "sources.requests": "from_invocation from_recipe",
     "sources.server_context.pods": "byte_count",

@@ -88,6 +88,7 @@ from speclaunch.deployments.sources.images import tagged_version as tagged_versi
 from speclaunch.deployments.sources.interface import Default as Default
 from speclaunch.deployments.sources.interface import Invocation as Invocation
 from speclaunch.deployments.sources.interface import InvocationKind as InvocationKind
+from speclaunch.deployments.sources.interface import NothingFoundError as NothingFoundError
 from speclaunch.deployments.sources.interface import Reading as Reading
 from speclaunch.deployments.sources.interface import Word as Word
 from speclaunch.deployments.sources.interface import recipe_name as recipe_name

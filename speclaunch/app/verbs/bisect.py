@@ -12,7 +12,7 @@ from speclaunch.app.verbs.check_options import engine_release
 from speclaunch.app.verbs.measure_options import BisectOptions
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
-from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, Problem
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
 from speclaunch.deployments import load, split_recipe
 from speclaunch.engine import trust
 from speclaunch.measure import (
@@ -58,7 +58,10 @@ def bisect(options: BisectOptions) -> ExitCode:
             tuple(options.config_dir),
             pythons,
         )
-        task.recipe(task.releases[0])
+        try:
+            supply.is_installable(task.recipe(task.releases[0]))
+        except LaunchError as error:
+            raise InputError(error.problems) from error
         if options.dry_run:
             _show_task(task, supply)
             return ExitCode.CLEAN
@@ -103,7 +106,8 @@ def _release(option: str, text: str) -> str:
     """Return the release of an option. Raises InputError for one that is not known exactly."""
     found = engine_release(option, text)
     if found.note:
-        raise InputError(Problem(found.note, Place(COMMAND_LINE, text=f"{option} {text}")))
+        why, _, _ = found.note.partition(";")
+        raise InputError(Problem(why, Place(COMMAND_LINE, text=f"{option} {text}")))
     return found.held
 
 

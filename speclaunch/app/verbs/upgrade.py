@@ -30,7 +30,7 @@ from speclaunch.core import (
     recipes_dir,
     undone_on_error,
 )
-from speclaunch.deployments import YAML_SUFFIXES, find_recipe, load, split_recipe
+from speclaunch.deployments import YAML_SUFFIXES, NothingFoundError, find_recipe, load, split_recipe
 from speclaunch.engine import resolve
 from speclaunch.measure import (
     DeploymentUpgrade,
@@ -87,7 +87,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
     else:
         show_upgrades(out(), document)
     if options.write:
-        _write(options, settings, found[0])
+        _write(options, settings, found[0], pythons.get(settings.to))
     return ExitCode.CLEAN if document.verdict is UpgradeVerdict.SAFE else ExitCode.FAILED
 
 
@@ -109,7 +109,7 @@ def _upgrades(
         return True, file_upgrades(words[0], settings)
     found = directory_upgrades(words, settings)
     if not found:
-        raise InputError(Problem(f"no deployment in {', '.join(words)}"))
+        raise NothingFoundError(Problem(f"no deployment in {', '.join(words)}"))
     return False, found
 
 
@@ -159,8 +159,13 @@ def _run(
     return [replace(upgrade, reasons=run_reasons(upgrade, *runs))], runs
 
 
-def _write(options: UpgradeOptions, settings: UpgradeSettings, upgrade: DeploymentUpgrade) -> None:
-    """Migrate the recipe's file, and its lock if it has one.
+def _write(
+    options: UpgradeOptions,
+    settings: UpgradeSettings,
+    upgrade: DeploymentUpgrade,
+    python: str | None = None,
+) -> None:
+    """Migrate the recipe's file, and its lock if it has one. `python`: the interpreter that ran.
 
     Raises InputError, LaunchError and OutputRefusedError; then no file is changed.
     """
@@ -169,7 +174,7 @@ def _write(options: UpgradeOptions, settings: UpgradeSettings, upgrade: Deployme
     if upgrade.verdict is UpgradeVerdict.NOT_SAFE and not options.force:
         err_lines().print(f"{path} is unchanged: the verdict is not safe (--force writes it)")
         return
-    found = recipe_for(options.words, settings.to, settings.config_dirs)
+    found = recipe_for(options.words, settings.to, settings.config_dirs, python=python)
     recipe = found.load()
     with undone_on_error(recipe.lock_path):
         if recipe.lock_path.exists():

@@ -42,6 +42,8 @@ _KEY = lazy(r"[+~]*([^=]*)")
 def read_lock(path: Path, config_dirs: Sequence[Path] = ()) -> Recipe:
     """Return the recipe in a lock file, with its record in `deployment.lock`. Raises InputError."""
     shown = from_here(path)
+    if reads.is_dir(path):
+        raise InputError(Problem(f"{shown} is a directory"))
     if not reads.is_file(path):
         remedy = "write it: speclaunch launch recipe=NAME --smoke --lock"
         raise InputError(Problem(f"there is no lock {shown}", help=remedy))
@@ -103,7 +105,8 @@ def _problems(recipe: Recipe, config_dirs: Sequence[Path]) -> Iterator[Problem]:
             return  # a lock of another program
         lock, source = lock_and_recipe(recipe, (), config_dirs)
     except (InputError, OSError, UnicodeDecodeError) as error:
-        message = f"its lock {from_here(path)} cannot be compared: {error}"
+        why = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
+        message = f"its lock {from_here(path)} cannot be compared: {why}"
         yield Problem(message, recipe.place("args"))
         return
     for difference in recipe_differences(source, lock):

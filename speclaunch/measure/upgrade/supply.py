@@ -114,18 +114,25 @@ class EngineSupply:
             )
             self._building[release] = (process, log)
 
+    def is_installable(self, recipe: ReleaseRecipe) -> bool:
+        """Return True for a CPU engine; raise LaunchError if a recipe needs an interpreter."""
+        release, prepared = recipe.version, recipe.prepared()
+        if prepared.cpu is not None:
+            return True
+        if release not in self._pythons and prepared.recipe.deployment.engine.python is None:
+            raise LaunchError(
+                f"no engine for SGLang {release}",
+                help=f"name its interpreter: --engine-python {release}=PATH",
+            )
+        return False
+
     def require(self, recipe: ReleaseRecipe) -> None:
         """Wait until the engine of a recipe is installed.
 
         Raises LaunchError if it cannot be installed, or if the recipe needs an interpreter.
         """
-        release, prepared = recipe.version, recipe.prepared()
-        if prepared.cpu is None:
-            if release not in self._pythons and prepared.recipe.deployment.engine.python is None:
-                raise LaunchError(
-                    f"no engine for SGLang {release}",
-                    help=f"name its interpreter: --engine-python {release}=PATH",
-                )
+        release = recipe.version
+        if not self.is_installable(recipe):
             return
         if not is_installed(self._engine(release)):
             if release not in self._building:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from speclaunch.core import (
     Redactor,
     from_here,
     is_secret_variable,
+    lazy,
     read_regular,
     recipes_dir,
     replace_file,
@@ -68,6 +70,7 @@ _CHECKPOINTS = {
 }
 """Arguments that name a checkpoint, and its revision."""
 _KNOWN = (ArgumentOutcome.ACCEPTED, ArgumentOutcome.FILLED, ArgumentOutcome.CHANGED)
+_REFERENCE = lazy(r"\$\{oc\.env:\w+\}", re.ASCII)
 _UNWRITTEN = "remove it, or name the recipe's file differently"
 
 
@@ -109,8 +112,18 @@ def lock_request(
             message = f"{from_here(path)} is not a lock: {error}"
             raise InputError(Problem(message, help=_UNWRITTEN)) from error
     words = zip(overrides, shown_overrides(overrides), strict=True)
-    plain_words = tuple(word for word, shown in words if word == shown)
-    return LockRequest(path, plain_words, tuple(certificates), verify)
+    stored = (word if word == shown else _with_reference(word) for word, shown in words)
+    return LockRequest(path, tuple(filter(None, stored)), tuple(certificates), verify)
+
+
+def _with_reference(word: str) -> str | None:
+    """Return an override with a variable in place of its secret; None outside of arguments."""
+    key, _, value = word.partition("=")
+    section, _, name = key.lstrip("+").rpartition(".")
+    if _REFERENCE.fullmatch(value):
+        return word
+    variable = {"args": name.upper(), "engine.env": name}.get(section)
+    return None if variable is None else f"{key}=${{oc.env:{variable}}}"
 
 
 def write_lock(

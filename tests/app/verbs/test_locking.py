@@ -39,8 +39,8 @@ def test_a_lock_is_written_and_starts_only_what_it_records(run: Run, tmp_path: P
     path = tmp_path / "mine.lock.yaml"
     text = path.read_text()
     assert "sk-9f" not in text
-    assert f"overrides: [{port}]" in text
-    path.write_text(text.replace("${oc.env:API_KEY}", "sk-9f2c1e7ab04d"))
+    assert f"overrides: [{port}, 'args.api_key=" + r"\${oc.env:API_KEY}']" in text
+    path.write_text(text.replace(": ${oc.env:API_KEY}", ": sk-9f2c1e7ab04d"))
 
     dry = [
         run("launch", *words, "--dry-run").stdout for words in ((name, port), ("./mine.lock.yaml",))
@@ -61,7 +61,7 @@ def test_a_lock_is_written_and_starts_only_what_it_records(run: Run, tmp_path: P
     assert refused.returncode == 1
     assert "error: argument tp_size is 2, and the lock has none" in refused.stderr
     assert "error: package extra is 1.0, and the lock has none" in refused.stderr
-    assert "mine was not started: 3 differences from mine.lock.yaml" in refused.stderr
+    assert "mine was not started: 2 differences from mine.lock.yaml" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 

@@ -273,6 +273,24 @@ def test_recovery_steps_are_in_a_lock_and_a_lock_takes_none(machine: Machine) ->
     assert not Session(prepare(lock), plan.facts, []).recovers
 
 
+@pytest.mark.parametrize(
+    ("word", "stored"),
+    [
+        ("+args.api_key=sk-9f2c1e7ab04d", "+args.api_key=${oc.env:API_KEY}"),
+        ("args.api_key=${oc.env:OTHER}", "args.api_key=${oc.env:OTHER}"),
+        ("engine.env.HF_TOKEN=hf_abcdefgh", "engine.env.HF_TOKEN=${oc.env:HF_TOKEN}"),
+    ],
+)
+def test_a_secret_of_an_override_is_stored_as_a_reference(
+    machine: Machine, word: str, stored: str
+) -> None:
+    recipe = load(str(machine.recipe))
+    assert locks.lock_request(recipe, ("args.tp_size=1", word)).overrides == (
+        "args.tp_size=1",
+        stored,
+    )
+
+
 @pytest.mark.thorough
 def test_only_verify_finds_a_change_that_leaves_size_and_time(machine: Machine) -> None:
     assert machine.differences() == ()
