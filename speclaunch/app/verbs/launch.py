@@ -164,7 +164,8 @@ def _hook(program: Path | None) -> Path | None:
     if found is None:
         place = Place(COMMAND_LINE, text="--on-degraded-exec")
         help_ = "name an executable file, without arguments"
-        raise InputError(Problem(f"cannot run {program}: no such program", place, help_))
+        why = "it is not an executable file" if program.exists() else "no such program"
+        raise InputError(Problem(f"cannot run {program}: {why}", place, help_))
     return Path(found)
 
 

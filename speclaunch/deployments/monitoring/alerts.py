@@ -255,8 +255,13 @@ class _RoleBuilder:
         name = "SpeculationVerifiesNothing"
         if (reason := self.not_verifying(name)) is not None:
             return reason
-        tokens = f"sum by ({self.by}) (increase({self.of('generation_tokens_total')}[{WINDOW}]))"
+        # The first token of a request comes from its prompt, without a verification.
+        tokens = " - ".join(
+            f"sum by ({self.by}) (increase({self.of(counter)}[{WINDOW}]))"
+            for counter in ("generation_tokens_total", "num_requests_total")
+        )
         busy = self.test("generation_tokens_total", "0+1000x90")
+        long, short = (self.test("num_requests_total", f"0+{n}x90") for n in (10, 1000))
         if self.has("spec_verify_calls_total"):
             steps = self.of("spec_verify_calls_total")
             verified = f"sum by ({self.by}) (increase({steps}[{WINDOW}])) > 0"
@@ -275,9 +280,13 @@ class _RoleBuilder:
             summary=f"{self.role.observed.algorithm} is configured, but nothing is verified",
             description="{value} tokens in "
             f"{WINDOW} without a verification. The server generates without speculation.",
-            firing=(busy, firing),
-            quiet=((busy, quiet), (self.test("generation_tokens_total", "5+0x90"), firing)),
-            value=15000,
+            firing=(busy, long, firing),
+            quiet=(
+                (busy, long, quiet),
+                (busy, short, firing),
+                (self.test("generation_tokens_total", "5+0x90"), long, firing),
+            ),
+            value=14850,
         )
 
     def ranks_apart(self) -> Alert | OmittedAlert:
@@ -443,6 +452,12 @@ class _RoleBuilder:
         up = f"up{{{self.selector}}}"
         running = self.of("num_running_reqs")
         answers = self.test("up", "1+0x90")
+        others = tuple(
+            self.test(name, "1+0x90", role=role.name)
+            for role in self.deployment.roles
+            if role is not self.role
+            for name in ("up", "num_running_reqs")
+        )
         return self.alert(
             "SpeculationUnmonitored",
             f"{up} == 1 unless on ({on}) {running} or absent({up}) or {up} == 0",
@@ -451,8 +466,8 @@ class _RoleBuilder:
             summary="The engine's metrics are missing",
             description="Prometheus cannot reach the server, or it shows no metrics of SGLang: the "
             "other alerts cannot fire. Check `enable_metrics`, the port and the scrape settings.",
-            firing=(answers,),
-            quiet=((answers, self.test("num_running_reqs", "0+0x90")),),
+            firing=(answers, *others),
+            quiet=((answers, self.test("num_running_reqs", "0+0x90"), *others),),
             value=1,
         )
 

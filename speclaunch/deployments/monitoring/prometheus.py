@@ -121,10 +121,13 @@ def _group(deployment: Rendering, alerts: RoleAlerts) -> dict[str, Any]:
     }
     for number, omitted in enumerate(alerts.left_out):
         found[f"{COMMENT}{number}"] = f"No {omitted.name}: {omitted.why}."
-    rules: list[dict[str, Any]] = []
+    rules = [_rule(alert) for alert in alerts.alerts]
     if alerts.record is not None:
-        rules.append({"record": RECORDED, "expr": alerts.record})
-    return {**found, "rules": [*rules, *map(_rule, alerts.alerts)]}
+        rules.insert(0, {"record": RECORDED, "expr": alerts.record})
+    if deployment.has_roles:
+        for rule in rules:
+            rule["labels"] = {**rule.get("labels", {}), "role": alerts.role.name}
+    return {**found, "rules": rules}
 
 
 def _rule(alert: Alert) -> dict[str, Any]:

@@ -220,6 +220,8 @@ def published_summary(published: Sequence[PublishedAcceptance]) -> str:
     parts += [f"{_span(speedups, 2)} times as fast"] if speedups else []
     names = {p.benchmark for p in best if p.length is not None or not lengths}
     where = best[0].benchmark if len(names) == 1 else f"{len(names)} benchmarks"
+    if where == "not stated":
+        where = "an unstated benchmark"
     at = f" at {best[0].setting_text}" if best[0].setting_text else ""
     return f"{', '.join(parts)} on {where}{at} ({best[0].source.title})"
 

@@ -74,6 +74,9 @@ def watch_targets(names: Sequence[str]) -> list[WatchTarget]:
         if "://" in name:
             url = server_url(name, "URL")
             found.append(WatchTarget(url.partition("://")[2], url, key))
+        elif ":" in name:
+            problem = f"{name}: an address begins with http:// or https://"
+            raise InputError(Problem(problem, help=f"speclaunch watch http://{name}"))
         else:
             found.append(_target_of(find_run(name, alive=True), key))
     if len(found) > _MOST_TARGETS:
@@ -123,7 +126,12 @@ class EngineWatcher:
         try:
             found = self._polled(base)
         except EngineError as error:
-            text = single_line(f"{error.path} {error}".strip())[:_LONGEST]
+            text = str(error)
+            if not text.startswith(error.path):
+                text = f"{error.path} {text}"
+            if isinstance(error, EngineRefusalError) and error.answer.status_code in (401, 403):
+                text += ": set the key in SPECLAUNCH_API_KEY"
+            text = single_line(text)[:_LONGEST]
             if self._journal.get("state") == LaunchState.STARTING:
                 text = "the engine is starting"
             found = WatchedEngine(

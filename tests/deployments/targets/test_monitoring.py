@@ -167,6 +167,33 @@ def test_promtool_accepts_the_scrape_settings(tmp_path: Path) -> None:
     assert [one["labels"]["role"] for one in job["static_configs"]] == ["prefill", "decode"]
 
 
+@promtool
+@pytest.mark.thorough
+def test_promtool_accepts_the_rules_of_several_roles(tmp_path: Path) -> None:
+    renderer, found = PrometheusRulesRenderer(), assembled(None, "pd_mtp_deepseek_v3")
+    (tmp_path / "r.yaml").write_text(rendered(renderer, found))
+    ((test, text),) = renderer.companions(found.rendering, "r.yaml").items()
+    (tmp_path / test).write_text(text)
+    for words in (("check", "rules", "r.yaml"), ("test", "rules", test)):
+        done = subprocess.run(
+            ["promtool", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rules_and_tests_of_roles_are_told_apart() -> None:
+    renderer, found = PrometheusRulesRenderer(), assembled(None, "pd_mtp_deepseek_v3")
+    for group in yaml.safe_load(rendered(renderer, found))["groups"]:
+        role = group["name"].rpartition("-")[2]
+        assert {rule["labels"]["role"] for rule in group["rules"]} == {role}
+    text = renderer.companions(found.rendering, "r.yaml")["r.test.yaml"]
+    for test in yaml.safe_load(text)["tests"]:
+        if test["name"].startswith("SpeculationUnmonitored"):
+            series = [one["series"] for one in test["input_series"]]
+            assert any('role="prefill"' in one for one in series)
+            assert any('role="decode"' in one for one in series)
+
+
 def test_roles_have_their_own_alerts() -> None:
     found = assembled(None, "pd_mtp_deepseek_v3")
     text = rendered(PrometheusRulesRenderer(), found)

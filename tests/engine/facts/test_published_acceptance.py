@@ -299,3 +299,8 @@ def test_specforge_and_inferencex_are_read_as_they_are_written(tmp_path: Any) ->
     assert glm["settings"] == [[1, 1, 2], [2, 1, 3]] and glm["mode"] == "thinking"
     assert glm["length"] == {"SPEED-Bench coding": [1.8, 2.4]}
     assert found["moonshotai/Kimi-K3"][0]["settings"] == [[None, None, 2], [None, None, 3]]
+
+
+def test_a_summary_says_that_a_benchmark_is_not_stated() -> None:
+    found = [one for one in published_acceptance("Qwen/Qwen3-8B") if one.benchmark == "not stated"]
+    assert "on an unstated benchmark (" in published_summary(found)

@@ -251,6 +251,19 @@ def test_an_address_is_watched_once() -> None:
     assert [target.name for target in found] == ["127.0.0.1:30000"]
 
 
+def test_a_refusal_names_its_path_once() -> None:
+    with scripted(sends(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")) as url:
+        (record,) = watched_once([WatchTarget("a", url)], 0.1)
+    (problem,) = record.problems
+    assert problem.text.count("/metrics") == 1 and "SPECLAUNCH_API_KEY" in problem.text
+
+
+def test_an_address_without_a_scheme_is_explained() -> None:
+    with pytest.raises(InputError, match="no-such-host:30000") as error:
+        watch_targets(["no-such-host:30000"])
+    assert "http://no-such-host:30000" in str(error.value.problems[0].help)
+
+
 def test_a_server_that_is_no_engine_is_unreachable() -> None:
     with scripted(sends(body(b"hello"))) as url:
         (record,) = watched_once([WatchTarget("a", url)], 0.1)
