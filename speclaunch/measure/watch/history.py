@@ -172,12 +172,17 @@ class EngineHistory:
 
     @property
     def finished(self) -> tuple[float, float] | None:
-        """Output tokens and verification steps of requests that finished during the history."""
+        """Decoded tokens and verification steps of requests that finished during the history.
+
+        The first token of a request comes from its prefill, without a verification.
+        """
         if len(self._engine) < 2:
             return None
         first, last = self._engine[0][1], self._engine[-1][1]
-        tokens, steps = (_gain(first, last, name) for name in ("generated", "verifications"))
-        return None if tokens is None else (tokens, steps or 0.0)
+        tokens, steps, requests = (
+            _gain(first, last, name) for name in ("generated", "verifications", "requests")
+        )
+        return None if tokens is None else (tokens - (requests or 0.0), steps or 0.0)
 
     @property
     def stuck_seconds(self) -> float:

@@ -8,11 +8,14 @@ from speclaunch.measure.watch.history import SPAN_SECONDS, EngineHistory
 from speclaunch.serving.metrics.engine_metrics import EngineMetrics, RankMetrics
 
 
-def reading(rank: str = "", finished: float | None = None, **values: float) -> EngineMetrics:
+def reading(
+    rank: str = "", finished: float | None = None, requests: float = 0, **values: float
+) -> EngineMetrics:
     return EngineMetrics(
         ranks=(RankMetrics(rank=rank, **{"running": 1, **values}),),
         generated=finished,
         verifications=None if finished is None else finished / 2,
+        requests=requests,
     )
 
 
@@ -77,8 +80,8 @@ def test_finished_requests_count_tokens_and_steps() -> None:
     history = EngineHistory()
     assert history.finished is None
     history.add(0, reading(finished=100))
-    history.add(2, reading(finished=300))
-    assert history.finished == (200, 100)
+    history.add(2, reading(finished=300, requests=50))
+    assert history.finished == (150, 100)  # the first token of a request needs no verification
 
 
 def test_running_requests_without_any_step_are_stuck() -> None:
