@@ -462,7 +462,7 @@ def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
     if not serves_http(plan) or not in_kubernetes(plan):
         return
     for scrape in context_of(plan).pod.scrapes:
-        port, path = integer(scrape.port), text(scrape.path)
+        port, path = integer(scrape.port), text(scrape.path) or _METRICS
         if scrape.port is not None and not scrape.port.known:
             continue
         if port is not None and port != http_port(plan):
@@ -475,7 +475,7 @@ def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
                 place=scrape.place,
                 others=written(plan, "enable_metrics"),
             )
-        elif path is not None and not path.startswith(_METRICS):
+        elif not path.startswith(_METRICS):
             yield Verdict(
                 f"{scrape.name} scrapes {path}, but the metrics are at {_METRICS}",
                 why="alerts and dashboards stay empty",
@@ -491,7 +491,7 @@ _METRICS = "/metrics"
 def _scrape_of_other_port(plan: Plan, scrape: Scrape, port: int) -> Iterator[Verdict]:
     """Yield a verdict unless the port may belong to another container of the pod."""
     named = {integer(named_port) for named_port in context_of(plan).pod.ports}
-    if port in known_ports(plan) or (named and port not in named and http_port(plan) in named):
+    if port in known_ports(plan) or (named and port not in named):
         return
     yield Verdict(
         f"{scrape.name} scrapes port {port}, but the server listens on {http_port(plan)}",
