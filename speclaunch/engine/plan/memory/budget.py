@@ -94,11 +94,12 @@ def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], 
 def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
     """Return the explanation of each size, and whether it is exact."""
     graphs = [graphs.size for graphs in terms.graphs if graphs.size.bytes]
+    held = "; graphs of prefill hold a part" if terms.target_prefill.size.bytes else ""
     whys = {
         MemoryUse.TARGET_WEIGHTS: (terms.target_weights.size.why, terms.target_weights.size.exact),
         MemoryUse.DRAFT_WEIGHTS: (terms.draft_weights.size.why, terms.draft_weights.size.exact),
         MemoryUse.GRAPHS: ("; ".join(size.why for size in graphs), False),
-        MemoryUse.ACTIVATIONS: (terms.activations.size.why, terms.activations.size.exact),
+        MemoryUse.ACTIVATIONS: (terms.activations.size.why + held, terms.activations.size.exact),
     }
     if pool is None:
         return whys

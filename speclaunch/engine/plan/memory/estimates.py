@@ -177,9 +177,9 @@ _FEWEST_TOKENS = memory.FEWEST_TOKENS
 _DECODE = memory.DECODE_GRAPH * MIB
 _PREFILL = memory.PREFILL_GRAPH * MIB
 _PREFILL_LATENT = memory.PREFILL_GRAPHS_LATENT * MIB
-_LEAST, _HELD = 1.2, 2.0
+_EAGER, _HELD_LEAST, _HELD = 1.2, 1.4, 2.0
 """Activations of a batch, and memory of breakable prefill graphs, in activations of one layer:
-1.4 and 1.6 to 2.1 of Llama, Qwen3 and MiMo (0.5.17 on H100 and H200, measured)."""
+1.4, and 1.5 to 2.1, of Llama, Qwen3 and MiMo (0.5.17 on H100 and H200, measured)."""
 _LOWEST = 2
 """Decode graphs take at least half of the rule of thumb."""
 
@@ -229,7 +229,7 @@ def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
     whose = " of the draft" if draft else ""
     why = f"activations of a layer for {tokens:,} tokens, twice, in graphs of prefill{whose}"
     size = MemorySize(int(_HELD * layer) + 2 * states, why, exact=False)
-    return SizeEstimate(size, int(_LEAST * layer) + states)
+    return SizeEstimate(size, int(_HELD_LEAST * layer) + states)
 
 
 def _states_for_draft(plan: Plan) -> int:
@@ -284,7 +284,7 @@ def eager_prefill(plan: Plan) -> int:
     """Return the least bytes of activations that a prefill graph holds instead, once captured.
     Raises UnknownValueError."""
     target = plan.facts.target
-    each = 0 if target is None else int(_LEAST * _layer(plan, target)) + _states_for_draft(plan)
+    each = 0 if target is None else int(_EAGER * _layer(plan, target)) + _states_for_draft(plan)
     return _tokens(plan) * each
 
 

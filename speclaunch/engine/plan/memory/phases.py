@@ -296,7 +296,7 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
         _draft_pool(course, full)
     eager = terms.eager_prefill if held else 0
     held += _capture(course, terms, terms.draft_prefill, terms.draft_graphs, graphs)
-    size, lowest = terms.activations.size, terms.activations.least - eager
+    size, lowest = terms.activations.size, max(0, terms.activations.least - eager)
     rest = SizeEstimate(replace(size, bytes=max(lowest, size.bytes - held)), lowest)
     course.take(MemoryUse.ACTIVATIONS, rest, MemoryPhase.SERVING, FractionDirection.LOWER, full)
     return course

@@ -7,6 +7,7 @@ prompts of 2,000 tokens at once, 256 of 500 with 256 requests, one prefill chunk
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,14 @@ def test_what_failed() -> None:
     assert (graphs.fit, graphs.phase) == (Fit.FAILS, MemoryPhase.GRAPHS)
     for name in ("llama-eagle3-f985-h100", "llama-eagle3-f995-h100", "llama-eagle3-logprob-h100"):
         assert budget(plan_of(CASES[name])).fit is not Fit.FITS
+
+
+def test_the_documented_tokens() -> None:
+    """The table of docs/explanation/memory.md."""
+    page = (MODELS.parent / "docs/explanation/memory.md").read_text()
+    rows = set(re.findall(r"\| ([\d,]+) \| ([\d,]+) \|", page))
+    found = {
+        (f"{budget(plan_of(case)).tokens:,}", f"{case['measured']['tokens']:,}")
+        for case in POOLS.values()
+    }
+    assert len(rows) >= 13 and rows <= found

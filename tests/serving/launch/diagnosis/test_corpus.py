@@ -73,7 +73,7 @@ def test_the_quoted_line_stands_where_it_is_said_to_stand(name: str) -> None:
     assert found.line.startswith(there)
 
 
-@over([name for name in LABELS if LABELS[name]["origin"] == "cpu-engine"])
+@over([name for name in LABELS if LABELS[name]["origin"] in ("cpu-engine", "gpu")])
 def test_a_log_cut_short_gives_the_same_cause_or_none(name: str) -> None:
     lines = (CORPUS / f"{name}.log").read_text(errors="replace").splitlines(keepends=True)
     for share in (0.3, 0.6, 0.9):
@@ -86,7 +86,7 @@ def test_every_log_has_a_label_and_every_label_a_log() -> None:
     assert {path.stem for path in CORPUS.glob("*.log")} == set(LABELS)
     origins = Counter(label["origin"] for label in LABELS.values() if label["cause"])
     assert sum(origins.values()) >= 80
-    assert set(origins) == {"cpu-engine", "issue", "composed"}
+    assert set(origins) == {"cpu-engine", "gpu", "issue", "composed"}
 
 
 def test_the_composed_logs_are_what_the_tool_writes() -> None:
