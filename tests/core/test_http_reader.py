@@ -169,9 +169,8 @@ def test_a_hostile_server_is_a_reported_failure(
     use: Use, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_reader, "MOST_BYTES", MOST)
-    monkeypatch.setattr(running, "_SECONDS", SECONDS)
-    monkeypatch.setattr(client_module, "_INFO_SECONDS", SECONDS)
-    monkeypatch.setattr(client_module.EngineClient.get, "__defaults__", (SECONDS,))
+    for method in (EngineClient.get, EngineClient.server_info):
+        monkeypatch.setattr(method, "__defaults__", (SECONDS,))
     monkeypatch.setattr(client_module, "HEALTH_SECONDS", SECONDS)
     monkeypatch.setattr("speclaunch.measure.prove.answers._SECONDS", SECONDS)
     with scripted(HOSTILE[name]) as url:
