@@ -239,11 +239,11 @@ def test_within_the_likely_bound_with_what_that_leaves() -> None:
 
 @pytest.mark.thorough
 def test_where_nothing_is_likely_to_fit_it_names_the_hardware_and_offers_tight() -> None:
-    asked = wanted("Qwen/Qwen3-14B", "rtx5090:1")
+    asked = wanted("nvidia/Qwen3.6-35B-A3B-NVFP4", "rtx4090:1")
     with pytest.raises(NotWrittenError) as caught:
         new_recipe(asked)
     help_ = caught.value.problems[0].help or ""
-    assert help_.startswith("use rtx5090:2, where EAGLE-3 with AngelSlim/Qwen3-14B_eagle3 fits")
+    assert help_.startswith("use rtx4090:2, where MTP fits")
     assert "--tight writes a recipe that fits only in the best case" in help_
     found = new_recipe(replace(asked, tight=True))
     assert found.planned.budget.fit is Fit.TIGHT
