@@ -35,17 +35,13 @@ import psutil
 from msgspec import to_builtins
 
 from speclaunch.app.verbs.check_options import lookup
-from speclaunch.app.verbs.prove import (
-    Engines,
-    Served,
-    served_dtype,
-)
+from speclaunch.app.verbs.prove import Engines, Served
 from speclaunch.core.errors import LaunchError
 from speclaunch.core.home import speclaunch_home
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.bench.workload import shipped, workload
 from speclaunch.measure.prove.answers import ProofPrompt
-from speclaunch.measure.prove.proof import Proof, Reference, prove_answers, reference
+from speclaunch.measure.prove.proof import Proof, Reference, prove_answers, reference, served_dtype
 from speclaunch.serving.launch.client import EngineClient
 from tests.support.proof_faults import FAULTS, Fault, activate, breakable_shim
 
@@ -136,7 +132,7 @@ def _of_recipe(recipe: str, chosen: Sequence[Run], home: Path) -> Iterator[dict[
 
 def _reference(judging: Served) -> Reference:
     with judging.queried(3 * _GOOD_PROMPTS) as server:
-        return reference(server, _questions(), max(_GOOD_LEVELS), served_dtype(judging.side))
+        return reference(server, _questions(), max(_GOOD_LEVELS), served_dtype(judging.side.plan))
 
 
 def _proven(run: Run, served: Served, judging: Served, known: Future[Reference]) -> dict[str, Any]:
@@ -152,7 +148,7 @@ def _proven(run: Run, served: Served, judging: Served, known: Future[Reference])
             proof = Proof(prove_answers(server, plain, heard), plain.tolerance)
     except LaunchError as error:
         return {"said": [str(error)]}
-    found = proof.document(side.name, "", side.prepared.version, served_dtype(side))
+    found = proof.document(side.name, "", side.prepared.version, served_dtype(side.plan))
     return _short(to_builtins(found))
 
 

@@ -23,7 +23,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "shim" not in path.pa
 
 LIBRARIES = ("core", "engine", "deployments", "checks", "serving", "measure", "app")
 """From the lowest: a library imports those before it, through their front doors."""
-MOST_LINES, MOST_MODULES = 121_500, 575
+MOST_LINES, MOST_MODULES = 134_000, 640
 """Only a commit that says why raises them."""
 HEAVY = {"torch", "transformers", "sglang", "numpy", "vllm", "triton", "nvidia"}
 
@@ -165,13 +165,17 @@ TESTS_OF_TOOLS = {
         "campaigns.deployment_mutations",
     },
     "e2e/test_translations.py": {"campaigns.translating"},
+    "engine/releases/test_metrics.py": {"tools.metrics"},
     "engine/releases/test_release_tool.py": {"tools.release", "tools.releasing"},
+    "engine/facts/test_published_acceptance.py": {"tools.published_acceptance"},
     "fuzz/test_kept.py": {"campaigns.fuzz", "campaigns.fuzzing"},
     "checks/engine_check/test_launches.py": {"campaigns.judge_against_launch"},
     "serving/launch/agreement/test_ranks.py": {"campaigns.agreement"},
     "serving/launch/diagnosis/test_corpus.py": {"tools.failure_texts"},
     "serving/launch/test_faults.py": {"campaigns.fault_injection"},
+    "measure/contract/test_contract.py": {"campaigns.contract"},
     "measure/prove/test_campaign.py": {"campaigns.proof"},
+    "measure/releases/test_planted.py": {"campaigns.releases"},
     "recall/test_drawing.py": {"campaigns.recalling"},
     "recall/test_sample.py": {"campaigns.recalling"},
     "test_sampling.py": {"tools.changed_tests", "tools.run_tests"},
@@ -442,6 +446,7 @@ DIRECT_READS = {
     "measure/bench/generator.py": "prompts that bench wrote",
     "serving/doctor/machine.py": "the kernel's files",
     "engine/releases/catalogue.py": "ships with speclaunch",
+    "engine/releases/metrics.py": "ships with speclaunch",
     "engine/releases/extraction/source.py": "the source of an engine that the user named",
     "checks/engine_check/add_judge.py": "packages that the user installs",
     "checks/engine_check/engine_judge.py": "ships with speclaunch",

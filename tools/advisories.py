@@ -213,7 +213,7 @@ Known bugs of SGLang's speculative decoding, by release and configuration. Gener
 compared with every release that speclaunch knows.
 
 ```bash
-speclaunch advisories check recipe=R               # bugs that affect a recipe
+speclaunch advisories check recipe=R | PATH…       # bugs that affect each server
 speclaunch advisories ls --engine 0.5.16           # bugs of a release
 speclaunch plan recipe=R --engine 0.5.16,0.5.23    # bugs that an upgrade fixes and introduces
 speclaunch advisories export --osv > sglang.json   # for other scanners

@@ -5,8 +5,8 @@
     python tools/release.py --check                    whether all data hold the same releases
     python tools/release.py --remove VERSION           take a release out of all data
 
-The steps, in order: `catalogue`, `architectures`, `refusals` and `states` read the wheel (a
-minute); `memory` and `verdicts` run the release's own code in the CPU engine's interpreter
+The steps, in order: `catalogue`, `architectures`, `metrics`, `refusals` and `states` read the
+wheel (a minute); `memory` and `verdicts` run the release's own code in the CPU engine's interpreter
 (`--python`, default: that of `speclaunch engine install cpu`), with the unpacked wheel, and the
 folders of `--site`, before the packages of that engine (minutes). Without `--site`, pip fetches
 what tools/engine_verdicts.py names for the release in PACKAGES; where the pins below moved, add a
@@ -37,6 +37,7 @@ import auto_memory  # noqa: E402
 import catalogue  # noqa: E402
 import engine_states  # noqa: E402
 import engine_verdicts  # noqa: E402
+import metrics  # noqa: E402
 import refusals  # noqa: E402
 from releasing import differences, evidence  # noqa: E402
 from releasing.data_sets import SETS, unequal  # noqa: E402
@@ -110,6 +111,7 @@ def take_in(
         steps: dict[str, Callable[[], object]] = {
             "catalogue": lambda: catalogue.add_releases([version], wheels, 1),
             "architectures": lambda: architectures.add_release(version, wheels),
+            "metrics": lambda: metrics.add_release(version, wheels),
             "refusals": lambda: refusals.add_release(version, unpacked),
             "states": lambda: engine_states.add_release(unpacked),
             "memory": lambda: auto_memory.add_release(version, python, packages),

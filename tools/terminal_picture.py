@@ -1,7 +1,8 @@
 """A picture of a real terminal session: python tools/terminal_picture.py OUT.svg COMMAND…
 
-Runs the command in tmux and writes what stands
-on the screen at its end, colours and all, as an SVG that loads nothing from elsewhere.
+Runs the command in tmux and writes its last screen, with colors, as an SVG that loads nothing
+else. PICTURE_SIZE (`80x24`) is the size of the terminal; PICTURE_SECONDS takes the picture of a
+command that does not end after that time.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-WIDTH, HEIGHT = 100, 40
-LIMIT_SECONDS = 180
-SESSION = "speclaunch-picture"
+WIDTH, HEIGHT = map(int, os.environ.get("PICTURE_SIZE", "100x40").split("x"))
+LIMIT_SECONDS = float(os.environ.get("PICTURE_SECONDS", "180"))
+SESSION = f"speclaunch-picture-{os.getpid()}"
 
 
 def tmux(*words: str) -> str:

@@ -6,7 +6,7 @@ Other libraries import only these names. See README.md.
 from speclaunch.core import front_door
 
 NAMES = {
-    "advisories.advisory": "Advisory advisory_of all_advisories Symptom",
+    "advisories.advisory": "Advisory advisory_of all_advisories RequestField Symptom",
     "advisories.database": "encode_advisories update_advisories",
     "advisories.osv": "osv_document",
     "edit.edits": """
@@ -20,6 +20,7 @@ NAMES = {
     "edit.import_recipes": "chosen import_all import_command",
     "edit.migrate": "is_outdated Migration",
     "edit.migrate_file": "file_bytes migrate_data",
+    "edit.migrate_recipe": "is_recipe migrate_recipe",
     "edit.output_check": "against check_source check_text configured OutputCheck",
     "edit.render_check": "check_rendering exposed plan_rendering rendered",
     "editors.server": "run_and_leave",
@@ -34,12 +35,12 @@ NAMES = {
     "lint.baseline": "all_findings Covered without_known write_baseline",
     "lint.cache": "FOLDER installed_engine opened remembered_engine",
     "lint.checked_file": "Options",
-    "lint.collect": "LintedFile",
+    "lint.collect": "LintedFile read_found",
     "lint.configuration": "Configuration LintSettings options",
     "lint.file_codes": "codes FILE_CODES FileCode REFUSES",
     "lint.left_out": "LeftOut",
     "lint.lint_files": "LintRun",
-    "lint.paths": "STDIN STDIN_SHOWN",
+    "lint.paths": "find_files FoundFile STDIN STDIN_SHOWN",
     "lint.recipe_findings": "findings_across unsilenced",
     "lint.report": "deduplicate FileReport for_versions KnownCheckpoint Report ReportedFinding",
     "lint.run": "check",

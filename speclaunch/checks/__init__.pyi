@@ -1,5 +1,6 @@
 # Written by tools/front_doors.py from the table in __init__.py.
 from speclaunch.checks.advisories.advisory import Advisory as Advisory
+from speclaunch.checks.advisories.advisory import RequestField as RequestField
 from speclaunch.checks.advisories.advisory import Symptom as Symptom
 from speclaunch.checks.advisories.advisory import advisory_of as advisory_of
 from speclaunch.checks.advisories.advisory import all_advisories as all_advisories
@@ -34,6 +35,8 @@ from speclaunch.checks.edit.migrate import Migration as Migration
 from speclaunch.checks.edit.migrate import is_outdated as is_outdated
 from speclaunch.checks.edit.migrate_file import file_bytes as file_bytes
 from speclaunch.checks.edit.migrate_file import migrate_data as migrate_data
+from speclaunch.checks.edit.migrate_recipe import is_recipe as is_recipe
+from speclaunch.checks.edit.migrate_recipe import migrate_recipe as migrate_recipe
 from speclaunch.checks.edit.output_check import OutputCheck as OutputCheck
 from speclaunch.checks.edit.output_check import against as against
 from speclaunch.checks.edit.output_check import check_source as check_source
@@ -71,6 +74,7 @@ from speclaunch.checks.lint.cache import opened as opened
 from speclaunch.checks.lint.cache import remembered_engine as remembered_engine
 from speclaunch.checks.lint.checked_file import Options as Options
 from speclaunch.checks.lint.collect import LintedFile as LintedFile
+from speclaunch.checks.lint.collect import read_found as read_found
 from speclaunch.checks.lint.configuration import Configuration as Configuration
 from speclaunch.checks.lint.configuration import LintSettings as LintSettings
 from speclaunch.checks.lint.configuration import options as options
@@ -81,8 +85,10 @@ from speclaunch.checks.lint.file_codes import REFUSES as REFUSES
 from speclaunch.checks.lint.file_codes import codes as codes
 from speclaunch.checks.lint.left_out import LeftOut as LeftOut
 from speclaunch.checks.lint.lint_files import LintRun as LintRun
+from speclaunch.checks.lint.paths import FoundFile as FoundFile
 from speclaunch.checks.lint.paths import STDIN as STDIN
 from speclaunch.checks.lint.paths import STDIN_SHOWN as STDIN_SHOWN
+from speclaunch.checks.lint.paths import find_files as find_files
 from speclaunch.checks.lint.recipe_findings import findings_across as findings_across
 from speclaunch.checks.lint.recipe_findings import unsilenced as unsilenced
 from speclaunch.checks.lint.report import FileReport as FileReport

@@ -13,7 +13,8 @@ NAMES = {
     """,
     "escaping": "CommandGuard obeys_commands single_line printable without_colors",
     "files": """
-        locked make_private replace_file replacing try_lock write_json write_temporary
+        locked make_private replace_file replacing try_lock undone_on_error write_json
+        write_temporary
     """,
     "heartbeat": "amount announced_bytes beating duration EVERY_SECONDS Growth Heartbeat",
     "home": """

@@ -22,6 +22,7 @@ from speclaunch.core.files import make_private as make_private
 from speclaunch.core.files import replace_file as replace_file
 from speclaunch.core.files import replacing as replacing
 from speclaunch.core.files import try_lock as try_lock
+from speclaunch.core.files import undone_on_error as undone_on_error
 from speclaunch.core.files import write_json as write_json
 from speclaunch.core.files import write_temporary as write_temporary
 from speclaunch.core.heartbeat import EVERY_SECONDS as EVERY_SECONDS

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from speclaunch.core.reads.bounded import read_regular
+
 
 def make_private(folder: Path) -> None:
     """Create a folder and its missing parents, accessible to this user only. Raises OSError."""
@@ -101,3 +103,15 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[i
         yield fd
     finally:
         os.close(fd)
+
+
+@contextmanager
+def undone_on_error(path: Path) -> Iterator[None]:
+    """After an error in the block, give a file the content that it had before. Raises OSError."""
+    before = read_regular(path) if path.exists() else None
+    try:
+        yield
+    except BaseException:  # also an interrupt
+        if before is not None:
+            replace_file(path, before, path.stat().st_mode & 0o777 if path.exists() else 0o600)
+        raise

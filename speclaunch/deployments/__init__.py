@@ -9,12 +9,19 @@ NAMES = {
     "recipe.bounded_yaml": "compose_node events",
     "recipe.compose": "compose",
     "recipe.find_recipe": """
-        find_recipe group_options recipe_names recipes shown_overrides similar_file split_recipe
-        SUFFIX
+        find_recipe group_options recipe_names recipe_of_lock recipes shown_overrides
+        similar_file split_recipe SUFFIX
     """,
     "recipe.hydra_sweeps": "sweep_words SweepJob",
     "recipe.json_schema": "recipe_schema",
     "recipe.load": "fit_limits load load_sound_part Recipe require_host select_role validate",
+    "recipe.lock": """
+        Lock lock_differences LockDifference LockedCertificate LockedCheckpoint LockedEngine
+        LockedHardware LockSubject
+    """,
+    "recipe.lock_file": """
+        image_of lock_and_recipe read_lock record recipe_differences with_lock_differences
+    """,
     "recipe.roles": "of_role role_names",
     "recipe.schema": """
         Agreement Deployment Engine Launch Recovery Restart VerificationSection WatchdogSection
@@ -36,7 +43,9 @@ NAMES = {
     """,
     "sources.files": "read_file read_template read_text read_with_named_files read_words",
     "sources.images": "image_release image_version tagged_version",
-    "sources.interface": "Default Invocation InvocationKind Reading recipe_name Word",
+    "sources.interface": """
+        Default Invocation InvocationKind NothingFoundError Reading recipe_name Word
+    """,
     "sources.recipe_text": "closing filled_in group_option options_with recipe_text RecipeLine",
     "sources.requests": "from_invocation from_recipe",
     "sources.server_context.pods": "byte_count",
@@ -45,8 +54,9 @@ NAMES = {
     "sources.slime_own": "OWN",
     "sources.source_text": "Document",
     "targets.assemble": "assemble Assembled settings_of",
-    "targets.interface": "RenderedCommand Renderer Rendering Role",
+    "targets.interface": "Baseline RenderedCommand Renderer Rendering Role",
     "targets.launching": "launch_words",
+    "targets.lock_text": "lock_text",
     "targets.prepare": "prepare Prepared",
     "targets.shell": "SET_BY_SLIME",
     "targets.targets": "RENDERERS",

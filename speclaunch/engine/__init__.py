@@ -12,8 +12,10 @@ NAMES = {
         cpu_engine_home CpuEngine installation_key is_installed read_manifest RELEASES
         REQUIREMENTS requirements SGLANG_VERSION SHIM site_packages TORCH why_not_on_cpu
     """,
+    "facts.distributions": "InstalledPackage read_distributions",
     "facts.engines": "installed_catalogue declared listed named names overrides_pin",
     "facts.facts": "checkpoint_fact Facts",
+    "facts.file_hashes": "hash_files HashedFile revision_of_files",
     "facts.find_checkpoint": """
         expanded find_checkpoint gather hub_cache hub_home checkpoint_sources NOWHERE_ELSE Sources
     """,
@@ -28,8 +30,12 @@ NAMES = {
     "facts.missing_paths": "missing_paths MissingPath",
     "facts.packages": "Packages read_packages",
     "facts.project_settings": """
-        assumption Assumptions EngineCheckMode Override PlacedText ProjectSettings read_settings
-        SettingsFrom shown_path
+        assumption Assumptions EngineCheckMode Override PlacedText PROJECT_KEYS ProjectSettings
+        read_settings SettingsFrom shown_path
+    """,
+    "facts.published_acceptance": """
+        acceptance_reference acceptance_score AcceptanceReference published_acceptance
+        published_summary PublishedAcceptance start_setting
     """,
     "facts.read_checkpoint": "from_config",
     "facts.record_checkpoint": "recorded store_facts",
@@ -77,7 +83,7 @@ NAMES = {
     "plan.start_time": "expected_start ExpectedStart start_time weight_files",
     "plan.suggestions": "argument_names argument_values suggested_values",
     "plan.server_context": """
-        Group Pod Probe ProbeKind Router Service Setting ServerContext Upstream Volume
+        Group Pod Probe ProbeKind Router Scrape Service Setting ServerContext Upstream Volume
     """,
     "plan.topics": "adaptive deterministic drafts graphs lora memory parallel spec_v2",
     "plan.topics.adaptive": "ALGORITHMS",
@@ -132,6 +138,7 @@ NAMES = {
     "releases.hosts": "Address nodes_of",
     "releases.images": "official_image REPOSITORY ROUTER_IMAGE",
     "releases.known_forks": "fork_with fork_with_algorithm KnownFork",
+    "releases.metrics": "Metric series_of",
     "releases.nearest": "distance nearest suggest",
     "releases.renames": "BORROWED conversion dead_variable forwarded_variable other_names REMOVALS",
     "releases.shell": "argument_text exports shell_command",

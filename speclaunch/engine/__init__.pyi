@@ -20,6 +20,8 @@ from speclaunch.engine.facts.cpu_engine import read_manifest as read_manifest
 from speclaunch.engine.facts.cpu_engine import requirements as requirements
 from speclaunch.engine.facts.cpu_engine import site_packages as site_packages
 from speclaunch.engine.facts.cpu_engine import why_not_on_cpu as why_not_on_cpu
+from speclaunch.engine.facts.distributions import InstalledPackage as InstalledPackage
+from speclaunch.engine.facts.distributions import read_distributions as read_distributions
 from speclaunch.engine.facts.engines import declared as declared
 from speclaunch.engine.facts.engines import installed_catalogue as installed_catalogue
 from speclaunch.engine.facts.engines import listed as listed
@@ -28,6 +30,9 @@ from speclaunch.engine.facts.engines import names as names
 from speclaunch.engine.facts.engines import overrides_pin as overrides_pin
 from speclaunch.engine.facts.facts import Facts as Facts
 from speclaunch.engine.facts.facts import checkpoint_fact as checkpoint_fact
+from speclaunch.engine.facts.file_hashes import HashedFile as HashedFile
+from speclaunch.engine.facts.file_hashes import hash_files as hash_files
+from speclaunch.engine.facts.file_hashes import revision_of_files as revision_of_files
 from speclaunch.engine.facts.find_checkpoint import NOWHERE_ELSE as NOWHERE_ELSE
 from speclaunch.engine.facts.find_checkpoint import Sources as Sources
 from speclaunch.engine.facts.find_checkpoint import checkpoint_sources as checkpoint_sources
@@ -67,12 +72,20 @@ from speclaunch.engine.facts.packages import read_packages as read_packages
 from speclaunch.engine.facts.project_settings import Assumptions as Assumptions
 from speclaunch.engine.facts.project_settings import EngineCheckMode as EngineCheckMode
 from speclaunch.engine.facts.project_settings import Override as Override
+from speclaunch.engine.facts.project_settings import PROJECT_KEYS as PROJECT_KEYS
 from speclaunch.engine.facts.project_settings import PlacedText as PlacedText
 from speclaunch.engine.facts.project_settings import ProjectSettings as ProjectSettings
 from speclaunch.engine.facts.project_settings import SettingsFrom as SettingsFrom
 from speclaunch.engine.facts.project_settings import assumption as assumption
 from speclaunch.engine.facts.project_settings import read_settings as read_settings
 from speclaunch.engine.facts.project_settings import shown_path as shown_path
+from speclaunch.engine.facts.published_acceptance import AcceptanceReference as AcceptanceReference
+from speclaunch.engine.facts.published_acceptance import PublishedAcceptance as PublishedAcceptance
+from speclaunch.engine.facts.published_acceptance import acceptance_reference as acceptance_reference
+from speclaunch.engine.facts.published_acceptance import acceptance_score as acceptance_score
+from speclaunch.engine.facts.published_acceptance import published_acceptance as published_acceptance
+from speclaunch.engine.facts.published_acceptance import published_summary as published_summary
+from speclaunch.engine.facts.published_acceptance import start_setting as start_setting
 from speclaunch.engine.facts.read_checkpoint import from_config as from_config
 from speclaunch.engine.facts.record_checkpoint import recorded as recorded
 from speclaunch.engine.facts.record_checkpoint import store_facts as store_facts
@@ -188,6 +201,7 @@ from speclaunch.engine.plan.server_context import Pod as Pod
 from speclaunch.engine.plan.server_context import Probe as Probe
 from speclaunch.engine.plan.server_context import ProbeKind as ProbeKind
 from speclaunch.engine.plan.server_context import Router as Router
+from speclaunch.engine.plan.server_context import Scrape as Scrape
 from speclaunch.engine.plan.server_context import ServerContext as ServerContext
 from speclaunch.engine.plan.server_context import Service as Service
 from speclaunch.engine.plan.server_context import Setting as Setting
@@ -352,6 +366,8 @@ from speclaunch.engine.releases.images import official_image as official_image
 from speclaunch.engine.releases.known_forks import KnownFork as KnownFork
 from speclaunch.engine.releases.known_forks import fork_with as fork_with
 from speclaunch.engine.releases.known_forks import fork_with_algorithm as fork_with_algorithm
+from speclaunch.engine.releases.metrics import Metric as Metric
+from speclaunch.engine.releases.metrics import series_of as series_of
 from speclaunch.engine.releases.nearest import distance as distance
 from speclaunch.engine.releases.nearest import nearest as nearest
 from speclaunch.engine.releases.nearest import suggest as suggest

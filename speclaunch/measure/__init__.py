@@ -39,6 +39,7 @@ NAMES = {
     "bench.stored_names": "directory stored_names LAST",
     "bench.load": "Generators LoadGenerator",
     "bench.measurement": "Round",
+    "bench.published": "speculation_profile with_published",
     "bench.running": "Running RunningSide server_info",
     "bench.schema": """
         CellDifferenceRecord CellRecord CertificateDocument DifferenceDocument MeasuredRecord
@@ -54,10 +55,19 @@ NAMES = {
         key_of require_cells StoredBench
     """,
     "bench.workload": "Prompts RANDOM shipped workload",
+    "bisect.bisect": "BisectTask releases_between search",
+    "bisect.checks": "check_of",
+    "bisect.document": "bisect_document BisectDocument DependencyRecord",
+    "bisect.search": "most_starts SearchOutcome",
+    "bisect.stored": "begin_bisect StoredBisect",
+    "certificates": "certificates_of",
+    "contract.contract": "FIELDS",
+    "contract.launched": "check_sides new_contract_folder",
+    "contract.records": "ContractDocument FieldResult FieldRow",
     "prove.answers": "ProofPrompt ProofServer",
     "prove.proof": """
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree
-        WrongRecord
+        served_dtype WrongRecord
     """,
     "prove.stored": "begin_proof StoredAnswers StoredProof",
     "sweep.course": "refused_row require_launcher run_sweep",
@@ -67,11 +77,26 @@ NAMES = {
     "tune.model": "Trial",
     "tune.objective": "Aim objective trial_models TuningObjective",
     "tune.search": "budget Expectation expectation first_settings next_trial ranked TuningBudget",
-    "tune.space": "algorithm_of DraftSetting order_of override_words own_setting possible",
+    "tune.space": """
+        algorithm_of DraftSetting order_of override_words own_setting possible published_setting
+    """,
     "tune.trials": """
         Compared stored_starts StoredStarts LoadRatio measure_setting OWN Protocol TrialStart
         TuningVerdict verdict Verified
     """,
+    "watch.document": "WatchDocument WatchedEngine",
+    "watch.history": "RankSpan",
+    "watch.watcher": "EngineWatcher watch_targets watched_once WatchTarget",
     "tune.writing": "elsewhere require_own Tuned tuned",
+    "upgrade.deployments": """
+        DeploymentUpgrade directory_upgrades file_upgrades recipe_upgrades UpgradeSettings
+    """,
+    "upgrade.document": """
+        DeploymentRecord RunRecord upgrade_document UpgradeDocument ValueRecord
+    """,
+    "upgrade.reasons": "Aspect UpgradeReason UpgradeVerdict",
+    "upgrade.running": "ReleaseRun run_reasons run_release",
+    "upgrade.supply": "EngineSupply interpreters",
+    "upgrade.release_recipe": "recipe_for ReleaseRecipe",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

@@ -7,6 +7,9 @@ from speclaunch.core import front_door
 
 NAMES = {
     "cpu_engine.install": "install is_installed",
+    "cpu_engine.on_demand": """
+        make_room mark_on_demand note_use on_demand_engines remove_engine
+    """,
     "cpu_engine.process": "InstallStep StepState",
     "doctor.check_line": "CheckLine CheckSection CheckState count worst",
     "doctor.check_machine": "check_machine",
@@ -15,7 +18,7 @@ NAMES = {
     "doctor.target": "RecipeResults",
     "launch": "unfinished_work",
     "launch.attempts": "Conclusion exit_code",
-    "launch.client": "EngineClient EngineError EngineResponse Verification",
+    "launch.client": "EngineClient EngineError EngineRefusalError Verification",
     "launch.detach": "Announcer detach OUTPUT",
     "launch.diagnosis.diagnose": "diagnose proof",
     "launch.diagnosis.interface": "Diagnosis",
@@ -27,6 +30,8 @@ NAMES = {
     "launch.journal_header": "command document recipe_diff",
     "launch.last_good": "LastGood",
     "launch.launch_run": "LaunchRun",
+    "launch.lock": "differences_now lock_request LockRequest write_lock",
+    "launch.log.batches": "decode_batch",
     "launch.log.lines": "Follower lines_of log_files read_log",
     "launch.log.marks": "Phase",
     "launch.log.phases": "PhaseStep PhaseTracker",
@@ -41,5 +46,9 @@ NAMES = {
     "launch.session": "Session",
     "launch.start": "PlannedLaunch Planner Rung",
     "launch.supervisor": "Ending",
+    "metrics.acceptance": "AcceptanceChange AcceptanceSample AcceptanceTest",
+    "metrics.engine_metrics": """
+        EngineMetrics NoMetricsError number RankMetrics read_loads read_metrics
+    """,
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

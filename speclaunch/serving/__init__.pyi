@@ -1,6 +1,11 @@
 # Written by tools/front_doors.py from the table in __init__.py.
 from speclaunch.serving.cpu_engine.install import install as install
 from speclaunch.serving.cpu_engine.install import is_installed as is_installed
+from speclaunch.serving.cpu_engine.on_demand import make_room as make_room
+from speclaunch.serving.cpu_engine.on_demand import mark_on_demand as mark_on_demand
+from speclaunch.serving.cpu_engine.on_demand import note_use as note_use
+from speclaunch.serving.cpu_engine.on_demand import on_demand_engines as on_demand_engines
+from speclaunch.serving.cpu_engine.on_demand import remove_engine as remove_engine
 from speclaunch.serving.cpu_engine.process import InstallStep as InstallStep
 from speclaunch.serving.cpu_engine.process import StepState as StepState
 from speclaunch.serving.doctor.check_line import CheckLine as CheckLine
@@ -18,7 +23,7 @@ from speclaunch.serving.launch.attempts import Conclusion as Conclusion
 from speclaunch.serving.launch.attempts import exit_code as exit_code
 from speclaunch.serving.launch.client import EngineClient as EngineClient
 from speclaunch.serving.launch.client import EngineError as EngineError
-from speclaunch.serving.launch.client import EngineResponse as EngineResponse
+from speclaunch.serving.launch.client import EngineRefusalError as EngineRefusalError
 from speclaunch.serving.launch.client import Verification as Verification
 from speclaunch.serving.launch.detach import Announcer as Announcer
 from speclaunch.serving.launch.detach import OUTPUT as OUTPUT
@@ -41,6 +46,11 @@ from speclaunch.serving.launch.journal_header import document as document
 from speclaunch.serving.launch.journal_header import recipe_diff as recipe_diff
 from speclaunch.serving.launch.last_good import LastGood as LastGood
 from speclaunch.serving.launch.launch_run import LaunchRun as LaunchRun
+from speclaunch.serving.launch.lock import LockRequest as LockRequest
+from speclaunch.serving.launch.lock import differences_now as differences_now
+from speclaunch.serving.launch.lock import lock_request as lock_request
+from speclaunch.serving.launch.lock import write_lock as write_lock
+from speclaunch.serving.launch.log.batches import decode_batch as decode_batch
 from speclaunch.serving.launch.log.lines import Follower as Follower
 from speclaunch.serving.launch.log.lines import lines_of as lines_of
 from speclaunch.serving.launch.log.lines import log_files as log_files
@@ -73,3 +83,12 @@ from speclaunch.serving.launch.start import PlannedLaunch as PlannedLaunch
 from speclaunch.serving.launch.start import Planner as Planner
 from speclaunch.serving.launch.start import Rung as Rung
 from speclaunch.serving.launch.supervisor import Ending as Ending
+from speclaunch.serving.metrics.acceptance import AcceptanceChange as AcceptanceChange
+from speclaunch.serving.metrics.acceptance import AcceptanceSample as AcceptanceSample
+from speclaunch.serving.metrics.acceptance import AcceptanceTest as AcceptanceTest
+from speclaunch.serving.metrics.engine_metrics import EngineMetrics as EngineMetrics
+from speclaunch.serving.metrics.engine_metrics import NoMetricsError as NoMetricsError
+from speclaunch.serving.metrics.engine_metrics import RankMetrics as RankMetrics
+from speclaunch.serving.metrics.engine_metrics import number as number
+from speclaunch.serving.metrics.engine_metrics import read_loads as read_loads
+from speclaunch.serving.metrics.engine_metrics import read_metrics as read_metrics

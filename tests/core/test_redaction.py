@@ -13,7 +13,7 @@ from speclaunch.core.redaction import (
     masked,
     redact,
 )
-from speclaunch.serving.launch.journal import Journal
+from speclaunch.serving.launch.journal import Journal, JournalHeader, PlanEntry, RecipeEntry
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,9 @@ def test_a_document_keeps_its_form() -> None:
 
 
 def test_a_journal_has_no_secret(tmp_path: Path) -> None:
-    about = {"overrides": ["engine.env.X=http://u:PaWo9@h"], "resolved": {"x": "corr3ct-horse"}}
-    Journal(tmp_path, about, ["corr3ct-horse"])
+    recipe = RecipeEntry(overrides=("engine.env.X=http://u:PaWo9@h",))
+    header = JournalHeader(recipe, plan=PlanEntry({"x": "corr3ct-horse"}))
+    Journal(tmp_path, header, ["corr3ct-horse"])
     found = json.loads((tmp_path / "journal.json").read_text())
-    assert found["overrides"] == ["engine.env.X=http://u:***@h"]
-    assert found["resolved"] == {"x": "***"}
+    assert found["recipe"]["overrides"] == ["engine.env.X=http://u:***@h"]
+    assert found["plan"]["resolved"] == {"x": "***"}

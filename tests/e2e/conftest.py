@@ -45,6 +45,7 @@ class Serving:
     def __init__(self, *words: str) -> None:
         self.port = free_port()
         self.lines: list[str] = []
+        self.run = ""
         self.process = subprocess.Popen(
             command(*words, f"args.port={self.port}", "--output-format", "json"),
             stdout=subprocess.PIPE,

@@ -10,6 +10,7 @@ import pytest
 
 from speclaunch.measure.prove.stored import FILE
 from tests.e2e.conftest import Marked
+from tests.support.measure.contract_faults import FIELD_FAULTS
 from tests.support.proof_faults import FAULTS, activate, breakable_shim
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -66,4 +67,27 @@ def test_a_broken_draft_is_lossless(marked: Marked, tmp_path: Path) -> None:
     said = json.loads(done.stdout)
     assert (done.returncode, said["lossless"], said["unspeculated"]) == (0, True, 0), done.stderr
     assert all(one["accept_length"] < 1.3 for one in said["concurrencies"])  # 2.0 to 3.4 as it is
+    assert marked.left() == []
+
+
+def test_a_contract_names_the_broken_fields_of_a_release(first_home: Path, marked: Marked) -> None:
+    """SGLang 0.5.23 has SPA-2026-0002; the planted bug misses stop strings within a step."""
+    fault = next(each.fault for each in FIELD_FAULTS if "end of a step" in each.fault.name)
+    faults = [each.fault for each in FIELD_FAULTS]
+    shim = breakable_shim(first_home, faults)
+    activate(shim, fault, faults)
+    done = marked.run(
+        *("prove", "recipe=cpu_standalone", f"+engine.env.PYTHONPATH={shim}"),
+        *("--requests", "--output-format", "json"),
+    )
+    document = json.loads(done.stdout)
+    rows = {row["field"]: row for row in document["fields"]}
+    assert (done.returncode, document["same"]) == (1, False), done.stderr
+    assert rows["stop"]["result"] == rows["min_new_tokens"]["result"] == "differs"
+    assert rows["min_new_tokens"]["advisories"] == ["SPA-2026-0002"]
+    assert "relaxed version" in rows["frequency_penalty"]["documented"]
+    same = ("stop_token_ids", "end_at_max_new_tokens", "logit_bias", "n", "regex", "abort")
+    assert [rows[name]["result"] for name in same] == ["same"] * len(same)
+    (folder,) = first_home.glob("contracts/*")
+    assert json.loads((folder / "contract.json").read_text()) == document
     assert marked.left() == []

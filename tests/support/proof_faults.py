@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -58,16 +59,17 @@ class StaleFaultError(Exception):
     """The kernel is not what the fault was written for."""
 
 
-def breakable_shim(folder: Path) -> Path:
+def breakable_shim(folder: Path, faults: Sequence[Fault] | None = None) -> Path:
     """A copy of the shim, in a new folder, with all faults and none active. Raises
     StaleFaultError."""
+    faults = FAULTS if faults is None else faults
     copy = folder / "shim"
     shutil.copytree(SHIM, copy, ignore=shutil.ignore_patterns("__pycache__"))
     planted = copy / _PLANTED
     planted.mkdir()
     shutil.copy(_RUNTIME, planted / "__init__.py")
     edited, replaced = {}, {}
-    for number, fault in enumerate(FAULTS):
+    for number, fault in enumerate(faults):
         for module, text in _edited(fault, copy).items():
             (planted / f"fault_{number}_{module}.py").write_text(text)
             edited.setdefault(module, []).append(number)
@@ -83,15 +85,16 @@ def breakable_shim(folder: Path) -> Path:
     hook.write_text(
         f"{hook.read_text()}\n\nimport {_PLANTED}\n\n{_PLANTED}.watch(PreparedImport)\n"
     )
-    activate(copy, None)
+    activate(copy, None, faults)
     return copy
 
 
-def activate(shim: Path, fault: Fault | None) -> None:
+def activate(shim: Path, fault: Fault | None, faults: Sequence[Fault] | None = None) -> None:
     """Break the engines of this copy so, from now on; None: none of the faults."""
+    faults = FAULTS if faults is None else faults
     chosen = shim / _PLANTED / "active"
     new = chosen.with_suffix(".new")
-    new.write_text("-1" if fault is None else str(FAULTS.index(fault)))
+    new.write_text("-1" if fault is None else str(faults.index(fault)))
     new.replace(chosen)
 
 
@@ -315,5 +318,33 @@ _DRAFTS = (
         """,
     ),
 )
+
+WRONG_SHARE = _draft(
+    "drafts a share of wrong tokens",
+    "cpu_standalone",
+    "select_top_k_tokens",
+    """
+    from pathlib import Path
+
+    import torch
+
+    SHARE = Path(__file__).with_name("share")
+
+    def broken(worker, original, *words):
+        ids, hidden, scores, (score, tokens, parents) = original(*words)
+        wrong = torch.rand(tokens.shape) < float(SHARE.read_text())
+        return ids, hidden, scores, (score, torch.where(wrong, (tokens + 8) % 512, tokens), parents)
+    """,
+)
+"""The only fault of its copy: the file `share` next to it holds the share, at any time."""
+
+
+def spoil(shim: Path, share: float) -> None:
+    """Have this share of the draft's tokens be wrong from now on."""
+    for name, text in (("share", str(share)), ("active", "0")):
+        new = shim / _PLANTED / f"{name}.new"
+        new.write_text(text)
+        new.replace(shim / _PLANTED / name)
+
 
 FAULTS = (*_VERIFICATION, *_DRAFTS)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 JSON = ("--output-format", "json")
 RENDER_TARGETS = (
     *("shell", "slime", "docker-compose", "kubernetes", "leaderworkerset", "rolebasedgroup"),
-    *("slurm", "srt-slurm", "ray"),
+    *("slurm", "srt-slurm", "ray", "prometheus-rules", "prometheus-scrape", "grafana"),
 )
 RECIPE = "eagle3_llama8b"
 """The recipe that is taken where one is enough."""
@@ -175,6 +175,7 @@ SAFE_ARGS: Mapping[str, tuple[str, ...]] = {
     "models show": ("meta-llama/Llama-3.1-8B-Instruct",),
     "models inspect": ("models/other",),
     "bench compare": ("last", "last"),
+    "upgrade": ("recipe=r", "--from", "0.5.12", "--to", "0.5.23"),
     "engine catalogue show": ("tp_size",),
     "engine judge rm": ("0.5.1",),
     "logs": ("none",),
@@ -184,9 +185,9 @@ SAFE_ARGS: Mapping[str, tuple[str, ...]] = {
 """Arguments with which a verb is otherwise right, and starts, installs and fetches nothing."""
 UNSAFE = frozenset(
     {"", "engine install", "engine judge add", "engine catalogue add", "models pull"}
-    | {"models check", "lsp", "ps"}
+    | {"models check", "lsp", "ps", "bisect", "engine rm"}
 )
-"""Verbs that install, fetch or wait: their options are only misspelled."""
+"""Verbs that install, remove, fetch, start or wait: their options are only misspelled."""
 UNSTEADY = frozenset({"doctor", "engine ls"})
 """Verbs that read the machine: their options are only misspelled, or given no value."""
 
@@ -198,11 +199,13 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "--select": ("SPL3", "SPL301,SPL8", "SPL999", "X", ""),
     "--ignore": ("SPL3", "SPL999", "no-such", ""),
     "--config-dir": ("groups", "none"),
+    "--acceptance": ("3.4", "none"),
     "--role": ("prefill", "none"),
     "--to": ("shell", "0.5.18", "kubernets", "0.5.99", "9.9"),
     "--from": ("0.5.12", "9.9", "x"),
     "--output": ("out.json", "html=out", "xml=out", "none/out.md", "out"),
     "--baseline": ("known.json", "none.json", "serve.sh"),
+    "--engine-python": ("0.5.12=none", "x"),
     "--write-baseline": ("new.json", "none/new.json"),
     "--config": ("speclaunch-other.toml", "none.toml"),
     "--exclude": ("*.sh", "[", ""),
@@ -249,7 +252,7 @@ def option_cases(_scenes: Path, verbs: Verbs) -> Iterator[Case]:
 
 def _values(option: Option, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     if not option.metavar:
-        if {"--online", "--detach", "--follow", "--trust-engine"}.isdisjoint(names):
+        if {"--online", "--detach", "--follow", "--trust-engine", "--run"}.isdisjoint(names):
             yield from ((way,) for way in option.ways)
             yield names[0], names[0]
         return

@@ -11,6 +11,7 @@ import architectures
 import auto_memory
 import catalogue
 import engine_states
+import metrics
 import refusals
 from packaging.version import Version
 
@@ -63,6 +64,9 @@ SETS = (
         "architectures",
         lambda: {architectures.DATA.name: _versions(architectures.DATA)},
         architectures.remove_release,
+    ),
+    DataSet(
+        "metrics", lambda: {metrics.DATA.name: _versions(metrics.DATA)}, metrics.remove_release
     ),
     DataSet(
         "refusals",

@@ -46,6 +46,7 @@ def show_certificate(console: Console, found: CertificateDocument) -> None:
             _show_note(console, f"accepted by position, {words.per_cell(cell)}: {shares}")
     if memory := words.memory(found):
         _show_note(console, memory)
+    _show_published(console, found)
     console.print(found.sentence, markup=False)
     for line in words.intervals_mean(found):
         _show_note(console, line)
@@ -115,7 +116,13 @@ def show_single(console: Console, found: SingleDocument) -> None:
     for side in found.memory:
         if side.max_total_num_tokens:
             _show_note(console, f"KV cache: {side.max_total_num_tokens:,} tokens")
+    _show_published(console, found)
     console.print(found.sentence, markup=False)
+
+
+def _show_published(console: Console, found: CertificateDocument | SingleDocument) -> None:
+    for line, far_below in words.published(found):
+        _show_note(console, line, "yellow" if far_below else "dim")
 
 
 def single_columns(found: SingleDocument) -> list[str]:

@@ -47,6 +47,7 @@ def certificate_markdown(found: CertificateDocument) -> str:
     ]
     if memory := words.memory(found):
         shares.append(f"- {escaped(memory)}")
+    shares += [f"- {escaped(line)}" for line, _ in words.published(found)]
     lines += [*shares, ""] if shares else []
     lines += words.intervals_mean(found)
     commands = [x for side in found.sides for x in ("", *_code(words.command_text(side)))]
@@ -64,7 +65,8 @@ def single_markdown(found: SingleDocument) -> str:
     heads = single_columns(found)
     rows = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     rows += ["| " + " | ".join(single_row(found, cell)) + " |" for cell in found.cells]
-    return "\n".join([head, *rows, "", found.sentence, ""])
+    lines = [f"- {escaped(line)}" for line, _ in words.published(found)]
+    return "\n".join([head, *rows, "", *lines, found.sentence, ""])
 
 
 def difference_markdown(found: DifferenceDocument) -> str:

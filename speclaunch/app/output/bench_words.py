@@ -15,6 +15,7 @@ from speclaunch.measure import (
     MeasuredRecord,
     RatioRecord,
     SideRecord,
+    SingleDocument,
     arguments,
 )
 
@@ -92,6 +93,22 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
         lines.append(
             "Each side was started once: the intervals exclude variation between starts "
             "(use --starts 3)."
+        )
+    return lines
+
+
+def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bool]]:
+    """Return a line per cell with its published acceptance, and True if it is far below."""
+    lines = []
+    for cell in found.published:
+        below = "far below the " if cell.far_below else ""
+        grounds = "; ".join((*cell.differences, *cell.sources))
+        lines.append(
+            (
+                f"accept length, {per_cell(cell)}: {cell.accept_length:.2f}, {below}published "
+                f"{cell.lowest:.2f} to {cell.highest:.2f} ({grounds})",
+                cell.far_below,
+            )
         )
     return lines
 

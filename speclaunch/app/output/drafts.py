@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from speclaunch.app.output.tables import label_line
-from speclaunch.engine import Hardware
+from speclaunch.engine import Hardware, PublishedAcceptance, published_summary
 from speclaunch.measure import DraftListing, ListedWay, WayMemory, in_gib
 
 VERSION = 1
 """Version of the JSON document."""
 
 
-def show_drafts(console: Console, found: DraftListing, *, refused: bool = False) -> None:
-    """Print each way with its releases, memory and sources.
+def show_drafts(console: Console, found: DraftListing, *, everything: bool = False) -> None:
+    """Print each way with its releases, published acceptance, memory and sources.
 
-    Ways that no release accepts are shown with `refused`, or if there are no others.
+    `everything`: also ways that no release accepts, and each published number. Without other ways,
+    the former are always shown.
     """
     target = found.target
     architecture = ", ".join(target.field_or_none("architectures") or ()) or "unknown architecture"
-    shown = [way for way in found.ways if refused or way.newest] or found.ways
+    shown = [way for way in found.ways if everything or way.newest] or found.ways
     ways = "1 way" if len(shown) == 1 else f"{len(shown)} ways"
     console.print(Text(f"{target.name} ({architecture})", "bold"))
     _line(console, "facts", str(target.origin))
-    _line(console, "speculation", f"{ways}, best supported first")
+    _line(console, "speculation", f"{ways}, by published acceptance, then by confidence")
     for number, way in enumerate(shown, 1):
         console.print()
         console.print(Text(f"{number}. {heading(way)}", "bold" if way.newest else "dim"))
@@ -36,6 +38,10 @@ def show_drafts(console: Console, found: DraftListing, *, refused: bool = False)
             _line(console, "but", doubt)
         if way.changes:
             _line(console, "set also", ", ".join(way.changes))
+        if summary := published_summary(way.way.published):
+            _line(console, "published", summary)
+        if everything:
+            _show_published(console, way.way.published, target.name)
         _line(console, "based on", f"{way.way.why}; confidence {way.way.confidence}")
         if way.memory is not None and found.hardware is not None:
             _line(console, "memory", memory(way.memory, found.hardware))
@@ -47,6 +53,23 @@ def show_drafts(console: Console, found: DraftListing, *, refused: bool = False)
     if hidden:
         console.print()
         console.print(Text(f"{hidden} more are accepted by no release (--all shows them)", "dim"))
+
+
+def _show_published(console: Console, found: Sequence[PublishedAcceptance], target: str) -> None:
+    """Print each measurement with its conditions, below its source."""
+    for source in dict.fromkeys(each.source for each in found):
+        _line(console, "", str(source))
+        for each in found:
+            if each.source == source:
+                _line(console, "", f"  {measured(each, target)}")
+
+
+def measured(found: PublishedAcceptance, target: str) -> str:
+    """Return `2.50 tokens a step, 1.65 times as fast: mtbench, 5/1/6, …`, and another target."""
+    values = [] if found.length is None else [f"{found.length:.2f} tokens a step"]
+    values += [] if found.speedup is None else [f"{found.speedup:.2f} times as fast"]
+    other = "" if found.target == target else f", target {found.target}"
+    return f"{', '.join(values)}: {found.conditions}{other}"
 
 
 def heading(way: ListedWay) -> str:
@@ -122,6 +145,9 @@ def _way(listed: ListedWay) -> dict[str, Any]:
         "confidence": way.confidence,
         "founded_on": way.why,
         "sources": list(way.sources),
+        "setting_why": way.setting_why or None,
+        "comparable_accept_length": None if way.score is None else round(way.score, 3),
+        "published": [_published(found) for found in way.published],
         "memory": None
         if cost is None
         else {
@@ -134,4 +160,28 @@ def _way(listed: ListedWay) -> dict[str, Any]:
             "tokens": cost.tokens,
             "note": cost.note or None,
         },
+    }
+
+
+def _published(found: PublishedAcceptance) -> dict[str, Any]:
+    steps, topk, tokens = found.setting
+    return {
+        "target": found.target,
+        "benchmark": found.benchmark,
+        "accept_length": found.length,
+        "speed_up": found.speedup,
+        "num_steps": steps,
+        "eagle_topk": topk,
+        "num_draft_tokens": tokens,
+        "temperature": found.temperature,
+        "batch_size": found.batch_size,
+        "mode": found.mode,
+        "engine": found.engine,
+        "release": found.release,
+        "hardware": found.hardware,
+        "note": found.note,
+        "source": found.source.title,
+        "place": found.source.place,
+        "date": found.source.date,
+        "url": found.source.url,
     }

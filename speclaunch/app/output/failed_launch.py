@@ -9,7 +9,7 @@ from speclaunch.serving import Conclusion, Ending, meaning, remedy_steps
 def failure(name: str, conclusion: Conclusion) -> LaunchError:
     """Return the error of a launch: place, cause and remedy."""
     outcome = conclusion.outcome
-    if outcome.served and outcome.ending in (Ending.DIED, Ending.HUNG):
+    if outcome.served and outcome.ending in (Ending.DIED, Ending.HUNG, Ending.DEGRADED):
         what = f"{name} was serving and stopped"
     else:
         where = outcome.steps[-1].phase.value if outcome.steps else "start"

@@ -13,7 +13,7 @@ from speclaunch.app.output.console import err, err_lines, out
 from speclaunch.app.output.launching import OnReady, PlainObserver, WeightSizes
 from speclaunch.app.output.problems import show_problems
 from speclaunch.app.output.styled import PlainPrinter
-from speclaunch.core import ExitCode, LaunchError, SpeclaunchError
+from speclaunch.core import ExitCode, LaunchError, SpeclaunchError, from_here
 from speclaunch.serving import (
     OUTPUT,
     Announcer,
@@ -72,6 +72,10 @@ def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: 
         from speclaunch.app.output.ready_report import show_passed  # noqa: PLC0415 - rich, once it serves
 
         show_passed(out(), tiny=start.tiny)
+    if start.writes_lock and code is ExitCode.CLEAN:
+        err_lines().print("writing the lock", markup=False)
+        path = planner.write_lock(conclusion.attempts[-1].changes)
+        err_lines().print(f"locked: {from_here(path)}", markup=False)
     return code
 
 

@@ -10,10 +10,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from speclaunch.app.output.tables import label_line, plain_table
+from speclaunch.app.output.tables import label_line, plain_table, sparkline
 from speclaunch.core import duration
 from speclaunch.serving import LaunchState, Run
 
+_COURSE_WIDTH, _MOST_EVENTS = 60, 20
 _COLORS = {
     LaunchState.SERVING: "green",
     LaunchState.STARTING: "cyan",
@@ -65,16 +66,19 @@ def show_run(console: Console, run: Run) -> None:
 
     state = run.state
     console.print(Text.assemble((run.name, "bold"), "   ", (state.value, _COLORS[state])))
-    recipe, engine, hardware = (run.section(name) for name in ("recipe", "engine", "hardware"))
-    line("recipe", " ".join([str(recipe.get("path", "")), *_words(recipe.get("overrides"))]))
-    line("engine", f"SGLang {engine.get('version')} ({engine.get('python')})" if engine else "")
-    line("hardware", f"{hardware.get('name')}:{hardware.get('count')}" if hardware else "")
-    line("address", run.document.get("address"))
-    budget = _mapping(run.section("plan").get("budget"))
-    line("budget", f"{budget.get('fit')}: {budget.get('why')}" if budget else "")
+    header = run.header
+    recipe, engine, hardware = header.recipe, header.engine, header.hardware
+    line("recipe", " ".join([recipe.path, *recipe.overrides]))
+    line("engine", f"SGLang {engine.version} ({engine.python})" if engine.version else "")
+    line("hardware", f"{hardware.name}:{hardware.count}" if hardware is not None else "")
+    line("address", header.address)
+    budget = header.plan.budget if header.plan is not None else None
+    line("budget", f"{budget.fit}: {budget.why}" if budget is not None else "")
     line("directory", run.directory)
     for attempt in run.attempts:
         _show_attempt(console, attempt)
+    for event in run.events[-_MOST_EVENTS:]:
+        console.print(label_line(_local(event.get("at")), str(event.get("text")), 21))
     served = run.section("served")
     if served:
         diff = " ".join(_words(served.get("overrides")))
@@ -140,6 +144,7 @@ def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
         when = f"{began:8.1f} s" if isinstance(began, int | float) else ""
         phase = label_line(when, str(milestone.get("phase")), 13)
         console.print(phase.append(f"  {milestone.get('detail')}", "dim"))
+    _show_course(console, _mapping(attempt.get("course")))
     diagnosis = _mapping(attempt.get("diagnosis"))
     cause = _mapping(diagnosis.get("cause"))
     if attempt.get("ended"):
@@ -149,6 +154,28 @@ def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
     if cause:
         where = f", line {diagnosis['line_number']}" if diagnosis.get("line_number") else ""
         console.print(Text(f"  cause: {cause.get('title')} ({cause.get('name')}{where})"))
+
+
+def _show_course(console: Console, course: Mapping[str, Any]) -> None:
+    """Print acceptance and speed over time, each with its range."""
+    for label, name, form in (
+        ("acceptance", "accept_length", ".2f"),
+        ("tokens/s", "tokens_per_second", ",.0f"),
+    ):
+        written = course.get(name)
+        values = [
+            float(value) if isinstance(value, int | float) else None
+            for value in (written if isinstance(written, list) else ())
+        ]
+        known = [value for value in values if value is not None]
+        if known:
+            bars = sparkline(values, _COURSE_WIDTH)
+            span = f"  {min(known):{form}} to {max(known):{form}}"
+            console.print(label_line(label, bars, 13).append(span, "dim"))
+    seconds = course.get("seconds")
+    if isinstance(seconds, int | float) and course.get("accept_length"):
+        long = duration(seconds * len(course["accept_length"]))
+        console.print(label_line("", f"over {long}, {seconds:g} s a value", 13), style="dim")
 
 
 def _ending(run: Run) -> str:

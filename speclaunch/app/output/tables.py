@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import Literal
 
 from rich.table import Table
@@ -25,6 +25,28 @@ def plain_table(
         justify: Literal["left", "right"] = "right" if column in right else "left"
         table.add_column(column, justify=justify, no_wrap=overflow != "fold", overflow=overflow)
     return table
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float | None], width: int) -> str:
+    """Return a course as bars from its minimum to its maximum; a gap where values are missing.
+
+    More than `width` values are shown as means of neighbors.
+    """
+    size = max(1, -(-len(values) // width))
+    parts = [values[start : start + size] for start in range(0, len(values), size)]
+    known = [[value for value in part if value is not None] for part in parts]
+    means = [sum(some) / len(some) if some else None for some in known]
+    present = [mean for mean in means if mean is not None]
+    if not present:
+        return ""
+    low, span = min(present), max(present) - min(present)
+    return "".join(
+        " " if mean is None else _BARS[round((mean - low) / span * 7) if span else 3]
+        for mean in means
+    )
 
 
 def label_line(

@@ -82,6 +82,8 @@ class TuneDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     algorithm: str
     objective: str
     own: Arguments | None
+    published: Arguments | None = None
+    """Setting from published evidence, which was tried too; null if the rules reject it."""
     best: Arguments | None
     trials: list[TrialRecord]
     failed: list[FailureRecord]
@@ -103,6 +105,7 @@ class TuningOutcome(Struct, frozen=True):
     algorithm: str
     objective: str
     own: DraftSetting | None
+    published: DraftSetting | None
     order: tuple[DraftSetting, ...]
     """Tried settings, best first."""
     trials: tuple[Trial, ...]
@@ -171,7 +174,8 @@ def _table(found: TuningOutcome) -> Table:
     columns = (*_COLUMNS[:1], "requests", *_COLUMNS[1:]) if several else _COLUMNS
     table = plain_table(columns, right=columns[1:], overflow="ellipsis")
     for setting in found.order:
-        mark = " (the recipe's own)" if setting == found.own else ""
+        mark = " (published)" if setting == found.published else ""
+        mark = " (the recipe's own)" if setting == found.own else mark
         trials = [trial for trial in found.trials if trial.setting == setting]
         for trial in trials:
             mine = next(
@@ -227,6 +231,7 @@ def document(found: TuningOutcome) -> TuneDocument:
         algorithm=found.algorithm,
         objective=found.objective,
         own=None if own is None else own.arguments,
+        published=None if found.published is None else found.published.arguments,
         best=None if best is None else best.arguments,
         trials=[
             _trial(trial)

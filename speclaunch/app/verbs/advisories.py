@@ -1,32 +1,41 @@
-"""`speclaunch advisories`: known engine bugs, and those that affect a recipe."""
+"""`speclaunch advisories`: known engine bugs, and those that affect a deployment."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 from rich.table import Table
 from rich.text import Text
 
-from speclaunch.app.output.console import err, out, write_exact
+from speclaunch.app.output.console import err, err_lines, out, write_exact
 from speclaunch.app.output.findings import COLORS
+from speclaunch.app.output.problems import show_problems
 from speclaunch.app.output.styled import many
 from speclaunch.app.verbs.check_options import engine_versions, lookup
+from speclaunch.app.verbs.lint import NothingToCheckError, lint_run
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.app.verbs.rules import explain_code
+from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks import (
+    STDIN,
     Advisory,
+    FoundFile,
     advisory_of,
     all_advisories,
     encode_advisories,
     osv_document,
+    read_found,
     update_advisories,
 )
 from speclaunch.core import ExitCode, InputError, Problem
 from speclaunch.engine import UnknownValueError, suggest, within
+from speclaunch.measure import planned_side, sides
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.change_options import (
@@ -67,35 +76,80 @@ def show(options: AdvisoriesShowOptions) -> None:
         explain_code(found.id)
 
 
+class _Server(Struct, frozen=True):
+    """A server, the advisories that affect it, and the undecided ones with the reason."""
+
+    label: str
+    plan: Plan
+    found: tuple[Advisory, ...]
+    undecided: tuple[tuple[Advisory, str], ...]
+
+
 def check(options: AdvisoriesCheckOptions) -> ExitCode:
-    """Show the advisories that affect a recipe, and those that depend on a missing fact.
+    """Show the advisories that affect each server, and those that depend on a missing fact.
+
+    Raises InputError, NothingToCheckError.
+    """
+    hide_secrets("advisories check", options.words)
+    paths = [word for word in options.words if _is_linted(word)]
+    recipes = [word for word in options.words if word not in paths]
+    planned = [] if paths and not recipes else _of_recipes(options, recipes)
+    files, problems = _of_files(options, paths) if paths else ([], [])
+    servers = [_affecting(label, plan) for label, plan in (*planned, *files)]
+    if not servers and not problems:
+        raise NothingToCheckError(Problem(f"no SGLang deployment in {', '.join(paths)}"))
+    if options.output_format is OutputFormat.JSON:
+        _print_json({"version": 1, "engines": [_document(server) for server in servers]})
+    else:
+        _print_servers(servers)
+    show_problems(err_lines(), problems)
+    if problems:
+        return ExitCode.USAGE
+    failing = any(advisory.severity == "error" for server in servers for advisory in server.found)
+    return ExitCode.FAILED if failing else ExitCode.CLEAN
+
+
+def _is_linted(word: str) -> bool:
+    """True for standard input, a directory, and a file that is not a recipe."""
+    if word == STDIN or Path(word).is_dir():
+        return True
+    if not Path(word).is_file():
+        return False
+    source = read_found(FoundFile(word, is_named=True))
+    return source is None or source.recipe is None
+
+
+def _of_recipes(options: AdvisoriesCheckOptions, words: Sequence[str]) -> list[tuple[str, Plan]]:
+    """Return the plan of each role of each recipe. Raises InputError."""
+    facts = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
+    chosen = sides(words, options.engine, options.config_dir, options.role, all_roles=True)
+    return [
+        (side.label, planned_side(side, facts, (), fit=False, requested_load=None).plan)
+        for side in chosen
+    ]
+
+
+def _of_files(
+    options: AdvisoriesCheckOptions, paths: Sequence[str]
+) -> tuple[list[tuple[str, Plan]], list[Problem]]:
+    """Return the plan of each server that `lint` finds in files, and what cannot be read.
 
     Raises InputError.
     """
-    from speclaunch.measure import planned_side, sides
-
-    facts = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
-    chosen = sides(options.words, options.engine, options.config_dir, options.role)
-    hide_secrets("advisories check", options.words)
-    failing, documents = False, []
-    for side in chosen:
-        plan = planned_side(side, facts, (), fit=False, requested_load=None).plan
-        found, undecided = _affecting(plan)
-        failing |= any(advisory.severity == "error" for advisory in found)
-        documents.append(
-            {
-                "engine": plan.request.version,
-                "advisories": [_record(advisory) for advisory in found],
-                "undecided": [
-                    {"id": advisory.id, "reason": reason} for advisory, reason in undecided
-                ],
-            }
-        )
-        if options.output_format is not OutputFormat.JSON:
-            _print_affecting(side.label, plan, found, undecided)
-    if options.output_format is OutputFormat.JSON:
-        _print_json({"version": 1, "engines": documents})
-    return ExitCode.FAILED if failing else ExitCode.CLEAN
+    if options.role is not None:
+        raise InputError(Problem("--role selects a role of a recipe", help="write recipe=FILE"))
+    same = ("engine", "hardware", "models", "online", "assume", "config_dir")
+    values = {name: getattr(options, name) for name in same}
+    plans: list[tuple[str, Plan]] = []
+    problems: list[Problem] = []
+    for file in lint_run(LintOptions(paths=tuple(paths), select=("SPA",), **values)).checked():
+        for part in file.parts:
+            is_recipe = part.source.recipe is not None
+            for plan in part.plans:
+                request = plan.request
+                plans.append((request.name if is_recipe else str(request.place), plan))
+            problems += part.source.problems
+    return plans, problems
 
 
 def export(options: AdvisoriesExportOptions) -> None:
@@ -113,8 +167,7 @@ def update(options: AdvisoriesUpdateOptions) -> None:
     err().print(f"wrote {done.path}: {counts}", markup=False)
 
 
-def _affecting(plan: Plan) -> tuple[list[Advisory], list[tuple[Advisory, str]]]:
-    """Return the advisories that affect a plan, and those that are unknown, with the reason."""
+def _affecting(label: str, plan: Plan) -> _Server:
     found: list[Advisory] = []
     undecided: list[tuple[Advisory, str]] = []
     for advisory in all_advisories():
@@ -123,7 +176,16 @@ def _affecting(plan: Plan) -> tuple[list[Advisory], list[tuple[Advisory, str]]]:
                 found.append(advisory)
         except UnknownValueError as error:
             undecided.append((advisory, str(error)))
-    return found, undecided
+    return _Server(label, plan, tuple(found), tuple(undecided))
+
+
+def _document(server: _Server) -> dict[str, Any]:
+    return {
+        "server": server.label,
+        "engine": server.plan.request.version,
+        "advisories": [_record(advisory) for advisory in server.found],
+        "undecided": [{"id": each.id, "reason": reason} for each, reason in server.undecided],
+    }
 
 
 def _record(advisory: Advisory) -> dict[str, Any]:
@@ -153,28 +215,31 @@ def _print_table(found: Sequence[Advisory]) -> None:
     out().print(table)
 
 
-def _print_affecting(
-    label: str, plan: Plan, found: Sequence[Advisory], undecided: Sequence[tuple[Advisory, str]]
-) -> None:
-    where = f"{label} on SGLang {plan.request.version}"
-    if not found:
-        out().print(f"{where}: no known bug affects it", markup=False)
-    else:
-        count = many(len(found), "known bug")
-        out().print(f"{where}: {count} affect{'s' * (len(found) == 1)} it", markup=False)
-        for advisory in found:
-            line = Text.assemble(
-                (advisory.id, COLORS[advisory.severity]),
-                f"  {advisory.summary.removesuffix('.')}",
-                (f"  ({advisory.release_range})", "dim"),
-            )
-            out().print(line)
-            if advisory.requests:
-                out().print(f"  concerns requests with: {', '.join(advisory.requests)}")
-            if advisory.remedy:
-                out().print(f"  {advisory.remedy}", markup=False)
-    reasons: dict[str, list[str]] = {}
-    for advisory, reason in undecided:
-        reasons.setdefault(reason, []).append(advisory.id)
+def _print_servers(servers: Sequence[_Server]) -> None:
+    reasons: dict[str, dict[str, None]] = {}
+    for server in servers:
+        _print_affecting(server)
+        for advisory, reason in server.undecided:
+            reasons.setdefault(reason, {})[advisory.id] = None
     for reason, ids in reasons.items():
         err().print(f"not checked: {', '.join(ids)}: {reason}", style="dim")
+
+
+def _print_affecting(server: _Server) -> None:
+    where = f"{server.label} on SGLang {server.plan.request.version}"
+    if not server.found:
+        out().print(f"{where}: no known bug affects it", markup=False)
+        return
+    count = many(len(server.found), "known bug")
+    out().print(f"{where}: {count} affect{'s' * (len(server.found) == 1)} it", markup=False)
+    for advisory in server.found:
+        line = Text.assemble(
+            (advisory.id, COLORS[advisory.severity]),
+            f"  {advisory.summary.removesuffix('.')}",
+            (f"  ({advisory.release_range})", "dim"),
+        )
+        out().print(line)
+        if advisory.requests:
+            out().print(f"  concerns requests with: {', '.join(advisory.requests)}")
+        if advisory.remedy:
+            out().print(f"  {advisory.remedy}", markup=False)

@@ -22,6 +22,7 @@ from speclaunch.app.verbs.bench_sides import (
     side_record,
     tell_replaced,
 )
+from speclaunch.app.verbs.locking import SideLock
 from speclaunch.app.verbs.measure_options import BenchOptions
 from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
 from speclaunch.measure import (
@@ -67,6 +68,7 @@ from speclaunch.measure import (
     single,
     steps,
     stored_documents,
+    with_published,
     with_room,
     workload,
 )
@@ -82,6 +84,7 @@ def bench(options: BenchOptions) -> ExitCode:
     written = output(options.output_format, options.output_file)
     sides = _sides(options)
     tell_replaced(*sides)
+    locking = SideLock(options, sides[0])
     within = bounds(options.goodput) if options.goodput is not None else ()
     schedule = _schedule(options, sides)
     if len(sides) == 1:
@@ -130,9 +133,12 @@ def bench(options: BenchOptions) -> ExitCode:
             measured=stored.stamp(),
             hardware=hardware_of(sides[0]),
         )
+    document = with_published(document, sides[0])
     stored.write(rounds, to_builtins(document))
     written.write(document)
     err_lines().print(f"saved to {stored.directory}", markup=False)
+    if document.counts:
+        locking.write()
     return exit_code(document, options.fail_under)
 
 

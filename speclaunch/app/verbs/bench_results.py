@@ -31,10 +31,13 @@ from speclaunch.measure import (
     find_certificate,
     find_measured,
     require_cells,
+    speculation_profile,
     stored_benches,
 )
 
 _WIDTH = 400
+_PROFILE = "speculation_profile.json"
+"""File name that implies the format of NVIDIA Model-Optimizer."""
 _SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".txt": "text"}
 
 Form = TypeVar("Form", bound=StrEnum)
@@ -88,7 +91,10 @@ def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form],
     for value in values:
         name, equals, file = value.partition("=")
         if not (equals and name in set(forms)):
-            name, file = _SUFFIXES.get(Path(value).suffix.lower(), ""), value
+            file = _PROFILE if value == CertificateFormat.SPECULATION_PROFILE else value
+            is_profile = Path(file).name == _PROFILE
+            suffix = Path(file).suffix.lower()
+            name = Path(_PROFILE).stem if is_profile else _SUFFIXES.get(suffix, "")
         if name not in set(forms) or not file:
             known = ", ".join(forms)
             raise InputError(
@@ -107,8 +113,11 @@ def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form],
 
 def _text(found: BenchDocument, form: StrEnum) -> str:
     """Return the text of a document in a format; only a certificate has a page."""
-    if form == CertificateFormat.JSON:
-        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+    document: object = found if form == CertificateFormat.JSON else None
+    if form == CertificateFormat.SPECULATION_PROFILE and not isinstance(found, DifferenceDocument):
+        document = speculation_profile(found)
+    if document is not None:
+        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
     if form == CertificateFormat.TEXT:
         stream = StringIO()
         console = Console(

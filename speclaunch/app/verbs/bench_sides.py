@@ -8,7 +8,7 @@ from speclaunch.app.output.console import err_lines
 from speclaunch.app.verbs.check_options import lookup
 from speclaunch.app.verbs.measure_options import BenchOptions, ProveOptions, TuneOptions
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.engine import Fit
+from speclaunch.engine import Fit, memory_verdict
 from speclaunch.measure import LEAST_PAIRS, AnySide, RunningSide, SideOptions, SideRecord
 from speclaunch.serving import document
 
@@ -44,7 +44,6 @@ def side_record(side: AnySide) -> SideRecord:
 
 def memory_warnings(sides: Iterable[AnySide]) -> Iterator[str]:
     """Yield warnings about sides short of memory; their engines' output is not shown."""
-    from speclaunch.engine import memory_verdict
 
     for side in sides:
         if isinstance(side, RunningSide):

@@ -156,6 +156,13 @@ class RenderOptions(VerbOptions):
     hardware = HARDWARE
     models = MODELS
     bare = flag("--bare", help="Start the engine without speclaunch, ignoring deploy.speclaunch.")
+    acceptance = option(
+        str,
+        "--acceptance",
+        metavar="LENGTH|CERTIFICATE",
+        help="Acceptance length that alerts compare with: tokens per verification, or the name or "
+        "file of a certificate (`speclaunch bench`). Default: the mean of the last day.",
+    )
     output = option(
         Path,
         "--output",
@@ -187,7 +194,9 @@ class DraftsOptions(VerbOptions):
     models = MODELS
     online = ONLINE
     assume = ASSUME
-    every = flag("--all", help="Also show methods that no version accepts.")
+    every = flag(
+        "--all", help="Also show methods that no version accepts, and every published number."
+    )
     output_format = OUTPUT_FORMAT
 
 
@@ -319,6 +328,13 @@ class InstallOptions(VerbOptions):
     force = flag("--force", help="Rebuild from scratch.")
 
 
+class EngineRemoveOptions(VerbOptions):
+    """The options of `speclaunch engine rm`."""
+
+    name = required(str, help="Engine to remove: cpu.")
+    release = InstallOptions.release
+
+
 class CatalogueShowOptions(VerbOptions):
     """The options of `speclaunch engine catalogue show`."""
 
@@ -386,7 +402,13 @@ class AdvisoriesShowOptions(VerbOptions):
 class AdvisoriesCheckOptions(VerbOptions):
     """The options of `speclaunch advisories check`."""
 
-    words = OVERRIDES
+    words = repeated(
+        str,
+        is_required=True,
+        metavar="RECIPE [key=value]…|PATH…",
+        help="Recipe (`recipe=NAME`, `NAME` or the path of a YAML file) with Hydra overrides, or "
+        "files and directories as for `lint`.",
+    )
     config_dir = CONFIG_DIR
     role = ROLE
     engine = ENGINES

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from speclaunch.app.output.console import err_lines
 from speclaunch.checks import REFUSES, Lookup, Rule, codes, is_selected, selected
-from speclaunch.core import InputError, Problem
-from speclaunch.engine import assumption, declare, listed, named
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.engine import (
+    ResolvedVersion,
+    UnknownVersion,
+    assumption,
+    declare,
+    is_of_its_line,
+    listed,
+    named,
+)
 
 
 def engine_versions(text: str | None) -> tuple[str, ...]:
@@ -26,6 +36,20 @@ def engine_version(text: str) -> str:
     if found.note:
         err_lines().print(f"note: {found.note}")
     return found.held
+
+
+def engine_release(option: str, text: str) -> ResolvedVersion:
+    """Return the known release of an option, without a note if it is of the same line.
+
+    Raises InputError.
+    """
+    try:
+        found = named(text)
+    except UnknownVersion as error:
+        raise InputError(
+            Problem(str(error), Place(COMMAND_LINE, text=f"{option} {text}"))
+        ) from error
+    return replace(found, note=None) if is_of_its_line(found) else found
 
 
 def lookup(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -189,6 +189,9 @@ def _add(group: typer.Typer, verb: Verb) -> None:
 def _function(verb: Verb) -> Callable[..., None]:
     """Return a function with the verb's options as parameters, as typer reads them."""
     declared = verb.declared.declared()
+    keys: Collection[str] = ()
+    if verb.declared.is_configurable:
+        from speclaunch.engine import PROJECT_KEYS as keys
 
     def run(ctx: typer.Context, **values: Any) -> None:
         for name, option in declared.items():
@@ -203,13 +206,13 @@ def _function(verb: Verb) -> Callable[..., None]:
             raise typer.Exit(verb.run(verb.declared(**values)))
 
     parameters = [Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
-    parameters += [_parameter(name, option) for name, option in declared.items()]
+    parameters += [_parameter(name, option, keys) for name, option in declared.items()]
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
-def _parameter(name: str, option: Option[Any]) -> Parameter:
+def _parameter(name: str, option: Option[Any], keys: Collection[str]) -> Parameter:
     info: Any = typer.Option if option.names else typer.Argument
     limits = {} if option.kind not in (int, float) else {"min": option.least, "max": option.most}
     kind: Any = list[option.kind] if option.is_list else option.kind  # type: ignore[name-defined]
@@ -218,7 +221,9 @@ def _parameter(name: str, option: Option[Any]) -> Parameter:
         default = Parameter.empty
     elif option.is_list or default is None:
         kind, default = kind | None, None
-    about = info(*option.names, metavar=option.metavar, help=option.help, **limits)
+    key = option.names[0].removeprefix("--") if option.names else ""
+    text = f"{option.help} In speclaunch.toml: `{key}`." if key in keys else option.help
+    about = info(*option.names, metavar=option.metavar, help=text, **limits)
     return Parameter(
         name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about]
     )

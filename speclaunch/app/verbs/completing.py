@@ -272,7 +272,7 @@ def _keys_of_roles(
             yield f"roles.{role}.{key}", text
 
 
-_OF_A_ROLE = ("args", "engine", "hardware", "launch", "recovery")
+_OF_A_ROLE = ("args", "engine", "hardware", "launch", "serving", "recovery")
 
 
 def _role(begun: str) -> tuple[str | None, str]:

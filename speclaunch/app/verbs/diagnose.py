@@ -84,7 +84,7 @@ def _of_run(run: Run, engine: str | None) -> tuple[str, Diagnosis]:
     if run.log is None or not run.log.exists():
         raise InputError(Problem(f"{run.name}: the engine's log does not exist"))
     attempt = run.attempts[-1]
-    version = engine or str(run.section("engine").get("version") or "") or None
+    version = engine or run.header.engine.version or None
     code = attempt.get("exit_code") if attempt.get("ending") in _FAILED else None
     return str(run.log), diagnosed(read_log(run.log), version=version, exit_code=code)
 

@@ -16,6 +16,7 @@ from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.start_options import DoctorOptions
 from speclaunch.checks import ask_mode, querier_for
 from speclaunch.core import ExitCode, speclaunch_home
+from speclaunch.deployments import load, select_role, split_recipe
 from speclaunch.engine import named, overrides_pin
 from speclaunch.serving import CheckState, DoctorRequest, check_machine, gather
 
@@ -46,10 +47,8 @@ def doctor(options: DoctorOptions) -> ExitCode:
 
 def _with_recipe(request: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
     """Return the request with a recipe. Separate, because only a recipe loads Hydra."""
-    from speclaunch.deployments import load, split_recipe
 
     name, changes = split_recipe(options.overrides)
-    from speclaunch.deployments import select_role
 
     loaded = load(name, changes, options.config_dir)
     recipe = select_role(loaded, options.role, "doctor checks a single role")

@@ -15,12 +15,13 @@ from speclaunch.app.output.console import err, out
 from speclaunch.app.verbs.change_options import (
     CatalogueAddOptions,
     CatalogueShowOptions,
+    EngineRemoveOptions,
     InstallOptions,
     JudgeAddOptions,
     JudgeRemoveOptions,
 )
 from speclaunch.app.verbs.options import VerbOptions
-from speclaunch.core import InputError, LaunchError, Problem, speclaunch_home
+from speclaunch.core import InputError, LaunchError, Problem, judges_home, speclaunch_home
 from speclaunch.engine import (
     RELEASES,
     SGLANG_VERSION,
@@ -35,7 +36,14 @@ from speclaunch.engine import (
     suggest,
 )
 from speclaunch.engine import load as load_catalogue
-from speclaunch.serving import InstallStep, StepState, install, is_installed
+from speclaunch.serving import (
+    InstallStep,
+    StepState,
+    install,
+    is_installed,
+    on_demand_engines,
+    remove_engine,
+)
 
 if TYPE_CHECKING:
     from speclaunch.checks import AddedJudge
@@ -57,9 +65,11 @@ def list_engines(_options: VerbOptions) -> None:
         table.add_row(Text("installed", "bold"), "none found", "set engine.python=…")
         for why in error.failed:
             table.add_row("", "unknown", Text(why))
+    on_demand = {entry.engine.release for entry in on_demand_engines(speclaunch_home())}
     for cpu in (CpuEngine(speclaunch_home(), release) for release in RELEASES):
         if is_installed(cpu):
-            table.add_row(Text("cpu", "bold"), f"SGLang {cpu.release}", str(cpu.python))
+            note = "installed on demand" if cpu.release in on_demand else ""
+            table.add_row(Text("cpu", "bold"), f"SGLang {cpu.release}", str(cpu.python), note)
         elif cpu.release == SGLANG_VERSION:
             table.add_row(Text("cpu", "bold"), "not installed", cpu.install_command)
     out().print(table)
@@ -67,13 +77,7 @@ def list_engines(_options: VerbOptions) -> None:
 
 def install_engine(options: InstallOptions) -> None:
     """Install the real SGLang for the CPU. Raises InputError, LaunchError."""
-    if options.name not in _INSTALLABLE:
-        raise InputError(
-            Problem(
-                f"unknown engine {options.name!r}",
-                help=suggest(options.name, _INSTALLABLE) or "use cpu",
-            )
-        )
+    _require_cpu(options.name)
     release = (options.release or SGLANG_VERSION).removeprefix("v")
     engine = CpuEngine(speclaunch_home(), release)
     installed = f"SGLang {release} for the CPU is installed: {engine.python}"
@@ -92,6 +96,28 @@ def install_engine(options: InstallOptions) -> None:
             force=options.force,
         )
     out().print(installed, markup=False)
+
+
+def _require_cpu(name: str) -> None:
+    if name not in _INSTALLABLE:
+        help_ = suggest(name, _INSTALLABLE) or "use cpu"
+        raise InputError(Problem(f"unknown engine {name!r}", help=help_))
+
+
+def remove(options: EngineRemoveOptions) -> None:
+    """Remove a CPU engine. Raises InputError, LaunchError."""
+    _require_cpu(options.name)
+    release = (options.release or SGLANG_VERSION).removeprefix("v")
+    engine = CpuEngine(speclaunch_home(), release)
+    if release not in RELEASES or not engine.venv.exists():
+        raise InputError(
+            Problem(
+                f"SGLang {release} for the CPU is not installed",
+                help="`speclaunch engine ls` lists the installed engines",
+            )
+        )
+    remove_engine(engine)
+    out().print(f"SGLang {release} for the CPU is removed", markup=False)
 
 
 def list_catalogues(_options: VerbOptions) -> None:
@@ -242,7 +268,6 @@ def remove_judge(options: JudgeRemoveOptions) -> None:
     """Remove a judge and its packages. Raises InputError."""
     name = options.name
     from speclaunch.checks import remove
-    from speclaunch.core import judges_home
 
     if not remove(name):
         names = [path.name for path in judges_home().glob("[!.]*")]

@@ -22,6 +22,7 @@ from speclaunch.checks import (
     Report,
     ReportedFinding,
     Severity,
+    check,
     counted,
     edits_of,
     fixable_paths,
@@ -144,7 +145,6 @@ def edits_in(run: LintRun, report: Report) -> Edits:
         source, settings = read(path)
         if source is None or _SECRET.search(source.text) is None:
             return []
-        from speclaunch.checks import check
 
         return check(source, run.options(settings)).secrets
 

@@ -17,7 +17,7 @@ from speclaunch.app.verbs.change_options import DraftsOptions, InitOptions
 from speclaunch.app.verbs.check_options import engine_version, engine_versions, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.writing import require_free, require_sound
-from speclaunch.checks import Lookup, against, check_text, configured
+from speclaunch.checks import Lookup, against, check_text, configured, write_atomically
 from speclaunch.core import ExitCode, InputError, Problem, reads
 from speclaunch.engine import Fit, Vendor, ascending, declare
 from speclaunch.measure import (
@@ -127,7 +127,6 @@ def _free(output: Path, *, overwrite: bool) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    from speclaunch.checks import write_atomically
 
     try:
         write_atomically(path.resolve(), text)
@@ -221,5 +220,5 @@ def drafts(options: DraftsOptions) -> ExitCode:
     if options.output_format is OutputFormat.JSON:
         typer.echo(drafts_document(found))
     else:
-        show_drafts(out(), found, refused=options.every)
+        show_drafts(out(), found, everything=options.every)
     return ExitCode.CLEAN if any(way.newest for way in found.ways) else ExitCode.FAILED

@@ -7,15 +7,17 @@ import os
 import pickle
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from speclaunch.app.output.console import err
 from speclaunch.app.verbs.check_options import asks, chosen_rules, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.checks import ask_mode, querier_for
-from speclaunch.core import ExitCode, InputError, Problem
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, Problem, children
 from speclaunch.deployments import load, prepare, require_host, select_role, split_recipe
 from speclaunch.engine import EngineCheckMode
 from speclaunch.serving import (
@@ -23,6 +25,7 @@ from speclaunch.serving import (
     PreflightResult,
     Session,
     absent_paths,
+    ensure_cpu_models,
     hand_over,
     in_planner_process,
     local_lookup,
@@ -33,6 +36,7 @@ from speclaunch.serving import (
 )
 
 if TYPE_CHECKING:
+    from speclaunch.app.verbs.locking import LaunchLock
     from speclaunch.app.verbs.start_options import LaunchOptions
     from speclaunch.checks import EngineQuerier
     from speclaunch.deployments import Recipe
@@ -45,10 +49,9 @@ def launch(options: LaunchOptions) -> ExitCode:
     """
     if os.getpid() == 1:  # as PID 1 of a container, an unhandled SIGTERM is ignored
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if options.detach and options.smoke:
-        raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
-    if options.ladder and not options.dry_run:
-        raise InputError(Problem("--ladder needs --dry-run"))
+    _require_sensible(options)
+    locking = _locking(options)
+    hook = _hook(options.on_degraded_exec)
     title = hide_secrets("", options.overrides)
     name, changes = split_recipe(options.overrides)
     overrides = [f"recipe={name}", *changes]  # normalized for the journal
@@ -56,15 +59,21 @@ def launch(options: LaunchOptions) -> ExitCode:
     if options.dry_run and options.role is None and len(loaded.parts) > 1:
         return _shown_roles(options, loaded)
     recipe = select_role(loaded, options.role, "a launch starts a single role")
+    if locking is not None:
+        recipe = locking.chosen(recipe, changes)
     if not options.dry_run:
         require_host(recipe)
-    prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
+    prepared = (prepare if locking is None else locking.prepare)(
+        recipe, options.engine, dry_run=options.dry_run
+    )
     facts = local_lookup(
         lookup(options.models, options.hardware, online=options.online, assume=options.assume),
         recipe,
         probe=not options.dry_run,
         cpu=bool(prepared.cpu),
     )
+    if locking is not None:
+        locking.require(prepared, facts, _busy)
     # the machine of a dry run's command is unknown
     absent = [] if options.dry_run else absent_paths(prepared)
     rules = chosen_rules(options.select, options.ignore)
@@ -76,11 +85,13 @@ def launch(options: LaunchOptions) -> ExitCode:
     session = Session(
         prepared,
         facts.facts(prepared.request(os.environ)),
-        overrides,
+        overrides if locking is None else locking.overrides(overrides),
         smoke=options.smoke,
         fresh=options.fresh,
         as_configured=options.force,
         max_attempts=options.max_attempts,
+        lock=None if locking is None else locking.request,
+        on_degraded=hook,
     )
     if not options.force:
         require_predicted_fit(session, rules)
@@ -91,8 +102,6 @@ def launch(options: LaunchOptions) -> ExitCode:
         show_command(session, ladder=options.ladder, as_json=as_json)
         return ExitCode.CLEAN
     if prepared.cpu is not None:
-        from speclaunch.serving import ensure_cpu_models
-
         ensure_cpu_models(prepared, _busy)
     session = replace(session, directory=new_run_dir(recipe), exits_after=True)
     if in_planner_process():
@@ -113,6 +122,23 @@ def launch(options: LaunchOptions) -> ExitCode:
     return run_here(session.start(), session, verbose=options.verbose, as_json=as_json)
 
 
+def _require_sensible(options: LaunchOptions) -> None:
+    """Raise InputError for options that contradict each other."""
+    if options.detach and options.smoke:
+        raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
+    if options.ladder and not options.dry_run:
+        raise InputError(Problem("--ladder needs --dry-run"))
+
+
+def _locking(options: LaunchOptions) -> LaunchLock | None:
+    """Return the lock of this launch; None without its options. Raises InputError."""
+    if not (options.lock or options.locked or options.verify):
+        return None
+    from speclaunch.app.verbs.locking import LaunchLock
+
+    return LaunchLock(options)
+
+
 def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
     """Show the command of each role. Raises InputError for JSON output."""
     as_json = options.output_format is OutputFormat.JSON
@@ -130,6 +156,19 @@ def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
     return ExitCode.CLEAN
 
 
+def _hook(program: Path | None) -> Path | None:
+    """Return the absolute path of a program. Raises InputError if it cannot be run."""
+    if program is None:
+        return None
+    found = children.find_program(program.absolute() if program.parts[1:] else program)
+    if found is None:
+        place = Place(COMMAND_LINE, text="--on-degraded-exec")
+        help_ = "name an executable file, without arguments"
+        why = "it is not an executable file" if program.exists() else "no such program"
+        raise InputError(Problem(f"cannot run {program}: {why}", place, help_))
+    return Path(found)
+
+
 def _asker(options: LaunchOptions) -> EngineQuerier | None:
     """Return the querier of the engine check before a launch.
 
@@ -145,7 +184,6 @@ def _asker(options: LaunchOptions) -> EngineQuerier | None:
 
 def _require_sound(found: PreflightResult, *, force: bool) -> None:
     if found.findings or found.absent:
-        from speclaunch.app.output.console import err
         from speclaunch.app.output.findings import show_findings
         from speclaunch.app.output.problems import show_problems
 
@@ -160,7 +198,6 @@ def _require_sound(found: PreflightResult, *, force: bool) -> None:
 @contextlib.contextmanager
 def _busy(what: str) -> Iterator[None]:
     """Show a spinner on a terminal; elsewhere print a progress line periodically."""
-    from speclaunch.app.output.console import err
     from speclaunch.core import beating, duration
 
     console = err()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +27,9 @@ from speclaunch.checks import (
     Severity,
     ask_mode,
     has_judges,
+    identity,
     opened,
+    querier_for,
     remembered_engine,
 )
 from speclaunch.checks import options as checking
@@ -110,7 +114,7 @@ def lint(options: LintOptions) -> ExitCode:
             Problem("--diff cannot be combined with --output-format and --output-file")
         )
     out = output(options.output_format, options.output_file, options.paths)
-    run = _files(options)
+    run = lint_run(options)
     named = options.paths or (".",)
     report = _unknown(options, run, run.report(lambda text: err_lines().print(text, style="dim")))
     code = ExitCode.CLEAN
@@ -138,7 +142,6 @@ def _fixed(
     options: LintOptions, run: LintRun, report: Report, out: LintOutput
 ) -> tuple[Report, ExitCode]:
     """Apply the fixes and return the remaining findings; with --diff, only print the diff."""
-    from contextlib import nullcontext, redirect_stdout
 
     from speclaunch.app.verbs.fixing import code_of, fix_found, put_stdin, tell
 
@@ -192,7 +195,7 @@ def _format_input(
     return FormatInput(report, options.strict, edits_in(run, report), info)
 
 
-def _files(options: LintOptions) -> LintRun:
+def lint_run(options: LintOptions) -> LintRun:
     """Return the lint run of the files with its cache. Raises InputError for an invalid option."""
     configuration = _configuration(options)
 
@@ -246,7 +249,6 @@ def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is EngineCheckMode.AUTO and not has_judges():
         return None, ()
-    from speclaunch.checks import identity, querier_for
 
     asker = querier_for(mode, keeps=not options.no_cache)
     return asker, identity(asker)
@@ -307,8 +309,6 @@ def output(
     """
     annotates = False
     if shown is None:
-        import os
-
         annotates = os.environ.get("GITHUB_ACTIONS") == "true"
     written = tuple(map(_output_file, files))
     taken = {Path(path).resolve() for path in linted if path != "-"} if files else set()

@@ -8,18 +8,22 @@ from speclaunch.app.verbs.options import (
     ASSUME,
     CONFIG_DIR,
     ENGINE,
+    ENGINE_PYTHON,
     FORCE,
     HARDWARE,
     IGNORE,
+    LOCK,
     MODELS,
     ONLINE,
     OUTPUT_FORMAT,
     OVERRIDES,
     OVERWRITE,
     SELECT,
+    TIMEOUT,
     TRUST_ENGINE,
     CertificateFormat,
     DifferenceFormat,
+    ProveFormat,
     VerbOptions,
     flag,
     option,
@@ -173,6 +177,7 @@ class BenchOptions(VerbOptions):
     models = MODELS
     output_format = _CERTIFICATE_FORMAT
     output_file = _OUTPUT_FILES
+    lock = LOCK
     trust_engine = TRUST_ENGINE
 
 
@@ -250,6 +255,11 @@ class ProveOptions(VerbOptions):
         help="Also draw this many answers per prompt at temperature 1 and compare the token "
         "frequencies.",
     )
+    requests = flag(
+        "--requests",
+        help="Check instead that each request field keeps its meaning: stop, penalties, grammars, "
+        "logprobs, and others.",
+    )
     dry_run = flag("--dry-run", help="List the starts and requests. Start nothing.")
     fresh = flag(
         "--fresh", help="Query all answers again instead of resuming an interrupted proof."
@@ -258,7 +268,14 @@ class ProveOptions(VerbOptions):
     engine = ENGINE
     hardware = HARDWARE
     models = MODELS
-    output_format = OUTPUT_FORMAT
+    output_format = option(
+        ProveFormat,
+        "--output-format",
+        default=ProveFormat.TEXT,
+        section="Output",
+        help="Output format. `html` needs --requests.",
+    )
+    lock = LOCK
     trust_engine = TRUST_ENGINE
 
 
@@ -380,5 +397,39 @@ class SweepOptions(VerbOptions):
     assume = ASSUME
     select = SELECT
     ignore = IGNORE
+    output_format = OUTPUT_FORMAT
+    trust_engine = TRUST_ENGINE
+
+
+class BisectOptions(VerbOptions):
+    """The options of `speclaunch bisect`."""
+
+    overrides = OVERRIDES
+    good = required(str, "--good", metavar="VERSION", help="SGLang version that passes the check.")
+    bad = required(
+        str, "--bad", metavar="VERSION", help="SGLang version that fails the check, newer or older."
+    )
+    check = required(
+        str,
+        "--check",
+        metavar="CHECK",
+        help="`start`, `'acceptance>=X'`, `same-output`, or a command in quotes, which gets "
+        "SPECLAUNCH_URL and exits 0 (good), 1 to 124 (bad) or 125 (skip).",
+    )
+    flaky = option(
+        float,
+        "--flaky",
+        metavar="RATE",
+        least=0,
+        most=0.4,
+        help="Share of starts that show the wrong result: 0.2 starts releases again until the pair "
+        "is 99 % certain. Default: starts are reliable, and a check repeats on each server until "
+        "four more results agree than disagree. 0: once.",
+    )
+    engine_python = ENGINE_PYTHON
+    timeout = TIMEOUT
+    dry_run = flag("--dry-run", help="List the releases and starts. Start nothing.")
+    fresh = flag("--fresh", help="Start over instead of resuming an interrupted search.")
+    config_dir = CONFIG_DIR
     output_format = OUTPUT_FORMAT
     trust_engine = TRUST_ENGINE

@@ -92,6 +92,9 @@ def flag(*names: str, default: bool = False, **more: Any) -> Option[bool]:
 class VerbOptions:
     """Option values of a verb, by attribute name."""
 
+    is_configurable = False
+    """True if keys of speclaunch.toml set options of the same name."""
+
     def __init__(self, **values: Any) -> None:
         if unknown := values.keys() - vars(type(self)).keys():
             raise TypeError(f"no such options: {', '.join(unknown)}")
@@ -143,6 +146,15 @@ class CertificateFormat(StrEnum):
     JSON = "json"
     MARKDOWN = "markdown"
     HTML = "html"
+    SPECULATION_PROFILE = "speculation_profile"
+
+
+class ProveFormat(StrEnum):
+    """Formats of `prove`; only a request contract has a page."""
+
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
 
 
 class DifferenceFormat(StrEnum):
@@ -177,6 +189,14 @@ ENGINE = option(
     section="Deployment",
     help="SGLang version to write the arguments for.",
 )
+ENGINE_PYTHON = repeated(
+    str,
+    "--engine-python",
+    metavar="VERSION=PATH",
+    section="Run",
+    help="Interpreter with that SGLang version. Repeatable. Default: CPU engines, which are "
+    "installed as needed.",
+)
 ENGINES = option(
     str,
     "--engine",
@@ -200,6 +220,12 @@ IGNORE = repeated(
     metavar="CODE,…",
     section="Rules",
     help="Skip rules whose code starts with CODE.",
+)
+LOCK = flag(
+    "--lock",
+    section="Output",
+    help="Write a lock next to the recipe: exactly what served, with versions and digests of the "
+    "engine, its packages and the weights.",
 )
 MODELS = repeated(
     Path,
@@ -238,6 +264,15 @@ SELECT = repeated(
     help="Check only rules whose code starts with CODE.",
 )
 STRICT = flag("--strict", section="Rules", help="Also fail on warnings.")
+TIMEOUT = option(
+    float,
+    "--timeout",
+    metavar="SECONDS",
+    least=1,
+    default=1800.0,
+    section="Run",
+    help="Time limit of a start, and of a command that checks.",
+)
 TRUST_ENGINE = flag(
     "--trust-engine",
     section="Facts",

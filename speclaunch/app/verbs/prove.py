@@ -11,11 +11,16 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from speclaunch.app.output.console import err_lines, out
+from speclaunch.app.output.console import err_lines, out, out_lines, write_exact
 from speclaunch.app.output.proving import show_proof
-from speclaunch.app.verbs.bench_sides import numbers, side_options, tell_replaced
+from speclaunch.app.verbs.bench_sides import (
+    numbers,
+    side_options,
+    tell_replaced,
+)
+from speclaunch.app.verbs.locking import SideLock
 from speclaunch.app.verbs.measure_options import ProveOptions
-from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.app.verbs.options import ProveFormat
 from speclaunch.core import (
     COMMAND_LINE,
     ExitCode,
@@ -26,8 +31,9 @@ from speclaunch.core import (
     beating,
     duration,
 )
-from speclaunch.engine import SHORT_DTYPES, Address, UnknownValueError, halved
+from speclaunch.engine import Address
 from speclaunch.measure import (
+    FIELDS,
     NONE,
     RANDOM,
     LaunchedSide,
@@ -40,12 +46,15 @@ from speclaunch.measure import (
     baseline,
     begin_proof,
     candidate,
+    check_sides,
     end_on_signals,
+    new_contract_folder,
     next_log,
     prove_answers,
     reference,
     sampled,
     samples_agree,
+    served_dtype,
     shipped,
     workload,
 )
@@ -59,12 +68,15 @@ _DYING_SECONDS = 10.0
 
 def prove(options: ProveOptions) -> ExitCode:
     """Query both servers and compare their answers. Raises InputError, LaunchError."""
+    if options.output_format is ProveFormat.HTML and not options.requests:
+        raise InputError(Problem("a proof has no HTML page", help="add --requests, or use json"))
     levels = numbers("--concurrency", options.concurrency, 1, _MOST_CONCURRENCY)
     lengths = numbers("--context", options.context, 0, _MOST_WORDS)
     questions = _questions(options, lengths)
     shared = side_options(options)
     ours = candidate(options.overrides, shared)
     tell_replaced(ours)
+    locking = SideLock(options, ours)
     if not ours.expected.speculates:
         raise InputError(
             Problem(
@@ -82,6 +94,8 @@ def prove(options: ProveOptions) -> ExitCode:
                 "remove it from the environment and engine.env",
             )
         )
+    if options.requests:
+        return prove_requests(options, ours, plain)
     task = Task(ours, plain, tuple(questions), levels, options.samples)
     if options.dry_run:
         for line in task.lines():
@@ -91,15 +105,39 @@ def prove(options: ProveOptions) -> ExitCode:
         ours.prepared.recipe.deployment.name, task.key, task.about, fresh=options.fresh
     )
     result = _proof(task, stored)
-    document = result.document(ours.name, plain.name, ours.prepared.version, served_dtype(ours))
+    dtype = served_dtype(ours.plan)
+    document = result.document(ours.name, plain.name, ours.prepared.version, dtype)
     found = to_builtins(document)
     stored.write(found)
-    if options.output_format is OutputFormat.JSON:
+    if options.output_format is ProveFormat.JSON:
         out().print_json(json.dumps(found))
     else:
         show_proof(out(), document)
         err_lines().print(f"saved to {stored.directory}")
+    if result.is_lossless:
+        locking.write()
     return ExitCode.CLEAN if result.is_lossless else ExitCode.FAILED
+
+
+def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSide) -> ExitCode:
+    """Check the request contract of both servers. Raises InputError, LaunchError."""
+    from speclaunch.app.output.contract import contract_page, show_contract
+
+    if options.dry_run:
+        out_lines().print(f"starts:   2, both at once: {ours.name}; {plain.name}")
+        out_lines().print(f"fields:   {', '.join(field.name for field in FIELDS)}")
+        return ExitCode.CLEAN
+    end_on_signals()
+    lines, folder = err_lines(), new_contract_folder(ours.prepared.recipe.deployment.name)
+    found = check_sides(ours, plain, folder, lines.print).document(ours.name, plain.name)
+    if options.output_format is ProveFormat.JSON:
+        out().print_json(json.dumps(to_builtins(found)))
+    elif options.output_format is ProveFormat.HTML:
+        write_exact(contract_page(found))
+    else:
+        show_contract(out(), found)
+        lines.print(f"saved to {folder}")
+    return ExitCode.CLEAN if found.same else ExitCode.FAILED
 
 
 def _proof(task: Task, stored: StoredProof) -> Proof:
@@ -120,7 +158,7 @@ def _proof(task: Task, stored: StoredProof) -> Proof:
                 engines.begin(task.ours)
                 engines.begin(task.plain)
             ask_ours(task, engines, stored, lines.print)
-            return check_answers(task, engines, stored.answers, served_dtype(task.ours))
+            return check_answers(task, engines, stored.answers, served_dtype(task.ours.plan))
     except KeyboardInterrupt:
         lines.print(
             f"interrupted: engines stopped, {stored.answers.count} answers saved to "
@@ -385,17 +423,3 @@ def check_answers(task: Task, engines: Engines, stored_answers: StoredAnswers, d
             return Proof(answers, plain.tolerance)
         theirs = sampled(server(_SAMPLING_AT_ONCE), task.few, task.samples)
     return Proof(answers, plain.tolerance, samples_agree(stored_answers.samples, theirs))
-
-
-def served_dtype(side: LaunchedSide) -> str:
-    """Return the data type that a side computes in; empty if unknown."""
-    try:
-        dtype = side.plan.value("dtype")
-    except UnknownValueError:
-        return ""
-    target = side.plan.facts.target
-    if dtype != "auto":
-        return SHORT_DTYPES.get(str(dtype), str(dtype))
-    if target is None:
-        return ""
-    return halved(target) if target.dtype in (None, "float32") else str(target.dtype)

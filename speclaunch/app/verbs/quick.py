@@ -16,7 +16,7 @@ from speclaunch.app.verbs.verbs import COMPLETION, DEFAULT, Verb, verb_named, ve
 if TYPE_CHECKING:
     from speclaunch.app.verbs.options import Option, VerbOptions
 
-QUICK = ("lint", DEFAULT)
+QUICK = ("lint", DEFAULT, "watch")
 
 
 def quick_explain(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
@@ -98,12 +98,13 @@ def _value(option: Option[Any], text: str) -> Any:
     kind: Any = option.kind
     if issubclass(kind, StrEnum):
         return next((member for member in kind if member.value == text), None)
-    if kind is int:
-        if not (text.isascii() and text.isdigit()):
+    if kind in (int, float):
+        digits, _, fraction = text.partition(".") if kind is float else (text, "", "")
+        if not (text.isascii() and digits.isdigit() and (fraction or "0").isdigit()):
             return None
-        number = int(text)
+        number = kind(text)
         in_range = (option.least is None or option.least <= number) and (
             option.most is None or number <= option.most
         )
         return number if in_range else None
-    return None if kind is float else kind(text)
+    return kind(text)

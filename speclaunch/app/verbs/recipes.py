@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,7 +46,6 @@ def copy(options: CopyOptions) -> None:
 
 def schema(options: SchemaOptions) -> None:
     """Write the JSON schema of recipes. Raises InputError."""
-    import json
 
     from speclaunch.app.verbs.check_options import engine_version
     from speclaunch.checks import write_atomically

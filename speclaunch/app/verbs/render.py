@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from speclaunch.app.output.console import err, write_exact
 from speclaunch.app.output.problems import show_problems
 from speclaunch.app.verbs.change_options import RenderOptions
@@ -20,6 +22,7 @@ from speclaunch.core import InputError, Problem
 from speclaunch.deployments import (
     RENDERERS,
     Assembled,
+    Baseline,
     Renderer,
     image_version,
     load,
@@ -53,6 +56,7 @@ def render(options: RenderOptions) -> None:
         role=options.role,
         bare=options.bare,
         carries_speclaunch=carries,
+        baseline=None if options.acceptance is None else _baseline(options.acceptance),
     )
     for note in dict.fromkeys(
         prepared.overridden for prepared in assembled.prepared if prepared.overridden
@@ -63,10 +67,41 @@ def render(options: RenderOptions) -> None:
     check = check_rendering(renderer(), text, assembled, recipe, found)
     require_sound(check, f"{assembled.rendering.name} as {options.to}", force=options.force)
     _warn_exposed(renderer(), assembled)
+    for note in renderer().notes(assembled.rendering):
+        err().print(f"note: {note}", markup=False)
     if options.output is None:
         write_exact(text)
-    else:
-        write_atomically(options.output, text)
+        return
+    write_atomically(options.output, text)
+    more = renderer().companions(assembled.rendering, options.output.name)
+    for name, companion in more.items():
+        write_atomically(options.output.with_name(name), companion)
+
+
+def _baseline(text: str) -> Baseline:
+    """Return the expected acceptance length of an option. Raises InputError."""
+    try:
+        length, source = float(text), "--acceptance"
+    except ValueError:
+        from speclaunch.measure import find_certificate
+
+        cells = find_certificate(text).cells
+        known = [c.candidate.accept_length for c in cells if c.candidate.accept_length is not None]
+        if not known:
+            raise InputError(Problem(f"{text} has no acceptance length")) from None
+        length, source = min(known), f"the lowest of certificate {Path(text).name}"
+    if not 1 <= length <= _MOST_LENGTH:
+        raise InputError(
+            Problem(
+                f"--acceptance {text}: not an acceptance length",
+                help=f"give tokens per verification, 1 to {_MOST_LENGTH}",
+            )
+        )
+    return Baseline(length, source)
+
+
+_MOST_LENGTH = 1024
+"""More tokens than any method drafts for one verification."""
 
 
 def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speclaunch.app.verbs.options import OUTPUT_FORMAT, VerbOptions, flag, option, required
+from speclaunch.app.verbs.options import (
+    OUTPUT_FORMAT,
+    VerbOptions,
+    flag,
+    option,
+    repeated,
+    required,
+)
 
 _DIRECTORY = option(
     Path, "--dir", help="Directory of the launches, if `launch.log_dir` moves them."
@@ -25,6 +32,25 @@ class StopOptions(VerbOptions):
     timeout = option(
         float, "--timeout", least=0, default=60, help="Seconds to wait for the engine to exit."
     )
+
+
+class WatchOptions(VerbOptions):
+    """The options of `speclaunch watch`."""
+
+    names = repeated(
+        str,
+        metavar="[NAME|URL]…",
+        help="Launch, recipe, port or process, or the address of any SGLang server or router. "
+        "Default: all running engines.",
+    )
+    once = flag(
+        "--once",
+        help="Show the state once. Exit 1 if something is wrong, 2 if a server is unreachable.",
+    )
+    interval = option(
+        float, "--interval", least=0.5, most=3600, default=2, help="Seconds between two readings."
+    )
+    output_format = OUTPUT_FORMAT
 
 
 class LogsOptions(VerbOptions):

@@ -1,4 +1,4 @@
-"""The options of `lint`, `launch`, `plan` and `doctor`."""
+"""The options of `lint`, `launch`, `plan`, `doctor` and `upgrade`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from speclaunch.app.verbs.options import (
     ASSUME,
     CONFIG_DIR,
     ENGINE,
+    ENGINE_PYTHON,
     ENGINES,
+    FORCE,
     HARDWARE,
     IGNORE,
+    LOCK,
     MODELS,
     MOST_TOKENS,
     ONLINE,
@@ -19,12 +22,14 @@ from speclaunch.app.verbs.options import (
     ROLE,
     SELECT,
     STRICT,
+    TIMEOUT,
     TRUST_ENGINE,
     LintFormat,
     VerbOptions,
     flag,
     option,
     repeated,
+    required,
 )
 from speclaunch.engine import EngineCheckMode
 
@@ -39,6 +44,8 @@ ASK = option(
 
 class LintOptions(VerbOptions):
     """The options of `speclaunch lint`."""
+
+    is_configurable = True
 
     paths = repeated(
         str,
@@ -151,6 +158,15 @@ class LaunchOptions(VerbOptions):
     ladder = flag("--ladder", help="With --dry-run: show the recovery steps if memory runs out.")
     smoke = flag("--smoke", help="Start, verify, report and stop. Exit 0 if it serves.")
     detach = flag("--detach", "-d", help="Return once it serves and leave it running.")
+    lock = LOCK
+    locked = flag(
+        "--locked",
+        help="Start only what the recipe's lock records; name each difference otherwise.",
+    )
+    verify = flag(
+        "--verify",
+        help="With --lock or --locked: read all weights again, even if size and time are the same.",
+    )
     fresh = flag("--fresh", help="Start from the recipe, ignoring the last known good settings.")
     max_attempts = option(
         int,
@@ -160,6 +176,13 @@ class LaunchOptions(VerbOptions):
         help="Maximum number of start attempts.",
     )
     verbose = flag("--verbose", "-v", help="Show the engine's output.")
+    on_degraded_exec = option(
+        Path,
+        "--on-degraded-exec",
+        metavar="PROGRAM",
+        help="Program to run when the acceptance length drops. Variables SPECLAUNCH_… state the "
+        "change. It runs without arguments and secrets, at most 30 seconds.",
+    )
     force = flag(
         "--force",
         help="Start unchanged despite error findings or a failing memory budget.",
@@ -249,6 +272,49 @@ class DoctorOptions(VerbOptions):
     online = ONLINE
     assume = ASSUME
     strict = STRICT
+    output_format = OUTPUT_FORMAT
+    ask = ASK
+    trust_engine = TRUST_ENGINE
+
+
+class UpgradeOptions(VerbOptions):
+    """The options of `speclaunch upgrade`."""
+
+    words = repeated(
+        str,
+        is_required=True,
+        metavar="RECIPE [key=value]… | PATH…",
+        help="Recipe (`recipe=NAME`, `NAME` or the path of a YAML file) and Hydra overrides; or "
+        "scripts, manifests and directories, for a table of their deployments.",
+    )
+    to = required(str, "--to", metavar="VERSION", help="SGLang version to move to.")
+    source = option(
+        str,
+        "--from",
+        metavar="VERSION",
+        help="Current SGLang version. Default: the recipe's pin or the image's, else the installed "
+        "version; for a command without an image, the newest that accepts it.",
+    )
+    run = flag(
+        "--run",
+        section="Run",
+        help="Start both versions on this machine and compare arguments, greedy answers and "
+        "acceptance.",
+    )
+    engine_python = ENGINE_PYTHON
+    timeout = TIMEOUT
+    write = flag(
+        "--write",
+        section="Output",
+        help="Migrate the recipe's file, unless the verdict is `not safe`.",
+    )
+    force = FORCE
+    config_dir = CONFIG_DIR
+    hardware = HARDWARE
+    models = MODELS
+    online = ONLINE
+    assume = ASSUME
+    everything = flag("--all", section="Output", help="Also show differences in unused features.")
     output_format = OUTPUT_FORMAT
     ask = ASK
     trust_engine = TRUST_ENGINE

@@ -67,6 +67,7 @@ from speclaunch.measure import (
     override_words,
     own_setting,
     possible,
+    published_setting,
     ranked,
     require_adaptive,
     require_own,
@@ -113,6 +114,8 @@ class TuningTask(Struct, frozen=True):
     """Recipe file."""
     space: tuple[DraftSetting, ...]
     own: DraftSetting | None
+    published: DraftSetting | None
+    """Setting from published evidence, which the best must beat; None outside of the space."""
     aim: TuningObjective
     protocol: Protocol
     budget: TuningBudget
@@ -151,6 +154,7 @@ def _question(options: TuneOptions) -> TuningTask:
         require_adaptive(algorithm, side.prepared.version, space)
     own = own_setting(side, algorithm)
     space = space if own is None or own in space else (*space, own)
+    published = published_setting(side, algorithm)
     prompts = workload(options.workload, options.output_tokens, options.input_tokens)
     prompts = with_room(prompts, [side])
     protocol = Protocol(prompts, aim.concurrencies, options.requests, options.rounds)
@@ -167,6 +171,7 @@ def _question(options: TuneOptions) -> TuningTask:
         path=path,
         space=space,
         own=own,
+        published=published if published in space else None,
         aim=aim,
         protocol=protocol,
         budget=budget(options.starts, options.minutes, compared * options.verify_starts),
@@ -198,7 +203,7 @@ def _show_starts(question: TuningTask) -> None:
     printer.print(f"objective:  {question.aim}", markup=False, highlight=False)
     printer.print(f"settings:   {len(question.space)} pass the rules", highlight=False)
     printer.print(f"starts:     at most {limit.tried} to try settings, first", highlight=False)
-    for setting in first_settings(question.space, question.own):
+    for setting in first_settings(question.space, question.own, question.published):
         printer.print(f"              {setting}", markup=False, highlight=False)
     if limit.verified:
         printer.print(
@@ -212,11 +217,17 @@ def _show_starts(question: TuningTask) -> None:
 
 
 def _best(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting, ...]:
-    """Return the settings that ranked above the recipe's own, at most `--verify` of them."""
+    """Return the settings that ranked above the recipe's own, at most `--verify` of them.
+
+    With two or more, the published setting is one of them, unless it is the recipe's own.
+    """
     trials = [trial for start in memory.starts for trial in start.trials]
     order = ranked(question.aim, trials)
     above = order[: order.index(question.own)] if question.own in order else order
-    return above[: question.options.verify]
+    found, published = above[: question.options.verify], question.published
+    if len(found) > 1 and published in order and published not in (*found, question.own):
+        found = (*found[:-1], *(setting for setting in order if setting == published))
+    return found
 
 
 def _conclude(
@@ -242,6 +253,7 @@ def _conclude(
         algorithm=question.algorithm,
         objective=str(question.aim),
         own=question.own,
+        published=question.published,
         order=ranked(question.aim, trials),
         trials=trials,
         failed=dict(memory.failed),
@@ -355,7 +367,7 @@ def _next(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting | No
     left = tuple(setting for setting in question.space if str(setting) not in memory.failed)
     trials = [trial for start in memory.starts for trial in start.trials]
     most = question.budget.tried - len(memory.failed)
-    setting, why = next_trial(question.aim, left, question.own, trials, most)
+    setting, why = next_trial(question.aim, left, question.own, trials, most, question.published)
     if setting is not None and not _expected(question, memory).fits(
         question.budget, memory.seconds
     ):

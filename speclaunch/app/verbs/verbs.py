@@ -135,6 +135,15 @@ VERBS = (
         "recipe=eagle3_llama8b --objective throughput@8 --write",
     ),
     Verb(
+        "bisect",
+        "bisect:bisect",
+        "measure_options:BisectOptions",
+        "Find the two engine versions between which a recipe stops to pass a check.\n\n"
+        "Installs CPU engines as needed, and starts as few versions as possible. An interrupted "
+        "search resumes. Exits 1 if the pair cannot be isolated.",
+        "recipe=cpu_ngram --good 0.5.17 --bad 0.5.23 --check 'acceptance>=3'",
+    ),
+    Verb(
         "drafts",
         "init:drafts",
         "change_options:DraftsOptions",
@@ -169,6 +178,14 @@ VERBS = (
         "--output-format json",
     ),
     Verb(
+        "watch",
+        "watch:watch",
+        "run_options:WatchOptions",
+        "Watch the speculation of running engines: acceptance, speed, KV cache, ranks, events.\n\n"
+        "Reads /metrics (--enable-metrics), else /server_info and the log. Ctrl-C ends it.",
+        "eagle3_llama8b",
+    ),
+    Verb(
         "logs",
         "runs:logs",
         "run_options:LogsOptions",
@@ -201,6 +218,16 @@ VERBS = (
         "before it is written. Writes nothing and exits 1 if something has no counterpart in that "
         "version, the version rejects the result, or the rules find a new error.",
         "deployment.yaml --to 0.5.23 --diff",
+    ),
+    Verb(
+        "upgrade",
+        "upgrade:upgrade",
+        "start_options:UpgradeOptions",
+        "Show on one page whether a deployment can move to another engine version.\n\n"
+        "Compares the command, effective arguments, memory, refusals and known bugs; with --run "
+        "also both running versions. Verdict: safe (exit 0), differs, not safe or unknown "
+        "(exit 1). For files and directories: one table.",
+        "recipe=eagle3_llama8b --to 0.5.23 --hardware h100",
     ),
     Verb(
         "render",
@@ -249,7 +276,7 @@ VERBS = (
         "advisories",
         "advisories:list_advisories",
         "change_options:AdvisoriesListOptions",
-        "List known engine bugs by release and configuration, or check a recipe against them.",
+        "List known engine bugs by release and configuration, or check a deployment against them.",
         "--engine 0.5.16",
         (
             Verb(
@@ -270,8 +297,8 @@ VERBS = (
                 "check",
                 "advisories:check",
                 "change_options:AdvisoriesCheckOptions",
-                "Show the known bugs that affect a recipe.\n\nAlso lists those that depend on a "
-                "missing fact. Exit 1 for a bug of error severity.",
+                "Show the known bugs that affect each server of a recipe, script or manifest.\n\n"
+                "Also lists those that depend on a missing fact. Exit 1 for one of error severity.",
                 "recipe=eagle3_llama8b --engine 0.5.12,0.5.23 --hardware h100",
             ),
             Verb(
@@ -362,6 +389,13 @@ VERBS = (
                 "change_options:InstallOptions",
                 "Install SGLang for the CPU (2 minutes, 1.6 GB). Safe to repeat or interrupt.",
                 "cpu",
+            ),
+            Verb(
+                "rm",
+                "engine:remove",
+                "change_options:EngineRemoveOptions",
+                "Remove a CPU engine; stop its servers first.",
+                "cpu --release 0.5.22",
             ),
             Verb(
                 "catalogue",
@@ -482,9 +516,9 @@ VERBS = (
 
 GROUPS = (
     ("Start", ("init", "plan", "launch", "lint", "doctor")),
-    ("Run", ("ps", "logs", "stop", "runs", "diagnose")),
-    ("Measure", ("bench", "prove", "tune", "sweep")),
-    ("Change", ("import", "migrate", "render")),
+    ("Run", ("ps", "watch", "logs", "stop", "runs", "diagnose")),
+    ("Measure", ("bench", "prove", "tune", "sweep", "bisect")),
+    ("Change", ("import", "migrate", "upgrade", "render")),
     ("Know", ("drafts", "models", "recipes", "rules", "explain", "advisories", "engine")),
     ("Integrate", ("lsp", "completion")),
 )

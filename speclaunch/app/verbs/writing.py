@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from speclaunch.app.output.console import err, err_lines, write_exact
 from speclaunch.app.output.findings import show_findings
-from speclaunch.core import InputError, Problem, SpeclaunchError
+from speclaunch.core import InputError, Problem, SpeclaunchError, redact
 
 if TYPE_CHECKING:
     from speclaunch.checks import OutputCheck, ShownDiff
@@ -49,7 +49,6 @@ def require_free(path: Path, *, overwrite: bool) -> None:
 def write_result(path: Path, text: str) -> None:
     """Write a result to a file with secrets redacted, and report it. Raises InputError."""
     from speclaunch.checks import write_atomically
-    from speclaunch.core import redact
 
     write_atomically(path.resolve(), redact(text))
     err_lines().print(f"wrote {path}", markup=False)

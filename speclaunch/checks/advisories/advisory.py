@@ -40,12 +40,24 @@ class Confidence(StrEnum):
     """Evidence for a bug and its range of releases, strongest first."""
 
     MARKER = "marker"
-    """A line of the released source shows the bug or its fix."""
     NAMED_CHANGE = "named-change"
-    """A merged change names it."""
     MAINTAINER = "maintainer"
     SEVERAL_REPORTS = "several-reports"
     ONE_REPORT = "one-report"
+
+    @property
+    def meaning(self) -> str:
+        """Explanation on the advisory's page."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Confidence.MARKER: "the source of every known release shows the bug or its fix",
+    Confidence.NAMED_CHANGE: "a merged change names the bug",
+    Confidence.MAINTAINER: "a maintainer confirmed the bug",
+    Confidence.SEVERAL_REPORTS: "several independent reports",
+    Confidence.ONE_REPORT: "one report",
+}
 
 
 class RequestField(StrEnum):
@@ -294,7 +306,10 @@ def page_text(advisory: Advisory) -> str:
     facts = [f"Symptom: {advisory.symptom.value}.", f"Affected: {advisory.release_range}."]
     if advisory.requests:
         facts.append(f"It concerns requests with: {', '.join(advisory.requests)}.")
-    facts.append(f"Evidence: {advisory.confidence.value}, checked {advisory.checked}.")
+    confidence = advisory.confidence
+    facts.append(
+        f"Evidence: {confidence.value} ({confidence.meaning}), checked {advisory.checked}."
+    )
     what.append("\n".join(f"- {fact}" for fact in facts))
     if advisory.remedy:
         what += ["## Use instead", _filled(advisory.remedy)]

@@ -31,6 +31,7 @@ from speclaunch.deployments import (
     ALL_ADDRESSES,
     SET_BY_SLIME,
     Assembled,
+    Baseline,
     Invocation,
     InvocationKind,
     Prepared,
@@ -71,6 +72,7 @@ def plan_rendering(
     bare: bool = False,
     carries_speclaunch: bool = True,
     program: tuple[str, ...] | None = None,
+    baseline: Baseline | None = None,
 ) -> Assembled:
     """Prepare and plan every role, or the named one, for one version, on the role's hardware. This
     machine's hardware does not count. For the other options see `assemble`.
@@ -90,6 +92,7 @@ def plan_rendering(
         bare=bare,
         carries_speclaunch=carries_speclaunch,
         program=program,
+        baseline=baseline,
     )
 
 
@@ -125,8 +128,10 @@ def rendered(renderer: Renderer, assembled: Assembled) -> str:
     text = renderer.render(rendering)
     if rendering.runs_speclaunch:
         require_same_recipe(renderer, text, assembled)
-    else:
+    elif renderer.commands(rendering):
         require_same_commands(renderer, text, rendering, assembled.prepared[0].catalogue)
+    found = [*_shown_secrets(rendering, text), *renderer.errors(rendering, text)]
+    _require_none(renderer, found, "", text, rendering)
     return text
 
 
@@ -320,7 +325,7 @@ def check_rendering(
     rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
     found = findings_of_recipe(assembled, recipe, lookup, rules)
     errors = [finding for finding in found if finding.severity is Severity.ERROR]
-    if not rendering.runs_speclaunch:
+    if not rendering.runs_speclaunch and renderer.commands(rendering):
         of_roles = dict(
             zip((role.name for role in rendering.roles), assembled.prepared, strict=True)
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+import yaml
 from lsprotocol.types import (
     CodeAction,
     CodeActionKind,
@@ -183,7 +184,6 @@ def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comm
     """True if YAML has the same meaning as before, except for a comment in a script."""
     if PurePath(path).suffix.lower() not in YAML_SUFFIXES:
         return True
-    import yaml  # noqa: PLC0415  scripts need none
 
     try:
         # events, not values: a tag remains a tag, even if its meaning is unknown
@@ -200,7 +200,6 @@ def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comm
 
 def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
     """True if two YAML events are equal, except for a comment in a script after `|`."""
-    import yaml  # noqa: PLC0415
 
     if repr(old) == repr(new):  # class, anchor, tag, value
         return True

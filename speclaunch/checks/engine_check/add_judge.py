@@ -54,6 +54,7 @@ from speclaunch.engine import (
     Runtime,
     add_fork,
     add_from_package,
+    download_wheel,
     every_name,
     find_runtime,
     held_versions,
@@ -337,8 +338,6 @@ _PIP_S = 1800.0
 def fetch(name: str, source: str | None, place: Path, tell: Callable[[str], None]) -> Path:
     """Return the wheel or the `sglang` folder of a judge. Raises InputError, LaunchError."""
     if source is None:
-        from speclaunch.engine import download_wheel  # noqa: PLC0415  as it can be replaced
-
         tell(f"fetch SGLang {name}")
         return download_wheel(name, place)
     path = expand_user(source).absolute()

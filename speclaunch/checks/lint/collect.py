@@ -207,7 +207,12 @@ def _recipe(path: str, config_dirs: Sequence[Path]) -> tuple[Recipe | None, tupl
     """Return the checkable part of a recipe, and the problems of its other sections."""
     from speclaunch.deployments import load_sound_part  # noqa: PLC0415  Hydra is slow to import
 
-    return load_sound_part(path if path.endswith(".yaml") else f"./{path}", config_dirs)
+    found, refused = load_sound_part(path if path.endswith(".yaml") else f"./{path}", config_dirs)
+    if found is not None and any(reads.is_file(role.lock_path) for role in found.roles):
+        from speclaunch.deployments import with_lock_differences  # noqa: PLC0415  few have one
+
+        found = with_lock_differences(found, config_dirs)
+    return found, refused
 
 
 def _extent(invocation: Invocation, path: str) -> Extent:

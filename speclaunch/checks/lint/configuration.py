@@ -22,6 +22,8 @@ from speclaunch.engine import (
     PlacedText,
     ProjectSettings,
     SettingsFrom,
+    assumption,
+    declare,
     is_outside,
     read_settings,
 )
@@ -183,10 +185,6 @@ def options(
     from speclaunch.checks.lint.file_codes import FILE_CODES, REFUSES  # noqa: PLC0415
     from speclaunch.checks.rules.examine import Lookup  # noqa: PLC0415
     from speclaunch.checks.rules.registry import selected  # noqa: PLC0415
-    from speclaunch.engine import (  # noqa: PLC0415
-        assumption,
-        declare,
-    )
 
     hardware = declare(settings.hardware) if settings.hardware is not None else None
     assumed = tuple(assumption(text) for text in settings.assume)
@@ -232,7 +230,6 @@ def _refused(values: Iterable[PlacedText], check: Callable[[str], object]) -> It
 
 
 def _require_hardware(text: str) -> None:
-    from speclaunch.engine import declare  # noqa: PLC0415  not needed for a known file
 
     declare(text)
 

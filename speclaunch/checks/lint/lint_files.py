@@ -21,7 +21,7 @@ from speclaunch.checks.lint.paths import STDIN, STDIN_SHOWN, FoundFile, find_fil
 from speclaunch.checks.lint.progress import progress
 from speclaunch.checks.lint.report import FileReport, FileResult, Report
 from speclaunch.checks.lint.workers import Answer, WorkerDiedError, spread
-from speclaunch.core import lazy, read_or_none, reads, redact
+from speclaunch.core import Place, Problem, lazy, read_or_none, reads, redact
 
 if TYPE_CHECKING:
     from speclaunch.checks.lint.checked_file import CheckedFile, Options
@@ -145,6 +145,13 @@ class LintRun(Struct):
             results[file.path] = groups.result_of_group(file.path, own, more)
         return results
 
+    def checked(self) -> Iterator[CheckedFile]:
+        """Check the files by themselves, without the cache, and yield those with deployments."""
+        for file in find_files(self.paths, self.left_out):
+            found = self._checked_again(file)
+            if found is not None:
+                yield found
+
     def _checked_again(self, file: FoundFile) -> CheckedFile | None:
         """Check a file again, to record the use of its comments."""
         from speclaunch.checks.lint.collect import read_found  # noqa: PLC0415
@@ -232,7 +239,6 @@ class LintRun(Struct):
             return self._check(file) if value is None else _decoded(file, value)
         from speclaunch.checks.lint.collect import LintedFile  # noqa: PLC0415
         from speclaunch.checks.lint.run import check, result_of  # noqa: PLC0415
-        from speclaunch.core import Place, Problem  # noqa: PLC0415
 
         problem = Problem(
             f"not checked: the process that read it ended with {answer}",

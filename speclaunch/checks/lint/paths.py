@@ -55,6 +55,7 @@ _OF_INTEREST = re.compile(
     rb"sglang|model_path|model-path|speculative|speclaunch: ignore|^(defaults|args):", re.M
 )
 _PACKAGE = re.compile(rb"^#\s*@package\b", re.M)
+_LOCK = re.compile(rb"^lock:", re.M)
 _HEAD = 8192
 _GITIGNORE = ".gitignore"
 _MOST_BYTES_UNREAD = 1 << 20
@@ -86,10 +87,30 @@ def find_files(
 ) -> Iterator[FoundFile]:
     """Yield the files to read: named files, and files below named directories.
 
+    A lock is checked with its recipe: it is left out if the recipe is read, too.
+
     Below a directory only files that mention a server count, unless they are excluded. With
     `only_deployments` the same holds for named files, except for Git's ignores: for tools that pass
     every changed file.
     """
+    for found in _found(paths, left_out, only_deployments=only_deployments):
+        if not (found.path.endswith(".lock.yaml") and _is_with_recipe(found, paths)):
+            yield found
+
+
+def _is_with_recipe(lock: FoundFile, paths: Sequence[str]) -> bool:
+    """True if a file is a lock of ours, and its recipe is read, too."""
+    from speclaunch.deployments import recipe_of_lock  # noqa: PLC0415  few files are locks
+
+    recipe = recipe_of_lock(lock.path)
+    if recipe is None or (lock.is_named and recipe not in paths):
+        return False
+    return _LOCK.search(_data(lock.path)) is not None
+
+
+def _found(
+    paths: Sequence[str], left_out: Callable[[], LeftOut] | None, *, only_deployments: bool
+) -> Iterator[FoundFile]:
     for path in paths:
         if path == STDIN:
             yield FoundFile(path, is_named=True)

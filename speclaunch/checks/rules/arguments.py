@@ -456,3 +456,15 @@ def engine_refuses_when(plan: Plan) -> Iterator[Verdict]:
             at=refusal.names,
             why=f"{refusal.exception}, {refusal.source}",
         )
+
+
+@rule("SPL018")
+def outdated_lock(plan: Plan) -> Iterator[Verdict]:
+    """Report each difference of a recipe from its lock."""
+    for problem in plan.request.lock_differences:
+        yield Verdict(
+            problem.message,
+            why="the lock records what served before this change",
+            fix=Fix("undo the change, or write the lock again: launch --smoke --lock"),
+            place=problem.place,
+        )

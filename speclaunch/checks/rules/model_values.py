@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.engine import PATH, Checkpoint, Plan, UnknownValueError, architectures, own_path
+from speclaunch.engine import (
+    PATH,
+    Checkpoint,
+    Plan,
+    UnknownValueError,
+    architectures,
+    in_transformers,
+    own_path,
+)
 
 EAGLE3_DRAFTS = {"LlamaForCausalLMEagle3": ">=0.4.6", "Eagle3DeepseekV2ForCausalLM": ">=0.5.12"}
 """EAGLE-3 draft classes: they have `hot_token_id`, which the EAGLE3 worker reads."""
@@ -72,7 +80,6 @@ def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
     is_held = known.requested == known.version  # a later release, or a fork, may have it
     if not names or not is_held or not known.registered.isdisjoint(names):
         return False
-    from speclaunch.engine import in_transformers  # noqa: PLC0415  (rarely)
 
     brought = checkpoint.config.get("auto_map")
     if isinstance(brought, dict) and "AutoModel" in brought:

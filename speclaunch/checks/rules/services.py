@@ -30,7 +30,7 @@ from speclaunch.checks.rules.deployment_values import (
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
-from speclaunch.engine import Plan, Service, Setting, UnknownValueError, Upstream
+from speclaunch.engine import Plan, Scrape, Service, Setting, UnknownValueError, Upstream
 
 
 @rule("SPL870")
@@ -454,3 +454,50 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                         place=replace(written.place, hidden=True),
                     ),
                 )
+
+
+@rule("SPL885")
+def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
+    """Report a scrape of a server that exports no metrics there."""
+    if not serves_http(plan) or not in_kubernetes(plan):
+        return
+    for scrape in context_of(plan).pod.scrapes:
+        port, path = integer(scrape.port), text(scrape.path) or _METRICS
+        if scrape.port is not None and not scrape.port.known:
+            continue
+        if port is not None and port != http_port(plan):
+            yield from _scrape_of_other_port(plan, scrape, port)
+        elif not plan.value("enable_metrics"):
+            yield Verdict(
+                f"{scrape.name} scrapes the server, which exports no metrics",
+                why="without enable_metrics, /metrics is 404: alerts and dashboards stay empty",
+                fix=Fix("add --enable-metrics"),
+                place=scrape.place,
+                others=written(plan, "enable_metrics"),
+            )
+        elif not path.startswith(_METRICS):
+            yield Verdict(
+                f"{scrape.name} scrapes {path}, but the metrics are at {_METRICS}",
+                why="alerts and dashboards stay empty",
+                fix=Fix(f"scrape {_METRICS}"),
+                place=scrape.place if scrape.path is None else scrape.path.place,
+            )
+
+
+_METRICS = "/metrics"
+"""Path of the metrics; what begins with it is the same (0.5.23 utils/common.py:2852)."""
+
+
+def _scrape_of_other_port(plan: Plan, scrape: Scrape, port: int) -> Iterator[Verdict]:
+    """Yield a verdict unless the port may belong to another container of the pod."""
+    named = {integer(named_port) for named_port in context_of(plan).pod.ports}
+    if port in known_ports(plan) or (named and port not in named):
+        return
+    yield Verdict(
+        f"{scrape.name} scrapes port {port}, but the server listens on {http_port(plan)}",
+        at=("port",),
+        why="the scrape fails: alerts and dashboards stay empty",
+        fix=Fix(f"scrape port {http_port(plan)}"),
+        place=scrape.place if scrape.port is None else scrape.port.place,
+        others=() if plan.is_set("port") else (plan.request.place,),
+    )

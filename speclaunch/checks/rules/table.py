@@ -34,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     row("SPL011", "unreadable-model-overrides", ERROR, "arguments"),
     row("SPL012", "literal-secret", WARNING, "arguments"),
     row("SPL017", "engine-refuses-when", ERROR, "arguments"),
+    row("SPL018", "outdated-lock", WARNING, "arguments"),
     row(
         "SPL101",
         "unknown-algorithm",
@@ -1135,6 +1136,7 @@ RULES: tuple[Rule, ...] = (
     row("SPL882", "unmounted-model", WARNING, "pods", across=True),
     row("SPL883", "rank-environment", WARNING, "services", across=True),
     row("SPL884", "router-secret", WARNING, "services", across=True),
+    row("SPL885", "scrape-without-metrics", WARNING, "services"),
     row("SPL902", "automatic-parameters", INFO, "changes"),
     row("SPL903", "running-requests-48", INFO, "changes"),
     row("SPL904", "overlap-off", INFO, "changes"),

@@ -20,6 +20,8 @@ from speclaunch.engine import is_secret_key, nearest, suggest
 
 SUFFIX = ".yaml"
 """Suffix of recipe and group files: Hydra supports no other."""
+LOCK_SUFFIX = f".lock{SUFFIX}"
+"""Suffix of locks."""
 _MOST_NAMES = 2000
 """Maximum files in a directory that are compared with a missing name."""
 _MODEL = lazy(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.json)(?<!\.sh)")
@@ -31,7 +33,7 @@ def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for directory in recipe_dirs(config_dirs):
         for path in reads.below(directory, SUFFIX):
-            if reads.is_file(path):  # no directory, no pipe
+            if reads.is_file(path) and not is_lock_file(path):  # no directory, no pipe
                 found.setdefault(path.stem, path)
     return found
 
@@ -63,6 +65,25 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
             )
         )
     return reads.resolve(names[recipe])
+
+
+def is_lock_file(path: Path | str) -> bool:
+    """True if a file has the name of a lock."""
+    return str(path).endswith(LOCK_SUFFIX)
+
+
+def recipe_of_lock(path: str) -> str | None:
+    """Return the recipe next to a lock, from the name of the file; None if there is none.
+
+    The lock of a role is called NAME.ROLE.lock.yaml.
+    """
+    stem = path.removesuffix(LOCK_SUFFIX)
+    if stem == path:
+        return None
+    folder, _, name = stem.rpartition("/")
+    names = dict.fromkeys((name, name.rpartition(".")[0]))
+    files = [f"{folder}/{name}{SUFFIX}" if folder else f"{name}{SUFFIX}" for name in names if name]
+    return next(filter(reads.is_file, files), None)
 
 
 def no_recipe(words: Sequence[str], usage: str) -> Problem:

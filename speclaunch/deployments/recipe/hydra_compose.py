@@ -307,11 +307,17 @@ def refused(text: str, overrides: Sequence[str], path: Path, shown: str) -> Prob
     return Problem(first_line(text), where or Place(shown))
 
 
+_SECTIONS = (
+    *("args", "engine", "hardware", "launch", "serving", "recovery"),
+    *("roles", "router", "deploy"),
+)
+
+
 def _not_a_mapping(text: str, path: Path, shown: str) -> Problem:
     """Return the problem of a section that is a list or a text instead of `key: value` lines."""
     positions = read_positions(path, shown)
     sections = {key[0] for key in positions if len(key) > 1 and isinstance(key[1], str)}
-    for name in ("args", "engine", "hardware", "launch", "recovery", "roles", "router", "deploy"):
+    for name in _SECTIONS:
         if (name,) in positions and name not in sections:
             place = positions[(name,)]
             return Problem(f"{name}: expected `key: value` lines below it", place)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, recipes_dir
 from speclaunch.deployments.recipe.compose import compose
+from speclaunch.deployments.recipe.find_recipe import LOCK_SUFFIX, is_lock_file
 from speclaunch.deployments.recipe.resolve_values import restored, unset_places, without_unset
 from speclaunch.deployments.recipe.roles import (
     ROLES,
@@ -24,7 +25,15 @@ from speclaunch.deployments.recipe.roles import (
 from speclaunch.deployments.recipe.sections import plain_deployment
 from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, exists
 from speclaunch.deployments.recipe.values import RecoveryPolicy
-from speclaunch.engine import DEFAULT_LIMITS, FitFloors, FitLimits, suggest, unset_in, value_of
+from speclaunch.engine import (
+    DEFAULT_LIMITS,
+    FitFloors,
+    FitLimits,
+    canonical,
+    suggest,
+    unset_in,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from speclaunch.deployments.recipe.schema import Deployment, Recovery
@@ -52,6 +61,8 @@ class Recipe(Struct, frozen=True):
     """One recipe for each of its `roles:`: the role's keys merged over the shared keys."""
     server_context: ServerContext | None = None
     """For a role: its deployment, replicas, and number of hosts."""
+    lock_differences: tuple[Problem, ...] = ()
+    """Differences from its lock, if they were compared."""
 
     @property
     def roles(self) -> tuple[Recipe, ...]:
@@ -62,6 +73,17 @@ class Recipe(Struct, frozen=True):
     def role(self) -> str | None:
         """For a role: its name."""
         return None if self.server_context is None else self.server_context.role
+
+    @property
+    def lock_path(self) -> Path:
+        """File of its lock: next to it; for a shipped recipe in the working directory. A lock is
+        its own lock."""
+        if is_lock_file(self.path):
+            return self.path
+        shipped = self.path.is_relative_to(recipes_dir().resolve())
+        role = f".{self.role}" if self.role else ""
+        folder = Path.cwd() if shipped else self.path.parent
+        return folder / f"{self.path.stem}{role}{LOCK_SUFFIX}"
 
     @property
     def start(self) -> Place:
@@ -241,6 +263,16 @@ def _below(values: Any, *keys: str) -> Any:
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
+
+
+def changed_args(args: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return server arguments with `changes`, which replace any other name of the same argument."""
+    found = dict(args)
+    for name, value in changes.items():
+        for other in [key for key in found if canonical(key) == canonical(name)]:
+            del found[other]
+        found[name] = value
+    return found
 
 
 _OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_addr=HOST:20000"}

@@ -24,12 +24,14 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     WrapValidator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError, core_schema
 
 from speclaunch.core import InputError, Place, Problem
+from speclaunch.deployments.recipe.lock import Lock, lock_of
 from speclaunch.deployments.recipe.roles import ROLES, sets_key
 from speclaunch.deployments.recipe.sections import group_names, is_server_argument
 from speclaunch.deployments.recipe.source import Composition, KeyPath, exists
@@ -252,6 +254,13 @@ class Launch(Section):
     agreement: Agreement = Agreement()
 
 
+class ServingSection(Section):
+    """Reaction to changes of a serving engine."""
+
+    on_degraded: Literal["log", "stop"] = "log"
+    """Reaction to a drop of the acceptance length: `log` it, or also `stop` the engine."""
+
+
 def _off(value: object) -> object:
     """Return `off` for false, because YAML reads a plain `off` as false."""
     return "off" if value is False else value
@@ -356,6 +365,7 @@ class RoleSection(Section):
     engine: Overlaid[Engine] = None
     hardware: Overlaid[HardwareSection] = None
     launch: Overlaid[Launch] = None
+    serving: Overlaid[ServingSection] = None
     recovery: Overlaid[Recovery] = None
 
 
@@ -406,6 +416,9 @@ class DeploySection(Section):
     """Volume that all hosts share, in the same form, for journals and last known good settings."""
     drain_seconds: int = Field(default=120, ge=0, le=86400)
     """Time for running requests to finish when a server is stopped."""
+    monitoring: Literal["operator", "annotations"] | None = None
+    """Discovery of pods by Prometheus: objects of the Prometheus Operator, with alerts, or scrape
+    annotations; null: not at all."""
     slurm: Arguments = Field(default_factory=dict)
     """Options that the cluster requires, by the names of sbatch's options (`partition`, `account`,
     `time`); `module`: modules to load first; for srt-slurm also `gpu_type`."""
@@ -422,6 +435,21 @@ def _few(value: object) -> object:
     return value
 
 
+class _LockForm:
+    """The record of a lock, which `lock.py` declares."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(lock_of)
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"type": "object"}
+
+
+RecordedLock = Annotated[Lock, _LockForm(), PlainKind("lock")]
 RoleName = Annotated[str, AfterValidator(_role_name)]
 NamedRole = Annotated[RoleSection, BeforeValidator(_or_empty)]
 Roles = Annotated[
@@ -441,11 +469,14 @@ class Deployment(Section):
     engine: Engine = Engine()
     hardware: HardwareSection = HardwareSection()
     launch: Launch = Launch()
+    serving: ServingSection = ServingSection()
     recovery: Recovery = Recovery()
     roles: Roles = Field(default_factory=dict)
     """Servers that work together, by name; each is merged over the other sections."""
     router: RouterSection | None = None
     deploy: DeploySection = DeploySection()
+    lock: RecordedLock | None = None
+    """Record of what served, written by `--lock`. A recipe with it is a lock."""
 
 
 # -- problems

@@ -64,6 +64,9 @@ SECTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         'restart': ('section', {}, 'Restart'),
         'agreement': ('section', {}, 'Agreement'),
     },
+    'ServingSection': {
+        'on_degraded': ('option', 'log', ('log', 'stop')),
+    },
     'Floors': {
         'mem_fraction_static': ('number', 0.2, {'gt': 0, 'lt': 1}),
         'cuda_graph_max_bs_decode': ('integer', 2, {'ge': 1}),
@@ -94,6 +97,7 @@ SECTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         'engine': ('overlay', None),
         'hardware': ('overlay', None),
         'launch': ('overlay', None),
+        'serving': ('overlay', None),
         'recovery': ('overlay', None),
     },
     'RouterSection': {
@@ -112,6 +116,7 @@ SECTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         'jit_cache': ('form', None, 'is_store'),
         'shared_dir': ('form', None, 'is_store'),
         'drain_seconds': ('integer', 120, {'ge': 0, 'le': 86400}),
+        'monitoring': ('option', None, ('operator', 'annotations')),
         'slurm': ('arguments', {}),
     },
     'Deployment': {
@@ -121,9 +126,11 @@ SECTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         'engine': ('section', {}, 'Engine'),
         'hardware': ('section', {}, 'HardwareSection'),
         'launch': ('section', {}, 'Launch'),
+        'serving': ('section', {}, 'ServingSection'),
         'recovery': ('section', {}, 'Recovery'),
         'roles': ('sections', {}, 'RoleSection'),
         'router': ('section', None, 'RouterSection'),
         'deploy': ('section', {}, 'DeploySection'),
+        'lock': ('lock', None),
     },
 }

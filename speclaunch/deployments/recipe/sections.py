@@ -18,7 +18,7 @@ from msgspec import Struct
 from speclaunch.core import InputError, conf_dir
 from speclaunch.deployments.recipe import values
 from speclaunch.deployments.recipe.section_table import SECTIONS
-from speclaunch.engine import AUTO, Steppable, declare
+from speclaunch.engine import AUTO, Steppable, declare, nearest
 
 _LARGEST = 1e15
 
@@ -247,6 +247,15 @@ def _variables(value: object, _parameter: object) -> dict[str, str | None]:
     return found
 
 
+def _lock(value: object, _parameter: object) -> Any:
+    from speclaunch.deployments.recipe.lock import lock_of  # noqa: PLC0415  few recipes are locks
+
+    try:
+        return lock_of(_mapping(value))
+    except ValueError:
+        raise _NotPlainError from None
+
+
 def _sizes(value: object, _parameter: object) -> dict[str, int]:
     return {name: _integer(size, {"ge": 1}) for name, size in _mapping(value).items()}
 
@@ -273,6 +282,7 @@ _KINDS: Mapping[str, Callable[[object, Any], Any]] = {
     "form": _form,
     "hardware": _hardware,
     "integer": _integer,
+    "lock": _lock,
     "number": _number,
     "option": _option,
     "order": _order,
@@ -293,7 +303,6 @@ RECIPE = "recipe"
 
 def meant_as_recipe(words: Iterable[str]) -> str | None:
     """Return `did you mean …?` for a typo of the recipe key: `recipes=NAME`; else None."""
-    from speclaunch.engine import nearest  # noqa: PLC0415 - for a mistake only
 
     known = schema_paths() | set(group_names())
     for word in words:

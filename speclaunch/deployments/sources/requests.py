@@ -150,6 +150,7 @@ def from_recipe(
         unseen=found.unseen,
         argv=_argv(found.words),
         server_context=recipe.server_context,
+        lock_differences=recipe.lock_differences,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import yaml
 from msgspec import Struct
@@ -12,8 +12,11 @@ from msgspec.structs import replace
 from speclaunch.core import InputError, Problem, is_secret_variable
 from speclaunch.deployments.recipe.load import Recipe
 from speclaunch.deployments.targets.interface import (
+    Baseline,
     DeployOptions,
+    Monitoring,
     Needs,
+    Observed,
     Rendering,
     Role,
     RouterOptions,
@@ -29,9 +32,11 @@ from speclaunch.engine import (
     Vendor,
     from_environment,
     gpus_needed,
+    graphs,
     is_secret_argument,
     is_written_secret,
     official_image,
+    parallel,
     start_time,
     weight_files,
 )
@@ -179,6 +184,7 @@ def assemble(
     bare: bool = False,
     carries_speclaunch: bool = True,
     program: tuple[str, ...] | None = None,
+    baseline: Baseline | None = None,
 ) -> Assembled:
     """Return the rendering of a recipe's roles, all or one, each prepared for the same version,
     with the needs of its nodes according to its plan.
@@ -197,6 +203,7 @@ def assemble(
         RouterOptions(router.args, router.port, router.replicas) if router is not None else None,
         _options(recipe),
         has_roles=bool(recipe.parts),
+        baseline=baseline,
     )
     if rendering.options.speclaunch is not None and not bare and carries_speclaunch:
         roles = tuple(
@@ -231,6 +238,7 @@ def _options(recipe: Recipe) -> DeployOptions:
         jit_cache=deploy.jit_cache,
         shared_dir=deploy.shared_dir,
         drain_seconds=deploy.drain_seconds,
+        monitoring=Monitoring(deploy.monitoring) if deploy.monitoring else None,
         slurm=deploy.slurm,
     )
 
@@ -262,7 +270,33 @@ def _role(prepared: Prepared, plan: Plan, program: tuple[str, ...] | None) -> Ro
         ready_seconds=round(deployment.launch.ready_timeout_seconds),
         own_engine=prepared.cpu is not None,
         needs=_needs(plan, gpus),
+        observed=_observed(plan),
     )
+
+
+def _observed(plan: Plan) -> Observed:
+    algorithm = _known(lambda: plan.algorithm, plan.value_or_none("speculative_algorithm"))
+    return Observed(
+        metrics=bool(plan.value_or_none("enable_metrics")),
+        algorithm=algorithm,
+        verifies=algorithm is not None and plan.value_or_none("disaggregation_mode") != "prefill",
+        draft_tokens=plan.value_or_none("speculative_num_draft_tokens"),
+        ranks=_known(lambda: parallel.attention_ranks(plan) * parallel.replicas(plan), 1),
+        graphs=_known(lambda: graphs.decode_is_captured(plan), True),
+        interval=plan.value_or_none("decode_log_interval") or Observed().interval,
+        watchdog=plan.value_or_none("watchdog_timeout"),
+    )
+
+
+_T = TypeVar("_T")
+
+
+def _known(read: Callable[[], _T], otherwise: _T) -> _T:
+    """Return a value, or `otherwise` if it is unknown."""
+    try:
+        return read()
+    except UnknownValueError:
+        return otherwise
 
 
 def _official(prepared: Prepared, vendor: Vendor, hardware: Hardware | None) -> str | None:

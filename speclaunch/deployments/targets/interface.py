@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -22,6 +22,15 @@ class SpeclaunchFrom(StrEnum):
     """A step before the start installs its wheel."""
     MOUNTED = "mounted"
     """A mounted directory contains it, installed with `pip install --target`."""
+
+
+class Monitoring(StrEnum):
+    """Discovery of pods by Prometheus (`deploy.monitoring`)."""
+
+    OPERATOR = "operator"
+    """Objects of the Prometheus Operator: a PodMonitor for each role, and alerts."""
+    ANNOTATIONS = "annotations"
+    """Annotations of the pods."""
 
 
 class DeployOptions(Struct, frozen=True):
@@ -46,6 +55,7 @@ class DeployOptions(Struct, frozen=True):
     agreement of ranks."""
     drain_seconds: int = 120
     """Seconds that running requests may take when a server is stopped."""
+    monitoring: Monitoring | None = None
     slurm: Mapping[str, Any] = {}
     """Options that a Slurm cluster requires, by sbatch's names (`partition`, `account`)."""
 
@@ -67,6 +77,34 @@ class Needs(Struct, frozen=True):
     weight_bytes: int | None = None
     """Files of target and draft; None if unknown."""
     unknown: str | None = None
+
+
+class Observed(Struct, frozen=True):
+    """Settings of a server that decide how it can be observed, from its plan."""
+
+    metrics: bool = False
+    """True if it exports metrics (`enable_metrics`)."""
+    algorithm: str | None = None
+    """Effective speculation algorithm; None without speculation."""
+    verifies: bool = False
+    """True if it verifies drafts: not on a prefill server."""
+    draft_tokens: int | None = None
+    """Tokens per verification at most; None if unknown."""
+    ranks: int = 1
+    """Data-parallel ranks of one server."""
+    graphs: bool = True
+    """True unless decode is known to have no CUDA graphs."""
+    interval: int = 40
+    """Decode steps between updates of gauges (`decode_log_interval`)."""
+    watchdog: float | None = None
+    """Seconds without progress after which the engine stops itself."""
+
+
+class Baseline(Struct, frozen=True):
+    """Expected acceptance length, in tokens per verification, and where it comes from."""
+
+    length: float
+    source: str
 
 
 class Role(Struct, frozen=True):
@@ -104,6 +142,7 @@ class Role(Struct, frozen=True):
     own_engine: bool = False
     """True if it runs on the CPU engine, which speclaunch installs on each machine."""
     needs: Needs = field(default_factory=Needs)
+    observed: Observed = field(default_factory=Observed)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -139,6 +178,8 @@ class Rendering(Struct, frozen=True):
     options: DeployOptions = field(default_factory=DeployOptions)
     has_roles: bool = False
     """True if the recipe has `roles:`, so that a launch must name one."""
+    baseline: Baseline | None = None
+    """Acceptance that alerts compare with; None: the deployment's own mean."""
     recipe: str | None = None
     """Complete recipe as one text without secrets, if the command is speclaunch itself; None: the
     command is the engine alone."""
@@ -218,6 +259,18 @@ class Renderer(ABC):
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
         """Return the server commands of the text, in order, for the proof."""
         return tuple(RenderedCommand(role) for role in deployment.roles)
+
+    def companions(self, deployment: Rendering, name: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Return files to write next to the text, by name; `name` is the file of the text."""
+        return {}
+
+    def notes(self, deployment: Rendering) -> Iterable[str]:  # noqa: ARG002
+        """Return what the text lacks, and why, for the user."""
+        return ()
+
+    def errors(self, deployment: Rendering, text: str) -> Iterable[str]:  # noqa: ARG002
+        """Return what is wrong with the text apart from its server commands, for the proof."""
+        return ()
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
         """Return the args of each `speclaunch launch` in a text, from `launch` on, unchanged."""

@@ -9,7 +9,15 @@ from typing import Any, ClassVar
 import yaml
 
 from speclaunch.core import Problem
+from speclaunch.deployments.monitoring.prometheus import (
+    left_out,
+    metrics_refusals,
+    operator_objects,
+    rule_errors,
+    scrape_annotations,
+)
 from speclaunch.deployments.targets.interface import (
+    Monitoring,
     Renderer,
     Rendering,
     Role,
@@ -150,8 +158,13 @@ def template(
 ) -> dict[str, Any]:
     """Return a pod template; `more` are additional labels."""
     described: dict[str, Any] = {"labels": {**labels(deployment, role.name), **more}}
+    annotations = {}
     if role.mode == "prefill":
-        described["annotations"] = {BOOTSTRAP: bootstrap_port(role)}
+        annotations[BOOTSTRAP] = bootstrap_port(role)
+    if deployment.options.monitoring is Monitoring.ANNOTATIONS:
+        annotations |= scrape_annotations(role)
+    if annotations:
+        described["annotations"] = annotations
     return {"metadata": described, "spec": spec}
 
 
@@ -242,6 +255,7 @@ class PodRenderer(Renderer):
             *container_refusals(deployment, self.target),
             *router_refusals(deployment),
             *discovery_refusals(deployment, self.part),
+            *(metrics_refusals(deployment) if deployment.options.monitoring is not None else ()),
         )
 
     @abstractmethod
@@ -256,7 +270,7 @@ class PodRenderer(Renderer):
 
     def render(self, deployment: Rendering) -> str:
         """Write the objects below a header that lists the values to fill in."""
-        objects = list(self.objects(deployment))
+        objects = [*self.objects(deployment), *self._monitors(deployment)]
         head, text = list(self.header(deployment)), documents((), objects)
         namespace = deployment.options.namespace
         where = "" if namespace is None else f"-n {namespace} "
@@ -268,6 +282,21 @@ class PodRenderer(Renderer):
         if FILL_IN in text:
             head.append(f"Resolve each comment that begins with {FILL_IN} before you apply this.")
         return documents(head, ()) + text
+
+    def _monitors(self, deployment: Rendering) -> Iterator[Object]:
+        if deployment.options.monitoring is Monitoring.OPERATOR:
+            parts = {role.name: self.part(role) for role in deployment.roles}
+            yield from operator_objects(deployment, parts)
+
+    def notes(self, deployment: Rendering) -> Iterable[str]:
+        """Yield the alerts that are left out."""
+        if deployment.options.monitoring is Monitoring.OPERATOR:
+            yield from left_out(deployment)
+
+    def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
+        """Yield what is wrong with the rules."""
+        if deployment.options.monitoring is Monitoring.OPERATOR:
+            yield from rule_errors(deployment, text)
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
         """Return the args of each `speclaunch launch`."""

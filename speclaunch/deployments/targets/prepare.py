@@ -18,7 +18,7 @@ from speclaunch.core import (
     is_secret_variable,
     speclaunch_home,
 )
-from speclaunch.deployments.recipe.load import Recipe
+from speclaunch.deployments.recipe.load import Recipe, changed_args
 from speclaunch.deployments.sources.requests import from_recipe
 from speclaunch.engine import (
     MODULE,
@@ -31,13 +31,13 @@ from speclaunch.engine import (
     RenderedArgs,
     Request,
     UnknownVersion,
-    canonical,
     check_values,
     declared,
     find_runtime,
     forks,
     held_versions,
     installed_catalogue,
+    is_installed,
     is_secret_text,
     named,
     nodes_of,
@@ -123,11 +123,7 @@ class Prepared(Struct, frozen=True):
         if not changes:
             return self
         deployment = self.recipe.deployment
-        args = dict(deployment.args)
-        for name, value in changes.items():
-            for other in [key for key in args if canonical(key) == canonical(name)]:
-                del args[other]
-            args[name] = value
+        args = changed_args(deployment.args, changes)
         rendered = render_args(args, deployment.engine.env, self.catalogue)
         refused = [*rendered.problems, *check_values(rendered, self.catalogue)]
         if refused:
@@ -244,8 +240,6 @@ def _installed(
         newest = next(reversed(list(fitting)), None)
         if not dry_run or interpreter is not None or newest is None:
             if isinstance(error, NoEngineError):
-                from speclaunch.engine import is_installed  # noqa: PLC0415  only for an error
-
                 raise error.for_user(is_installed(CpuEngine(speclaunch_home()))) from None
             raise
         failed = error.failed if isinstance(error, NoEngineError) else ()

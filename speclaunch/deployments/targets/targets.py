@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from speclaunch.deployments.monitoring.grafana import GrafanaRenderer
+from speclaunch.deployments.monitoring.prometheus import (
+    PrometheusRulesRenderer,
+    PrometheusScrapeRenderer,
+)
 from speclaunch.deployments.targets.docker_compose import DockerComposeRenderer
 from speclaunch.deployments.targets.interface import Renderer
 from speclaunch.deployments.targets.kubernetes import (
@@ -26,6 +31,9 @@ RENDERERS: dict[str, type[Renderer]] = {
         SlurmRenderer,
         SrtSlurmRenderer,
         RayRenderer,
+        PrometheusRulesRenderer,
+        PrometheusScrapeRenderer,
+        GrafanaRenderer,
     )
 }
 """Renderer of every target, by name."""

@@ -15,6 +15,7 @@ Layout below the home that is passed in (see ``speclaunch.core.home.speclaunch_h
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -221,7 +222,6 @@ def why_not_on_cpu(release: str) -> str | None:
 
 def installation_key(python: str, release: str = SGLANG_VERSION) -> str:
     """Return the fingerprint of the required installation on this version of Python."""
-    import hashlib  # noqa: PLC0415  a recipe is read without
 
     parts = (release, TORCH, python, requirements(release))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

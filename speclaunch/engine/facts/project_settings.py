@@ -492,12 +492,13 @@ _OVERRIDE_READERS: _Readers = {
     "ignore": _Checked.split,
 }
 """Readers of an override's keys, which are the fields of `Override`."""
-KEYS = tuple(_READERS)
+PROJECT_KEYS = tuple(_READERS)
+"""Keys of a configuration file; those of options have the option's name."""
 
 
 __all__ = [
     "FILE",
-    "KEYS",
+    "PROJECT_KEYS",
     "Assumptions",
     "EngineCheckMode",
     "ExcludedPatterns",

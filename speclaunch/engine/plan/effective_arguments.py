@@ -386,6 +386,15 @@ def _keys(*beginnings: str) -> _On:
     )
 
 
+def _replicated(plan: Plan) -> bool:
+    return any(plan.value_or_none(name) not in (None, 1) for name in ("dp_size", "attn_dp_size"))
+
+
+def _slides(plan: Plan) -> bool:
+    config = {} if plan.facts.target is None else plan.facts.target.config
+    return bool(config.get("sliding_window")) and config.get("use_sliding_window") is not False
+
+
 def _quantized(part: str) -> _On:
     def on(plan: Plan) -> bool:
         own = plan.facts.target.quantization if plan.facts.target is not None else None
@@ -397,12 +406,16 @@ def _quantized(part: str) -> _On:
 _FEATURES: tuple[tuple[tuple[str, ...], _On], ...] = (
     (("hicache_",), _switch("enable_hierarchical_cache")),
     (("disaggregation_",), _switch("disaggregation_mode")),
+    (("dcp_",), _switch("dcp_size", (None, 1))),
+    (("load_balance_method",), _replicated),
+    (("log_requests_",), _switch("log_requests")),
+    (("debug_tensor_dump_",), _switch("debug_tensor_dump_output_folder")),
     (("lora_", "max_lora"), _lora),
     (("eplb_", "ep_", "expert_", "moe_", "deepep_", "enable_eplb"), _moe),
     (("mm_", "encoder_", "image_", "video_", "enable_multimodal"), _multimodal),
     (("mamba_", "max_mamba", "linear_attn", "enable_mamba"), _keys("mamba", "linear_", "ssm_")),
     (("dsa_", "nsa_", "enable_dsa", "enable_nsa"), _keys("index_topk")),
-    (("swa_",), _keys("sliding_window")),
+    (("swa_",), _slides),
     (("fp4_",), _quantized("fp4")),
     (("fp8_",), _quantized("fp8")),
     (("export_metrics", "collect_tokens"), _switch("enable_metrics")),

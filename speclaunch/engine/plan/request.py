@@ -84,6 +84,8 @@ class Request(Struct, frozen=True):
     """Command-line arguments for that version's parser."""
     server_context: ServerContext | None = None
     """The server context, if the file states it."""
+    lock_differences: tuple[Problem, ...] = ()
+    """Differences from the recipe's lock."""
     serves_http: bool = True
     """False if the engine's own HTTP server does not run, or may not run."""
 

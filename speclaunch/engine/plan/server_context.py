@@ -72,6 +72,18 @@ class Volume(Struct, frozen=True):
     size: Setting | None = None
 
 
+class Scrape(Struct, frozen=True):
+    """A scrape of a server's metrics: annotations, or an object of the Prometheus Operator.
+
+    `name` states which. None: the path `/metrics`; a port that the file does not show as a number.
+    """
+
+    name: str
+    place: Place
+    path: Setting | None = None
+    port: Setting | None = None
+
+
 class Pod(Struct, frozen=True):
     """Setup of a server's container, and of its pod or service.
 
@@ -101,6 +113,7 @@ class Pod(Struct, frozen=True):
     secrets: frozenset[str] = frozenset()
     """Variables from a secret."""
     labels: Mapping[str, str] = {}
+    scrapes: tuple[Scrape, ...] = ()
     restart: Setting | None = None
     """`restartPolicy`, Compose's `restart`."""
     capabilities: frozenset[str] = frozenset()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,6 @@ def _signature(source: Path, version: str | None) -> str:
     for file in _relevant(source):
         stat = file.stat()
         parts.append(f"{file} {stat.st_mtime_ns} {stat.st_size}")
-    from hashlib import sha256  # noqa: PLC0415  slow to import, and forks are few
 
     return sha256("\n".join(parts).encode()).hexdigest()[:10]
 

@@ -18,7 +18,7 @@ from speclaunch.checks import (
     selected,
     subject,
 )
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, models_dir
 from speclaunch.engine import (
     HUB_NAME,
     NOWHERE_ELSE,
@@ -34,6 +34,7 @@ from speclaunch.engine import (
     UnknownValueError,
     find_checkpoint,
     load,
+    models_folders,
     resolve,
 )
 
@@ -157,8 +158,6 @@ def _found(name: str, *, online: bool, weights: bool = True) -> Checkpoint:
 
 def _everywhere(*, online: bool) -> Sources:
     """Return sources for a target; facts from the index or the repository suffice."""
-    from speclaunch.core import models_dir  # noqa: PLC0415
-    from speclaunch.engine import models_folders  # noqa: PLC0415
 
     return Sources((), models_folders(Path.cwd()), models_dir(), online, ())
 

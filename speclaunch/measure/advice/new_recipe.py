@@ -20,6 +20,7 @@ from speclaunch.core import InputError, LaunchError, Problem, SpeclaunchError
 from speclaunch.deployments import RecipeLine, load, options_with, prepare, recipe_text
 from speclaunch.engine import (
     PATH,
+    STEPS,
     Checkpoint,
     Fit,
     UnknownValueError,
@@ -30,6 +31,7 @@ from speclaunch.engine import (
     held_versions,
     installed_catalogue,
     named,
+    published_summary,
 )
 from speclaunch.engine import load as load_catalogue
 from speclaunch.measure.advice.placing import (
@@ -102,7 +104,7 @@ def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
         )
     if name == PATH and way.draft is not None:
         return f"{way.why}; confidence {way.confidence}"
-    return None
+    return (way.setting_why or None) if name == STEPS else None
 
 
 def _header(
@@ -118,6 +120,8 @@ def _header(
     yield from _wrapped("Why:      ", f"{way.why}; confidence {way.confidence}")
     for source in way.sources[:2]:
         yield from _wrapped("Source:   ", source)
+    if summary := published_summary(way.published):
+        yield from _wrapped("Measured: ", f"{summary}; `speclaunch drafts --all` lists all")
     yield from _wrapped("Facts:    ", f"{target.name}: {target.origin}")
     if budget.fit is Fit.UNKNOWN:
         yield from _wrapped("Memory:   ", f"unknown: {budget.why}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,8 +64,12 @@ def sides(
     engine: str | None,
     config_dirs: Sequence[Path],
     role: str | None = None,
+    *,
+    all_roles: bool = False,
 ) -> list[PlanSide]:
     """Return a side for every recipe (or its selected role) at every version.
+
+    `all_roles`: each role of a recipe if none is selected.
 
     Raises InputError with all problems.
     """
@@ -84,18 +89,19 @@ def sides(
     for name, overrides in named:
         try:
             complete = load(name, overrides, config_dirs)
-            recipe = select_role(complete, role, "plans of one role are compared")
+            several = complete.parts if all_roles and role is None else ()
+            roles = several or (select_role(complete, role, "plans of one role are compared"),)
         except InputError as error:
             problems += error.problems
             continue
-        label = recipe.deployment.name
-        if has_duplicates:
-            label = " ".join([label, *shown_overrides(overrides)])
-        for version in versions:
+        added = shown_overrides(overrides) if has_duplicates else []
+        for recipe, version in product(roles, versions):
             try:
-                found.append(PlanSide(prepare(recipe, version, dry_run=True), label))
+                prepared = prepare(recipe, version, dry_run=True)
             except InputError as error:
                 problems += error.problems
+            else:
+                found.append(PlanSide(prepared, " ".join([recipe.deployment.name, *added])))
     if problems:
         raise InputError(dict.fromkeys(problems))
     return found

@@ -10,9 +10,11 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks import (
     Finding,
@@ -33,6 +35,7 @@ from speclaunch.engine import (
     Margins,
     MemoryBudget,
     Plan,
+    Request,
     UnknownValueError,
     Vendor,
     attention_ranks,
@@ -250,36 +253,69 @@ def planned(
 
     Raises NoJudgeError if the engine check is required but cannot run.
     """
-    rules = tuple(rules)
     request = prepared.request(os.environ if inherited is None else inherited)
+    recipe = prepared.recipe
+    found = planned_request(
+        request,
+        lookup,
+        rules,
+        label=label,
+        path=str(recipe.path),
+        command=command_of(prepared),
+        hardware_note=hardware_note,
+        asker=asker,
+        python=prepared.python,
+    )
+    return replace(
+        found,
+        name=recipe.deployment.name,
+        description=recipe.deployment.description,
+        version=prepared.version,
+        fitting=fitting(prepared, found.plan) if fit else None,
+        advice=None
+        if requested_load is None
+        else advice(prepared, found.plan, requested_load.requests, requested_load.context),
+    )
+
+
+def planned_request(
+    request: Request,
+    lookup: Lookup,
+    rules: Iterable[Rule],
+    *,
+    label: str,
+    path: str,
+    command: PlannedCommand,
+    hardware_note: str = "",
+    asker: EngineQuerier | None = None,
+    python: str = "",
+) -> PlannedDeployment:
+    """Return the plan of a request; `path`: its file. Raises NoJudgeError like `planned`."""
+    rules = tuple(rules)
     examined, engine_check = check_request(request, lookup, rules), None
     if asker is not None:
         from speclaunch.measure.advice.engine_check import examined_with  # noqa: PLC0415 - rarely needed
 
-        examined, engine_check = examined_with(examined, asker, rules, prepared.python)
-    plan, recipe = examined.plan, prepared.recipe
+        examined, engine_check = examined_with(examined, asker, rules, python)
+    plan = examined.plan
     found = memory_verdict(plan)
     hardware = plan.facts.hardware
     return PlannedDeployment(
         label=label,
-        name=recipe.deployment.name,
-        description=recipe.deployment.description,
-        path=str(recipe.path),
-        version=prepared.version,
+        name=label,
+        description="",
+        path=path,
+        version=request.version,
         hardware=None if hardware is None else _named(hardware, plan),
         hardware_note=hardware_note,
         plan=plan,
         rows=effective_arguments(plan),
         budget=found,
         coverage=coverage(plan, found.running_requests),
-        findings=tuple(unsilenced(examined.results.findings, recipe.path)),
+        findings=tuple(unsilenced(examined.results.findings, Path(path))),
         skipped=examined.results.skipped,
-        command=command_of(prepared),
-        fitting=fitting(prepared, plan) if fit else None,
+        command=command,
         margins=_margins(plan),
-        advice=None
-        if requested_load is None
-        else advice(prepared, plan, requested_load.requests, requested_load.context),
         engine_check=engine_check,
     )
 

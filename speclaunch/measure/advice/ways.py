@@ -10,18 +10,26 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.deployments import group_option
 from speclaunch.engine import (
     ASSISTANTS_SINCE,
     FIRST_WITH,
     PATH,
+    STEPS,
+    TOKENS,
+    TOPK,
     Checkpoint,
     ModelPair,
+    PublishedAcceptance,
     UnknownValueError,
+    acceptance_score,
     drafts_for,
     foundation,
     partners_of,
+    published_acceptance,
+    start_setting,
     within,
 )
 
@@ -65,7 +73,13 @@ class Way(Struct, frozen=True):
     mode: str | None = None
     """The only mode of the target that the draft was trained for: `non-thinking`."""
     rank: int = 0
-    """Rank by evidence; 0 is the best supported."""
+    """Rank by confidence in the pair; 0 is the best supported."""
+    published: tuple[PublishedAcceptance, ...] = ()
+    """Acceptance that others measured."""
+    score: float | None = None
+    """Their comparable acceptance length (`acceptance_score`), if there is one."""
+    setting_why: str = ""
+    """Evidence for num_steps, eagle_topk and num_draft_tokens; empty: as documented."""
 
 
 _DRAFTED = {
@@ -81,6 +95,7 @@ _DRAFTED = {
 _CONVERT = ("speculators",)
 """Weight formats of drafts that no release loads."""
 
+_SETTING = (STEPS, TOPK, TOKENS)
 # Best supported first; the rank of each kind of evidence.
 _RANK_OWN_RELEASED, _RANK_HIGH, _RANK_OWN, _RANK_MEDIUM = 0, 10, 20, 30
 _RANK_EAGLE2, _RANK_STANDALONE, _RANK_NGRAM, _RANK_LOW, _RANK_NEVER = 40, 50, 70, 80, 90
@@ -93,8 +108,10 @@ _AMONG = (
 
 
 def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tuple[Way, ...]:
-    """Return all known ways for a target, best supported first; NGRAM is always included.
+    """Return all known ways for a target, the best first; NGRAM is always included.
 
+    Ways with a comparable published acceptance length come first, the longest before the others;
+    then ways with other published numbers, and those without, each by the confidence in the pair.
     `pairs`: drafts made for it; by default those of the index.
     """
     known = drafts_for(target.name) if pairs is None else pairs
@@ -103,7 +120,26 @@ def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tu
     partners = [name for name in partners_of(target.name) if name not in named]
     found += [_partner(name, place) for place, name in enumerate(partners)]
     found.append(_ngram())
-    return tuple(sorted(found, key=lambda way: way.rank))
+    measured = (_with_evidence(way, target.name) for way in found)
+    return tuple(sorted(measured, key=_place))
+
+
+def _with_evidence(way: Way, target: str) -> Way:
+    """Return the way with what was published of its draft, or of the target's own MTP layers."""
+    own = way.method is SpeculationMethod.MTP and way.draft is None
+    if way.draft is None and not own:
+        return way
+    published = published_acceptance(target, way.draft, own=own)
+    way = replace(way, published=published, score=acceptance_score(published))
+    if way.algorithm != "EAGLE3":  # SpecForge's grid says nothing about other algorithms
+        return way
+    start = start_setting(published)
+    arguments = {**way.arguments, **dict(zip(_SETTING, start.setting, strict=True))}
+    return replace(way, arguments=arguments, setting_why=start.why)
+
+
+def _place(way: Way) -> tuple[bool, float, bool, int]:
+    return way.rank >= _RANK_NEVER, -(way.score or 0.0), not way.published, way.rank
 
 
 def too_early(way: Way, version: str) -> str | None:

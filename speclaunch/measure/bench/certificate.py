@@ -19,6 +19,7 @@ from speclaunch.measure.bench.measurement import (
     accepted_by_position,
     cells_of,
     rounds_of,
+    steps_by_accepted,
 )
 from speclaunch.measure.bench.schema import (
     CellRecord,
@@ -245,6 +246,7 @@ def _numbers(rounds: Sequence[Round]) -> dict[str, Any]:
     per_token = [request.per_token for request in requests if request.per_token is not None]
     steps = sum(request.verify_steps for request in requests)
     verified = sum(request.tokens or 0 for request in requests if request.verify_steps)
+    lengths = [r.accept_length for r in requests if r.accept_length is not None]
     return {
         "requests": len(requests),
         "output_tokens_per_second": median(r.throughput for r in rounds),
@@ -254,6 +256,8 @@ def _numbers(rounds: Sequence[Round]) -> dict[str, Any]:
         "prompt_tokens": median(request.prompt for request in requests),
         "accept_length": verified / steps if steps else None,
         "accepted_by_position": accepted_by_position(requests),
+        "accept_length_per_request": fmean(lengths) if lengths else None,
+        "verify_steps_by_accepted": steps_by_accepted(requests),
     }
 
 

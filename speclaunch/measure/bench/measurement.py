@@ -91,13 +91,19 @@ class Round(Struct, frozen=True):
         return fmean(request.latency for request in self.requests) if self.requests else 0.0
 
 
-def accepted_by_position(requests: Iterable[MeasuredRequest]) -> tuple[float, ...]:
-    """Return the share of verify steps that accepted at least 1, 2, … drafts."""
+def steps_by_accepted(requests: Iterable[MeasuredRequest]) -> tuple[int, ...]:
+    """Return the number of verify steps that accepted 0, 1, 2, … drafts."""
     counts: list[int] = []
     for request in requests:
         counts += [0] * (len(request.positions) - len(counts))
         for index, count in enumerate(request.positions):
             counts[index] += count
+    return tuple(counts)
+
+
+def accepted_by_position(requests: Iterable[MeasuredRequest]) -> tuple[float, ...]:
+    """Return the share of verify steps that accepted at least 1, 2, … drafts."""
+    counts = steps_by_accepted(requests)
     total = sum(counts)
     if not total:
         return ()

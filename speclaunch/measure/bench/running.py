@@ -15,13 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-import psutil
 from msgspec import Struct
 
 from speclaunch.core import (
     COMMAND_LINE,
     HttpError,
-    HttpReader,
     InputError,
     LaunchError,
     Place,
@@ -30,7 +28,7 @@ from speclaunch.core import (
 )
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.gate import ExpectedSide
-from speclaunch.serving import EngineError, EngineResponse
+from speclaunch.serving import EngineClient, EngineError, EngineRefusalError
 
 KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
 """Variables with the API keys of `--url` and, if different, of `--against url=`."""
@@ -39,13 +37,10 @@ SIMULATED = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
 
 Source: 0.5.23 speculative/spec_utils.py:276.
 """
-_SECONDS = 30.0
 _HELP_ADDRESS = (
     "name the address of a single SGLang server, without /v1; routers and other engines do not "
     "report speculation"
 )
-_PATHS = ("/server_info", "/get_server_info")
-"""Older releases have only the second; 0.5.23 entrypoints/http_server.py:854 has both."""
 _LIFE = ("version", "model_path", "random_seed", "startup_time", "max_total_num_tokens")
 """Fields of `/server_info` that change when a server restarts."""
 
@@ -155,25 +150,35 @@ def unasked_side(url: str) -> RunningSide:
 
 
 def server_info(url: str, key: str | None) -> dict[str, Any]:
-    """Return `/server_info`. Raises LaunchError if unreachable, unauthorized, or not SGLang."""
-    for path in _PATHS:
-        answer = _query(url, path, key)
-        status = answer.status_code
-        if status != 404:
-            break
-    if status in (401, 403):
-        refusal = "rejected the key" if key else "requires a key"
-        raise LaunchError(f"{url} {refusal} (status {status})", help=_help_key())
-    info: Any = None
-    with contextlib.suppress(EngineError):
-        info = answer.document() if status == 200 else None
-    if not isinstance(info, dict) or not isinstance(info.get("model_path"), str):
-        reason = f"{path} answered {status}" if status != 200 else f"{path} returns no model_path"
-        raise LaunchError(
-            f"{url} is not an SGLang server: {reason}",
-            help=_HELP_ADDRESS,
-        )
+    """Return `/server_info`. Raises LaunchError if unreachable, unauthorized, or not SGLang.
+
+    Certificates are verified and no proxy is used, as in the generator. Redirects are not followed,
+    because another server would receive the key.
+    """
+    try:
+        with EngineClient.of_server(url, key) as client:
+            info = client.server_info()
+    except EngineRefusalError as error:
+        status = error.answer.status_code
+        if status in (401, 403):
+            refusal = "rejected the key" if key else "requires a key"
+            raise LaunchError(f"{url} {refusal} (status {status})", help=_help_key()) from None
+        raise _not_sglang(url, str(error)) from None
+    except EngineError as error:
+        if isinstance(error.__cause__, HttpError) and not isinstance(
+            error.__cause__, UnboundedError
+        ):
+            raise LaunchError(
+                f"{url} does not answer: {error}", help="start the server, or correct --url"
+            ) from None
+        raise _not_sglang(url, f"{error.path or '/server_info'} {error}") from None
+    if not isinstance(info.get("model_path"), str):
+        raise _not_sglang(url, "/server_info returns no model_path")
     return info
+
+
+def _not_sglang(url: str, reason: str) -> LaunchError:
+    return LaunchError(f"{url} is not an SGLang server: {reason}", help=_HELP_ADDRESS)
 
 
 def _require_generates(name: str, info: Mapping[str, Any]) -> None:
@@ -201,29 +206,6 @@ def _simulated(info: Mapping[str, Any]) -> str | None:
         if found:
             return found
     return None
-
-
-def _query(url: str, path: str, key: str | None) -> EngineResponse:
-    """Return the response of a server.
-
-    Certificates are verified and no proxy is used, as in the generator. Redirects are not followed,
-    because another server would receive the key.
-    """
-    headers = {"User-Agent": "speclaunch", **({"Authorization": f"Bearer {key}"} if key else {})}
-    reader = HttpReader(url, headers)
-    try:
-        found = reader.request("GET", f"{urlsplit(url).path}{path}", _SECONDS)
-    except UnboundedError as error:
-        raise LaunchError(
-            f"{url} is not an SGLang server: {path} {error}", help=_HELP_ADDRESS
-        ) from None
-    except HttpError as error:
-        raise LaunchError(
-            f"{url} does not answer: {error}", help="start the server, or correct --url"
-        ) from None
-    finally:
-        reader.close()
-    return EngineResponse(found.status, found.content, found.seconds)
 
 
 class Running:
@@ -270,6 +252,8 @@ class Running:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if not _is_here(parts.hostname or ""):
             return None
+        import psutil  # noqa: PLC0415 - large, and for a server of this machine only
+
         with contextlib.suppress(psutil.Error, OSError):
             for connection in psutil.net_connections("tcp"):
                 if (

@@ -47,6 +47,10 @@ class MeasuredRecord(Struct, frozen=True):
     accepted_by_position: tuple[Share, ...]
     goodput: Number | None = None
     """Requests per second within the requested bounds."""
+    accept_length_per_request: Number | None = None
+    """Mean over requests of their own acceptance length; `accept_length` weighs verify steps."""
+    verify_steps_by_accepted: tuple[int, ...] = ()
+    """Number of verify steps that accepted 0, 1, 2, … draft tokens."""
 
 
 class NumbersRecord(MeasuredRecord, frozen=True, kw_only=True):
@@ -102,6 +106,37 @@ class SideRecord(Struct, frozen=True):
     """Variables that speclaunch sets for it; null: unset."""
 
 
+class SpeculationRecord(Struct, frozen=True):
+    """Speculation of the candidate; null is unknown, or no argument of the algorithm."""
+
+    algorithm: str
+    target: str
+    draft: str | None
+    """Null: the target's own layers, or no draft model."""
+    num_steps: int | None
+    eagle_topk: int | None
+    num_draft_tokens: int | None
+    engine: str | None
+
+
+class PublishedRecord(Struct, frozen=True, kw_only=True):
+    """A cell's acceptance length and the published lengths that it is compared with."""
+
+    workload: str
+    context: int
+    concurrency: int
+    accept_length: Number
+    lowest: Number
+    """Published length on the benchmark with the lowest acceptance."""
+    typical: Number
+    highest: Number
+    far_below: bool
+    """True if it accepts fewer than half of the draft tokens of the lowest benchmark."""
+    differences: tuple[str, ...]
+    """Differences between the published conditions and the measured."""
+    sources: tuple[str, ...]
+
+
 class SideMemory(Struct, frozen=True):
     """KV cache of a side in tokens, and the memory of the side in bytes."""
 
@@ -145,6 +180,9 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
     """Limits of the result: with simulated acceptance nothing is proven."""
     stops_paying: tuple[StopRecord, ...] = ()
     memory: tuple[SideMemory, ...] = ()
+    speculation: SpeculationRecord | None = None
+    published: tuple[PublishedRecord, ...] = ()
+    """The candidate's cells against published acceptance."""
     goodput_within: dict[str, Number] = {}
     """Bounds in milliseconds by metric."""
     starts: Annotated[int, Meta(ge=1)] = 1
@@ -192,6 +230,8 @@ class SingleDocument(Struct, frozen=True, kw_only=True):
     sentence: str
     caveats: tuple[str, ...] = ()
     memory: tuple[SideMemory, ...] = ()
+    speculation: SpeculationRecord | None = None
+    published: tuple[PublishedRecord, ...] = ()
     goodput_within: dict[str, Number] = {}
     cells: tuple[SingleCellRecord, ...]
 

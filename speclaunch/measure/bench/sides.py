@@ -58,6 +58,14 @@ def _key(word: str) -> str:
     return word.partition("=")[0].lstrip("+~")
 
 
+def identity_of(prepared: Prepared) -> list[str]:
+    """Return everything that affects a measurement: command and environment, secrets redacted."""
+    overlay = document(prepared)["env"]
+    simulated = {name: os.environ.get(name) for name in SIMULATED}
+    env = {**{n: v for n, v in simulated.items() if v}, **overlay}
+    return [*command(prepared), json.dumps(env, sort_keys=True)]
+
+
 class LaunchedSide(Struct, frozen=True):
     """A launched deployment of a comparison."""
 
@@ -85,10 +93,7 @@ class LaunchedSide(Struct, frozen=True):
     @property
     def identity(self) -> list[str]:
         """Everything that affects the measurement: command and environment, secrets redacted."""
-        overlay = document(self.prepared)["env"]
-        simulated = {name: os.environ.get(name) for name in SIMULATED}
-        env = {**{n: v for n, v in simulated.items() if v}, **overlay}
-        return [*command(self.prepared), json.dumps(env, sort_keys=True)]
+        return identity_of(self.prepared)
 
     @property
     def file_name(self) -> str:

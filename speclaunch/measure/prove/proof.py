@@ -19,6 +19,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from speclaunch.engine import SHORT_DTYPES, Plan, UnknownValueError, halved
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer, Scored
 from speclaunch.measure.prove.two_sample import Drawn, SamplePair, compared
 
@@ -117,6 +118,20 @@ class AnswerVerdict(Struct, frozen=True):
     expected: int | None = None
     got_text: str | None = None
     expected_text: str | None = None
+
+
+def served_dtype(plan: Plan) -> str:
+    """Return the data type that a deployment computes in; empty if unknown."""
+    try:
+        dtype = plan.value("dtype")
+    except UnknownValueError:
+        return ""
+    target = plan.facts.target
+    if dtype != "auto":
+        return SHORT_DTYPES.get(str(dtype), str(dtype))
+    if target is None:
+        return ""
+    return halved(target) if target.dtype in (None, "float32") else str(target.dtype)
 
 
 def noise(dtype: str, plain: Sequence[ProofAnswer], scored: Sequence[Sequence[Scored]]) -> float:

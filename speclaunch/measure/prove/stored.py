@@ -66,12 +66,17 @@ def directory() -> Path:
     return speclaunch_home() / "proofs"
 
 
+def stored_proofs() -> list[Path]:
+    """Return the files of stored proofs, oldest first."""
+    return sorted(directory().glob(f"*/{FILE}"))
+
+
 def begin_proof(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredProof:
     """Return the newest unfinished proof of the same key, or a new one. Raises InputError.
 
     Files of another format are ignored.
     """
-    files = [] if fresh else sorted(directory().glob(f"*/{FILE}"), reverse=True)
+    files = [] if fresh else reversed(stored_proofs())
     for folder, document in unfinished_work.unfinished(files, key):
         try:
             return StoredProof(folder, key, about, convert(document, StoredAnswers, strict=False))

@@ -26,10 +26,13 @@ _SECONDS_A_ROUND = 10.0
 
 
 def first_settings(
-    space: Sequence[DraftSetting], own: DraftSetting | None
+    space: Sequence[DraftSetting],
+    own: DraftSetting | None,
+    published: DraftSetting | None = None,
 ) -> tuple[DraftSetting, ...]:
-    """Return the settings that the model needs: the recipe's own, a short and a long chain, a tree.
+    """Return the settings to start from: the recipe's own, the published, and what the model needs.
 
+    The model needs a short and a long chain, and a tree. Published: what the best must beat.
     NGRAM spreads a longer draft over more branches, so it also gets a chain in between.
     """
     chains = sorted(
@@ -38,7 +41,7 @@ def first_settings(
     trees = sorted(
         (setting for setting in space if setting.topk > 1), key=lambda setting: setting.tokens
     )
-    found: list[DraftSetting] = [own] if own is not None and own in space else []
+    found = [setting for setting in (own, published) if setting is not None and setting in space]
     found += chains[-1:] + chains[:1]
     found += trees[len(trees) // 2 :][:1]
     if not any(setting.steps for setting in space):
@@ -52,12 +55,14 @@ def next_trial(
     own: DraftSetting | None,
     trials: Sequence[Trial],
     most: int,
+    published: DraftSetting | None = None,
 ) -> tuple[DraftSetting | None, str]:
     """Return the next setting, or None to stop, and the reason. `most`: maximum settings."""
     tried = {trial.setting for trial in trials}
-    for setting in first_settings(space, own):
+    for setting in first_settings(space, own, published):
         if setting not in tried and len(tried) < most:
-            return (setting, "required by the model")
+            is_published = setting == published != own
+            return (setting, "published" if is_published else "required by the model")
     if len(tried) >= most:
         return (None, f"{most} settings were tried")
     left = [setting for setting in space if setting not in tried]

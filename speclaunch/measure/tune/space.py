@@ -10,7 +10,13 @@ from msgspec import Struct
 
 from speclaunch.checks import all_rules, check_request, tree_capacity
 from speclaunch.core import InputError, LaunchError, Problem
-from speclaunch.engine import EAGLE_HANDLER, UnknownValueError
+from speclaunch.engine import (
+    EAGLE_HANDLER,
+    PATH,
+    UnknownValueError,
+    published_acceptance,
+    start_setting,
+)
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.sides import LaunchedSide, with_overrides
 from speclaunch.serving import free_port
@@ -136,6 +142,21 @@ def own_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
         )
     except UnknownValueError:
         return None
+
+
+def published_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
+    """Return the published setting to beat: the draft's fastest chain, else 5/1/6; None for NGRAM.
+
+    See `speclaunch.engine.start_setting`.
+    """
+    if algorithm == NGRAM:
+        return None
+    try:
+        target, draft = side.plan.value("model_path"), side.plan.value(PATH)
+    except UnknownValueError:
+        return None
+    found = published_acceptance(str(target), str(draft) if draft else None, own=not draft)
+    return DraftSetting(*start_setting(found).setting)
 
 
 def order_of(side: LaunchedSide, setting: DraftSetting, name: str | None = None) -> EngineOrder:

@@ -16,6 +16,7 @@ from speclaunch.checks import (
     Rule,
     SkippedRule,
     check_request,
+    findings_across,
     unsilenced,
 )
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
@@ -122,7 +123,6 @@ def with_other_roles(
     results: RecipeResults, recipe: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
 ) -> RecipeResults:
     """Return the results with findings across the roles of a recipe, at each version."""
-    from speclaunch.checks import findings_across  # noqa: PLC0415  few have roles
 
     more = [
         finding

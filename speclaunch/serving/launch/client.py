@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
@@ -19,13 +20,12 @@ from speclaunch.core import (
     parse_document,
     size,
 )
-from speclaunch.engine import Address
 
 if TYPE_CHECKING:
     import ssl
 
     from speclaunch.deployments import VerificationSection as Settings
-    from speclaunch.engine import RenderedArgs
+    from speclaunch.engine import Address, RenderedArgs
 
 HEALTH_SECONDS = 5.0
 _INFO_SECONDS = 30.0
@@ -108,10 +108,16 @@ class EngineClient:
     """
 
     def __init__(self, address: Address) -> None:
-        headers = {"Accept": "*/*", "User-Agent": "speclaunch"}
-        if address.api_key:
-            headers["Authorization"] = f"Bearer {address.api_key}"
-        self._reader = HttpReader(address.url, headers, _no_check)
+        self._reader = HttpReader(address.url, _headers(address.api_key), _no_check)
+        self._prefix = ""
+
+    @classmethod
+    def of_server(cls, url: str, key: str | None) -> EngineClient:
+        """Return a client of any server. Its certificate is verified."""
+        client = cls.__new__(cls)
+        client._reader = HttpReader(url, _headers(key))
+        client._prefix = urlsplit(url).path
+        return client
 
     def __enter__(self) -> EngineClient:
         return self
@@ -126,28 +132,39 @@ class EngineClient:
         except EngineError:
             return False
 
-    def get(self, path: str, timeout: float = HEALTH_SECONDS) -> EngineResponse:
-        """Request any other path; return the answer whatever its status."""
-        return self._request("GET", path, timeout, redirects=_MAX_REDIRECTS)
+    def get(
+        self, path: str, timeout: float = HEALTH_SECONDS, *, most: int | None = None
+    ) -> EngineResponse:
+        """Request any other path; return the answer whatever its status. `most`: bytes of it."""
+        return self._request("GET", path, timeout, redirects=_MAX_REDIRECTS, most=most)
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineResponse:
         """Send a JSON document; return the answer whatever its status."""
         return self._request("POST", path, timeout, json.dumps(body).encode())
 
-    def server_info(self) -> dict[str, Any]:
+    def server_info(self, timeout: float = _INFO_SECONDS) -> dict[str, Any]:
         """Return the engine's effective arguments and internal state."""
         path = "/server_info"
-        answer = self._request("GET", path, _INFO_SECONDS)
-        if answer.status_code == _NOT_FOUND:  # before 0.5.x's rename
+        answer = self._request("GET", path, timeout)
+        if answer.status_code == _NOT_FOUND:  # before 0.5.6
             path = "/get_server_info"
-            answer = self._request("GET", path, _INFO_SECONDS)
+            answer = self._request("GET", path, timeout)
         return _good(path, answer).json()
 
     def _request(
-        self, method: str, path: str, timeout: float, body: bytes | None = None, redirects: int = 0
+        self,
+        method: str,
+        path: str,
+        timeout: float,
+        body: bytes | None = None,
+        redirects: int = 0,
+        most: int | None = None,
     ) -> EngineResponse:
+        path = f"{self._prefix}{path}"
         try:
-            found = self._reader.request(method, path, timeout, body, redirects=redirects)
+            found = self._reader.request(
+                method, path, timeout, body, most=most, redirects=redirects
+            )
         except HttpError as error:
             kind = EngineSilentError if isinstance(error, LateError) else EngineError
             failed = kind(str(error))
@@ -193,6 +210,11 @@ def _good(path: str, answer: EngineResponse) -> EngineResponse:
     if answer.status_code >= _BAD_REQUEST:
         raise EngineRefusalError(path, answer)
     return answer
+
+
+def _headers(key: str | None) -> dict[str, str]:
+    authorization = {"Authorization": f"Bearer {key}"} if key else {}
+    return {"Accept": "*/*", "User-Agent": "speclaunch", **authorization}
 
 
 def _no_check() -> ssl.SSLContext:

@@ -7,6 +7,7 @@ event retries.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -15,7 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import fields
 
 from speclaunch import __version__
 from speclaunch.core import Redactor, write_json
@@ -24,10 +26,10 @@ if TYPE_CHECKING:
     from speclaunch.serving.launch.client import Verification
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
     from speclaunch.serving.launch.log.phases import PhaseStep, PhaseTracker
-    from speclaunch.serving.launch.start import Rung
 
 FILE = "journal.json"
 VERSION = 1
+_MOST_EVENTS = 100
 
 
 class LaunchState(StrEnum):
@@ -43,11 +45,79 @@ class LaunchState(StrEnum):
     """speclaunch was killed before it could write the end. Never written, only detected."""
 
 
+class RecipeEntry(Struct, frozen=True):
+    """The recipe of a launch."""
+
+    name: str = ""
+    path: str = ""
+    overrides: tuple[str, ...] = ()
+    args: Mapping[str, Any] = {}
+
+
+class EngineEntry(Struct, frozen=True):
+    """The engine of a launch."""
+
+    version: str = ""
+    python: str = ""
+
+
+class HardwareEntry(Struct, frozen=True):
+    """The hardware of a launch; `gpus` are indices."""
+
+    name: str
+    count: int
+    memory_mib: int | None = None
+    driver: str | None = None
+    declared: bool = False
+    gpus: tuple[int, ...] = ()
+
+
+class BudgetEntry(Struct, frozen=True):
+    """The memory verdict before a launch."""
+
+    fit: str
+    why: str = ""
+    phase: str | None = None
+    tokens: int | None = None
+    running_requests: int | None = None
+    mem_fraction_static: float | None = None
+
+
+class PlanEntry(Struct, frozen=True):
+    """Effective settings that differ from the explicit settings, and the memory budget."""
+
+    resolved: Mapping[str, Any] = {}
+    undecided: Mapping[str, Any] = {}
+    reasons: Mapping[str, str] = {}
+    changes: tuple[str, ...] = ()
+    budget: BudgetEntry | None = None
+
+
+class JournalHeader(Struct, frozen=True):
+    """Parts of a journal that are known before the first attempt, without any secret."""
+
+    recipe: RecipeEntry = RecipeEntry()
+    engine: EngineEntry = EngineEntry()
+    hardware: HardwareEntry | None = None
+    address: str = ""
+    model: str = ""
+    plan: PlanEntry | None = None
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> JournalHeader:
+        """Return the header of a journal; a missing or malformed section has its default."""
+        found = {}
+        for field in fields(cls):
+            with contextlib.suppress(KeyError, ValidationError):
+                found[field.name] = convert(document[field.name], field.type)
+        return cls(**found)
+
+
 class Journal:
     """Journal of one launch, written as it happens."""
 
-    def __init__(self, directory: Path, about: Mapping[str, Any], secrets: Sequence[str]) -> None:
-        """Begin a journal; `about` describes the launch (see docs/reference/runs.md)."""
+    def __init__(self, directory: Path, header: JournalHeader, secrets: Sequence[str]) -> None:
+        """Begin a journal (see docs/reference/runs.md)."""
         import psutil  # noqa: PLC0415 - a launch alone needs it, not who reads journals
 
         self.directory = directory
@@ -55,6 +125,7 @@ class Journal:
         """Reason why the last event could not be written; None if it was."""
         self._redactor = Redactor(secrets)
         self._attempts: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
         self._document: dict[str, Any] = {
             "version": VERSION,
             "name": directory.name,
@@ -67,8 +138,9 @@ class Journal:
                 "created": psutil.Process().create_time(),
                 "host": socket.gethostname(),
             },
-            **about,
+            **plain(header),
             "attempts": self._attempts,
+            "events": self._events,
             "served": None,
             "ending": None,
         }
@@ -78,7 +150,7 @@ class Journal:
         self,
         number: int,
         changes: Mapping[str, Any],
-        rung: Rung | None,
+        rung: Struct | None,
         *,
         command: Sequence[str],
         environment: Mapping[str, str | None],
@@ -137,6 +209,17 @@ class Journal:
             "changes": dict(changes),
             "overrides": list(overrides),
         }
+        self._write()
+
+    def event(self, kind: str, text: str, facts: Mapping[str, Any]) -> None:
+        """Note an event of a serving engine. The oldest of many events are dropped."""
+        self._events.append({"at": now(), "kind": kind, "text": text, **facts})
+        del self._events[:-_MOST_EVENTS]
+        self._write()
+
+    def course(self, course: Mapping[str, Any]) -> None:
+        """Note the course of the serving engine."""
+        self._last["course"] = dict(course)
         self._write()
 
     def attempt_ended(

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 from speclaunch.core import is_secret_variable
 from speclaunch.deployments import Prepared, shown_overrides
 from speclaunch.engine import Hardware, Plan, canonical, is_secret_argument, is_secret_text
-from speclaunch.serving.launch.journal import plain
+from speclaunch.serving.launch.journal import (
+    BudgetEntry,
+    EngineEntry,
+    HardwareEntry,
+    JournalHeader,
+    PlanEntry,
+    RecipeEntry,
+)
 
 if TYPE_CHECKING:
     from speclaunch.deployments import Deployment
@@ -23,40 +30,37 @@ _OF_THE_ENGINE = re.compile(
 """Inherited variables that change the engine's behavior."""
 
 
-def about(
+def header(
     prepared: Prepared, plan: Plan | None, hardware: Hardware | None, overrides: Sequence[str]
-) -> dict[str, Any]:
-    """Return the parts of a journal that are known before the first attempt, without any secret."""
+) -> JournalHeader:
+    """Return the header of a journal, without any secret."""
     deployment = prepared.recipe.deployment
-    return {
-        "recipe": {
-            "name": deployment.name,
-            "path": str(prepared.recipe.path),
-            "overrides": shown_overrides(overrides),
-            "args": {
-                name: "***"
-                if value is not None and (is_secret_argument(name) or is_secret_text(value))
-                else value
-                for name, value in deployment.args.items()
-            },
-        },
-        "engine": {"version": prepared.version, "python": prepared.python},
-        "hardware": _hardware(hardware),
-        "address": prepared.address.url,
-        "model": prepared.model,
-        "plan": None if plan is None else summary(plan),
+    args = {
+        name: "***"
+        if value is not None and (is_secret_argument(name) or is_secret_text(value))
+        else value
+        for name, value in deployment.args.items()
     }
+    return JournalHeader(
+        RecipeEntry(
+            deployment.name, str(prepared.recipe.path), tuple(shown_overrides(overrides)), args
+        ),
+        EngineEntry(prepared.version, prepared.python),
+        None if hardware is None else _hardware(hardware),
+        prepared.address.url,
+        prepared.model,
+        None if plan is None else _plan(plan),
+    )
 
 
-def summary(plan: Plan) -> dict[str, Any]:
-    """Return the effective settings that differ from the explicit ones, and the memory budget."""
-    return {
-        "resolved": plain(dict(plan.resolved)),
-        "undecided": plain(dict(plan.undecided)),
-        "reasons": {name: reason.why for name, reason in plan.reasons.items()},
-        "changes": [change.why for change in plan.changes],
-        "budget": _budget(plan),
-    }
+def _plan(plan: Plan) -> PlanEntry:
+    return PlanEntry(
+        dict(plan.resolved),
+        dict(plan.undecided),
+        {name: reason.why for name, reason in plan.reasons.items()},
+        tuple(change.why for change in plan.changes),
+        _budget(plan),
+    )
 
 
 def command(prepared: Prepared) -> list[str]:
@@ -113,28 +117,26 @@ def _hydra(value: Any) -> str:
     return json.dumps(value) if not isinstance(value, str) else value
 
 
-def _hardware(hardware: Hardware | None) -> dict[str, Any] | None:
-    if hardware is None:
-        return None
-    return {
-        "name": hardware.name,
-        "count": hardware.count,
-        "memory_mib": hardware.memory_mib,
-        "driver": hardware.driver,
-        "declared": hardware.declared,
-        "gpus": [gpu.index for gpu in hardware.gpus],
-    }
+def _hardware(hardware: Hardware) -> HardwareEntry:
+    return HardwareEntry(
+        hardware.name,
+        hardware.count,
+        hardware.memory_mib,
+        hardware.driver,
+        hardware.declared,
+        tuple(gpu.index for gpu in hardware.gpus),
+    )
 
 
-def _budget(plan: Plan) -> dict[str, Any] | None:
+def _budget(plan: Plan) -> BudgetEntry:
     from speclaunch.engine import memory_verdict  # noqa: PLC0415  all of memory/
 
     found = memory_verdict(plan)
-    return {
-        "fit": found.fit.value,
-        "why": found.why,
-        "phase": found.phase.value if found.phase else None,
-        "tokens": found.tokens,
-        "running_requests": found.running_requests,
-        "mem_fraction_static": found.mem_fraction_static,
-    }
+    return BudgetEntry(
+        found.fit.value,
+        found.why,
+        found.phase.value if found.phase else None,
+        found.tokens,
+        found.running_requests,
+        found.mem_fraction_static,
+    )

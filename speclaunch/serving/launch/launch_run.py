@@ -22,6 +22,7 @@ from speclaunch.serving.launch.log.marks import Phase
 from speclaunch.serving.launch.observer import LaunchObserver, Notifier, undisturbed
 from speclaunch.serving.launch.process import Interrupts
 from speclaunch.serving.launch.runs import Held, Holder, prune
+from speclaunch.serving.launch.speculation import SpeculationMonitor, run_hook
 from speclaunch.serving.launch.start import Attempt, EngineCommand, PlannedLaunch, Planner, Rung
 from speclaunch.serving.launch.supervisor import EngineOutcome, EngineSpec
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from speclaunch.serving.launch.client import Verification
     from speclaunch.serving.launch.log.phases import PhaseTracker
 
+_COURSE_SECONDS = 60.0
+"""Interval at which the course of a serving engine is noted."""
 _EXTEND_SECONDS = 10.0
 """Interval at which a starting engine asks the service manager for more time."""
 
@@ -48,6 +51,10 @@ class LaunchRun:
         self._phase: Phase | None = None
         self._notified_at = float("-inf")
         self._reported_error: str | None = None
+        self._monitor = SpeculationMonitor()
+        self._serving_since: float | None = None
+        self._noted_at = 0.0
+        self._degraded: str | None = None
 
     def run(self, shown: LaunchObserver) -> Conclusion:
         """Start, supervise and end the launch. Raises LaunchError if it may not begin.
@@ -67,7 +74,7 @@ class LaunchRun:
                 raise
             if start.settings.keep_runs:
                 prune(start.settings.keep_runs, start.directory.parent)
-            journal = self._journal = Journal(start.directory, start.about, start.secrets)
+            journal = self._journal = Journal(start.directory, start.header, start.secrets)
             try:
                 try:
                     for text in start.announced:
@@ -147,9 +154,13 @@ class LaunchRun:
             smoke=start.smoke,
             watch=command.watch,
             worker=start.worker,
+            degraded=lambda: self._degraded,
         )
 
     def _ended(self, attempt: Attempt, outcome: EngineOutcome) -> None:
+        if self._serving_since is not None:
+            self._journal.course(self._monitor.document())
+            self._serving_since = None
         self._journal.attempt_ended(
             outcome.ending.value,
             outcome.engine_exit_code,
@@ -202,14 +213,48 @@ class LaunchRun:
         self._shown.progress(tracker, seconds)
 
     def output(self, lines: Sequence[str]) -> None:
-        """Pass the lines to the user; the log already has them."""
+        """Read the engine's statistics, and pass the lines to the user; the log already has
+        them."""
+        if self._serving_since is not None:
+            self._read_statistics(lines, time.monotonic())
         self._shown.output(lines)
+
+    def _read_statistics(self, lines: Sequence[str], now: float) -> None:
+        """Report a drop of the acceptance length once, and its end."""
+        start = self._start
+        changes = self._monitor.read(lines, now - (self._serving_since or now))
+        for rank, change in changes:
+            text = f"rank {rank}: {change}" if rank else str(change)
+            kind = "acceptance dropped" if change.is_drop else "acceptance is back"
+            facts = {
+                "rank": rank,
+                "accept_length": round(change.length, 3),
+                "baseline": round(change.baseline, 3),
+                "steps": change.steps,
+            }
+            self._journal.event(kind, text, facts)
+            self._notifier.notify(STATUS=text)
+            if not change.is_drop:
+                self._shown.note(text)
+                continue
+            self._shown.warn(text)
+            if start.stops_degraded:
+                self._degraded = f"{text} (serving.on_degraded)"
+            if start.on_degraded is not None:
+                about = {"run": start.directory.name, "address": start.address.url}
+                log = start.directory / "on-degraded.log"
+                run_hook(start.on_degraded, {"event": kind, **about, **facts}, log)
+        if changes or now - self._noted_at >= _COURSE_SECONDS:
+            self._noted_at = now
+            self._journal.course(self._monitor.document())
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
         """Note that the engine is ready; it serves if its verification passed."""
         start, journal = self._start, self._journal
         journal.ready(verification, seconds)
         if verification is None or verification.ok:
+            self._serving_since = self._noted_at = time.monotonic()
+            self._monitor.begin(self._command(self._changes).rendered, self._changes)
             journal.served(self._changes, self._command(self._changes).recipe_diff)
             if start.recovers and start.group is None:
                 tokens = journal.document["attempts"][-1]["tokens"]

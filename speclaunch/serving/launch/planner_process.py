@@ -21,11 +21,12 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from msgspec import Struct
 
-from speclaunch.core import ExitCode, LaunchError
+from speclaunch.core import ExitCode, LaunchError, SpeclaunchError
 from speclaunch.serving.launch.start import EngineCommand, LadderEnd, PlannedLaunch
 
 if TYPE_CHECKING:
@@ -163,14 +164,26 @@ class ReopenedPlanner:
             return LadderEnd(str(error))
         return step
 
+    def write_lock(self, changes: Mapping[str, Any]) -> Path:
+        """Write the lock of the deployment with these changes; return its path.
+
+        Raises LaunchError.
+        """
+        path: Path = _answered(
+            lambda: self._opened().write_lock(changes), "the lock could not be written"
+        )
+        return path
+
     def _opened(self) -> Any:
         return pickle.loads(self._session)  # noqa: S301 - of our own planner
 
 
-def _answered(question: Callable[[], Any]) -> Any:
+def _answered(
+    question: Callable[[], Any], failed: str = "the next attempt could not be planned"
+) -> Any:
     """Return the answer of a separate process to a question; its memory is freed with it.
 
-    Raises LaunchError.
+    Raises LaunchError, which begins with `failed` unless the process itself has the reason.
     """
     reading, writing = os.pipe()
     pid = os.fork()
@@ -181,12 +194,12 @@ def _answered(question: Callable[[], Any]) -> Any:
         data = pipe.read()
     os.waitpid(pid, 0)
     if not data:
-        raise LaunchError("the next attempt could not be planned: its planner was killed")
+        raise LaunchError(f"{failed}: its planner was killed")
     kind, answer = pickle.loads(data)  # noqa: S301 - of our own child
     if kind == "refused":
         raise LaunchError(*answer[:1], help=answer[1])
     if kind == "bug":
-        raise LaunchError(f"the next attempt could not be planned: {answer}")
+        raise LaunchError(f"{failed}: {answer}")
     return answer
 
 
@@ -199,9 +212,8 @@ def _answer_and_end(question: Callable[[], Any], pipe: int) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
             answer: tuple[str, Any] = ("answer", question())
-        except LaunchError as error:
-            (problem,) = error.problems
-            answer = ("refused", (problem.message, problem.help))
+        except SpeclaunchError as error:
+            answer = ("refused", (str(error), error.problems[0].help))
         except ImportError as error:
             answer = ("refused", (f"speclaunch was replaced while it ran: {error}", "launch again"))
         except Exception as error:

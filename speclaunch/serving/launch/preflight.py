@@ -17,6 +17,7 @@ from speclaunch.checks import (
     Rule,
     Severity,
     check_request,
+    findings_across,
     interpreter,
     unsilenced,
 )
@@ -113,7 +114,6 @@ def with_other_roles(
     """Return the result with findings across the roles of a recipe: a role that does not fit the
     others cannot serve with them.
     """
-    from speclaunch.checks import findings_across  # noqa: PLC0415  few have roles
 
     across = findings_across(recipe, prepared.catalogue.version, lookup, rules)
     more = tuple(finding for finding in across if finding.severity is not Severity.INFO)
@@ -154,9 +154,10 @@ def absent_paths(prepared: Prepared) -> list[Problem]:
 
 def require_predicted_fit(session: Session, rules: Iterable[Rule]) -> None:
     """Raise PreflightError if memory is predicted to run out and no other settings may be tried.
-    Does nothing if `rules` lacks SPL711.
+    Does nothing if `rules` lacks SPL711, and for a lock: its settings served.
     """
-    if session.recovers or not any(rule.code == _MISFIT for rule in rules):
+    recorded = session.deployment.lock is not None
+    if session.recovers or recorded or not any(rule.code == _MISFIT for rule in rules):
         return
     deployment = session.prepared.recipe.deployment
     found = predict_failure(deployment.recovery, session.plan_with)

@@ -23,7 +23,7 @@ from speclaunch.core import (
     speclaunch_home,
     try_lock,
 )
-from speclaunch.serving.launch.journal import FILE, LaunchState
+from speclaunch.serving.launch.journal import FILE, JournalHeader, LaunchState
 
 
 class Holder(Struct, frozen=True):
@@ -47,7 +47,7 @@ def lock_directory() -> Path:
     return speclaunch_home() / "state" / "locks"
 
 
-class Lock:
+class HeldLock:
     """One locked file. `close` releases it; the kernel releases it when the process ends."""
 
     def __init__(self, path: Path, fd: int) -> None:
@@ -60,7 +60,7 @@ class Lock:
         os.close(self._fd)
 
 
-def acquire(name: str, holder: Holder) -> Lock | Holder | None:
+def acquire(name: str, holder: Holder) -> HeldLock | Holder | None:
     """Lock `name`. Return the other holder if it is locked, or None if locks are impossible here.
 
     A file system that is full or has no locks must not keep an engine from starting.
@@ -86,7 +86,7 @@ def acquire(name: str, holder: Holder) -> Lock | Holder | None:
         os.write(fd, json.dumps(asdict(holder)).encode())
     except OSError:
         return None
-    return Lock(path, fd)
+    return HeldLock(path, fd)
 
 
 class Held(contextlib.ExitStack):
@@ -187,9 +187,14 @@ class Run(Struct, frozen=True):
         return LaunchState.STARTING if self.holder is not None else LaunchState.LOST
 
     @property
+    def header(self) -> JournalHeader:
+        """Header of its journal."""
+        return JournalHeader.read(self.document)
+
+    @property
     def recipe(self) -> str:
         """Name of the recipe."""
-        return str(self.section("recipe").get("name") or self.name)
+        return self.header.recipe.name or self.name
 
     @property
     def attempts(self) -> list[Mapping[str, Any]]:
@@ -198,6 +203,12 @@ class Run(Struct, frozen=True):
         return (
             [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
         )
+
+    @property
+    def events(self) -> list[Mapping[str, Any]]:
+        """Events of its serving engines, such as a drop of the acceptance length."""
+        found = self.document.get("events")
+        return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
     @property
     def log(self) -> Path | None:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from speclaunch.engine import Checkpoint
     from speclaunch.serving.launch.attempts import Ladder
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
+    from speclaunch.serving.launch.lock import LockRequest
 
 _NAME = "start with settings predicted to fit"
 
@@ -124,11 +125,15 @@ class Session(Struct):
     fresh: bool = False
     """Start from the recipe, ignoring the last known good settings."""
     exits_after: bool = False
+    on_degraded: Path | None = None
+    """Program to run when the acceptance length drops."""
     """True if the process exits after this launch."""
     as_configured: bool = False
     """Start from the recipe, even if its settings are predicted to fail."""
     max_attempts: int | None = None
     """Replacement for the recipe's `recovery.max_attempts`."""
+    lock: LockRequest | None = None
+    """Lock to write once it has served."""
 
     @property
     def deployment(self) -> Deployment:
@@ -152,8 +157,8 @@ class Session(Struct):
 
     @property
     def recovers(self) -> bool:
-        """True if other settings are tried when memory runs out."""
-        is_on = self.deployment.recovery.policy != "off"
+        """True if other settings are tried when memory runs out. A lock starts nothing else."""
+        is_on = self.deployment.recovery.policy != "off" and self.deployment.lock is None
         return is_on and not self.is_alone
 
     @property
@@ -188,7 +193,7 @@ class Session(Struct):
         known good settings exist; None otherwise.
         """
         recovery = self.deployment.recovery
-        if self.as_configured or self.is_alone or recovery.policy != "budget":
+        if self.as_configured or not self.recovers or recovery.policy != "budget":
             return None
         if self.known_good() is not None:
             return None
@@ -232,7 +237,7 @@ class Session(Struct):
             model=prepared.model,
             directory=self.directory,
             locks=self._locks(),
-            about=journal_header.about(
+            header=journal_header.header(
                 prepared, self.plan_with({}), self.facts.hardware, self.overrides
             ),
             settings=without_model(deployment.launch),
@@ -251,6 +256,9 @@ class Session(Struct):
             smoke=self.smoke,
             tiny=any(tiny_models(prepared)),
             exits_after=self.exits_after,
+            writes_lock=self.lock is not None,
+            stops_degraded=deployment.serving.on_degraded == "stop",
+            on_degraded=self.on_degraded,
             worker=rank > 0,
             group=self._group(changes),
         )
@@ -306,6 +314,18 @@ class Session(Struct):
         except UnknownValueError as error:
             return LadderEnd(f"the next step is unknown: {error}")
         return step if isinstance(step, Rung) else LadderEnd(step.why, step.help)
+
+    def write_lock(self, changes: Mapping[str, Any]) -> Path:
+        """Write the lock of the deployment with these changes, which served; return its path.
+
+        Raises LaunchError.
+        """
+        from speclaunch.serving.launch.lock import write_lock  # noqa: PLC0415  on request
+
+        assert self.lock is not None  # noqa: S101  requested
+        return write_lock(
+            self.prepared.changed(changes), self.plan_with(changes), self.lock, changes
+        )
 
     def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
         """Return the last known good settings that this engine accepts, and their description."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from speclaunch.engine import Address, Alternative, MemoryBudget, RenderedArgs
     from speclaunch.serving.launch.agreement.group import RankGroup
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
+    from speclaunch.serving.launch.journal import JournalHeader
     from speclaunch.serving.launch.log.phases import PhaseStep
 
     Section = TypeVar("Section", bound=BaseModel)
@@ -99,6 +100,12 @@ class Planner(Protocol):
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
         """Return the next rung of the ladder after these attempts."""
 
+    def write_lock(self, changes: Mapping[str, Any]) -> Path:
+        """Write the lock of the deployment with these changes; return its path.
+
+        Raises LaunchError.
+        """
+
 
 class PlannedLaunch(Struct, frozen=True):
     """A launch that may begin."""
@@ -113,8 +120,7 @@ class PlannedLaunch(Struct, frozen=True):
     """Run directory: logs and journal."""
     locks: Mapping[str, str]
     """Required locks, from lock name to description."""
-    about: Mapping[str, Any]
-    """Header of the journal."""
+    header: JournalHeader
     settings: Launch
     restarts: bool
     recovers: bool
@@ -144,6 +150,12 @@ class PlannedLaunch(Struct, frozen=True):
     """True if it serves a model that speclaunch makes for the CPU engine."""
     exits_after: bool = False
     """True if the process exits after this launch."""
+    writes_lock: bool = False
+    """True if a lock is written once it has served."""
+    stops_degraded: bool = False
+    """True if the launch ends when the acceptance length drops (serving.on_degraded)."""
+    on_degraded: Path | None = None
+    """Program to run when it drops (`--on-degraded-exec`)."""
 
 
 def without_model(section: Section) -> Section:

@@ -118,6 +118,8 @@ class EngineSpec(Struct, frozen=True):
     worker: bool = False
     """True for a rank that serves no requests: all but the first of `nnodes`."""
     lease: Lease | None = None
+    degraded: Callable[[], str | None] = lambda: None
+    """Function that returns the reason to stop an engine whose acceptance dropped."""
 
 
 class Ending(StrEnum):
@@ -129,6 +131,8 @@ class Ending(StrEnum):
     """It was serving and ended by itself."""
     HUNG = "hung"
     """It was serving and was stopped because it no longer generated."""
+    DEGRADED = "degraded"
+    """It was serving and was stopped because its acceptance dropped (serving.on_degraded)."""
     STOPPED = "stopped"
     """It was serving and was stopped on request (SIGTERM, or a smoke test)."""
     INTERRUPTED = "interrupted"
@@ -277,6 +281,9 @@ class _Run:
                 return self._stop(Ending.HUNG, self._watchdog.hung)
             if self._watchdog is not None and self._watchdog.failure and self._engine.running:
                 return self._stop(Ending.FAILED, self._watchdog.failure)
+            degraded = self._order.degraded()
+            if degraded is not None and self._engine.running:
+                return self._stop(Ending.DEGRADED, degraded)
             recalled = self._recalled()
             if recalled is not None:
                 return recalled
@@ -368,9 +375,13 @@ class _Run:
         return None if why is None else self._stop(Ending.RECALLED, why)
 
     def _stop(self, ending: Ending, reason: str | None) -> EngineOutcome:
-        """Stop the engine; a second Ctrl-C or SIGTERM ends its grace time."""
+        """Stop the engine; a second Ctrl-C or SIGTERM ends its grace time.
+
+        If other ranks stop it, the platform's SIGTERM to this rank is the first and ends nothing:
+        the engine may still finish its requests.
+        """
         self._observer.stopping(reason or "")
-        before = len(self._interrupts.received)
+        before = max(len(self._interrupts.received), int(ending is Ending.RECALLED))
         deadline = time.monotonic() + self._order.settings.grace_seconds + 1
         self._engine.stop()
         while self._engine.running and time.monotonic() < deadline:

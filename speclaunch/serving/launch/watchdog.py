@@ -8,7 +8,6 @@ progress and is not disturbed.
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import traceback
@@ -24,10 +23,10 @@ from speclaunch.engine import Address
 from speclaunch.serving.launch.client import (
     EngineClient,
     EngineError,
-    EngineResponse,
     EngineSilentError,
 )
 from speclaunch.serving.launch.log.marks import BATCH
+from speclaunch.serving.metrics.engine_metrics import progress
 
 if TYPE_CHECKING:
     from speclaunch.deployments import WatchdogSection as Settings
@@ -183,14 +182,8 @@ class Watchdog(Struct):
             detector.progress(self._progress)
 
 
-_COUNTERS = re.compile(r"^sglang:(?:realtime|generation|prompt)_tokens_total\b.*$", re.MULTILINE)
-"""Token counters in `/metrics` (with `--enable-metrics`): observability/metrics_collector.py. Other
-values there change with time alone.
-"""
-
-_OF_TIME = ("time", "seconds", "throughput")
 _PROMPT = [10, 11, 12, 13]
-_OK, _NOT_FOUND, _TOO_MANY, _UNAVAILABLE, _SERVER_ERROR = 200, 404, 429, 503, 500
+_OK, _TOO_MANY, _UNAVAILABLE, _SERVER_ERROR = 200, 429, 503, 500
 
 
 class EngineProbe:
@@ -220,43 +213,7 @@ class EngineProbe:
 
     def counters(self) -> object:
         """Return the engine's own token counts; None if its version or settings provide none."""
-        for path in list(self._paths):
-            try:
-                answer = self._client.get(path)
-            except EngineError:
-                return None
-            if answer.status_code == _NOT_FOUND:
-                self._paths.remove(path)  # it will not appear later
-                continue
-            if answer.status_code != _OK:
-                continue
-            found = _COUNTERS.findall(answer.text) if path == "/metrics" else _numbers(answer)
-            if found:
-                return found
-        return None
-
-
-def _numbers(answer: EngineResponse) -> list[object]:
-    try:
-        document = answer.document()
-    except EngineError:
-        return []
-    if isinstance(document, dict):
-        document = document.get("loads")
-    found: list[object] = []
-
-    def walk(value: object, name: str) -> None:
-        if isinstance(value, dict):
-            for key, item in value.items():
-                walk(item, str(key))
-        elif isinstance(value, list):
-            for item in value:
-                walk(item, name)
-        elif isinstance(value, int | float) and not any(part in name for part in _OF_TIME):
-            found.append((name, value))
-
-    walk(document, "")
-    return found
+        return progress(self._client, self._paths)
 
 
 def stopped_process(pid: int | None) -> str | None:

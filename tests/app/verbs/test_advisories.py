@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from speclaunch.checks.advisories.advisory import all_advisories
+from speclaunch.core import recipes_dir
 from tests.app.output.formats.lint_schema import FILE
 from tests.support.program import run
 
@@ -74,6 +75,48 @@ def test_a_recipe_is_checked(speclaunch: Any) -> None:
     found = [{advisory["id"] for advisory in one["advisories"]} for one in engines]
     assert STOP in found[0] - found[1]
     assert speclaunch("advisories", "check", "recipe=nothing").returncode == 2
+
+
+def test_each_server_of_files_and_roles_is_checked(speclaunch: Any, tmp_path: Path) -> None:
+    def servers(*words: str) -> dict[str, set[str]]:
+        done = speclaunch("advisories", "check", *words, "--output-format", "json")
+        assert done.returncode == 0, done.stderr
+        return {
+            one["server"]: {advisory["id"] for advisory in one["advisories"]}
+            for one in json.loads(done.stdout)["engines"]
+        }
+
+    roles = servers("recipe=pd_mtp_deepseek_v3", "--engine", "0.5.12.post1", "--hardware", "h200:8")
+    name = "pd_mtp_deepseek_v3"
+    assert roles.keys() == {f"{name}/prefill", f"{name}/decode"}
+    assert "SPA-2026-0011" in roles[f"{name}/decode"] - roles[f"{name}/prefill"]
+    (tmp_path / "run.sh").write_text(COMMAND + COMMAND.replace("EAGLE3", "NGRAM"))
+    (tmp_path / "compose.yaml").write_text(
+        "services:\n  a:\n    image: lmsysorg/sglang:v0.5.12\n    command: " + COMMAND
+    )
+    (tmp_path / "own.yaml").write_text((recipes_dir() / f"{name}.yaml").read_text())
+    found = servers("run.sh", "compose.yaml", "--hardware", "h100")
+    assert list(found) == ["run.sh:1:1", "run.sh:2:1", "compose.yaml:4:14"]
+    assert [STOP in ids for ids in found.values()] == [False, False, True]
+    assert servers(".", "--hardware", "h100").keys() == {*found, "own/prefill", "own/decode"}
+    text = speclaunch("advisories", "check", "run.sh")
+    assert text.stderr.count("the hardware is unknown") == 1
+
+
+def test_files_without_a_server_are_refused(speclaunch: Any, tmp_path: Path) -> None:
+    def check(*words: str) -> tuple[int, str]:
+        done = speclaunch("advisories", "check", *words)
+        return done.returncode, done.stderr
+
+    (tmp_path / "run.sh").write_text(COMMAND)
+    (tmp_path / "notes.txt").write_text("nothing\n")
+    (tmp_path / "bad.yaml").write_text("args:\n  modelpath: 3\n")
+    assert check("notes.txt") == (3, "error: no SGLang deployment in notes.txt\n")
+    code, text = check("bad.yaml", "run.sh")
+    assert code == 2
+    assert "has no server argument `modelpath`" in text
+    assert check("run.sh", "--role", "decode")[0] == 2
+    assert "unknown recipe 'missing.sh'" in check("missing.sh")[1]
 
 
 def test_lint_reports_one_of_requests_once_a_file(speclaunch: Any, tmp_path: Path) -> None:

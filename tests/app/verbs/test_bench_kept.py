@@ -183,7 +183,9 @@ def test_completion_knows_verbs_recipes_options_and_names() -> None:
     assert values("bench", "recipe=cpu_ngram", "--output-format", "h") == ["html"]
     assert values("bench", "show", "") == [OLD, NEW, "last"]
     assert values("bench", "compare", OLD, "20261102") == [NEW]
-    assert values("bench", "show", "--output-format", "") == ["text", "json", "markdown", "html"]
+    assert values("bench", "show", "--output-format", "") == [
+        *("text", "json", "markdown", "html", "speculation_profile"),
+    ]
     assert os.environ["SPECLAUNCH_HOME"]
 
 

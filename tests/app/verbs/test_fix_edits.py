@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from speclaunch.app.output.formats.interface import touched
 from speclaunch.app.verbs.fixing import edits_in
-from speclaunch.app.verbs.lint import _files
+from speclaunch.app.verbs.lint import lint_run
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks.lint.report import ReportedFinding
 from speclaunch.checks.rules.finding import Fix
@@ -36,7 +36,7 @@ def test_no_secret_between_edits(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("compose.yaml").write_text(COMPOSE.format(between=between))
-    run = _files(LintOptions(paths=("compose.yaml",), no_cache=True))
+    run = lint_run(LintOptions(paths=("compose.yaml",), no_cache=True))
     report = run.report()
     (finding,) = (one for one in report.files[0].findings if one.code == "SPL006")
     fix = Fix("set both", set={"port": 31001, "num_continuous_decode_steps": None}, safe=True)
@@ -54,7 +54,7 @@ def test_what_recipes_share_is_fixed_in_none_of_them(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("compose.yaml").write_text(COMPOSE.format(between="      - --tp-size=1"))
-    run = _files(LintOptions(paths=("compose.yaml",), no_cache=True))
+    run = lint_run(LintOptions(paths=("compose.yaml",), no_cache=True))
     report = run.report()
     (finding,) = (one for one in report.files[0].findings if one.code == "SPL006")
     edits = edits_in(run, report)

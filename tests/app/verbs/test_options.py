@@ -17,7 +17,9 @@ from speclaunch.app.verbs import commands
 from speclaunch.app.verbs.options import VerbOptions
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.app.verbs.verbs import VERBS, Verb, _load
+from speclaunch.engine import PROJECT_KEYS
 from tests.support.loops import over
+from tests.support.program import run as program
 
 REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference"
 PAGES = {
@@ -26,7 +28,10 @@ PAGES = {
     **dict.fromkeys(("drafts", "init"), "drafts"),
     **{
         verb: verb
-        for verb in ("plan", "sweep", "doctor", "diagnose", "models", "bench", "prove", "tune")
+        for verb in (
+            *("plan", "sweep", "doctor", "diagnose", "models", "bench", "prove", "tune"),
+            *("bisect", "upgrade", "watch"),
+        )
     },
 }
 """All other verbs are told in command-line.md."""
@@ -53,6 +58,23 @@ def test_an_option_stands_on_its_page(option: tuple[str, tuple[str, ...]]) -> No
     page = REFERENCE / f"{PAGES.get(verb.partition(' ')[0], 'command-line')}.md"
     text = page.read_text()
     assert any(re.search(rf"(?<![\w-]){one}(?![\w-])", text) for one in ways), page.name
+
+
+def test_lint_names_the_keys_of_its_options() -> None:
+    """In its help and in the table of keys; `extend` and `overrides` are no options."""
+    shown = " ".join(program("lint", "--help").stdout.replace("│", " ").split())
+    keys = set(re.findall(r"In speclaunch\.toml: `([\w-]+)`", shown))
+    assert keys == set(PROJECT_KEYS) - {"extend", "overrides"}
+    table = (REFERENCE / "configuration.md").read_text().partition("## Keys")[2]
+    rows = re.findall(r"^\| (`.*?) \|.*\| (.*?) ?\|$", table, re.M)
+    listed = {
+        key: option
+        for ks, options in rows
+        for key, option in zip(
+            re.findall(r"`([\w-]+)`", ks), [*re.findall(r"`(--[\w-]+)`", options), ""], strict=False
+        )
+    }
+    assert listed == {key: f"--{key}" if key in keys else "" for key in PROJECT_KEYS}
 
 
 @over([(name, verb) for name, verb in every_verb() if verb.where])

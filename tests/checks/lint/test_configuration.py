@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from speclaunch.checks.lint.configuration import Configuration, LintSettings
 from speclaunch.core.errors import InputError
 from speclaunch.engine.facts.project_settings import (
-    KEYS,
+    PROJECT_KEYS,
     EngineCheckMode,
     SettingsFrom,
     nearest_file,
@@ -190,7 +190,7 @@ VALUES = st.recursive(
     | st.sampled_from(["", "SPL1", "0.5.23", "h100:8", "a", "!"]),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from([*KEYS, "paths", "x"]), inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*PROJECT_KEYS, "paths", "x"]), inner, max_size=3)
     ),
     max_leaves=6,
 )
@@ -198,7 +198,7 @@ VALUES = st.recursive(
 
 @pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-@given(said=st.dictionaries(st.sampled_from([*KEYS, "x"]), VALUES, max_size=5))
+@given(said=st.dictionaries(st.sampled_from([*PROJECT_KEYS, "x"]), VALUES, max_size=5))
 def test_whatever_it_says_is_settings_or_a_problem_with_a_place(folder: Path, said: Any) -> None:
     (folder / "a/speclaunch.toml").write_text(
         "\n".join(f"{k} = {toml(v)}" for k, v in said.items())

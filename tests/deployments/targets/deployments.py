@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from speclaunch.deployments.monitoring.prometheus import MonitoringRenderer
+from speclaunch.deployments.targets.targets import RENDERERS
+
+SERVING = sorted(
+    name for name, kind in RENDERERS.items() if not issubclass(kind, MonitoringRenderer)
+)
+"""The targets whose text starts servers."""
 _R1 = "model_path: deepseek-ai/DeepSeek-R1"
 _EAGLE = (
     "speculative_algorithm: EAGLE, speculative_num_steps: 1, speculative_eagle_topk: 1, "

@@ -15,6 +15,7 @@ from speclaunch.deployments.recipe.find_recipe import recipe_names
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.targets import RENDERERS
 from speclaunch.engine.releases.catalogue import held_versions
+from tests.deployments.targets import deployments
 from tests.support import program
 
 PLANTED: Mapping[str, str] = {
@@ -55,7 +56,7 @@ def plant(folder: Path, recipe: str, planted: str) -> Path:
 
 @pytest.mark.campaign
 @pytest.mark.slow
-@pytest.mark.parametrize("target", sorted(RENDERERS))
+@pytest.mark.parametrize("target", deployments.SERVING)
 @pytest.mark.parametrize("recipe", sorted(recipe_names()))
 def test_no_target_carries_a_planted_error(recipe: str, target: str, tmp_path: Path) -> None:
     role = role_of(recipe) if RENDERERS[target].single_server else ()

@@ -27,6 +27,7 @@ from speclaunch.deployments.targets.shell import SET_BY_SLIME, ShellRenderer, Sl
 from speclaunch.deployments.targets.targets import RENDERERS
 from speclaunch.engine.releases.catalogue import held_versions
 from speclaunch.engine.releases.catalogue import load as load_catalogue
+from tests.deployments.targets import deployments
 from tests.support import program
 
 STUB = "#!/bin/sh\npython3 -c 'import json,os,sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))' \"$@\"\n"
@@ -151,7 +152,7 @@ def test_a_text_that_is_another_deployment_is_refused(
     )
     prepared = prepare(load(str(recipe)), "0.5.14", dry_run=True)
     wanted = alone(prepared)
-    for renderer in RENDERERS.values():
+    for renderer in map(RENDERERS.__getitem__, deployments.SERVING):
         if not renderer().refuses(wanted):
             require_same_commands(renderer(), renderer().render(wanted), wanted, prepared.catalogue)
     with pytest.raises(RoundTripError):
@@ -197,7 +198,8 @@ def test_what_the_target_refuses_is_not_written() -> None:
 def test_what_lint_refuses_of_the_recipe_is_not_rendered(target: str, tmp_path: Path) -> None:
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(
-        "defaults: [base]\nargs: {model_path: x, speculative_algorithm: NGRAM, pp_size: 2}\n"
+        "defaults: [base]\nargs: {model_path: x, speculative_algorithm: NGRAM, pp_size: 2, "
+        "enable_metrics: true}\n"
     )
     own = _run("lint", str(recipe))
     assert own.returncode == 1
@@ -229,7 +231,7 @@ def test_a_new_error_of_a_known_rule_is_noticed(own: str, form: str, news: list[
 
 @pytest.mark.campaign
 @pytest.mark.thorough
-@pytest.mark.parametrize("target", sorted(RENDERERS))
+@pytest.mark.parametrize("target", deployments.SERVING)
 @pytest.mark.parametrize("name", sorted(recipe_names()))
 def test_no_recipe_is_refused_in_any_form(name: str, target: str) -> None:
     renderer, recipe = RENDERERS[target](), load(name)

@@ -127,6 +127,7 @@ def test_shipped_files_are_small() -> None:
     assert [file.name for file in files] == [
         "arguments.json",
         "history.json",
+        "metrics.json",
         "variables.json",
         "versions.json",
     ]

@@ -47,6 +47,7 @@ def copied(release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         else:
             shutil.copy(place, copy)
         monkeypatch.setattr(module, name, copy)
+    monkeypatch.setattr(release.metrics, "DATA", release.catalogue.DATA / "metrics.json")
     return tmp_path
 
 
@@ -60,7 +61,9 @@ def test_all_data_of_the_repository_hold_the_same_releases(release: ModuleType) 
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["architectures", "refusals", "states", "memory", "verdicts"])
+@pytest.mark.parametrize(
+    "name", ["architectures", "metrics", "refusals", "states", "memory", "verdicts"]
+)
 def test_data_that_lack_a_release_are_named(
     release: ModuleType, copied: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +80,7 @@ def test_data_beside_the_catalogue_are_named(release: ModuleType, copied: Path) 
     problems = release.unequal()
     for name in (
         "architectures.json",
+        "metrics.json",
         "refusals.json",
         "engine_states.json",
         "auto_memory.json",
@@ -97,6 +101,7 @@ def test_what_is_removed_and_put_back_gives_the_same_bytes(
     arguments = release.catalogue.stored("arguments.json")
     variables = release.catalogue.stored("variables.json")
     architectures = release.architectures.stored()
+    metrics = release.metrics.stored()
     cells = release.auto_memory.auto_memory.records()
     refusals = release.refusals.stored()
     states = json.loads(release.engine_states.OUTPUT.read_text())
@@ -105,6 +110,7 @@ def test_what_is_removed_and_put_back_gives_the_same_bytes(
     assert all(before[name] != now for name, now in contents(copied).items())
     release.catalogue.write(arguments, variables)
     release.architectures.store(architectures)
+    release.metrics.store(metrics)
     release.refusals.store(refusals)
     release.auto_memory.store(cells)
     release.engine_states.store(states)

@@ -154,8 +154,7 @@ def by_doctor(one: PlannedDeployment, session: Session) -> Fit:
 def by_launch(one: PlannedDeployment, session: Session) -> Fit | None:
     lookup = Lookup(hardware=declare(session.prepared.recipe.deployment.hardware.name))
     findings = preflight(session.prepared, lookup, all_rules()).findings
-    journal = _budget(session.plan_with({}))
-    assert journal is not None and journal["fit"] == one.budget.fit.value
+    assert _budget(session.plan_with({})).fit == one.budget.fit.value
     return by_codes(finding.code for finding in findings)
 
 

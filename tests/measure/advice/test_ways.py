@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.known_models import ModelPair
+from speclaunch.engine.facts.known_models import ModelPair, index_names
 from speclaunch.engine.plan.topics.drafts import PATH
 from speclaunch.measure.advice.ways import SpeculationMethod, ways_for
 
@@ -82,13 +82,38 @@ def test_the_arguments_are_the_documented_ones() -> None:
     (head, _) = ways_for(BARE, (pair("o/head", "EAGLE3"),))
     assert head.arguments == {
         "speculative_algorithm": "EAGLE3",
-        "speculative_num_steps": 3,
+        "speculative_num_steps": 5,  # the constant with the least regret in SpecForge's grid
         "speculative_eagle_topk": 1,
-        "speculative_num_draft_tokens": 4,
+        "speculative_num_draft_tokens": 6,
         PATH: "o/head",
     }
+    assert "loses least in SpecForge's grid" in head.setting_why
+    (older, _) = ways_for(BARE, (pair("o/head", "EAGLE"),))
+    assert older.arguments["speculative_num_steps"] == 3 and not older.setting_why
 
 
 def test_another_exports_draft_says_so() -> None:
     (way, _) = ways_for(BARE, (pair("o/head", "EAGLE3", "medium", sibling="o/base"),))
     assert way.why == "published for o/base, another export of the same model as o/target"
+
+
+def test_published_acceptance_ranks_the_ways_of_the_index() -> None:
+    """Each number names its source and conditions; nothing measured is below what is not."""
+    targets = 0
+    for name in index_names():
+        found = [way for way in ways_for(Checkpoint(name)) if way.rank < 90]
+        scores = [way.score for way in found if way.score is not None]
+        assert scores == sorted(scores, reverse=True)
+        assert [way.score is None for way in found] == sorted(way.score is None for way in found)
+        for way in found:
+            assert all(p.source.url and p.conditions for p in way.published), (name, way.draft)
+            assert way.score is None or way.published
+        targets += bool(scores)
+    assert targets >= 30
+
+
+def test_a_way_with_numbers_that_do_not_compare_comes_before_one_without() -> None:
+    target = Checkpoint("meta-llama/Llama-2-70b-chat-hf")
+    first, second, *_ = (way.draft for way in ways_for(target))
+    assert first == "yuhuili/EAGLE-llama2-chat-70B"  # a speed-up without an acceptance length
+    assert second == "lmzheng/sglang-EAGLE-llama2-chat-70B"

@@ -12,10 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.app.verbs.check_options import lookup
-from speclaunch.app.verbs.prove import Served, Task, _Count, ask_ours, check_answers, served_dtype
+from speclaunch.app.verbs.prove import Served, Task, _Count, ask_ours, check_answers
 from speclaunch.core.errors import LaunchError
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.prove.answers import ProofPrompt, ProofServer
+from speclaunch.measure.prove.proof import served_dtype
 from speclaunch.measure.prove.stored import begin_proof
 from speclaunch.serving.launch.client import EngineError
 from tests.measure.prove.test_proof import Cycle
@@ -130,7 +131,7 @@ def test_another_engine_variable_or_question_is_another_proof(task: Task) -> Non
 
 
 def test_the_data_type_is_that_of_the_arguments(task: Task) -> None:
-    assert served_dtype(task.ours) == "float32"
+    assert served_dtype(task.ours.plan) == "float32"
 
 
 def served(*, lives: bool) -> tuple[Served, list[str]]:

@@ -33,6 +33,7 @@ OUTCOME = TuningOutcome(
     algorithm="EAGLE3",
     objective="latency",
     own=OWN,
+    published=DEEP,
     order=(DEEP, TREE, OWN),
     trials=(trial(OWN, 0.01, 2), trial(DEEP, 0.01, 3), trial(TREE, 0.012, 3)),
     failed={"steps 8, topk 1, 9 draft tokens": "it did not start"},
@@ -114,3 +115,8 @@ def test_the_documentation_names_every_key() -> None:
     for model in schema()["$defs"].values():
         for name in model["properties"]:
             assert f"`{name}`" in page, name
+
+
+def test_the_published_setting_is_marked() -> None:
+    assert f"{DEEP} (published)" in told(OUTCOME)
+    assert document(OUTCOME).published == DEEP.arguments

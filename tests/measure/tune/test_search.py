@@ -9,7 +9,7 @@ import pytest
 
 from speclaunch.measure.tune.model import Trial
 from speclaunch.measure.tune.objective import objective
-from speclaunch.measure.tune.search import next_trial, ranked
+from speclaunch.measure.tune.search import first_settings, next_trial, ranked
 from speclaunch.measure.tune.space import NGRAM, DraftSetting, settings
 
 LATENCY = objective("latency")
@@ -92,6 +92,27 @@ def test_the_recipes_own_setting_is_tried_first() -> None:
     space = settings("EAGLE")
     own = DraftSetting(3, 1, 4)
     assert next_trial(LATENCY, space, own, [], 10)[0] == own
+
+
+def test_the_published_setting_is_tried_next_and_must_be_beaten() -> None:
+    space, own, published = settings("EAGLE3"), DraftSetting(3, 1, 4), DraftSetting(5, 1, 6)
+    measure, truth = machine(3)
+    first = next_trial(LATENCY, space, own, [measure(own)], 10, published)
+    assert first == (published, "published")
+    assert first_settings(space, own, published)[:2] == (own, published)
+    assert first_settings(space, published, published).count(published) == 1
+    assert DraftSetting(9, 1, 10) not in first_settings(space, own, DraftSetting(9, 1, 10))
+    worse = []
+    for seed in range(40):
+        measure, truth = machine(seed, noise=0.0)
+        trials: list[Trial] = []
+        while True:
+            setting, _ = next_trial(LATENCY, space, own, trials, 10, published)
+            if setting is None:
+                break
+            trials.append(measure(setting))
+        worse.append(truth(ranked(LATENCY, trials)[0]) / truth(published))
+    assert min(worse) >= 1 and sum(ratio > 1.02 for ratio in worse) > 20
 
 
 def test_it_ends_at_the_budget_and_where_nothing_is_left() -> None:

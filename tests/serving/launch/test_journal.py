@@ -18,7 +18,7 @@ from speclaunch.core.reads.safe_json import read_json
 from speclaunch.engine.plan.budget import Fit, MemoryBudget
 from speclaunch.serving.launch.client import OverriddenArgument, Verification
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
-from speclaunch.serving.launch.journal import FILE, Journal
+from speclaunch.serving.launch.journal import FILE, Journal, JournalHeader, RecipeEntry
 from speclaunch.serving.launch.log.marks import Phase
 from speclaunch.serving.launch.log.phases import PhaseTracker
 from speclaunch.serving.launch.start import Rung
@@ -27,8 +27,8 @@ SECRET = "sk-very-secret"
 
 
 def begin(directory: Path) -> Journal:
-    about = {"recipe": {"name": "r", "args": {"api_key": SECRET}}, "address": "http://x"}
-    return Journal(directory, about, [SECRET])
+    recipe = RecipeEntry("r", args={"api_key": SECRET})
+    return Journal(directory, JournalHeader(recipe, address="http://x"), [SECRET])
 
 
 def attempt(journal: Journal, number: int = 1, rung: Rung | None = None) -> None:
@@ -88,6 +88,43 @@ def test_the_whole_story(tmp_path: Path) -> None:
     assert document["served"]["overrides"] == ["++args.mem_fraction_static=0.7"]  # type: ignore[index]
     assert SECRET not in (tmp_path / FILE).read_text()
     assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
+
+
+OLD = """
+{"version": 1, "name": "20261101-100000-r", "speclaunch": "0.5.0", "state": "ended",
+ "recipe": {"name": "r", "path": "/r.yaml", "overrides": ["args.port=1"], "args": {"tp_size": 2}},
+ "engine": {"version": "0.5.20", "python": "/p"},
+ "hardware": {"name": "H100", "count": 2, "memory_mib": 81559, "driver": null, "declared": false,
+              "gpus": [0, 1]},
+ "address": "http://127.0.0.1:1", "model": "m",
+ "plan": {"resolved": {"page_size": 1}, "undecided": {}, "reasons": {}, "changes": ["a"],
+          "budget": {"fit": "fits", "why": "w", "phase": null, "tokens": 10,
+                     "running_requests": 2, "mem_fraction_static": 0.8}},
+ "attempts": [], "served": null, "ending": null}
+"""
+"""A journal of version 0.5."""
+
+
+def test_a_header_has_the_format_of_earlier_versions(tmp_path: Path) -> None:
+    document = json.loads(OLD)
+    header = JournalHeader.read(document)
+    assert header.recipe.args == {"tp_size": 2}
+    assert header.hardware is not None and header.hardware.gpus == (0, 1)
+    assert header.plan is not None and header.plan.budget is not None
+    assert header.plan.budget.mem_fraction_static == 0.8
+    Journal(tmp_path, header, [])
+    written = read(tmp_path)
+    parts = ("recipe", "engine", "hardware", "address", "model", "plan")
+    assert {name: written[name] for name in parts} == {name: document[name] for name in parts}
+
+
+def test_a_damaged_section_costs_only_itself() -> None:
+    document = {**json.loads(OLD), "hardware": {"name": 3}, "plan": [], "new": 1}
+    del document["model"]
+    header = JournalHeader.read(document)
+    assert (header.hardware, header.plan, header.model) == (None, None, "")
+    assert (header.recipe.name, header.engine.version) == ("r", "0.5.20")
+    assert JournalHeader.read({}) == JournalHeader()
 
 
 def test_a_disk_that_cannot_be_written_costs_the_record_only(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.serving.launch import journal_header
 from speclaunch.serving.launch.inputs import engine_argv, engine_environment, secrets_file_of
+from speclaunch.serving.launch.journal import plain
 from speclaunch.serving.launch.session import Session
 
 GIB = 1 << 30
@@ -146,7 +147,7 @@ def test_what_a_journal_begins_with_has_no_secret(
     plan = Session(ready, Facts(), overrides).plan_with({})
     text = json.dumps(
         [
-            journal_header.about(ready, plan, None, overrides),
+            plain(journal_header.header(ready, plan, None, overrides)),
             journal_header.command(ready),
             journal_header.environment(ready),
         ]

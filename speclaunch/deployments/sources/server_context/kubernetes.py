@@ -38,6 +38,11 @@ from speclaunch.deployments.sources.server_context.groups import (
     with_server_context,
     words_of_hosts,
 )
+from speclaunch.deployments.sources.server_context.scrapes import (
+    SelectedScrape,
+    annotated,
+    scrapes_in,
+)
 from speclaunch.deployments.sources.source_text import Document, SourceText, WordPiece
 from speclaunch.engine import Pod, Router, Service, Setting
 
@@ -82,14 +87,19 @@ def owner_of(site: Site, document: Document) -> Owner:
 
 def labels_of(site: Site, root: Entries) -> Mapping[str, str]:
     """Return the labels of the pod: from the template of the container, or the Pod's own."""
+    metadata = nodes.entries(metadata_of(site, root))
+    return pods.known_texts(pods.texts_in(metadata.get("labels")))
+
+
+def metadata_of(site: Site, root: Entries) -> yaml.Node | None:
+    """Return the metadata of the pod: from the template of the container, or the Pod's own."""
     templates = (
         step["metadata"]
         for key, step in reversed(site.steps[1:-1])
         if "metadata" in step and ("spec" in step or key.lower().endswith("template"))
     )
     is_pod = nodes.text(root.get("kind")) == "Pod"
-    metadata = next(templates, root.get("metadata") if is_pod else None)
-    return pods.known_texts(pods.texts_in(nodes.entries(metadata).get("labels")))
+    return next(templates, root.get("metadata") if is_pod else None)
 
 
 def pod_of(site: Site) -> Entries:
@@ -467,7 +477,11 @@ def add_server_context(
     reading: Reading, sites: Sequence[Site], roots: Sequence[yaml.Node], maps: ConfigMaps
 ) -> Reading:
     """Return a reading of `roots` with the server context of its servers, which are at `sites`."""
-    members = [member for site in sites for member in _members(site, reading, maps)]
+    scrapes = list(
+        scrapes_in([nodes.entries(r) for r in objects(roots, maps.document)], maps.document)
+    )
+    maps.document.spend(len(sites) * len(scrapes))
+    members = [member for site in sites for member in _members(site, reading, maps, scrapes)]
     if any(member.owner.platform in DYNAMO_KINDS for member in members):
         for root in objects(roots, maps.document):
             members += frontends(root, maps)
@@ -475,10 +489,15 @@ def add_server_context(
     return with_server_context(reading, members, services, maps.document)
 
 
-def _members(site: Site, reading: Reading, maps: ConfigMaps) -> Iterator[Member]:
+def _members(
+    site: Site, reading: Reading, maps: ConfigMaps, scrapes: Sequence[SelectedScrape]
+) -> Iterator[Member]:
     owner = owner_of(site, maps.document)
     container = site.steps[-1][1]
     pod = pods.pod_of_container(container, pod_of(site), owner.labels, maps, site.envs)
+    own = annotated(metadata_of(site, nodes.entries(site.root)), "", maps.document)
+    others = (found.scrape for found in scrapes if found.reaches(owner.namespace, owner.labels))
+    pod = replace(pod, scrapes=tuple(dict.fromkeys(filter(None, (own, *others)))))
     if owner.restart is not None:
         pod = replace(pod, restart=owner.restart)
     maps.document.spend(10 + len(pod.env) + len(pod.volumes))

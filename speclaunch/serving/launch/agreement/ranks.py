@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import convert, field
@@ -333,7 +333,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             return self._agree()
         finally:
             self._mine = replace(self._mine, engine=-1)
-            self._set_stage(RankStage.LEFT)
+            self.set_stage(RankStage.LEFT)
             self._keeper.stop(_FLUSH_SECONDS if not self._keeper.lapsed else 0.1)
 
     @property
@@ -438,14 +438,14 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self.observer.attempt(number, part.changes, rung)
         self._last_note, self._failed_since = "", None
         self._mine = replace(self._mine, engine=part.since, settled=False)
-        self._set_stage(RankStage.STARTING)
-        watching = cast("LaunchObserver", _Watching(self.observer, self._serves))
+        self.set_stage(RankStage.STARTING)
+        watching = cast("LaunchObserver", _Watching(self.observer, self))
         outcome, attempt = self._attempt(order, part.changes, rung, watching)
         self._last = (outcome, order, attempt.diagnosis)
         since, self._mine = part.since, replace(self._mine, engine=-1)
         if outcome.ending is Ending.RECALLED:
             self.observer.failed(outcome.reason or "the ranks agreed on other settings")
-            self._set_stage(RankStage.WAITING)
+            self.set_stage(RankStage.WAITING)
         elif outcome.ending is not Ending.INTERRUPTED and not self.interrupts.received:
             self._report_failure(attempt, outcome, since)
 
@@ -464,7 +464,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         )
         self._failed_since = boot_seconds()
         self.observer.failed(why)
-        self._wait_for(self._set_stage(RankStage.FAILED, {failed_file(since, name): dump(failure)}))
+        self._wait_for(self.set_stage(RankStage.FAILED, {failed_file(since, name): dump(failure)}))
 
     def _decide(self, decision: Decision) -> int:
         """Make the decision, unless another was made; return the cycle that settles it."""
@@ -475,8 +475,10 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self._mine = replace(self._mine, epoch=decision.epoch)
         self._publish({})
 
-    def _serves(self) -> None:
-        self._set_stage(RankStage.SERVING)
+    def announce_stop(self) -> None:
+        """Announce a worker's stop: its engine ends with rank 0, which finishes its requests."""
+        if self.interrupts.received and self.group.rank > 0:
+            self._end_all()
 
     def _all_serve(self, view: View) -> None:
         newest = view.decisions[-1]
@@ -485,7 +487,8 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         if self.smoke:
             self._decide(ended(self._mine, newest, "every rank serves", ending="stopped"))
 
-    def _set_stage(self, stage: RankStage, files: Mapping[str, bytes] | None = None) -> int:
+    def set_stage(self, stage: RankStage, files: Mapping[str, bytes] | None = None) -> int:
+        """Publish the stage with files; return the cycle that settles it."""
         self._stage = stage
         return self._publish(files or {})
 
@@ -540,16 +543,19 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return f"the lease of this rank has expired, so it stops serving: {why} (for {seconds:g} s)"
 
     def _interrupted(self) -> Conclusion:
-        """End after a stop request: the other ranks cannot continue either."""
-        decisions = self._keeper.view.decisions if self._keeper.view else ()
-        name = self.interrupts.received[0].name
-        if not decisions or not decisions[-1].end:
-            newest = decisions[-1] if decisions else None
-            why = f"{self._mine.name.member} was stopped ({name})"
-            self._decide(ended(self._mine, newest, why))
+        """End after a stop request."""
+        self._end_all()
         served = self._last is not None and self._last[0].served
-        stopped = served and name != "SIGINT"
+        stopped = served and self.interrupts.received[0].name != "SIGINT"
         return self._alone(Ending.STOPPED if stopped else Ending.INTERRUPTED, None)
+
+    def _end_all(self) -> None:
+        """Decide the end after a stop request: the other ranks cannot continue either."""
+        view = self._keeper.view
+        newest = view.decisions[-1] if view and view.decisions else None
+        if newest is None or not newest.end:
+            why = f"{self._mine.name.member} was stopped ({self.interrupts.received[0].name})"
+            self._decide(ended(self._mine, newest, why))
 
     def _conclude(self, decision: Decision) -> Conclusion:
         """End together with the other ranks."""
@@ -558,13 +564,8 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             return self._concluded(EngineOutcome(Ending.STOPPED, None, code))
         explanation, advice = decision.explanation or None, decision.help or None
         if self._last is not None and decision.by == str(self._mine.name) and failed(self._last[0]):
-            outcome = replace(self._last[0], reason=decision.why)
-            return replace(
-                self._concluded(outcome),
-                diagnosis=self._last[2],
-                explanation=explanation,
-                help=advice,
-            )
+            found = self._concluded(replace(self._last[0], reason=decision.why))
+            return replace(found, diagnosis=self._last[2], explanation=explanation, help=advice)
         found = self._concluded(EngineOutcome(Ending.FAILED, decision.why))
         return replace(found, explanation=explanation, help=advice)
 
@@ -577,10 +578,10 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
 
 class _Watching:
-    """Wrapper of an observer that also reports when the engine serves."""
+    """Wrapper of an observer that also reports to the rank when the engine serves or stops."""
 
-    def __init__(self, observer: LaunchObserver, serves: Callable[[], None]) -> None:
-        self._observer, self._serves = observer, serves
+    def __init__(self, observer: LaunchObserver, rank: RankLaunching) -> None:
+        self._observer, self._rank = observer, rank
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._observer, name)
@@ -588,5 +589,10 @@ class _Watching:
     def ready(self, verification: Any, seconds: float) -> None:
         """Report to the rank and to the observer."""
         if verification is None or verification.ok:
-            self._serves()
+            self._rank.set_stage(RankStage.SERVING)
         self._observer.ready(verification, seconds)
+
+    def stopping(self, reason: str) -> None:
+        """Report to the rank and to the observer."""
+        self._rank.announce_stop()
+        self._observer.stopping(reason)

@@ -199,6 +199,26 @@ def test_a_rank_that_was_killed_comes_back_and_all_start_together(hosts: Hosts) 
     assert third.returncode == 1 and "server.0 was stopped (SIGTERM)" in told[1]
 
 
+def test_rank_0_finishes_its_requests_when_the_platform_stops_all_ranks_in_turn(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_DRAIN_SECONDS", "4")
+    first, second = (hosts.launch(rank, "launch.grace_seconds=90") for rank in (0, 1))
+    hosts.wait_for("j/g0001/served-*")
+    second.terminate()
+    until = time.monotonic() + 60
+    while hosts.journal(0)["state"] != "stopping":  # the worker's stop reaches it at once
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    first.terminate()
+    told = ended(first, second)
+    assert [first.returncode, second.returncode] == [0, 0], told
+    for rank in (0, 1):  # neither engine was killed
+        assert hosts.journal(rank)["attempts"][-1]["exit_code"] == 0, told
+    (log,) = (hosts.directory / "host0" / "runs").glob("*/engine-*.log")
+    assert "Gracefully exiting" in log.read_text()
+
+
 def test_a_second_process_of_a_rank_takes_its_place_and_the_first_stops(hosts: Hosts) -> None:
     """As after a network split, when the platform has started a rank a second time."""
     first = hosts.launch(0, nodes=False)

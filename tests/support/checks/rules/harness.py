@@ -18,6 +18,8 @@ from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.runner import BUG, check_rules
 from speclaunch.core.errors import Place
 from speclaunch.deployments.recipe.load import Recipe
+from speclaunch.deployments.recipe.lock import Lock, LockedEngine, LockedImage
+from speclaunch.deployments.recipe.lock_file import recipe_differences
 from speclaunch.deployments.recipe.schema import Deployment, Engine
 from speclaunch.deployments.recipe.source import KeyPath, RecipeProvenance
 from speclaunch.deployments.sources.files import read_shell, read_yaml
@@ -72,6 +74,8 @@ class Case(Struct, frozen=True):
     """A manifest, all of whose servers are looked at, each by itself and together: `manifest` of
     the case names one of tests/checks/rules/manifests, `set` says what is changed in it (`manifest.py`);
     `text` is one by itself."""
+    lock: Mapping[str, Any] | None = None
+    """The lock of a recipe: its `args`, `env`, `engine`, `steps` and `image`."""
 
     @property
     def fails(self) -> bool:
@@ -144,7 +148,7 @@ def load_cases(path: Path) -> tuple[Case, ...]:
 
 def _case(code: str, name: str, said: Mapping[str, Any]) -> Case:
     known = {"engine", "args", "argv", "env", "target", "draft", "hardware", "expect"}
-    known |= {"slime", "together", "made_for_target", "stands", "manifest", "set", "text"}
+    known |= {"lock", "slime", "together", "made_for_target", "stands", "manifest", "set", "text"}
     assert not said.keys() - known, f"{code} {name}: {said.keys() - known}"
     assert re.match(r"(fail|pass|fixed|unknown)", name), f"{code}: {name}"
     args = {name: _value(value) for name, value in said.get("args", {}).items()}
@@ -173,6 +177,7 @@ def _case(code: str, name: str, said: Mapping[str, Any]) -> Case:
         tuple(said.get("together", ())),
         said.get("stands"),
         manifest(said["manifest"], said.get("set", {})) if "manifest" in said else said.get("text"),
+        said.get("lock"),
     )
 
 
@@ -262,6 +267,27 @@ def request_of_slime(options: str, version: str) -> Request:
     return from_invocation(invocation, "case", load(version))
 
 
+def _with_lock(request: Request, case: Case) -> Request:
+    """A request of a recipe with the differences from its lock."""
+    if case.lock is None:
+        return request
+    said = {"args": case.args, "env": case.env, "engine": case.engine, **case.lock}
+    assert not said.keys() - {"args", "env", "engine", "steps", "image"}, said.keys()
+    args = {name: _value(value) for name, value in said["args"].items()}
+    locked = _recipe(args, said["env"], "case.lock.yaml")
+    record = Lock(
+        recipe="case.yaml",
+        steps=said.get("steps", {}),
+        engine=LockedEngine(said["engine"]),
+        image=LockedImage(said["image"]) if "image" in said else None,
+    )
+    deployment = locked.deployment.model_copy(update={"lock": record})
+    lock = replace(locked, deployment=deployment)
+    own = _recipe(case.args, case.env)
+    found = recipe_differences(own, lock)
+    return replace(request, lock_differences=tuple(one.problem for one in found))
+
+
 def together(case: Case) -> list[Plan]:
     """The plans of deployments that are looked at together."""
     catalogue = load(case.engine)
@@ -295,7 +321,7 @@ def plan_of(case: Case) -> Plan:
     if case.slime is not None:
         return resolve(request_of_slime(case.slime, case.engine), case.facts)
     request = request_of(case.args, case.argv, case.env, case.engine)
-    return resolve(_standing(request, case.stands), case.facts)
+    return resolve(_with_lock(_standing(request, case.stands), case), case.facts)
 
 
 def plans_in_manifest(text: str, case: Case) -> list[Plan]:

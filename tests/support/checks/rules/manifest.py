@@ -2,8 +2,8 @@
 
 A change is a path and a value; None takes it away. A path begins with the name of an object or of
 a service of Compose, and means its container from there on (`llama image`), its pod (`llama/pod
-hostNetwork`), the labels of that (`llama/labels app`) or the object itself (`llama/object kind`); a
-Service is `Service/NAME`. Of a LeaderWorkerSet that is its worker; `glm/leader` is the container of
+hostNetwork`), the labels of that (`llama/labels app`), its `llama/metadata`, or the object itself (`llama/object kind`); a
+Service is `Service/NAME`. `PodMonitor` and `ServiceMonitor` add one with that `spec`. Of a LeaderWorkerSet that is its worker; `glm/leader` is the container of
 its leader, `glm/leader-pod` the pod of that. A part that begins with `--` is an argument of the command; `+` is one
 more item of a list.
 """
@@ -38,6 +38,10 @@ def manifest(name: str, changes: Mapping[str, Any]) -> str:
 
 
 def _change(documents: list[Any], path: list[str], value: Any) -> None:
+    if path[0] in ("PodMonitor", "ServiceMonitor"):
+        metadata = {"name": documents[0]["metadata"]["name"]}
+        documents.append({"kind": path[0], "metadata": metadata, "spec": value})
+        return
     held = _start(documents, path[0])
     for step in path[1:-1]:
         held = held[int(step)] if isinstance(held, list) else held.setdefault(step, {})
@@ -80,6 +84,8 @@ def _start(documents: list[Any], said: str) -> Any:
     template = _template(found["spec"], part)
     if part.startswith("leader") or part == "worker":
         part = part.removeprefix("leader").removeprefix("worker").removeprefix("-")
+    if part == "metadata":
+        return template["metadata"]
     if part == "labels":
         return template["metadata"]["labels"]
     return template["spec"] if part == "pod" else template["spec"]["containers"][0]

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -51,7 +52,53 @@ INFO = {
     "speculative_num_draft_tokens": 8,
     "max_running_requests": 4,
 }
-META = {"completion_tokens": 32, "spec_verify_ct": 10, "spec_accept_length": 3.2}
+ACCEPTED = 3.2
+"""Tokens per verify step, if FAKE_ACCEPTED names none."""
+
+
+def prompt_ids(body: dict[str, object]) -> list[int]:
+    """The tokens of a prompt: two numbers that tell texts apart."""
+    if isinstance(body.get("input_ids"), list):
+        return body["input_ids"]
+    code = zlib.crc32(str(body.get("text")).encode())
+    return [code % 997, code // 997 % 997]
+
+
+def token(prompt: list[int], place: int) -> int:
+    """The greedy token at a place of the answer; FAKE_SHIFT makes it another one from there on."""
+    first, second = prompt[:2] if len(prompt) > 1 else (1, 2)
+    shift = os.environ.get("FAKE_SHIFT")
+    moved = 1 if shift is not None and place >= int(shift) else 0
+    return (first * 31 + second * 17 + place * place * 7 + moved) % 1000 + 100
+
+
+def generated(body: dict[str, object]) -> dict[str, object]:
+    """The answer to /generate, with the counters and logprobs that the real one has."""
+    sampling = body.get("sampling_params") or {}
+    count = int(sampling.get("max_new_tokens", 32))
+    prompt = prompt_ids(body)
+    accepted = float(os.environ.get("FAKE_ACCEPTED", ACCEPTED))
+    meta: dict[str, object] = {
+        "prompt_tokens": len(prompt),
+        "completion_tokens": count,
+        "spec_verify_ct": max(1, round(count / accepted)),
+        "spec_accept_length": accepted,
+    }
+    start = body.get("logprob_start_len")
+    if body.get("return_logprob") and isinstance(start, int):
+        # an answer after its prompt of two tokens is scored: the own token is the best by far
+        scored = [(at, prompt[at]) for at in range(start, len(prompt))]
+        pairs = [(one, token(prompt, at - 2) if at > 1 else one) for at, one in scored]
+        gap = float(os.environ.get("FAKE_GAP", "5"))
+        meta["input_token_logprobs"] = [
+            [-0.1 if one == best else -0.1 - gap, one, str(one)] for one, best in pairs
+        ]
+        meta["input_top_logprobs"] = [[[-0.1, best, str(best)]] for _, best in pairs]
+    ids = [token(prompt, place) for place in range(count)]
+    found = {"text": "again and again", "output_ids": ids, "meta_info": meta}
+    if body.get("return_prompt_token_ids"):
+        found["prompt_token_ids"] = prompt
+    return found
 
 
 def say(*lines: str) -> None:
@@ -142,6 +189,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b"a" * 65536)
         elif self.path == "/server_info":
             info = INFO | json.loads(os.environ.get("FAKE_INFO", "{}"))
+            info |= json.loads(os.environ.get("FAKE_VALUES", "{}"))
             if self.behaviour == "speculation-off":
                 info["speculative_algorithm"] = None
             self.answer(info)
@@ -149,7 +197,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({})
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        sent = self.rfile.read(int(self.headers["Content-Length"]))
         if self.behaviour == "generation-fails":
             self.answer({"error": {"message": "Internal server error"}}, 500)
             return
@@ -167,10 +215,14 @@ class Handler(BaseHTTPRequestHandler):
         with self.asking:
             for worker in self.workers:
                 worker.ask()
-        meta = dict(META)
+        try:
+            body = json.loads(sent)
+        except ValueError:
+            body = {}
+        found = generated(body)
         if self.behaviour == "speculation-off":
-            meta = {"completion_tokens": 32}
-        self.answer({"text": "again and again", "meta_info": meta})
+            found["meta_info"] = {"completion_tokens": 32}
+        self.answer(found)
 
 
 def fail_for_memory(fraction: float) -> None:
@@ -247,6 +299,9 @@ def main() -> None:
         workers = [Worker("scheduler"), Worker("detokenizer")]
 
         def end(*_: object) -> None:
+            if "FAKE_DRAIN_SECONDS" in os.environ:
+                time.sleep(float(os.environ["FAKE_DRAIN_SECONDS"]))
+                say("Gracefully exiting... Remaining number of requests 0")
             nodes.stop_all()
             for worker in workers:
                 worker.process.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 FAKE = Path(__file__).with_name("fake_engine.py")
@@ -55,8 +56,8 @@ launch:
 """
 
 
-def install(directory: Path, version: str = "0.5.23") -> Path:
-    """Make the interpreter below `directory`; its path."""
+def install(directory: Path, version: str = "0.5.23", env: Mapping[str, str] | None = None) -> Path:
+    """Make the interpreter below `directory`; its path. `env`: what its engine finds set."""
     package = directory / "site" / "sglang"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -66,7 +67,9 @@ def install(directory: Path, version: str = "0.5.23") -> Path:
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {version}\n")
     python = directory / "python"
     python.write_text(
-        f"#!/bin/sh\nPYTHONPATH={shlex.quote(str(package.parent))} exec "
+        "#!/bin/sh\n"
+        + "".join(f"export {name}={shlex.quote(value)}\n" for name, value in (env or {}).items())
+        + f"PYTHONPATH={shlex.quote(str(package.parent))} exec "
         f'{shlex.quote(sys.executable)} "$@"\n'
     )
     python.chmod(0o755)

@@ -1,0 +1,217 @@
+"""Plant regressions in scripted engines of several releases, and let bisect and upgrade find them.
+
+    python -m campaigns releases bisect|flaky|upgrade [--cases N] [--whole] [--store]
+
+`bisect`: a regression of each check in 8 to 12 releases; the pair and the number of starts count.
+`flaky`: the same with a command that is wrong in a fifth of its runs. `upgrade`: a refusal, value,
+output or acceptance length that only the new release has, each with a control without it. `--whole`
+runs the command line, which launches each engine as users do; without it, this process starts them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from speclaunch.checks import Lookup, all_rules
+from speclaunch.engine import declare
+from speclaunch.measure.bisect import bisect as searching
+from speclaunch.measure.bisect.checks import check_of
+from speclaunch.measure.bisect.search import SearchOutcome, most_starts
+from speclaunch.measure.bisect.stored import begin_bisect
+from speclaunch.measure.upgrade import running
+from speclaunch.measure.upgrade.deployments import UpgradeSettings, recipe_upgrades
+from speclaunch.measure.upgrade.release_recipe import recipe_for
+from speclaunch.measure.upgrade.supply import EngineSupply
+from tests.support.measure import planted
+
+ROOT = Path(__file__).parent.parent
+STORED = ROOT / "tests" / "measure" / "releases" / "campaign.json"
+SHARE = 0.2
+"""Share of wrong runs of a flaky command."""
+SECONDS = 120.0
+MODEL = "args.model_path=meta-llama/Llama-3.1-8B-Instruct"
+HARDWARE = "h100"
+
+
+def quiet(_: str) -> None:
+    """Drop a progress message."""
+
+
+def program(*words: str, home: Path) -> dict[str, Any]:
+    """Run the command line; return its document, empty if it has none."""
+    command = [sys.executable, "-m", "speclaunch", *words, "--output-format=json"]
+    env = {**os.environ, "SPECLAUNCH_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, check=False, env=env, cwd=home, capture_output=True, text=True)
+    if not done.stdout:
+        print(done.stderr, file=sys.stderr)
+    found: dict[str, Any] = json.loads(done.stdout or "{}")
+    return found
+
+
+def bisect_case(number: int, *, flaky: bool = False, whole: bool = False) -> dict[str, Any]:
+    """Plant a regression and return what bisect found."""
+    chance = random.Random(f"releases {number}")  # noqa: S311 - no secret
+    check = "command" if flaky else list(planted.PLANTS)[number % len(planted.PLANTS)]
+    held = planted.releases(chance.randrange(8, len(planted.RELEASES) + 1), chance)
+    first = chance.randrange(1, len(held))
+    plant = chance.choice(planted.PLANTS[check])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pythons = planted.engines(folder, held, first, plant)
+        recipe = planted.recipe(folder, pythons[held[0]])
+        words = [str(SHARE), str(folder / "runs"), str(number)] if flaky else []
+        text = planted.command(folder, *words) if check == "command" else check
+        find = _by_program if whole else _in_process
+        outcome, pair, starts = find(folder, recipe, held, text, pythons)
+    return {
+        "case": number,
+        "check": check,
+        "releases": len(held),
+        "expected": [held[first - 1], held[first]],
+        "found": pair,
+        "right": outcome == SearchOutcome.FOUND and pair == [held[first - 1], held[first]],
+        "starts": starts,
+        "within": starts <= most_starts(len(held)),
+    }
+
+
+Found = tuple[str, list[str], int]
+"""SearchOutcome, pair, number of starts."""
+
+
+def _by_program(
+    folder: Path, recipe: Path, held: Sequence[str], check: str, pythons: dict[str, Path]
+) -> Found:
+    words = (f"recipe={recipe}", f"--good={held[0]}", f"--bad={held[-1]}", f"--check={check}")
+    found = program("bisect", *words, *planted.options(pythons), home=folder)
+    pair = found.get("pair") or {}
+    return str(found.get("outcome")), list(pair.values()), int(found.get("starts", -1))
+
+
+def _in_process(
+    folder: Path, recipe: Path, held: Sequence[str], check: str, pythons: dict[str, Path]
+) -> Found:
+    task = searching.BisectTask(
+        (f"recipe={recipe}",),
+        tuple(held),
+        check_of(check, SECONDS),
+        None,
+        SECONDS,
+        (),
+        {release: str(path) for release, path in pythons.items()},
+    )
+    os.environ["SPECLAUNCH_HOME"] = str(folder)
+    stored = begin_bisect("planted", task.key, {}, fresh=True)
+    with EngineSupply(task.pythons, quiet) as supply:
+        end = searching.search(task, stored, supply, quiet)
+    return str(end.outcome), list(end.pair or ()), len(stored.progress.probes)
+
+
+UPGRADES = {
+    "start": planted.PLANTS["start"],
+    "value": planted.PLANTS["command"],
+    "output": planted.PLANTS["same-output"],
+    "acceptance": planted.PLANTS["acceptance>=3"],
+}
+
+
+def upgrade_case(number: int, *, whole: bool = False) -> dict[str, Any]:
+    """Plant a regression in the new release (not in a control) and return what upgrade found."""
+    chance = random.Random(f"upgrade {number // 2}")  # noqa: S311 - no secret
+    aspect = list(UPGRADES)[number // 2 % len(UPGRADES)]
+    plant = chance.choice(UPGRADES[aspect]) if number % 2 == 0 else {}
+    old, new = sorted(chance.sample(planted.RELEASES[-8:], 2), key=planted.RELEASES.index)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pythons = planted.engines(folder, (old, new), 1, plant)
+        recipe = planted.recipe(folder, pythons[old])
+        find = _upgraded_by_program if whole else _upgraded
+        observed = find(folder, recipe, old, new, pythons)
+    return {
+        "case": number,
+        "planted": aspect if plant else None,
+        "releases": [old, new],
+        "found": sorted(observed),
+        "right": aspect in observed if plant else not observed & set(UPGRADES),
+    }
+
+
+def _upgraded_by_program(
+    folder: Path, recipe: Path, old: str, new: str, pythons: dict[str, Path]
+) -> set[str]:
+    words = (f"recipe={recipe}", MODEL, f"--from={old}", f"--to={new}", f"--hardware={HARDWARE}")
+    found = program("upgrade", *words, "--run", *planted.options(pythons), home=folder)
+    return {reason["aspect"] for one in found["deployments"] for reason in one["reasons"]}
+
+
+def _upgraded(folder: Path, recipe: Path, old: str, new: str, pythons: dict[str, Path]) -> set[str]:
+    words = (f"recipe={recipe}", MODEL)
+    settings = UpgradeSettings(new, old, (), Lookup(hardware=declare(HARDWARE)), all_rules())
+    (upgrade,) = recipe_upgrades(words, settings)
+    runs: list[running.ReleaseRun] = []
+    for release in (old, new):
+        found = recipe_for(words, release, (), python=str(pythons[release]))
+        reference = runs[0] if runs else None
+        runs.append(running.run_release(found, folder, SECONDS, quiet, reference))
+    done = replace(upgrade, reasons=running.run_reasons(upgrade, *runs))
+    return {reason.aspect.value for reason in done.reasons}
+
+
+KINDS: dict[str, Callable[..., dict[str, Any]]] = {
+    "bisect": bisect_case,
+    "flaky": partial(bisect_case, flaky=True),
+    "upgrade": upgrade_case,
+}
+
+
+def summary(kind: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the counts of a kind's results, and the cases that went wrong."""
+    found: dict[str, Any] = {"cases": len(rows), "right": sum(row["right"] for row in rows)}
+    if kind == "upgrade":
+        plants = [row for row in rows if row["planted"]]
+        controls = [row for row in rows if not row["planted"]]
+        found["planted"], found["caught"] = len(plants), sum(row["right"] for row in plants)
+        found["controls"] = len(controls)
+        found["false"] = sum(not row["right"] for row in controls)
+    else:
+        found["within the bound of starts"] = sum(row["within"] for row in rows)
+        found["starts"] = dict(sorted(Counter(str(row["starts"]) for row in rows).items()))
+    found["wrong"] = [row for row in rows if not row["right"]]
+    return found
+
+
+def main() -> int:
+    """Run the cases of a kind; exit 1 if one went wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m campaigns releases")
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--cases", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--whole", action="store_true", help="launch each engine as users do")
+    parser.add_argument("--store", action="store_true", help=f"write the counts to {STORED.name}")
+    options = parser.parse_args()
+    if not options.whole:
+        searching.launched = running.launched = planted.served  # type: ignore[attr-defined]
+    rows = []
+    count = 2 * options.cases if options.kind == "upgrade" else options.cases
+    for case in range(options.first, options.first + count):
+        rows.append(KINDS[options.kind](case, whole=options.whole))
+        print(json.dumps(rows[-1]), flush=True)
+    found = summary(options.kind, rows)
+    print(json.dumps(found, indent=1))
+    if options.store:
+        stored = json.loads(STORED.read_text()) if STORED.exists() else {}
+        STORED.write_text(json.dumps({**stored, options.kind: found}, indent=1) + "\n")
+    return 1 if found["wrong"] else 0

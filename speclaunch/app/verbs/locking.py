@@ -1,0 +1,160 @@
+"""The options `--lock`, `--locked` and `--verify`: locks of launched and of measured recipes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from speclaunch.app.output.console import err_lines
+from speclaunch.checks import PreflightError
+from speclaunch.core import (
+    COMMAND_LINE,
+    InputError,
+    LaunchError,
+    Place,
+    Problem,
+    from_here,
+    recipes_dir,
+)
+from speclaunch.deployments import lock_and_recipe, prepare, split_recipe
+from speclaunch.engine import find_runtime, resolve
+from speclaunch.serving import (
+    LockRequest,
+    differences_now,
+    ensure_cpu_models,
+    lock_request,
+    write_lock,
+)
+
+if TYPE_CHECKING:
+    from speclaunch.app.verbs.measure_options import BenchOptions, ProveOptions
+    from speclaunch.app.verbs.start_options import LaunchOptions
+    from speclaunch.checks import Lookup
+    from speclaunch.deployments import Prepared, Recipe
+    from speclaunch.measure import AnySide
+
+Busy = Callable[[str], AbstractContextManager[None]]
+
+
+class LaunchLock:
+    """The lock that a launch writes (`--lock`), or that it must match (`--locked`)."""
+
+    def __init__(self, options: LaunchOptions) -> None:
+        """Raise InputError for options that contradict each other."""
+        self._options = options
+        self._lock: Recipe | None = None
+        self._source: Recipe | None = None
+        self.request: LockRequest | None = None
+        """Lock to write once it has served."""
+        if options.lock and not options.smoke:
+            raise InputError(Problem("--lock needs --smoke: it records what served"))
+        if options.lock and options.locked:
+            raise InputError(Problem("--lock replaces the lock that --locked starts: choose one"))
+        if options.locked and options.force:
+            raise InputError(Problem("--locked cannot be combined with --force"))
+        if not options.lock and not options.locked:
+            raise InputError(Problem("--verify needs --lock or --locked"))
+
+    def chosen(self, recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+        """Return the recipe to start: with `--locked` its lock. Raises InputError."""
+        if self._options.lock:
+            self.request = lock_request(recipe, overrides, verify=self._options.verify)
+            return recipe
+        self._lock, self._source = lock_and_recipe(recipe, overrides, self._options.config_dir)
+        return self._lock
+
+    def prepare(self, recipe: Recipe, engine: str | None, *, dry_run: bool) -> Prepared:
+        """Prepare the recipe; a lock also for another engine, to name all differences.
+
+        Raises InputError, LaunchError.
+        """
+        try:
+            prepared = prepare(recipe, engine, dry_run=dry_run)
+        except LaunchError as error:
+            if self._lock is None or engine is not None:
+                raise
+            try:
+                installed = find_runtime(recipe.deployment.engine.python).sglang
+            except LaunchError:
+                raise error from None
+            return prepare(recipe, installed, dry_run=dry_run)
+        if self.request is not None:
+            self.request = with_certificates(self.request, prepared)
+        return prepared
+
+    def overrides(self, overrides: list[str]) -> list[str]:
+        """Return the overrides that start the same again: with `--locked` those of the lock."""
+        return overrides if self._lock is None else [f"recipe={self._lock.path}"]
+
+    def require(self, prepared: Prepared, facts: Lookup, busy: Busy) -> None:
+        """Print what differs from the lock. Raises PreflightError if that prevents its start."""
+        lock = self._lock
+        if lock is None or self._source is None:
+            return
+        ensure_cpu_models(prepared, busy)
+        request = prepared.request(os.environ)
+        plan = resolve(request, facts.facts(request))
+        with busy("comparing with the lock"):
+            found = differences_now(lock, self._source, prepared, plan, verify=self._options.verify)
+        for difference in found:
+            if not difference.refuses:
+                err_lines().print(f"warning: {difference.message}", markup=False, style="yellow")
+        refusing = [difference.problem for difference in found if difference.refuses]
+        if refusing:
+            some = f"{len(refusing)} difference{'s' * (len(refusing) > 1)}"
+            raise PreflightError(
+                [
+                    *refusing,
+                    Problem(
+                        f"{lock.deployment.name} was not started: {some} from "
+                        f"{from_here(lock.path)}",
+                        help="undo them; or lock what serves now: speclaunch "
+                        f"recipe={_named(self._source)} --smoke --lock",
+                    ),
+                ]
+            )
+
+
+def _named(recipe: Recipe) -> str:
+    """Return a recipe as `recipe=` names it."""
+    path = recipe.path
+    return path.stem if path.is_relative_to(recipes_dir().resolve()) else from_here(path)
+
+
+class SideLock:
+    """The lock of a measured recipe, written with `--lock` once the measurement counts."""
+
+    def __init__(self, options: BenchOptions | ProveOptions, side: AnySide) -> None:
+        """Raise InputError if `--lock` is set and there is no lock to write."""
+        self._side = side
+        self._request: LockRequest | None = None
+        if not options.lock:
+            return
+        prepared = getattr(side, "prepared", None)
+        if prepared is None or options.dry_run:
+            why = (
+                "a running server has no recipe" if prepared is None else "--dry-run measures none"
+            )
+            place = Place(COMMAND_LINE, text="--lock")
+            raise InputError(Problem(f"nothing to lock: {why}", place, "remove --lock"))
+        self._request = lock_request(prepared.recipe, split_recipe(options.overrides)[1])
+
+    def write(self) -> None:
+        """Write the lock, with the certificate of the measurement. Raises LaunchError."""
+        from speclaunch.measure import LaunchedSide
+
+        if self._request is not None and isinstance(self._side, LaunchedSide):
+            request = with_certificates(self._request, self._side.prepared)
+            path = write_lock(self._side.prepared, self._side.plan, request)
+            err_lines().print(f"locked: {from_here(path)}", markup=False)
+
+
+def with_certificates(request: LockRequest, prepared: Prepared) -> LockRequest:
+    """Return the request with the stored results of the deployment."""
+    from msgspec.structs import replace
+
+    from speclaunch.measure import certificates_of
+
+    return replace(request, certificates=certificates_of(prepared))

@@ -1,0 +1,216 @@
+"""`speclaunch upgrade`: whether a deployment can move to another engine version."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from speclaunch.app.output.console import err_lines, out
+from speclaunch.app.output.upgrade import show_upgrade, show_upgrades
+from speclaunch.app.verbs.change_options import MigrateOptions
+from speclaunch.app.verbs.check_options import engine_release, lookup
+from speclaunch.app.verbs.migrate import migrate
+from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.app.verbs.own_title import hide_secrets
+from speclaunch.app.verbs.start_options import UpgradeOptions
+from speclaunch.checks import Lookup, all_rules, ask_mode, is_recipe, querier_for
+from speclaunch.core import (
+    ExitCode,
+    InputError,
+    Problem,
+    from_here,
+    reads,
+    recipes_dir,
+    undone_on_error,
+)
+from speclaunch.deployments import YAML_SUFFIXES, NothingFoundError, find_recipe, load, split_recipe
+from speclaunch.engine import resolve
+from speclaunch.measure import (
+    DeploymentUpgrade,
+    EngineSupply,
+    ReleaseRun,
+    UpgradeSettings,
+    UpgradeVerdict,
+    directory_upgrades,
+    end_on_signals,
+    file_upgrades,
+    interpreters,
+    recipe_for,
+    recipe_upgrades,
+    run_reasons,
+    run_release,
+    upgrade_document,
+)
+from speclaunch.serving import local_lookup, lock_request, write_lock
+
+if TYPE_CHECKING:
+    from speclaunch.deployments import Prepared
+    from speclaunch.engine import Plan
+    from speclaunch.measure import ReleaseRecipe
+
+
+def upgrade(options: UpgradeOptions) -> ExitCode:
+    """Show the page of a deployment, or the table of several. Raises InputError."""
+    pythons = interpreters(options.engine_python)
+    to = engine_release("--to", options.to)
+    source = engine_release("--from", options.source) if options.source else None
+    settings = UpgradeSettings(
+        to.held,
+        None if source is None else source.held,
+        tuple(options.config_dir),
+        lookup(options.models, options.hardware, online=options.online, assume=options.assume),
+        all_rules(),
+        querier_for(ask_mode(options.ask)),
+        tuple(found.note for found in (to, source) if found is not None and found.note),
+    )
+    hide_secrets("upgrade", options.words)
+    is_single, found = _upgrades(options.words, settings)
+    if options.run or options.write:
+        _require_single_recipe(options, found)
+    if options.write:
+        _require_writable(options, settings)
+    runs: list[ReleaseRun] = []
+    if options.run:
+        found, runs = _run(options, settings, found[0], pythons)
+    document = upgrade_document(settings.to, found, runs)
+    if options.output_format is OutputFormat.JSON:
+        out().print_json(json.dumps(to_builtins(document)))
+    elif is_single and len(found) == 1:
+        show_upgrade(out(), found[0], document.deployments[0], everything=options.everything)
+    else:
+        show_upgrades(out(), document)
+    if options.write:
+        _write(options, settings, found[0], pythons.get(settings.to))
+    return ExitCode.CLEAN if document.verdict is UpgradeVerdict.SAFE else ExitCode.FAILED
+
+
+def _upgrades(
+    words: Sequence[str], settings: UpgradeSettings
+) -> tuple[bool, list[DeploymentUpgrade]]:
+    """Return the upgrades, and whether one deployment was named. Raises SpeclaunchError."""
+    if _is_recipe(words):
+        return True, recipe_upgrades(words, settings)
+    for word in words:
+        if not Path(word).exists():
+            raise InputError(
+                Problem(
+                    f"cannot read {word}: no such file or directory",
+                    help="name a recipe with recipe=NAME",
+                )
+            )
+    if len(words) == 1 and Path(words[0]).is_file():
+        return True, file_upgrades(words[0], settings)
+    found = directory_upgrades(words, settings)
+    if not found:
+        raise NothingFoundError(Problem(f"no deployment in {', '.join(words)}"))
+    return False, found
+
+
+def _is_recipe(words: Sequence[str]) -> bool:
+    """True if the words name a recipe, not other files or directories."""
+    if any(word.startswith("recipe=") for word in words):
+        return True
+    path = Path(words[0])
+    if not path.exists():
+        return not path.suffix and "/" not in words[0]
+    if path.suffix.lower() not in YAML_SUFFIXES or not path.is_file():
+        return False
+    return len(words) == 1 + sum("=" in word for word in words) and is_recipe(
+        reads.read_bytes(path).decode("utf-8-sig", errors="replace")
+    )
+
+
+def _require_single_recipe(options: UpgradeOptions, found: Sequence[DeploymentUpgrade]) -> None:
+    if not _is_recipe(options.words) or len(found) != 1:
+        name = "--run" if options.run else "--write"
+        help_ = "use `speclaunch migrate` for other files" if name == "--write" else None
+        raise InputError(Problem(f"{name} needs a recipe with one role", help=help_))
+
+
+def _run(
+    options: UpgradeOptions,
+    settings: UpgradeSettings,
+    upgrade: DeploymentUpgrade,
+    pythons: Mapping[str, str],
+) -> tuple[list[DeploymentUpgrade], list[ReleaseRun]]:
+    """Start both releases in turn. Raises InputError, LaunchError."""
+    lines = err_lines()
+    end_on_signals()
+    runs: list[ReleaseRun] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="speclaunch-upgrade-") as folder,
+        EngineSupply(pythons, lines.print) as supply,
+    ):
+        supply.prefetch((upgrade.source, settings.to))
+        for release in (upgrade.source, settings.to):
+            recipe = recipe_for(
+                options.words, release, settings.config_dirs, python=pythons.get(release)
+            )
+            supply.require(recipe)
+            reference = runs[0] if runs else None
+            runs.append(run_release(recipe, Path(folder), options.timeout, lines.print, reference))
+    return [replace(upgrade, reasons=run_reasons(upgrade, *runs))], runs
+
+
+def _write(
+    options: UpgradeOptions,
+    settings: UpgradeSettings,
+    upgrade: DeploymentUpgrade,
+    python: str | None = None,
+) -> None:
+    """Migrate the recipe's file, and its lock if it has one. `python`: the interpreter that ran.
+
+    Raises InputError, LaunchError and OutputRefusedError; then no file is changed.
+    """
+    name, overrides = split_recipe(options.words)
+    path = find_recipe(name, settings.config_dirs)
+    if upgrade.verdict is UpgradeVerdict.NOT_SAFE and not options.force:
+        err_lines().print(f"{path} is unchanged: the verdict is not safe (--force writes it)")
+        return
+    found = recipe_for(options.words, settings.to, settings.config_dirs, python=python)
+    recipe = found.load()
+    with undone_on_error(recipe.lock_path):
+        if recipe.lock_path.exists():
+            lock = write_lock(*_served(found), lock_request(recipe, overrides))
+            err_lines().print(f"locked: {from_here(lock)}", markup=False)
+        migrate(
+            MigrateOptions(
+                file=str(path), to=settings.to, source=upgrade.source, force=options.force
+            )
+        )
+
+
+def _served(found: ReleaseRecipe) -> tuple[Prepared, Plan]:
+    """Return a recipe as it served here, with its plan."""
+    prepared = found.prepared()
+    on_cpu = prepared.cpu is not None
+    request = prepared.request(os.environ)
+    facts = local_lookup(Lookup(), prepared.recipe, probe=not on_cpu, cpu=on_cpu)
+    return prepared, resolve(request, facts.facts(request))
+
+
+def _require_writable(options: UpgradeOptions, settings: UpgradeSettings) -> None:
+    """Raise InputError unless `--write` can move the recipe's file, and its lock if it has one."""
+    name, overrides = split_recipe(options.words)
+    path = find_recipe(name, settings.config_dirs)
+    if path.is_relative_to(recipes_dir().resolve()):
+        help_ = f"copy it: speclaunch recipes cp {name} FILE"
+        raise InputError(
+            Problem(f"{name} ships with speclaunch: --write cannot change it", help=help_)
+        )
+    recipe = load(name, overrides, settings.config_dirs)
+    place = recipe.place("engine", "version")
+    if recipe.deployment.engine.pinned is not None and Path(place.path).resolve() != path:
+        message = f"the pin of the release is not in {from_here(path)}"
+        help_ = f"set engine.version and engine.requires to {settings.to} in the recipe itself"
+        raise InputError(Problem(message, place, help_))
+    if recipe.lock_path.exists() and not options.run:
+        message = f"{from_here(recipe.lock_path)} records what served"
+        raise InputError(Problem(message, help="add --run: it writes a new lock"))

@@ -1,0 +1,1 @@
+"""Alerts, dashboards and scrape settings for a deployment, exact to its release."""

@@ -1,0 +1,308 @@
+"""Rules and scrape settings of Prometheus, as its own files and as the operator's objects.
+
+PodMonitor and PrometheusRule: monitoring.coreos.com/v1 of the Prometheus Operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import yaml
+
+from speclaunch.core import Problem
+from speclaunch.deployments.monitoring.alerts import (
+    RECORDED,
+    RUNBOOK,
+    Alert,
+    RoleAlerts,
+    alerts_of,
+)
+from speclaunch.deployments.monitoring.promql import unknown_names
+from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
+from speclaunch.deployments.targets.words import (
+    ALL_ADDRESSES,
+    FILL_IN,
+    metadata,
+    name_of,
+    selector,
+)
+from speclaunch.deployments.targets.yaml_text import COMMENT, documents, yaml_text
+from speclaunch.engine import series_of
+
+PATH = "/metrics"
+"""Path of the engine's metrics in every release (0.4.6.post5 utils.py and 0.5.23 utils/common.py,
+add_prometheus_middleware); an API key does not protect it (0.5.23 utils/auth.py)."""
+_RENAMED = ("sglang_(.+)", "sglang:$1")
+"""Pattern and replacement of metric names. prometheus_client 0.23 and later writes `sglang_` to a
+Prometheus before 3.0, which accepts OpenMetrics without `escaping=allow-utf-8`; SGLang accepts any
+prometheus_client from 0.20 on."""
+_SCRAPED = "15s"
+_EVALUATED = "1m"
+
+
+class MonitoringRenderer(Renderer):
+    """Target that observes the servers and starts none."""
+
+    suffix = ".yaml"
+    carries_speclaunch = False
+
+    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
+        """Return a problem for each role that exports no metrics."""
+        return tuple(metrics_refusals(deployment))
+
+    def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:  # noqa: ARG002
+        """Return no server command."""
+        return ()
+
+
+def metrics_refusals(deployment: Rendering) -> Iterator[Problem]:
+    """Yield a problem for each role without metrics."""
+    for role in deployment.roles:
+        if not role.observed.metrics:
+            yield Problem(
+                f"{role.name} of {deployment.name} exports no metrics",
+                help="set args.enable_metrics=true",
+            )
+
+
+# -- rules
+
+
+class PrometheusRulesRenderer(MonitoringRenderer):
+    """Recording and alerting rules, with a test for `promtool test rules` next to them."""
+
+    target = "prometheus-rules"
+
+    def render(self, deployment: Rendering) -> str:
+        """Return the rule file."""
+        head = [
+            f"Alerts of {deployment.title}",
+            f"Runbooks: docs/{RUNBOOK} of speclaunch.",
+            *deployment.notes,
+        ]
+        return documents(head, [{"groups": groups(deployment)}])
+
+    def companions(self, deployment: Rendering, name: str) -> Mapping[str, str]:
+        """Return the unit test of the rules."""
+        path = PurePath(name)
+        head = [f"promtool test rules {path.stem}.test{path.suffix}"]
+        return {f"{path.stem}.test{path.suffix}": documents(head, [_tests(deployment, name)])}
+
+    def notes(self, deployment: Rendering) -> Iterable[str]:
+        """Return the alerts that are left out."""
+        return left_out(deployment)
+
+    def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
+        """Yield names that the release lacks, and differences between the text and its rules."""
+        yield from rule_errors(deployment, text)
+
+
+def left_out(deployment: Rendering) -> Iterable[str]:
+    """Return a note about each alert that is left out, once."""
+    return dict.fromkeys(
+        f"no alert {omitted.name}: {omitted.why}"
+        for role in alerts_of(deployment)
+        for omitted in role.left_out
+    )
+
+
+def groups(deployment: Rendering) -> list[dict[str, Any]]:
+    """Return the groups of rules, one for each role; keys that begin with `#` are comments."""
+    return [_group(deployment, alerts) for alerts in alerts_of(deployment)]
+
+
+def _group(deployment: Rendering, alerts: RoleAlerts) -> dict[str, Any]:
+    own = f"-{alerts.role.name}" if deployment.has_roles else ""
+    found: dict[str, Any] = {
+        "name": f"speclaunch-{name_of(deployment)}{own}",
+        "interval": _EVALUATED,
+    }
+    for number, omitted in enumerate(alerts.left_out):
+        found[f"{COMMENT}{number}"] = f"No {omitted.name}: {omitted.why}."
+    rules = [_rule(alert) for alert in alerts.alerts]
+    if alerts.record is not None:
+        rules.insert(0, {"record": RECORDED, "expr": alerts.record})
+    if deployment.has_roles:
+        for rule in rules:
+            rule["labels"] = {**rule.get("labels", {}), "role": alerts.role.name}
+    return {**found, "rules": rules}
+
+
+def _rule(alert: Alert) -> dict[str, Any]:
+    annotations = {
+        "summary": alert.summary,
+        "description": alert.description.replace("{value}", '{{ $value | printf "%.2f" }}'),
+        "runbook_url": alert.runbook,
+    }
+    return {
+        "alert": alert.name,
+        "expr": alert.expression,
+        "for": f"{alert.minutes}m",
+        "labels": {"severity": alert.severity},
+        "annotations": annotations,
+    }
+
+
+def _tests(deployment: Rendering, name: str) -> dict[str, Any]:
+    tests = [
+        _test(deployment, role.role, alert, series, fires=number == 0)
+        for role in alerts_of(deployment)
+        for alert in role.alerts
+        for number, series in enumerate((alert.firing, *alert.quiet))
+    ]
+    return {"rule_files": [name], "evaluation_interval": _EVALUATED, "tests": tests}
+
+
+def _test(
+    deployment: Rendering, role: Role, alert: Alert, series: Sequence[Any], *, fires: bool
+) -> dict[str, Any]:
+    known = {"job": name_of(deployment), "instance": "server:30000", "role": role.name}
+    annotations = _rule(alert)["annotations"]
+    annotations["description"] = alert.description.replace("{value}", f"{alert.value:.2f}")
+    expected = {
+        "exp_labels": {
+            "severity": alert.severity,
+            **{label: known[label] for label in alert.labels},
+        },
+        "exp_annotations": annotations,
+    }
+    own = f" of {role.name}" if deployment.has_roles else ""
+    return {
+        "name": f"{alert.name}{own} {'fires' if fires else 'is quiet'}",
+        "interval": _EVALUATED,
+        "input_series": [{"series": shown.text, "values": shown.values} for shown in series],
+        "alert_rule_test": [
+            {
+                "eval_time": f"{alert.at}m",
+                "alertname": alert.name,
+                "exp_alerts": [expected] if fires else [],
+            }
+        ],
+    }
+
+
+def rule_errors(deployment: Rendering, text: str) -> Iterator[str]:
+    """Yield names in the rules that the release lacks, and rules that the text has otherwise."""
+    series = series_of(deployment.version)
+    for role in alerts_of(deployment):
+        expressions = [alert.expression for alert in role.alerts]
+        for expression in [*expressions, *filter(None, [role.record])]:
+            yield from unknown_names(expression, series, frozenset({RECORDED}))
+    written = [
+        group
+        for document in yaml.safe_load_all(text)
+        for group in (document or {}).get("groups")
+        or (document or {}).get("spec", {}).get("groups", ())
+    ]
+    expected = yaml.safe_load(yaml_text({"groups": groups(deployment)}))["groups"]
+    if written != expected:
+        yield "its rules are others"
+
+
+# -- scrape settings
+
+
+class PrometheusScrapeRenderer(MonitoringRenderer):
+    """Scrape settings of a Prometheus that is configured by files."""
+
+    target = "prometheus-scrape"
+
+    def render(self, deployment: Rendering) -> str:
+        """Return `scrape_configs`, to add to those of the user's file."""
+        job = _job(deployment)
+        head = [
+            f"Scrape settings of {deployment.title}",
+            f"{FILL_IN} the address of each server: only the first host of a server has metrics.",
+        ]
+        return documents(head, [{"scrape_configs": [job]}])
+
+    def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
+        """Yield differences between the text and the settings."""
+        expected = yaml.safe_load(yaml_text({"scrape_configs": [_job(deployment)]}))
+        if yaml.safe_load(text) != expected:
+            yield "its scrape settings are others"
+
+
+def _job(deployment: Rendering) -> dict[str, Any]:
+    return {
+        "job_name": name_of(deployment),
+        "metrics_path": PATH,
+        "scheme": "https" if deployment.roles[0].tls else "http",
+        "scrape_interval": _SCRAPED,
+        "static_configs": [_targets(deployment, role) for role in deployment.roles],
+        f"{COMMENT}names": "Prometheus before 3.0 may read sglang_… for sglang:…",
+        "metric_relabel_configs": [
+            {
+                "source_labels": ["__name__"],
+                "regex": _RENAMED[0],
+                "target_label": "__name__",
+                "replacement": _RENAMED[1],
+            }
+        ],
+    }
+
+
+def _targets(deployment: Rendering, role: Role) -> dict[str, Any]:
+    host = role.rendered_args.value("host") or "localhost"
+    shown = "localhost" if host in (ALL_ADDRESSES, "::") else host
+    names = [shown] if role.replicas == 1 else [f"{shown}-{n}" for n in range(role.replicas)]
+    found: dict[str, Any] = {"targets": [f"{name}:{role.port}" for name in names]}
+    if deployment.has_roles:
+        found["labels"] = {"role": role.name}
+    return found
+
+
+# -- objects of the operator
+
+_COMPONENT = "__meta_kubernetes_pod_label_app_kubernetes_io_component"
+
+
+def operator_objects(
+    deployment: Rendering, parts: Mapping[str, Mapping[str, str]]
+) -> Iterator[dict[str, Any]]:
+    """Yield the PodMonitor of each role, and the PrometheusRule.
+
+    `parts`: the labels of the pods that answer, by role; the others of a server have no metrics.
+    """
+    for role in deployment.roles:
+        endpoint: dict[str, Any] = {"port": "http", "path": PATH, "interval": _SCRAPED}
+        endpoint["metricRelabelings"] = [
+            {
+                "sourceLabels": ["__name__"],
+                "regex": _RENAMED[0],
+                "targetLabel": "__name__",
+                "replacement": _RENAMED[1],
+            }
+        ]
+        if role.tls:
+            endpoint["scheme"] = "https"
+        if deployment.has_roles:
+            endpoint["relabelings"] = [{"sourceLabels": [_COMPONENT], "targetLabel": "role"}]
+        yield {
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "PodMonitor",
+            "metadata": metadata(deployment, f"{name_of(deployment)}-{role.name}", role.name),
+            "spec": {
+                "jobLabel": "app.kubernetes.io/name",
+                "selector": {
+                    "matchLabels": {**selector(deployment, role.name), **parts[role.name]}
+                },
+                "podMetricsEndpoints": [endpoint],
+            },
+        }
+    yield {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": metadata(deployment, f"{name_of(deployment)}-alerts"),
+        "spec": {"groups": groups(deployment)},
+    }
+
+
+def scrape_annotations(role: Role) -> dict[str, str]:
+    """Return the annotations by which a Prometheus finds pods to scrape."""
+    found = {"scrape": "true", "path": PATH, "port": str(role.port)}
+    if role.tls:
+        found["scheme"] = "https"
+    return {f"prometheus.io/{key}": value for key, value in found.items()}

@@ -1,0 +1,222 @@
+"""The record of a lock: what served, exactly; and what differs from it.
+
+A lock is a recipe with the section `lock`. It has the recipe's arguments and variables as they
+served, so it starts the same engine again; the section records everything that no argument fixes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, ValidationError, convert
+
+from speclaunch.core import Place, Problem
+from speclaunch.engine import HashedFile, InstalledPackage
+
+FORMAT = 1
+"""Version of the section `lock`."""
+
+
+class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The engine, and everything installed next to it."""
+
+    version: str
+    python: str = "unknown"
+    """Version of its Python."""
+    packages: tuple[InstalledPackage, ...] = ()
+
+
+class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A checkpoint: target or draft."""
+
+    role: str
+    name: str
+    """Path or name on the hub, as its argument has it."""
+    revision: str | None = None
+    """Commit on the hub; None for a directory without one."""
+    files: tuple[HashedFile, ...] = ()
+
+
+class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The machine that it served on."""
+
+    name: str
+    count: int = 1
+    memory_mib: int | None = None
+    capability: int | None = None
+    """CUDA compute capability: 90 for Hopper."""
+    driver: str | None = None
+    cpu: str | None = None
+    """Model of the processor."""
+    cpus: int | None = None
+    memory_gib: int | None = None
+    """Main memory."""
+    system: str | None = None
+    """Operating system, its release, and architecture."""
+
+
+class LockedImage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The container image of the deployment."""
+
+    name: str
+    digest: str | None = None
+    """`sha256:…`; None if its name has none."""
+
+    @property
+    def text(self) -> str:
+        """Name and digest, as the recipe has it."""
+        return self.name if self.digest is None else f"{self.name}@{self.digest}"
+
+
+class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A stored measurement or proof of the recipe."""
+
+    kind: str
+    """`bench` or `prove`."""
+    name: str
+    """Folder of the stored result."""
+    date: str
+    """Day of the measurement."""
+    result: str
+
+
+class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """Record of what served."""
+
+    format: int = FORMAT
+    recipe: str
+    """File name of its recipe in the same directory, or name of a shipped recipe."""
+    role: str | None = None
+    """Role of a recipe with several."""
+    overrides: tuple[str, ...] = ()
+    """Overrides of the recipe, without secrets."""
+    steps: Mapping[str, Any] = {}
+    """Server arguments that recovery changed before it served."""
+    resolved: Mapping[str, Any] = {}
+    """Effective server arguments that differ from the engine's defaults."""
+    variables: Mapping[str, str] = {}
+    """Engine variables that it inherited from the environment."""
+    checkpoints: tuple[LockedCheckpoint, ...] = ()
+    hardware: LockedHardware | None = None
+    image: LockedImage | None = None
+    certificates: tuple[LockedCertificate, ...] = ()
+    engine: LockedEngine
+    """Last, because it is the longest."""
+
+
+def lock_of(value: object) -> Lock:
+    """Return the section `lock` of a recipe. Raises ValueError with the reason."""
+    try:
+        found = convert(value, Lock)
+    except ValidationError as error:
+        message, _, at = str(error).partition(" - at `$")
+        at = at.rstrip("`").removeprefix(".")
+        raise ValueError(f"{at}: {message}" if at else message) from None
+    if found.format != FORMAT:
+        raise ValueError(
+            f"format {found.format} is unknown; this speclaunch reads {FORMAT}: update it, or "
+            "write the lock again"
+        )
+    return found
+
+
+IMAGE = "of deploy.image"
+"""Name of the image in a difference."""
+
+
+class LockSubject(StrEnum):
+    """The kind of thing that a lock fixes."""
+
+    ARGUMENT = "argument"
+    VARIABLE = "variable"
+    RESOLVED = "resolved value"
+    ENGINE = "engine"
+    PACKAGE = "package"
+    CHECKPOINT = "checkpoint"
+    REVISION = "revision"
+    FILE = "weight file"
+    HARDWARE = "hardware"
+    IMAGE = "image"
+
+
+class LockDifference(Struct, frozen=True):
+    """One difference from a lock."""
+
+    subject: LockSubject
+    name: str
+    locked: str | None
+    """Text of the locked value; None: absent."""
+    found: str | None
+    place: Place | None = None
+    refuses: bool = True
+    """False if it only warns: the same settings should serve there."""
+
+    @property
+    def message(self) -> str:
+        """One line that names the difference."""
+        what = f"{self.subject} {self.name}"
+        if self.locked is None:
+            return f"{what} is {self.found}, and the lock has none"
+        if self.found is None:
+            return f"{what} is missing: the lock has {self.locked}"
+        return f"{what} is {self.found}, locked {self.locked}"
+
+    @property
+    def problem(self) -> Problem:
+        """The difference with its place."""
+        return Problem(self.message, self.place)
+
+
+def lock_differences(lock: Lock, now: Lock) -> Iterator[LockDifference]:
+    """Yield the differences of two records. Hardware that either does not know is no difference.
+
+    Hardware refuses by accelerator, count, memory and capability; the driver, the processor and the
+    system warn.
+    """
+    here, there = ({c.role for c in some.checkpoints if c.files} for some in (lock, now))
+    before, after = dict(_facts(lock, here & there)), dict(_facts(now, here & there))
+    for subject, name in dict.fromkeys((*before, *after)):
+        locked, found = before.get((subject, name)), after.get((subject, name))
+        is_hardware = subject is LockSubject.HARDWARE
+        if locked == found or (is_hardware and None in (locked, found)):
+            continue
+        refuses = not is_hardware or name in _REFUSES
+        yield LockDifference(subject, name, locked, found, refuses=refuses)
+
+
+_REFUSES = ("name", "count", "memory_mib", "capability")
+
+
+def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubject, str], str]]:
+    """Yield everything that a record fixes as text; the files of checkpoints in `roles` only."""
+    yield (LockSubject.ENGINE, "SGLang"), lock.engine.version
+    yield (LockSubject.ENGINE, "Python"), lock.engine.python
+    for package in lock.engine.packages:
+        files = f" (files {package.hash[:19]})" if package.hash else ""
+        yield (LockSubject.PACKAGE, package.name), f"{package.version}{files}"
+    for name, value in sorted(lock.resolved.items()):
+        yield (LockSubject.RESOLVED, name), _text(value)
+    for name, value in sorted(lock.variables.items()):
+        yield (LockSubject.VARIABLE, name), value
+    for checkpoint in lock.checkpoints:
+        if checkpoint.files:
+            yield (LockSubject.CHECKPOINT, checkpoint.role), checkpoint.name
+        if checkpoint.role in roles:
+            of = f"of {checkpoint.name} ({checkpoint.role})"
+            yield (LockSubject.REVISION, of), checkpoint.revision or "unknown"
+            for file in checkpoint.files:
+                digest = f"{file.size} bytes {file.hash[:19]}"
+                yield (LockSubject.FILE, f"{file.name} {of}"), digest
+    if lock.image is not None:
+        yield (LockSubject.IMAGE, IMAGE), lock.image.text
+    for name in LockedHardware.__struct_fields__ if lock.hardware is not None else ():
+        if (value := getattr(lock.hardware, name)) is not None:
+            yield (LockSubject.HARDWARE, name), _text(value)
+
+
+def _text(value: Any) -> str:
+    """Return a value as a recipe has it."""
+    return value if isinstance(value, str) else json.dumps(value)

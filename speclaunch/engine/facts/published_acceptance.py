@@ -1,0 +1,372 @@
+"""Acceptance lengths and speed-ups that others measured, each with its source and conditions.
+
+They are in `models/acceptance.json` (`tools/published_acceptance.py` writes its form). An
+acceptance length counts the target's own token of a step, as SGLang and vLLM do: 1.0 means that no
+draft token was accepted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+from msgspec import Struct
+
+from speclaunch.core import UnreadableFileError, mapping, models_dir, read_object, text
+from speclaunch.engine.facts.known_models import likely, same_model
+
+ACCEPTANCE_FILE = "acceptance.json"
+FORMAT = 1
+COMMON_SETTING = (5, 1, 6)
+"""num_steps, eagle_topk and num_draft_tokens with the least mean regret in SpecForge's grid.
+
+Over 88 cases (14 drafts, up to 7 benchmarks, five settings), a constant 5/1/6 loses 2.8 % of the
+best throughput on average, 7/1/8 3.4 %, 3/1/4 7.0 %, and the trees 5/3/6 and 7/4/8 16.2 % and
+19.0 %.
+"""
+FAR_BELOW = 0.5
+"""Share of the lowest published accepted draft tokens; a deployment below it is reported.
+
+See `AcceptanceReference.is_far_below`."""
+
+Setting = tuple[int | None, int | None, int | None]
+"""num_steps, eagle_topk, num_draft_tokens; None: not stated, or no argument of the algorithm."""
+
+
+class PublishedSource(Struct, frozen=True):
+    """Publication of a number."""
+
+    title: str
+    url: str
+    date: str
+    """Day of the publication or of the stored version: `2025-12-23`."""
+    place: str | None = None
+    """Place of the number in the source: a file or a table."""
+
+    def __str__(self) -> str:
+        place = f", {self.place}" if self.place else ""
+        return f"{self.title}{place} ({self.date}): {self.url}"
+
+
+class PublishedAcceptance(Struct, frozen=True):
+    """One published measurement: a benchmark at one setting."""
+
+    target: str
+    """Checkpoint that was measured; may be another export of the requested one."""
+    draft: str | None
+    """None: the target's own MTP layers."""
+    algorithm: str
+    """MTP, EAGLE3, EAGLE, DFLASH, DSPARK, as the index names algorithms."""
+    benchmark: str
+    setting: Setting
+    source: PublishedSource
+    length: float | None = None
+    """Mean acceptance length in tokens, the target's own included."""
+    speedup: float | None = None
+    """Output throughput as a multiple of the same engine without speculation."""
+    engine: str | None = None
+    release: str | None = None
+    hardware: str | None = None
+    temperature: float | None = None
+    batch_size: int | None = None
+    """Concurrent requests."""
+    mode: str | None = None
+    """Mode of the target: `thinking`, `non-thinking`."""
+    note: str | None = None
+
+    @property
+    def setting_text(self) -> str:
+        """The setting as `5/1/6`, or `16 draft tokens` of a block; empty if not stated."""
+        steps, topk, tokens = self.setting
+        if tokens is None:
+            return ""
+        return f"{tokens} draft tokens" if steps is None else f"{steps}/{topk or 1}/{tokens}"
+
+    @property
+    def conditions(self) -> str:
+        """Its conditions: `mtbench, 5/1/6, temperature 0, batch size 8, SGLang, H200`."""
+        engine = " ".join(filter(None, (self.engine, self.release)))
+        parts = (
+            self.benchmark,
+            self.setting_text,
+            self.mode or "",
+            "" if self.temperature is None else f"temperature {self.temperature:g}",
+            "" if self.batch_size is None else f"batch size {self.batch_size}",
+            engine,
+            self.hardware or "",
+            self.note or "",
+        )
+        return ", ".join(part for part in parts if part)
+
+
+class AcceptanceReference(Struct, frozen=True):
+    """The published acceptance lengths that a deployment is compared with."""
+
+    published: tuple[PublishedAcceptance, ...]
+    """Measurements at one setting, the nearest to the deployment's."""
+    scale: float
+    """Factor on the accepted draft tokens, from the published setting to the deployment's."""
+
+    @property
+    def lengths(self) -> tuple[float, ...]:
+        """Published lengths at the deployment's setting, ascending."""
+        found = (p.length for p in self.published if p.length is not None)
+        return tuple(sorted(1 + (length - 1) * self.scale for length in found))
+
+    @property
+    def lowest(self) -> float:
+        """Length on the benchmark with the lowest acceptance."""
+        return self.lengths[0]
+
+    @property
+    def typical(self) -> float:
+        """Median length over the benchmarks."""
+        return median(self.lengths)
+
+    def is_far_below(self, length: float) -> bool:
+        """True if fewer than half as many draft tokens are accepted as on the lowest benchmark.
+
+        A benchmark says little about other traffic. In the published data, a benchmark falls below
+        half of the lowest of the others of the same draft and setting in 0.9 % of 557 cases, and
+        below 0.7 in 5.6 %.
+        """
+        return length - 1 < FAR_BELOW * (self.lowest - 1)
+
+
+def published_acceptance(
+    target: str, draft: str | None = None, *, own: bool = False
+) -> tuple[PublishedAcceptance, ...]:
+    """Return the published measurements of a target, by draft and benchmark.
+
+    `draft`: only of this draft; `own`: only of the target's own MTP layers. Measurements of other
+    exports of the same model follow those of the target itself.
+    """
+    found = _of_model(target)
+    if draft is not None:
+        listed = likely(draft)
+        names = {draft} if listed is None else {draft, listed[0]}
+        return tuple(p for p in found if p.draft in names)
+    return tuple(p for p in found if p.draft is None) if own else found
+
+
+def acceptance_reference(
+    target: str, draft: str | None, setting: Setting
+) -> AcceptanceReference | None:
+    """Return the lengths that a deployment is compared with; None if none is comparable.
+
+    `setting`: num_steps, eagle_topk and num_draft_tokens of the deployment. Measurements at the
+    same setting are preferred. Otherwise those of the nearest chain or block are converted, as if
+    each draft token was accepted with the same probability. A tree is compared with the same tree.
+    """
+    found = published_acceptance(target, draft, own=draft is None)
+    usable = [p for p in found if p.length is not None]
+    same = [p for p in usable if _shape(p.setting) == _shape(setting)]
+    if same:
+        return AcceptanceReference(tuple(same), 1.0)
+    tokens = setting[2]
+    if tokens is None or (setting[1] or 1) > 1:
+        return None
+    chains = [p for p in usable if p.setting[2] is not None and (p.setting[1] or 1) == 1]
+    if not chains:
+        return None
+    nearest = min({p.setting[2] or 0 for p in chains}, key=lambda n: (abs(n - tokens), n))
+    some = tuple(p for p in chains if p.setting[2] == nearest)
+    middle = median(p.length or 1.0 for p in some)
+    scale = (chain_length(middle, nearest, tokens) - 1) / max(middle - 1, 0.01)
+    return AcceptanceReference(some, scale)
+
+
+def chain_length(length: float, tokens: int, others: int) -> float:
+    """Return the length with `others` draft tokens of a chain that has `length` with `tokens`.
+
+    Both counts include the target's token. Each draft token is accepted with the same probability.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        rate = (low + high) / 2
+        low, high = (rate, high) if _geometric(rate, tokens) < length else (low, rate)
+    return _geometric(low, others)
+
+
+def _geometric(rate: float, tokens: int) -> float:
+    return sum(rate**position for position in range(tokens))
+
+
+def published_summary(published: Sequence[PublishedAcceptance]) -> str:
+    """Return the most telling measurements in one line; empty for none.
+
+    Those with the most benchmarks of one source and setting, preferably near 6 draft tokens:
+    `2.0-4.4 tokens a step on 7 benchmarks at 5/1/6, 1.3-2.9x as fast (SpecForge, …)`.
+    """
+    groups: dict[tuple[str, str, Setting], list[PublishedAcceptance]] = {}
+    for p in published:
+        groups.setdefault((p.source.url, p.mode or "", p.setting), []).append(p)
+    if not groups:
+        return ""
+    best = max(
+        groups.values(),
+        key=lambda some: (
+            some[0].length is not None,
+            len(some),
+            -abs((some[0].setting[2] or 99) - COMMON_SETTING[2]),
+        ),
+    )
+    lengths = [p.length for p in best if p.length is not None]
+    speedups = [p.speedup for p in best if p.speedup is not None]
+    parts = [f"{_span(lengths, 1)} tokens a step"] if lengths else []
+    parts += [f"{_span(speedups, 2)} times as fast"] if speedups else []
+    names = {p.benchmark for p in best if p.length is not None or not lengths}
+    where = best[0].benchmark if len(names) == 1 else f"{len(names)} benchmarks"
+    if where == "not stated":
+        where = "an unstated benchmark"
+    at = f" at {best[0].setting_text}" if best[0].setting_text else ""
+    return f"{', '.join(parts)} on {where}{at} ({best[0].source.title})"
+
+
+def _span(values: Sequence[float], digits: int) -> str:
+    low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))
+    return low if low == high else f"{low}\N{EN DASH}{high}"
+
+
+class StartSetting(Struct, frozen=True):
+    """A chain to start from, and why."""
+
+    setting: tuple[int, int, int]
+    """num_steps, eagle_topk, num_draft_tokens."""
+    why: str
+
+
+def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
+    """Return the published chain of a draft with the highest mean speed-up, else 5/1/6.
+
+    In SpecForge's grid, the chain that was best for a draft on its other benchmarks loses 1.7 % on
+    the one left out; the constant 5/1/6 loses 2.8 %. Chains of at least two settings count.
+    """
+    logs: dict[tuple[int, int, int], list[float]] = {}
+    source = ""
+    for p in published:
+        steps, topk, tokens = p.setting
+        if p.speedup is not None and steps and tokens and topk == 1:
+            logs.setdefault((steps, 1, tokens), []).append(math.log(p.speedup))
+            source = source or p.source.title
+    most = max(map(len, logs.values()), default=0)
+    means = {at: sum(some) / most for at, some in logs.items() if len(some) == most}
+    if len(means) < _LEAST_CHAINS:
+        text = "/".join(map(str, COMMON_SETTING))
+        return StartSetting(COMMON_SETTING, f"{text} loses least in SpecForge's grid of 14 drafts")
+    best = max(means, key=means.__getitem__)
+    return StartSetting(
+        best,
+        f"fastest of {len(means)} published chains of this draft: "
+        f"{math.exp(means[best]):.2f} times as fast as without ({source})",
+    )
+
+
+_LEAST_CHAINS = 2
+
+
+def _shape(setting: Setting) -> Setting:
+    """Return what two deployments with equal acceptance share; a block has no steps and no topk."""
+    steps, topk, tokens = setting
+    return (None, None, tokens) if (topk or 1) == 1 else (steps, topk, tokens)
+
+
+def acceptance_score(published: Iterable[PublishedAcceptance]) -> float | None:
+    """Return a comparable acceptance length of a draft; None without one of a chain or block.
+
+    Benchmarks differ, so accepted draft tokens are divided by the benchmark's factor (fitted by
+    `tools/published_acceptance.py`). Of a chain, the setting nearest to 6 tokens counts, converted
+    to 6; of a block, its best setting.
+    """
+    nearest: dict[str, tuple[float, float]] = {}
+    for p in published:
+        steps, topk, tokens = p.setting
+        if p.length is None or tokens is None or (topk or 1) > 1:
+            continue
+        length = p.length if steps is None else chain_length(p.length, tokens, COMMON_SETTING[2])
+        accepted = (length - 1) / _table().factor(p.benchmark)
+        closeness = 0 if steps is None else -abs(tokens - COMMON_SETTING[2])
+        nearest[p.benchmark] = max(nearest.get(p.benchmark, (-99, 0.0)), (closeness, accepted))
+    if not nearest:
+        return None
+    values = [math.log(max(accepted, 0.01)) for _, accepted in nearest.values()]
+    return 1 + math.exp(sum(values) / len(values))
+
+
+@lru_cache(maxsize=64)
+def _of_model(target: str) -> tuple[PublishedAcceptance, ...]:
+    """Return what was measured on the checkpoint that a name means, then on its exports."""
+    measured = _table().measured
+    meant = likely(target)
+    name = target if meant is None or target in measured else meant[0]
+    exports = [other for other in measured if other != name and same_model(name, other)]
+    return tuple(p for other in (name, *exports) for p in _of_target(other))
+
+
+class _Table(Struct, frozen=True):
+    factors: Mapping[str, Any]
+    sources: Mapping[str, Any]
+    measured: Mapping[str, Any]
+
+    def factor(self, benchmark: str) -> float:
+        found = self.factors.get(benchmark)
+        return float(found) if isinstance(found, int | float) else 1.0
+
+
+@lru_cache(maxsize=1)
+def _table() -> _Table:
+    """Return the table of the file; empty in a checkout without the index."""
+    try:
+        table = read_object(models_dir() / ACCEPTANCE_FILE)
+    except UnreadableFileError:
+        table = {}
+    if table.get("format") != FORMAT:
+        table = {}
+    return _Table(
+        mapping(table.get("factors")), mapping(table.get("sources")), mapping(table.get("measured"))
+    )
+
+
+@lru_cache(maxsize=64)
+def _of_target(target: str) -> tuple[PublishedAcceptance, ...]:
+    rows = _table().measured.get(target)
+    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return tuple(p for row in found for p in _measurements(target, row))
+
+
+def _measurements(target: str, row: Mapping[str, Any]) -> Iterator[PublishedAcceptance]:
+    """Yield the measurements of a row: each benchmark at each setting."""
+    stated = {**mapping(_table().sources.get(str(row.get("source")))), **row}
+    source = PublishedSource(
+        text(stated.get("title")) or "",
+        text(stated.get("url")) or "",
+        text(stated.get("date")) or "",
+        text(stated.get("place")),
+    )
+    lengths, speedups = mapping(row.get("length")), mapping(row.get("speedup"))
+    for benchmark in dict.fromkeys((*lengths, *speedups)):
+        for number, setting in enumerate(row.get("settings") or ((None, None, None),)):
+            yield PublishedAcceptance(
+                target,
+                text(row.get("draft")),
+                text(row.get("algorithm")) or "",
+                benchmark,
+                tuple(setting),
+                source,
+                _at(lengths.get(benchmark), number),
+                _at(speedups.get(benchmark), number),
+                text(stated.get("engine")),
+                text(stated.get("release")),
+                text(stated.get("hardware")),
+                stated.get("temperature"),
+                stated.get("batch_size"),
+                text(stated.get("mode")),
+                text(stated.get("note")),
+            )
+
+
+def _at(values: Sequence[float] | None, number: int) -> float | None:
+    return values[number] if values and number < len(values) else None

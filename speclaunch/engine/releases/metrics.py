@@ -1,0 +1,380 @@
+"""Prometheus metrics of every known SGLang release: names, kinds, labels, meanings, traps.
+
+``tools/metrics.py`` reads names, kinds, labels and conditions in released wheels. What a value
+means, and when the engine updates it, was read in the same sources: :data:`NOTES`.
+
+prometheus_client 0.23 and later replaces the colon of a name by an underscore in OpenMetrics,
+unless the client accepts `escaping=allow-utf-8`. Plain text keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Struct
+
+from speclaunch.engine.releases import timeline
+from speclaunch.engine.releases.catalogue import resolve_version
+from speclaunch.engine.releases.versions import within
+
+#: The file made by ``tools/metrics.py``.
+DATA = Path(__file__).resolve().parent / "data" / "metrics.json"
+
+
+class MetricKind(StrEnum):
+    """Kind of a metric, as Prometheus names it."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+    SUMMARY = "summary"
+
+
+class Updated(StrEnum):
+    """When the engine updates a metric."""
+
+    INTERVAL = "every `decode_log_interval` decode steps, at each prefill, every 30 s if idle"
+    STEP = "at each step"
+    FINISHED = "when a request finishes"
+    EVENT = "when it happens"
+
+
+class MetricNote(Struct, frozen=True):
+    """Meaning of a value in some releases."""
+
+    meaning: str
+    unit: str
+    updated: Updated
+    source: str
+    """Release and file that show it."""
+    trap: str = ""
+    """Pitfall for a reader."""
+    versions: str = ""
+    """Releases that it holds for; empty for all that have the metric."""
+
+
+class Metric(Struct, frozen=True):
+    """One metric of one release."""
+
+    name: str
+    """Its name in the source: `sglang:spec_accept_length`."""
+    kind: MetricKind
+    labels: tuple[str, ...]
+    """Labels of every series, sorted."""
+    optional: tuple[str, ...]
+    """Labels of some deployments: `dp_rank` with data parallelism, `priority`."""
+    help: str
+    """The engine's own help text."""
+    condition: str
+    """The source text of the condition for its existence; empty if it always exists."""
+    source: str
+    """File that declares it."""
+    note: MetricNote | None
+    since: str
+    """First known release of the name, without a gap before this one."""
+    until: str | None
+    """Last known release of the name; None if the newest has it."""
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """Names in the output of `/metrics`; prometheus_client appends what a counter lacks."""
+        match self.kind:
+            case MetricKind.GAUGE:
+                return (self.name,)
+            case MetricKind.COUNTER:
+                return (self.name.removesuffix("_total") + "_total",)
+            case MetricKind.HISTOGRAM:
+                return tuple(f"{self.name}_{end}" for end in ("bucket", "count", "sum"))
+            case MetricKind.SUMMARY:
+                return tuple(f"{self.name}_{end}" for end in ("count", "sum"))
+
+    def labels_of(self, series: str) -> frozenset[str]:
+        """Return every label that a series may have; `le` if it is a bucket."""
+        bucket = {"le"} if self.kind is MetricKind.HISTOGRAM and series.endswith("_bucket") else ()
+        return frozenset((*self.labels, *self.optional, *bucket))
+
+
+def metrics_of(release: str) -> Mapping[str, Metric]:
+    """Return the metrics of a release by name; an unknown release is treated as the nearest."""
+    return _metrics(_shipped_nearest(release))
+
+
+def series_of(release: str) -> Mapping[str, Metric]:
+    """Return the metrics of a release by each series name that `/metrics` shows."""
+    return _series(_shipped_nearest(release))
+
+
+@lru_cache(maxsize=1)
+def _data() -> Any:
+    return json.loads(DATA.read_bytes())
+
+
+def _shipped_nearest(release: str) -> str:
+    """Return the shipped release for a version; also for one whose catalogue the user added."""
+    versions = _data()["versions"]
+    if release in versions:
+        return release
+    held = resolve_version(release).held
+    if held in versions:
+        return held
+    earlier = [version for version in versions if within(version, f"<={held.partition('+')[0]}")]
+    return str(earlier[-1] if earlier else versions[0])
+
+
+@lru_cache(maxsize=8)
+def _metrics(release: str) -> Mapping[str, Metric]:
+    data = _data()
+    records = timeline.select(data, release)
+    found = {}
+    for name, record in records.items():
+        if "kind" not in record:
+            continue
+        owner = records[record["of"]]
+        base = record.get("base")
+        always = {*(owner["labels"] if base else ()), *record.get("labels", ())}
+        since, until = _lifetime(data, name, release)
+        found[name] = Metric(
+            name,
+            MetricKind(record["kind"]),
+            tuple(sorted(always)),
+            tuple(owner.get("optional", ())) if base else (),
+            record["help"],
+            record.get("if", ""),
+            owner["file"],
+            _note(name, release),
+            since,
+            until,
+        )
+    return MappingProxyType(found)
+
+
+@lru_cache(maxsize=8)
+def _series(release: str) -> Mapping[str, Metric]:
+    metrics = _metrics(release).values()
+    return MappingProxyType({series: metric for metric in metrics for series in metric.series})
+
+
+def _lifetime(data: Any, name: str, release: str) -> tuple[str, str | None]:
+    """Return the first and last release of the run of releases that contains `release`."""
+    place = {version: number for number, version in enumerate(data["versions"])}
+    newest = len(place) - 1
+    runs: list[list[int]] = []
+    for span in data["records"][name]:
+        first, last = place[span[0]], place[span[1]] if len(span) == len(_CLOSED) else newest
+        if runs and runs[-1][1] + 1 == first:
+            runs[-1][1] = last
+        else:
+            runs.append([first, last])
+    (run,) = (run for run in runs if run[0] <= place[release] <= run[1])
+    return data["versions"][run[0]], None if run[1] == newest else data["versions"][run[1]]
+
+
+_CLOSED = ("first", "last", "record")
+"""Parts of a span that ends before the newest release: see timeline.py."""
+
+
+def _note(name: str, release: str) -> MetricNote | None:
+    for note in NOTES.get(name.removeprefix("sglang:"), ()):
+        if within(release, note.versions):
+            return note
+    return None
+
+
+_REPORTER = "0.5.23 managers/scheduler_components/metrics_reporter.py"
+_TOKENIZER = "0.5.23 managers/tokenizer_manager.py"
+_IDLE = "An idle engine repeats the last value."
+_MEAN = "Mean over the steps since the last update, over all requests of the rank"
+_RANKS = (
+    "Only rank 0 of each attention TP group writes gauges, unless "
+    "`enable_metrics_for_all_schedulers` is set; then each TP rank repeats the value."
+)
+NOTES: Mapping[str, tuple[MetricNote, ...]] = {
+    "spec_accept_length": (
+        MetricNote(
+            f"{_MEAN}: tokens per verification, accepted drafts and the bonus token. 0 until the "
+            "first update, and without speculation.",
+            "tokens",
+            Updated.INTERVAL,
+            f"0.4.6.post5 managers/scheduler.py log_decode_stats; {_REPORTER}",
+            f"{_IDLE} {_RANKS} `avg_spec_accept_length` of `/get_server_info` is a mean since "
+            "the start.",
+        ),
+    ),
+    "spec_accept_rate": (
+        MetricNote(
+            f"{_MEAN}: accepted drafts divided by proposed drafts.",
+            "ratio",
+            Updated.INTERVAL,
+            f"0.5.11 observability/scheduler_metrics_mixin.py; {_REPORTER}",
+            _IDLE,
+            ">=0.5.11",
+        ),
+        MetricNote(
+            f"{_MEAN}: acceptance length divided by `speculative_num_draft_tokens`.",
+            "ratio",
+            Updated.INTERVAL,
+            "0.5.5.post3 managers/scheduler_metrics_mixin.py log_decode_stats",
+            "The bonus token counts as accepted: not below 1 / `speculative_num_draft_tokens`.",
+            ">=0.5.5,<0.5.11",
+        ),
+        MetricNote(
+            f"{_MEAN}: acceptance length divided by `speculative_num_steps` + 1.",
+            "ratio",
+            Updated.INTERVAL,
+            "0.5.3.post3 managers/scheduler_metrics_mixin.py log_decode_stats",
+            "The bonus token counts as accepted; too high for trees, whose drafts outnumber steps.",
+        ),
+    ),
+    "spec_verify_calls_total": (
+        MetricNote(
+            "Verifications of finished requests; a batch counts once for each request.",
+            "verifications",
+            Updated.FINISHED,
+            f"{_TOKENIZER}; 0.5.23 observability/metrics_collector.py observe_one_finished_request",
+            "No series before the first request that speculated has finished.",
+        ),
+    ),
+    "spec_num_steps": (
+        MetricNote(
+            "Active `speculative_num_steps`; changes with adaptive speculation.",
+            "steps",
+            Updated.INTERVAL,
+            f"{_REPORTER} _active_spec_config_snapshot",
+            "0 until the first update, and for algorithms without a snapshot.",
+        ),
+    ),
+    "spec_num_draft_tokens": (
+        MetricNote(
+            "Active `speculative_num_draft_tokens`; changes with adaptive speculation.",
+            "tokens",
+            Updated.INTERVAL,
+            f"{_REPORTER} _active_spec_config_snapshot",
+            "0 until the first update, and for algorithms without a snapshot.",
+        ),
+    ),
+    "generation_tokens_total": (
+        MetricNote(
+            "Generated tokens of finished requests.",
+            "tokens",
+            Updated.FINISHED,
+            "0.4.6.post5 metrics/collector.py observe_one_finished_request; " + _TOKENIZER,
+            "A long request counts only at its end: no measure of progress.",
+        ),
+    ),
+    "realtime_tokens_total": (
+        MetricNote(
+            "Processed tokens; `mode`: prefill_compute, prefill_cache, decode.",
+            "tokens",
+            Updated.STEP,
+            "0.5.7 managers/scheduler_metrics_mixin.py log_decode_stats_every_iteration; "
+            + _REPORTER,
+            "With `enable_metrics_for_all_schedulers`, the TP ranks of a group count the same "
+            "tokens.",
+        ),
+    ),
+    "gen_throughput": (
+        MetricNote(
+            "Generated tokens per second since the last update.",
+            "tokens/s",
+            Updated.INTERVAL,
+            f"0.4.6.post5 managers/scheduler.py log_decode_stats; {_REPORTER}",
+            "A stopped scheduler repeats the last value.",
+        ),
+    ),
+    "num_running_reqs": (
+        MetricNote("Running requests.", "requests", Updated.INTERVAL, _REPORTER, _RANKS),
+    ),
+    "num_queue_reqs": (
+        MetricNote("Waiting requests.", "requests", Updated.INTERVAL, _REPORTER, _RANKS),
+    ),
+    "token_usage": (
+        MetricNote(
+            "Used share of the KV cache without evictable tokens; of several pools the fullest.",
+            "ratio",
+            Updated.INTERVAL,
+            "0.5.23 managers/scheduler_components/pool_stats_observer.py; "
+            "0.4.6.post5 managers/scheduler.py log_decode_stats",
+            _RANKS,
+        ),
+    ),
+    "num_retracted_requests_total": (
+        MetricNote(
+            "Retracted requests.",
+            "requests",
+            Updated.EVENT,
+            "0.5.7 managers/scheduler.py; 0.5.23 managers/scheduler.py",
+            "Each TP rank counts the same retractions; no series before the first.",
+        ),
+    ),
+    "num_retracted_reqs": (
+        MetricNote(
+            "Always 0.",
+            "requests",
+            Updated.INTERVAL,
+            "0.5.2 managers/scheduler_metrics_mixin.py: nothing sets the value",
+            "Use `total_retracted_reqs`.",
+            "<0.5.3",
+        ),
+        MetricNote(
+            "Requests of the last retraction since the last update.",
+            "requests",
+            Updated.INTERVAL,
+            f"0.5.3.post3 managers/scheduler.py; {_REPORTER}",
+            "Back to 0 at the next update: a scrape may miss it. Label `pid`: a restart leaves "
+            "no trace of the old series.",
+        ),
+    ),
+    "total_retracted_reqs": (
+        MetricNote(
+            "Retracted requests since the start.",
+            "requests",
+            Updated.INTERVAL,
+            "0.4.9.post6 managers/scheduler.py; 0.5.2 managers/scheduler_metrics_mixin.py",
+            "A gauge that counts: use `delta`, or `increase` for restarts.",
+        ),
+    ),
+    "is_cuda_graph": (
+        MetricNote(
+            "1 if the last reported decode batch ran in a graph.",
+            "boolean",
+            Updated.INTERVAL,
+            f"0.5.4.post3 managers/scheduler_metrics_mixin.py log_decode_stats; {_REPORTER}",
+            f"One step of each interval. {_IDLE}",
+        ),
+    ),
+    "cuda_graph_passes_total": (
+        MetricNote(
+            "Forward passes; `mode`: decode_cuda_graph, decode_none, prefill_cuda_graph, "
+            "prefill_none.",
+            "passes",
+            Updated.STEP,
+            "0.5.10.post1 observability/metrics_collector.py; 0.5.23 "
+            "managers/scheduler_components/batch_result_processor.py",
+            "Each TP rank counts the same passes.",
+            ">=0.5.10",
+        ),
+        MetricNote(
+            "Decode passes; `mode`: decode_cuda_graph, decode_none.",
+            "passes",
+            Updated.STEP,
+            "0.5.7 metrics/collector.py increment_cuda_graph_pass",
+            "Each TP rank counts the same passes.",
+        ),
+    ),
+    "cached_tokens_total": (
+        MetricNote(
+            "Prompt tokens of finished requests that were in the prefix cache.",
+            "tokens",
+            Updated.FINISHED,
+            f"0.4.6.post5 metrics/collector.py observe_one_finished_request; {_TOKENIZER}",
+            "Not split by acceptance: no metric separates requests with hits from cold ones.",
+        ),
+    ),
+}
+"""Notes by name without `sglang:`; the first whose releases match holds."""

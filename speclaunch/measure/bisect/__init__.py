@@ -1,0 +1,1 @@
+"""Search for the pair of releases between which a check changes its result."""

@@ -1,0 +1,186 @@
+"""A search over releases: probe after probe, until the pair is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem, reads
+from speclaunch.engine import held_versions
+from speclaunch.measure.bisect.checks import Check, CheckedServer, Evaluation
+from speclaunch.measure.bisect.search import (
+    FLAKY,
+    MOST_EVALUATIONS,
+    ProbeVerdict,
+    ReleaseProbe,
+    SearchStep,
+    net_evaluations,
+    step,
+)
+from speclaunch.measure.bisect.stored import StoredBisect
+from speclaunch.measure.upgrade.launched import LaunchedRelease, StartFailedError, launched
+from speclaunch.measure.upgrade.observation import ReleaseAnswers, broken_fields
+from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe, recipe_for
+from speclaunch.measure.upgrade.supply import EngineSupply
+from speclaunch.serving import unfinished_work
+
+Say = Callable[[str], None]
+
+
+class BisectTask(Struct, frozen=True):
+    """Inputs of a search. `releases`: from good to bad.
+
+    `flaky`: share of starts with a wrong verdict; None: starts are reliable, evaluations of a
+    running server need not be.
+    """
+
+    words: tuple[str, ...]
+    releases: tuple[str, ...]
+    check: Check
+    flaky: float | None
+    seconds: float
+    config_dirs: tuple[Path, ...]
+    pythons: dict[str, str]
+
+    def recipe(self, release: str) -> ReleaseRecipe:
+        """Return the recipe for a release. Raises InputError."""
+        python = self.pythons.get(release)
+        return recipe_for(self.words, release, self.config_dirs, python=python)
+
+    @property
+    def key(self) -> str:
+        """Digest of everything that affects the probes."""
+        text = reads.read_text(self.recipe(self.releases[0]).path)
+        parts = [self.words, self.releases, self.check.text, self.flaky, self.pythons, text]
+        return unfinished_work.digest(parts)
+
+
+def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str, ...]:
+    """Return the available releases from `good` to `bad`, whichever is older. Raises InputError."""
+    for option, release in (("--good", good), ("--bad", bad)):
+        if release not in available:
+            raise InputError(
+                Problem(
+                    f"no engine for SGLang {release}",
+                    Place(COMMAND_LINE, text=f"{option} {release}"),
+                    f"available: {', '.join(available)}; name others with --engine-python "
+                    "VERSION=PATH",
+                )
+            )
+    if good == bad:
+        place = Place(COMMAND_LINE, text=f"--bad {bad}")
+        raise InputError(Problem("--good and --bad are the same release", place))
+    held = held_versions()
+    ordered = sorted(set(available), key=held.index)
+    first, last = sorted((ordered.index(good), ordered.index(bad)))
+    span = tuple(ordered[first : last + 1])
+    return span if span[0] == good else span[::-1]
+
+
+def search(task: BisectTask, stored: StoredBisect, supply: EngineSupply, say: Say) -> SearchStep:
+    """ReleaseProbe releases until the outcome is known, and return it.
+
+    Every finished probe is stored. Raises InputError, and LaunchError if a check cannot run.
+    """
+    while True:
+        progress = stored.progress
+        due = step(
+            task.releases, progress.probes, rate=task.flaky or 0.0, installed=supply.installed()
+        )
+        if task.check.needs_reference and progress.reference is None and not progress.probes:
+            due = SearchStep(task.releases[0], following=(due.probe,) if due.probe else ())
+        if due.probe is None:
+            return due
+        number = len(progress.probes) + 1
+        say(f"probe {number}: SGLang {due.probe}")
+        found, reference = probe(task, due, progress.reference, stored.directory, supply, say)
+        stored.add(found, reference)
+        say(f"SGLang {found.release}: {found.verdict.value}: {found.reason}")
+
+
+def probe(
+    task: BisectTask,
+    due: SearchStep,
+    reference: ReleaseAnswers | None,
+    folder: Path,
+    supply: EngineSupply,
+    say: Say,
+) -> tuple[ReleaseProbe, ReleaseAnswers | None]:
+    """Start a release and evaluate the check; return the probe, and the reference afterwards."""
+    release, began = str(due.probe), time.monotonic()
+    fails = ProbeVerdict.BAD if task.check.is_start else ProbeVerdict.SKIP
+
+    def ended(verdict: ProbeVerdict, why: str) -> tuple[ReleaseProbe, ReleaseAnswers | None]:
+        return ReleaseProbe(release, verdict, why, seconds=time.monotonic() - began), reference
+
+    try:
+        recipe = task.recipe(release)
+        if recipe.problems:
+            raise InputError(recipe.problems)
+        recipe.prepared()
+    except InputError as error:
+        return ended(fails, str(error))
+    try:
+        supply.prefetch((release, *due.following), needed=[task.releases[0]])
+        supply.require(recipe)
+    except LaunchError as error:
+        return ended(ProbeVerdict.SKIP, str(error))
+    try:
+        with ExitStack() as stack:
+            served = stack.enter_context(launched(recipe, folder, task.seconds, say))
+            server = CheckedServer(release, served.engine.url, served.observed, folder)
+            if task.check.is_contract:
+                plain = stack.enter_context(
+                    launched(recipe, folder, task.seconds, say, speculates=False)
+                )
+                contract = partial(broken_fields, served.address, plain.address, served.plan, say)
+                server = replace(server, broken=contract)
+            if task.check.needs_reference and reference is None:
+                reference = task.check.reference(server)
+            found = _evaluated(task, server, served, reference)
+    except StartFailedError as error:
+        return ended(fails, str(error))
+    seconds = time.monotonic() - began
+    return ReleaseProbe(release, *found, seconds), reference
+
+
+def _evaluated(
+    task: BisectTask,
+    server: CheckedServer,
+    served: LaunchedRelease,
+    reference: ReleaseAnswers | None,
+) -> tuple[ProbeVerdict, str, int, int]:
+    """Evaluate until one verdict leads by enough; return it, its reason, and both counts."""
+    needed = net_evaluations(FLAKY if task.flaky is None else task.flaky)
+    needed = 1 if task.check.is_single else needed
+    counts = {ProbeVerdict.GOOD: 0, ProbeVerdict.BAD: 0}
+    reasons: dict[ProbeVerdict, str] = {}
+    while sum(counts.values()) < MOST_EVALUATIONS:
+        try:
+            result = task.check.evaluate(server, reference)
+        except LaunchError as error:
+            if not served.is_gone():
+                raise
+            result = Evaluation(ProbeVerdict.BAD, f"the server ended during the check: {error}")
+            counts[ProbeVerdict.BAD] += needed - 1
+        if result.verdict is ProbeVerdict.SKIP:
+            return (
+                ProbeVerdict.SKIP,
+                result.reason,
+                counts[ProbeVerdict.GOOD],
+                counts[ProbeVerdict.BAD],
+            )
+        counts[result.verdict] += 1
+        reasons.setdefault(result.verdict, result.reason)
+        good, bad = counts[ProbeVerdict.GOOD], counts[ProbeVerdict.BAD]
+        if abs(good - bad) >= needed:
+            verdict = ProbeVerdict.GOOD if good > bad else ProbeVerdict.BAD
+            flaky = f" ({good} good, {bad} bad)" if good and bad else ""
+            return verdict, f"{reasons[verdict]}{flaky}", good, bad
+    return ProbeVerdict.SKIP, f"undecided: {good} good, {bad} bad", good, bad

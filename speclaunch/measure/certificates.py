@@ -1,0 +1,50 @@
+"""Stored results of a deployment, for its lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from speclaunch.core import mapping, read_json, text
+from speclaunch.deployments import LockedCertificate, Prepared
+from speclaunch.measure.bench.sides import identity_of
+from speclaunch.measure.bench.stored_names import stored_files
+from speclaunch.measure.prove.stored import stored_proofs
+from speclaunch.serving import command
+
+
+def certificates_of(prepared: Prepared) -> tuple[LockedCertificate, ...]:
+    """Return the newest finished measurement and proof of exactly this command, if stored."""
+    found = (
+        _newest("bench", stored_files(), identity_of(prepared), _measured),
+        _newest("prove", stored_proofs(), command(prepared), _proven),
+    )
+    return tuple(certificate for certificate in found if certificate is not None)
+
+
+def _newest(
+    kind: str, files: Sequence[Path], identity: Sequence[str], result_of: Any
+) -> LockedCertificate | None:
+    for path in reversed(files):
+        document = read_json(path) or {}
+        commands = mapping(document.get("about")).get("commands")
+        if not isinstance(commands, Iterable) or list(commands)[:1] != [list(identity)]:
+            continue
+        result = result_of(mapping(document.get("result")))
+        if result is not None:
+            day = (text(document.get("updated")) or "")[:10]
+            return LockedCertificate(kind, path.parent.name, day, result)
+    return None
+
+
+def _measured(result: Mapping[str, Any]) -> str | None:
+    return text(result.get("sentence")) if result.get("counts") else None
+
+
+def _proven(result: Mapping[str, Any]) -> str | None:
+    if "lossless" not in result:
+        return None
+    answers = mapping(result.get("answers"))
+    counted = ", ".join(f"{answers.get(kind)} {kind}" for kind in ("same", "tie", "wrong"))
+    return f"{'lossless' if result['lossless'] else 'not lossless'}: {counted}"

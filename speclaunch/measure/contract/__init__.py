@@ -1,0 +1,1 @@
+"""Request contract: each request field keeps its meaning with speculation."""

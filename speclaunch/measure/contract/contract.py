@@ -1,0 +1,128 @@
+"""The request contract of two servers: every field checked in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from speclaunch.checks import RequestField
+from speclaunch.core import LaunchError
+from speclaunch.engine import Plan
+from speclaunch.measure.contract import answer_fields, greedy_fields, sampled_fields
+from speclaunch.measure.contract.greedy_fields import GRAMMARS, PENALTIES
+from speclaunch.measure.contract.known import known_bugs, statement
+from speclaunch.measure.contract.pair import Outcome, Pair, untested
+from speclaunch.measure.contract.records import Contract, FieldResult, FieldRow
+from speclaunch.measure.contract.servers import ContractServer
+from speclaunch.serving import EngineError
+
+
+class ContractField(Struct, frozen=True):
+    """A request field: its check, and the fields of advisories that it concerns."""
+
+    name: str
+    check: Callable[[Pair], Outcome]
+    concerns: tuple[RequestField, ...]
+
+
+_ABOUT = RequestField
+_SHOWN = 200
+_BAD_REQUEST = "400:"
+"""Beginning of a refusal by validation; other errors are failures."""
+
+
+def _field(name: str, check: Callable[[Pair], Outcome], *concerns: RequestField) -> ContractField:
+    return ContractField(name, check, concerns)
+
+
+FIELDS = (
+    _field("stop", greedy_fields.stop, _ABOUT.STOP),
+    _field("stop_across_tokens", greedy_fields.stop_across, _ABOUT.STOP),
+    _field("stop_token_ids", greedy_fields.stop_token_ids, _ABOUT.STOP),
+    _field("max_new_tokens", greedy_fields.max_new_tokens, _ABOUT.MAX_TOKENS),
+    _field("end_at_max_new_tokens", greedy_fields.end_at_limit, _ABOUT.MAX_TOKENS),
+    _field("min_new_tokens", greedy_fields.min_new_tokens, _ABOUT.MIN_TOKENS),
+    *(_field(name, greedy_fields.penalty(name), _ABOUT.PENALTIES) for name in PENALTIES),
+    _field("logit_bias", greedy_fields.logit_bias, _ABOUT.LOGIT_BIAS),
+    _field("n", answer_fields.n, _ABOUT.N),
+    _field("stream", answer_fields.stream, _ABOUT.STREAM),
+    _field("usage", answer_fields.usage),
+    _field("temperature", sampled_fields.distribution(), _ABOUT.TEMPERATURE),
+    _field("top_p", sampled_fields.distribution(top_p=0.2), _ABOUT.TOP_P),
+    _field("top_k", sampled_fields.distribution(top_k=2), _ABOUT.TOP_K),
+    _field("min_p", sampled_fields.distribution(min_p=0.5), _ABOUT.MIN_P),
+    _field("sampling_seed", sampled_fields.seed, _ABOUT.SEED),
+    _field("return_logprob", answer_fields.output_logprobs, _ABOUT.LOGPROBS),
+    _field("top_logprobs_num", answer_fields.top_logprobs, _ABOUT.LOGPROBS),
+    _field("logprob_start_len", answer_fields.prompt_logprobs, _ABOUT.LOGPROBS),
+    *(_field(name, greedy_fields.grammar(name), _ABOUT.GRAMMAR) for name in GRAMMARS),
+    _field("reasoning_tokens", answer_fields.reasoning, _ABOUT.REASONING),
+    _field("tools", answer_fields.tools, _ABOUT.TOOLS),
+    _field("abort", answer_fields.abort, _ABOUT.ABORT),
+    _field("context_limit", greedy_fields.context_limit, _ABOUT.LONG_CONTEXT),
+)
+"""All fields. Those that may end a server come last."""
+
+
+def check_contract(
+    speculative: ContractServer,
+    plain: ContractServer,
+    *,
+    plan: Plan | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    fields: Sequence[ContractField] = FIELDS,
+) -> Contract:
+    """Return the contract of two running servers of one release and checkpoint.
+
+    `plan` of the speculative server selects advisories by its exact configuration; without it they
+    match by release and algorithm. `say` receives the name of each field before its check. Raises
+    LaunchError if the plain server gives no answer, or the speculative one does not speculate, and
+    EngineError if one cannot be reached at first.
+    """
+    info = speculative.info
+    algorithm = info.get("speculative_algorithm")
+    if not algorithm or plain.info.get("speculative_algorithm"):
+        raise LaunchError("a contract needs a speculative server and a plain one")
+    release = str(info.get("version") or "")
+    pair, rows, ended = Pair(speculative, plain), [], ""
+    for field in fields:
+        say(field.name)
+        outcome = untested(f"the server ended at {ended}") if ended else _outcome(field, pair)
+        rows.append(_row(field, outcome, release, str(algorithm), info.get("device"), plan))
+        if outcome.result is FieldResult.DIFFERS and not ended and not speculative.lives():
+            ended = field.name
+    return Contract(tuple(rows), release, str(algorithm))
+
+
+def _outcome(field: ContractField, pair: Pair) -> Outcome:
+    """Return the outcome of a field. Raises LaunchError if the plain server gives no answer."""
+    try:
+        if not pair.bases:
+            return untested("the greedy answers differ without any field: run `speclaunch prove`")
+        return field.check(pair)
+    except EngineError as error:
+        if not pair.plain.lives():
+            raise LaunchError(f"the plain server ended at {field.name}: {error}") from error
+        return Outcome(FieldResult.DIFFERS, f"the server gave no answer: {error}")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"an answer is not like SGLang's: {type(error).__name__}: {error}"
+        return Outcome(FieldResult.DIFFERS, reason[:_SHOWN])
+
+
+def _row(
+    field: ContractField,
+    outcome: Outcome,
+    release: str,
+    algorithm: str,
+    device: str | None,
+    plan: Plan | None,
+) -> FieldRow:
+    documented: str | None = None
+    bugs: tuple[str, ...] = ()
+    if outcome.result is FieldResult.DIFFERS:
+        documented = statement(field.name, release, algorithm, device)
+        if outcome.refused.startswith(_BAD_REQUEST):
+            documented = f"The server refuses it: {outcome.refused}"
+        bugs = known_bugs(field.concerns, release, algorithm, plan)
+    return FieldRow(field.name, outcome.result, outcome.reason, outcome.requests, documented, bugs)

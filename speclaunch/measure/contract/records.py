@@ -1,0 +1,95 @@
+"""A request contract: what each request field does with and without speculation.
+
+`docs/reference/contract.schema.json` is generated from `ContractDocument`, the JSON of
+`speclaunch prove recipe=R --requests`; a test compares them. Within version 1 keys are never
+removed or redefined; new keys may be added.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from typing import Literal
+
+from msgspec import Struct
+
+
+class FieldResult(StrEnum):
+    """Result of one request field."""
+
+    SAME = "same"
+    DIFFERS = "differs"
+    NOT_TESTED = "not_tested"
+
+
+class FieldRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """One request field. `reason`: the first difference, why it is not testable here, or a remark;
+    empty if there is none. `requests`: compared pairs of requests.
+
+    `documented`: the engine's own statement of the difference with its source; null if none.
+    `advisories`: IDs of known bugs of this release and configuration that concern the field."""
+
+    field: str
+    result: FieldResult
+    reason: str = ""
+    requests: int = 0
+    documented: str | None = None
+    advisories: tuple[str, ...] = ()
+
+    @property
+    def breaks(self) -> bool:
+        """True if it differs and the engine does not document that."""
+        return self.result is FieldResult.DIFFERS and self.documented is None
+
+
+class Contract(Struct, frozen=True):
+    """All rows of a pair of servers, in the order of `FIELDS`."""
+
+    rows: tuple[FieldRow, ...]
+    release: str
+    algorithm: str | None
+
+    @property
+    def is_same(self) -> bool:
+        """True if a field was compared, and each difference is documented."""
+        compared = any(row.result is not FieldResult.NOT_TESTED for row in self.rows)
+        return compared and not any(row.breaks for row in self.rows)
+
+    @property
+    def differing(self) -> tuple[FieldRow, ...]:
+        """Rows that differ, documented differences included."""
+        return tuple(row for row in self.rows if row.result is FieldResult.DIFFERS)
+
+    def document(self, speculative: str, plain: str) -> ContractDocument:
+        """Return the contract as its document; the names are those of the servers."""
+        counts = Counter(row.result for row in self.rows)
+        return ContractDocument(
+            speculative=speculative,
+            plain=plain,
+            engine=self.release,
+            algorithm=self.algorithm,
+            same=self.is_same,
+            counts=FieldCounts(**{result.value: counts[result] for result in FieldResult}),
+            fields=list(self.rows),
+        )
+
+
+class FieldCounts(Struct, frozen=True, forbid_unknown_fields=True):
+    """Number of fields with each result."""
+
+    same: int
+    differs: int
+    not_tested: int
+
+
+class ContractDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`speclaunch prove recipe=R --requests --output-format json`. `same`: exit 0."""
+
+    version: Literal[1] = 1
+    speculative: str
+    plain: str
+    engine: str
+    algorithm: str | None
+    same: bool
+    counts: FieldCounts
+    fields: list[FieldRow]

@@ -1,0 +1,1 @@
+"""One page on whether a deployment can move to another release."""

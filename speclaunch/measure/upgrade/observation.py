@@ -1,0 +1,152 @@
+"""Answers of a running release to fixed prompts: greedy tokens and their verify steps.
+
+Another release computes with other kernels, so two tokens with almost equal logits may swap. The
+server that is compared scores the reference's answer itself: tokens that it prefers by less than
+the noise of its data type are a tie (see `prove`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from speclaunch.core import LaunchError, beating
+from speclaunch.engine import Address, Plan
+from speclaunch.measure.bench.workload import shipped, workload
+from speclaunch.measure.contract.contract import check_contract
+from speclaunch.measure.contract.servers import ContractServer
+from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer
+from speclaunch.measure.prove.proof import AnswerKind, compare, first_difference, noise
+from speclaunch.serving import EngineClient, EngineError
+
+Say = Callable[[str], None]
+
+PROMPTS_OF_A_SET = 4
+TOKENS = 32
+_AT_ONCE = 1
+"""One request at a time: the batch shape is the same in every release."""
+
+
+class ReleaseAnswers(Struct, frozen=True):
+    """Greedy answers of a release to the same prompts.
+
+    `broken`: request fields that speculation changes, if the contract was checked.
+    """
+
+    answers: tuple[ProofAnswer, ...] = ()
+    broken: tuple[str, ...] = ()
+
+    @property
+    def acceptance(self) -> float | None:
+        """Tokens per verify step; None without verify steps."""
+        steps = sum(answer.verify_steps for answer in self.answers)
+        verified = (len(answer.ids) for answer in self.answers if answer.verify_steps)
+        return sum(verified) / steps if steps else None
+
+
+class OutputDifference(Struct, frozen=True):
+    """First answer that another release does not give: its prompt, and the tokens."""
+
+    prompt: str
+    position: int
+    before: int | None
+    after: int | None
+    gap: float
+    """Nats by which the compared server prefers its own token."""
+
+    @property
+    def text(self) -> str:
+        """The difference in a sentence."""
+        if self.before is None or self.after is None:
+            return f"another length: {self.prompt!r}"
+        return (
+            f"token {self.position + 1} is {self.after} instead of {self.before}, preferred by "
+            f"{self.gap:.3g} nats (prompt {self.prompt!r})"
+        )
+
+
+def fixed_prompts() -> tuple[ProofPrompt, ...]:
+    """Return the prompts that every release answers: some of each shipped set."""
+    return tuple(
+        ProofPrompt(text, TOKENS)
+        for name in shipped()
+        for text in (workload(name, TOKENS, 0).texts or ())[:PROMPTS_OF_A_SET]
+    )
+
+
+def broken_fields(ours: Address, plain: Address, plan: Plan, say: Say) -> tuple[str, ...]:
+    """Return the request fields that two running servers treat differently, undocumented.
+
+    Raises LaunchError if a server gives no answer.
+    """
+    fields: list[str] = []
+    servers = (ContractServer(partial(EngineClient, address)) for address in (ours, plain))
+    try:
+        with beating(say, lambda _: f"contract: {max(len(fields) - 1, 0)} fields checked"):
+            found = check_contract(*servers, plan=plan, say=fields.append)
+    except EngineError as error:
+        raise LaunchError(f"the server gave no answer: {error}") from error
+    return tuple(row.field for row in found.rows if row.breaks)
+
+
+class ObservedServer:
+    """A running server. Methods raise LaunchError if it gives no answer."""
+
+    def __init__(self, address: Address, dtype: str = "") -> None:
+        """`dtype`: data type that it computes in; empty if unknown."""
+        self._address, self._dtype = address, dtype
+        self._server = ProofServer(lambda: EngineClient(address), _AT_ONCE)
+
+    def observe(self) -> ReleaseAnswers:
+        """Return its answers to the fixed prompts."""
+        try:
+            return ReleaseAnswers(tuple(self._server.answers(fixed_prompts(), logprobs=False)))
+        except EngineError as error:
+            raise LaunchError(f"the server gave no answer: {error}") from error
+
+    def info(self) -> Mapping[str, Any]:
+        """Return the arguments that it reports."""
+        try:
+            with EngineClient(self._address) as client:
+                return client.server_info()
+        except EngineError as error:
+            raise LaunchError(f"the server did not report its arguments: {error}") from error
+
+    def difference(
+        self, reference: ReleaseAnswers, found: ReleaseAnswers
+    ) -> OutputDifference | None:
+        """Return the first answer that differs from the reference beyond a tie; None if none does.
+
+        `found`: its own answers.
+        """
+        pairs = zip(fixed_prompts(), reference.answers, found.answers, strict=True)
+        for prompt, before, after in pairs:
+            at = first_difference(before.ids, after.ids)
+            if at is None:
+                continue
+            verdict = compare(
+                before, after, self._scores(prompt, before), noise(self._dtype, (), ())
+            )
+            if verdict.kind is not AnswerKind.WRONG:
+                continue
+            has_both = at < min(len(before.ids), len(after.ids))
+            return OutputDifference(
+                " ".join(prompt.text.split())[:60],
+                at,
+                before.ids[at] if has_both else None,
+                after.ids[at] if has_both else None,
+                verdict.gap,
+            )
+        return None
+
+    def _scores(self, prompt: ProofPrompt, answer: ProofAnswer) -> Sequence[Any] | None:
+        """Return the reference's answer scored by this server; None if it cannot score."""
+        try:
+            (ids,) = self._server.prompt_ids([prompt])
+            (scores,) = self._server.scores([(ids, answer.ids)])
+        except (EngineError, LaunchError):
+            return None
+        return scores

@@ -1,0 +1,174 @@
+"""Both releases of an upgrade on this machine: started once each, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.core import InputError, LaunchError
+from speclaunch.engine import ArgumentOutcome, EffectiveArgument, is_idle
+from speclaunch.measure.bench.statistics import LEAST_PAIRS, SpeedClaim, interval
+from speclaunch.measure.upgrade.deployments import DeploymentUpgrade
+from speclaunch.measure.upgrade.launched import Say, launched
+from speclaunch.measure.upgrade.observation import (
+    OutputDifference,
+    ReleaseAnswers,
+    broken_fields,
+)
+from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict
+from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe
+
+_VOLATILE = frozenset(
+    {"port", "nccl_port", "random_seed", "dist_init_addr", "log_file", "config", "model_path"}
+    | {"served_model_name", "tokenizer_path", "speculative_draft_model_path", "download_dir"}
+)
+"""Arguments that differ from start to start, or that name the same model another way."""
+
+
+class ReleaseRun(Struct, frozen=True):
+    """A release that was started: whether it serves, and what it answers."""
+
+    release: str
+    serves: bool
+    reason: str = ""
+    seconds: float | None = None
+    observation: ReleaseAnswers = ReleaseAnswers()
+    info: Mapping[str, Any] = {}
+    difference: OutputDifference | None = None
+    """First answer that differs from the other release's."""
+
+
+def run_release(
+    found: ReleaseRecipe, folder: Path, seconds: float, say: Say, reference: ReleaseRun | None
+) -> ReleaseRun:
+    """Start a release, let it answer the fixed prompts, and stop it. Raises InputError."""
+    say(f"starting SGLang {found.version}")
+    try:
+        with launched(found, folder, seconds, say) as served:
+            say(f"SGLang {found.version} serves after {served.seconds:.0f} s")
+            info, observation = served.observed.info(), served.observed.observe()
+            if served.can_run_twice:
+                with launched(found, folder, seconds, say, speculates=False) as plain:
+                    say(f"SGLang {found.version}: checking the request contract")
+                    broken = broken_fields(served.address, plain.address, served.plan, say)
+                    observation = replace(observation, broken=broken)
+            difference = None
+            if reference is not None and reference.serves:
+                difference = served.observed.difference(reference.observation, observation)
+            return ReleaseRun(
+                found.version, True, "", served.seconds, observation, info, difference
+            )
+    except InputError as error:
+        return ReleaseRun(found.version, False, str(error))
+    except LaunchError as error:
+        return ReleaseRun(found.version, False, str(error))
+
+
+def run_reasons(
+    upgrade: DeploymentUpgrade, before: ReleaseRun, after: ReleaseRun
+) -> tuple[UpgradeReason, ...]:
+    """Return the reasons of the upgrade after both releases ran.
+
+    Values that the plan left unknown are those that the servers reported.
+    """
+    reasons = list(upgrade.reasons)
+    if not after.serves:
+        text = f"SGLang {after.release} does not serve: {after.reason}"
+        return (*reasons, UpgradeReason(Aspect.START, UpgradeVerdict.NOT_SAFE, text))
+    if not before.serves:
+        text = f"SGLang {before.release} does not serve: {before.reason}"
+        return (*reasons, UpgradeReason(Aspect.START, UpgradeVerdict.UNKNOWN, text))
+    seen = set(_reported(upgrade, before.info, after.info))
+    changed = list(_changed_values(upgrade, before.info, after.info))
+    reasons = [
+        reason for reason in reasons if not (reason.aspect is Aspect.VALUE and reason.name in seen)
+    ]
+    return (*reasons, *changed, *_answers(before, after))
+
+
+def _reported(
+    upgrade: DeploymentUpgrade, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield the arguments that both servers report."""
+    for old, new in _rows(upgrade):
+        if old.version_name in before and new.version_name in after:
+            yield new.name
+
+
+def _rows(upgrade: DeploymentUpgrade) -> Iterator[tuple[EffectiveArgument, EffectiveArgument]]:
+    found = upgrade.comparison
+    if found is None:
+        return
+    old = {row.name: row for row in found.before.rows}
+    for row in found.after.rows:
+        if row.name in old and row.name not in _VOLATILE:
+            yield old[row.name], row
+
+
+def _changed_values(
+    upgrade: DeploymentUpgrade, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[UpgradeReason]:
+    found = upgrade.comparison
+    for old, new in _rows(upgrade):
+        if old.version_name not in before or new.version_name not in after or found is None:
+            continue
+        ours, theirs = before[old.version_name], after[new.version_name]
+        if ours == theirs or not (ours or theirs):  # none and off are alike
+            continue
+        if is_idle(found.before.plan, new.name) and is_idle(found.after.plan, new.name):
+            continue
+        is_expected = all(row.outcome is not ArgumentOutcome.UNKNOWN for row in (old, new))
+        is_expected &= (old.effective, new.effective) == (ours, theirs)
+        why = new.why if is_expected else "as the servers report"
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            ours, theirs = _without_equal(ours, theirs), _without_equal(theirs, ours)
+        text = f"{new.name}: {_shown(ours)} → {_shown(theirs)} ({why})"
+        yield UpgradeReason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, new.name)
+
+
+def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a nested value that another one does not have."""
+    found: dict[str, Any] = {}
+    for name, ours in value.items():
+        theirs = other.get(name)
+        if isinstance(ours, dict) and isinstance(theirs, dict) and ours != theirs:
+            found[name] = _without_equal(ours, theirs)
+        elif ours != theirs:
+            found[name] = ours
+    return found
+
+
+def _shown(value: object) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[UpgradeReason]:
+    if after.difference is not None:
+        text = f"another greedy answer: {after.difference.text}"
+        yield UpgradeReason(Aspect.OUTPUT, UpgradeVerdict.DIFFERS, text)
+    for name in after.observation.broken:
+        if name not in before.observation.broken:
+            text = f"speculation changes the request field {name}"
+            yield UpgradeReason(Aspect.CONTRACT, UpgradeVerdict.NOT_SAFE, text, name)
+    old, new = _by_prompt(before), _by_prompt(after)
+    pairs = [(theirs, ours) for ours, theirs in zip(old, new, strict=True) if ours and theirs]
+    if any(old) and not any(new):
+        yield UpgradeReason(
+            Aspect.ACCEPTANCE, UpgradeVerdict.NOT_SAFE, "no answer has a verify step"
+        )
+    elif len(pairs) >= LEAST_PAIRS:
+        ratio = interval([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        if ratio.claim is SpeedClaim.DOES_NOT_PAY:
+            ours, theirs = before.observation.acceptance, after.observation.acceptance
+            text = f"acceptance length {ours:.2f} → {theirs:.2f}"
+            yield UpgradeReason(Aspect.ACCEPTANCE, UpgradeVerdict.NOT_SAFE, text)
+
+
+def _by_prompt(run: ReleaseRun) -> Sequence[float]:
+    """Return the acceptance length of each answer; 0 without verify steps."""
+    return [answer.accept_length or 0.0 for answer in run.observation.answers]

@@ -1,0 +1,1 @@
+"""Running engines, watched: readings, their history, what is wrong."""

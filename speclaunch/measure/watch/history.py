@@ -1,0 +1,277 @@
+"""History of one engine: values now and over five minutes, from readings with known traps.
+
+A gauge is worth as much as its last change: it changes every 40 decode steps and remains while the
+engine is idle. A counter that falls means that the engine has started again, and begins a new
+history.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from speclaunch.serving import (
+    AcceptanceChange,
+    AcceptanceSample,
+    AcceptanceTest,
+    EngineMetrics,
+    RankMetrics,
+)
+
+SPAN_SECONDS = 300.0
+STALE_SECONDS = 30.0
+"""Time without a decode step after which a gauge no longer describes the present."""
+_MOST_READINGS = 400
+_USUAL_INTERVAL = 40
+
+
+class RankSpan(Struct, kw_only=True):
+    """Values of one rank, or the sum of all: now, and over the history."""
+
+    rank: str
+    accept_length: float | None = None
+    accept_rate: float | None = None
+    accept_length_5m: float | None = None
+    running: int | None = None
+    queued: int | None = None
+    retracted_5m: int | None = None
+    kv_usage: float | None = None
+    steps: int | None = None
+    draft_tokens: int | None = None
+    tokens_per_second: float | None = None
+    graph_share: float | None = None
+    """Share of decode steps in CUDA graphs, over the history."""
+    decode_steps: int = 0
+    """Decode steps over the history; 0 if the release does not count them."""
+
+
+class _Rank(Struct):
+    """Readings of one rank since its engine's last start."""
+
+    readings: deque[tuple[float, RankMetrics]] = field(
+        default_factory=lambda: deque(maxlen=_MOST_READINGS)
+    )
+    lengths: deque[tuple[float, float, float]] = field(
+        default_factory=lambda: deque(maxlen=_MOST_READINGS)
+    )
+    """Time, length and steps of each change of the gauge."""
+    pending: float = 0.0
+    """Verification steps since the last of them."""
+    decoded_at: float | None = None
+    """Time of the last decode step; the first reading counts as one."""
+    test: AcceptanceTest = field(default_factory=AcceptanceTest)
+
+    def add(self, at: float, new: RankMetrics, *, is_mean: bool) -> AcceptanceChange | None:
+        before = self.readings[-1][1] if self.readings else None
+        self.decoded_at = self.decoded_at or at
+        self.readings.append((at, new))
+        while self.readings[0][0] < at - SPAN_SECONDS:
+            self.readings.popleft()
+        while self.lengths and self.lengths[0][0] < at - SPAN_SECONDS:
+            self.lengths.popleft()
+        if before is None or is_mean or not _has_moved(before, new):
+            return None
+        self.decoded_at = at
+        steps = _USUAL_INTERVAL * max(1.0, min(new.running or 1.0, before.running or 1.0))
+        length = new.accept_length or 0.0
+        if length < 1:
+            return None
+        self.pending += (_gain(before, new, "decoded") or 0.0) / length
+        if length == before.accept_length and self.pending < steps:
+            return None  # the same value may be a new one, but not before these steps
+        self.pending = 0.0
+        self.lengths.append((at, length, steps))
+        return self.test.add(AcceptanceSample(length, steps))
+
+    def span(self, rank: str, *, is_lifetime: bool) -> RankSpan:
+        (since, first), (at, last) = self.readings[0], self.readings[-1]
+        is_current = is_lifetime or at - (self.decoded_at or at) < STALE_SECONDS
+        graphs = _gain(first, last, "graph_passes") or 0.0
+        passes = graphs + (_gain(first, last, "other_passes") or 0.0)
+        retracted, weight = _gain(first, last, "retracted"), sum(item[2] for item in self.lengths)
+        return RankSpan(
+            rank=rank,
+            accept_length=last.accept_length or None if is_current else None,
+            accept_rate=last.accept_rate if is_current else None,
+            accept_length_5m=(
+                sum(length * steps for _, length, steps in self.lengths) / weight
+                if weight
+                else None
+            ),
+            running=_rounded(last.running),
+            queued=_rounded(last.queued),
+            retracted_5m=_rounded(retracted),
+            kv_usage=last.kv_usage,
+            steps=_rounded(last.steps) or None,
+            draft_tokens=_rounded(last.draft_tokens) or None,
+            tokens_per_second=self._speed(since, at, first, last, is_current=is_current),
+            graph_share=graphs / passes if passes else None,
+            decode_steps=round(passes),
+        )
+
+    def _speed(
+        self, since: float, at: float, first: RankMetrics, last: RankMetrics, *, is_current: bool
+    ) -> float | None:
+        """Return tokens per second over the last readings, of the counter if there is one."""
+        recent = next((item for item in self.readings if item[0] >= at - 3 * 10), (since, first))
+        gained = _gain(recent[1], last, "decoded")
+        if gained is not None and at > recent[0]:
+            return gained / (at - recent[0])
+        return last.tokens_per_second if is_current else 0.0
+
+
+class EngineHistory:
+    """History of one engine; `add` its readings in order."""
+
+    def __init__(self) -> None:
+        self.restarts = 0
+        self._ranks: dict[str, _Rank] = {}
+        self._engine: deque[tuple[float, EngineMetrics]] = deque(maxlen=_MOST_READINGS)
+
+    def add(self, at: float, metrics: EngineMetrics) -> list[tuple[str, AcceptanceChange]]:
+        """Add a reading of the monotonic time `at`; return the changes that it completes."""
+        if self._engine and _has_restarted(self._engine[-1][1], metrics):
+            self.restarts += 1
+            self._engine.clear()
+            for known in self._ranks.values():
+                known.test.restart()
+            self._ranks = {rank: _Rank(test=known.test) for rank, known in self._ranks.items()}
+        self._engine.append((at, metrics))
+        while self._engine[0][0] < at - SPAN_SECONDS:
+            self._engine.popleft()
+        names = {item.rank for item in metrics.ranks}
+        self._ranks = {rank: known for rank, known in self._ranks.items() if rank in names}
+        found = []
+        for item in metrics.ranks:
+            known = self._ranks.setdefault(item.rank, _Rank())
+            change = known.add(at, item, is_mean=metrics.is_lifetime)
+            if change is not None:
+                found.append((item.rank, change))
+        return found
+
+    @property
+    def seconds(self) -> float:
+        """Length of the history."""
+        return self._engine[-1][0] - self._engine[0][0] if self._engine else 0.0
+
+    @property
+    def learned(self) -> float | None:
+        """Usual acceptance length that the history learned; None while it is too short."""
+        found = [item.test.baseline for item in self._ranks.values()]
+        known = [baseline for baseline in found if baseline is not None]
+        steps = sum(baseline.steps for baseline in known)
+        return sum(item.length * item.steps for item in known) / steps if known else None
+
+    @property
+    def is_low(self) -> bool:
+        """True while the acceptance of a rank is below what it was."""
+        return any(item.test.is_low for item in self._ranks.values())
+
+    @property
+    def finished(self) -> tuple[float, float] | None:
+        """Decoded tokens and verification steps of requests that finished during the history.
+
+        The first token of a request comes from its prefill, without a verification.
+        """
+        if len(self._engine) < 2:
+            return None
+        first, last = self._engine[0][1], self._engine[-1][1]
+        tokens, steps, requests = (
+            _gain(first, last, name) for name in ("generated", "verifications", "requests")
+        )
+        return None if tokens is None else (tokens - (requests or 0.0), steps or 0.0)
+
+    @property
+    def stuck_seconds(self) -> float:
+        """Time with running requests and without any progress, up to now."""
+        found = 0.0
+        last = self._engine[-1] if self._engine else None
+        for at, metrics in reversed(self._engine):
+            if last is None or not _is_same(metrics, last[1]):
+                break
+            found = last[0] - at
+        return found
+
+    def ranks(self) -> list[RankSpan]:
+        """Return the values of each rank."""
+        is_lifetime = bool(self._engine) and self._engine[-1][1].is_lifetime
+        return [known.span(rank, is_lifetime=is_lifetime) for rank, known in self._ranks.items()]
+
+    def total(self) -> RankSpan | None:
+        """Return the values of all ranks together; None without a reading."""
+        spans = self.ranks()
+        return _together(spans) if spans else None
+
+
+_MEANS = ("accept_length", "accept_rate", "accept_length_5m")
+_SUMS = ("running", "queued", "retracted_5m", "tokens_per_second")
+
+
+def _together(spans: Sequence[RankSpan]) -> RankSpan:
+    def known(name: str) -> list[float]:
+        return [value for span in spans if (value := getattr(span, name)) is not None]
+
+    passes = sum(span.decode_steps for span in spans)
+    graphs = sum((span.graph_share or 0.0) * span.decode_steps for span in spans)
+    means: dict[str, Any] = {
+        name: sum(some) / len(some) for name in _MEANS if (some := known(name))
+    }
+    sums: dict[str, Any] = {name: sum(some) for name in _SUMS if (some := known(name))}
+    return RankSpan(
+        rank="",
+        kv_usage=max(known("kv_usage"), default=None),
+        steps=spans[0].steps,
+        draft_tokens=spans[0].draft_tokens,
+        graph_share=graphs / passes if passes else None,
+        decode_steps=passes,
+        **means,
+        **sums,
+    )
+
+
+def _rounded(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _gain(first: object, last: object, name: str) -> float | None:
+    """Return the growth of a counter. One that was absent at first began at 0."""
+    after = getattr(last, name)
+    if after is None:
+        return None
+    gained: float = after - (getattr(first, name) or 0.0)
+    return gained
+
+
+_OF_RANK = ("decoded", "graph_passes", "other_passes", "retracted")
+_OF_ENGINE = ("generated", "verifications", "requests")
+_SIGNS = ("decoded", "graph_passes", "other_passes", "accept_length", "tokens_per_second")
+
+
+def _has_moved(before: RankMetrics, new: RankMetrics) -> bool:
+    """True if the rank has decoded, by its counters, or by any gauge in releases without them."""
+    if new.decoded is not None:
+        return new.decoded != before.decoded
+    return any(getattr(before, name) != getattr(new, name) for name in _SIGNS)
+
+
+def _has_restarted(before: EngineMetrics, new: EngineMetrics) -> bool:
+    if _fell(before, new, _OF_ENGINE):
+        return True
+    known = {item.rank: item for item in before.ranks}
+    return any(item.rank in known and _fell(known[item.rank], item, _OF_RANK) for item in new.ranks)
+
+
+def _fell(before: object, new: object, names: Sequence[str]) -> bool:
+    return any((getattr(before, name) or 0.0) > (getattr(new, name) or 0.0) for name in names)
+
+
+def _is_same(item: EngineMetrics, other: EngineMetrics) -> bool:
+    """True if both show the same running requests and no step between them."""
+    if not any(rank.running for rank in item.ranks) or item.is_lifetime:
+        return False
+    return item.ranks == other.ranks and all(
+        getattr(item, name) == getattr(other, name) for name in _OF_ENGINE
+    )

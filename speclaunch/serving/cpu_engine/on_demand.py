@@ -1,0 +1,136 @@
+"""CPU engines that a comparison of releases installs: marked, bounded, and removable.
+
+An engine that the user installed is never removed here without a request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import psutil
+from msgspec import Struct
+
+from speclaunch.core import locked
+from speclaunch.engine import RELEASES, CpuEngine
+from speclaunch.serving.cpu_engine.process import InstallError
+
+MOST_ENGINES = 6
+"""Engines installed on demand; the least recently used are removed for another."""
+MOST_BYTES = 16 * 2**30
+"""Their disk space together."""
+_ENGINE_BYTES = 2 * 2**30
+"""Disk space to keep for another engine (1.6 GiB with torch's CPU build)."""
+
+
+class OnDemandEngine(Struct, frozen=True):
+    """An engine installed on demand. `used`: seconds since the epoch."""
+
+    engine: CpuEngine
+    used: float
+    bytes: int
+
+
+def _mark(engine: CpuEngine) -> Path:
+    return engine.root / "on-demand"
+
+
+def mark_on_demand(engine: CpuEngine) -> None:
+    """Mark an engine as installed on demand, and used now."""
+    with contextlib.suppress(OSError):
+        _mark(engine).touch(0o600)
+
+
+def note_use(engine: CpuEngine) -> None:
+    """Note that an engine is used now, if it was installed on demand."""
+    if _mark(engine).is_file():
+        mark_on_demand(engine)
+
+
+def on_demand_engines(home: Path) -> list[OnDemandEngine]:
+    """Return the engines that were installed on demand, least recently used first."""
+    found = []
+    for engine in (CpuEngine(home, release) for release in RELEASES):
+        with contextlib.suppress(OSError):
+            used = _mark(engine).stat().st_mtime
+            found.append(OnDemandEngine(engine, used, disk_bytes(engine.root)))
+    return sorted(found, key=lambda entry: entry.used)
+
+
+def disk_bytes(folder: Path) -> int:
+    """Return the disk space of a folder, each file once."""
+    total = 0
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                found = Path(directory, name).lstat()
+                total += found.st_blocks * 512 if stat.S_ISREG(found.st_mode) else 0
+    return total
+
+
+def make_room(home: Path, needed: Collection[str]) -> list[str]:
+    """Remove engines until another one may be installed on demand; return their releases.
+
+    `needed`: releases that must remain. Raises InstallError if the rest exceeds the limits.
+    """
+    found, removed = on_demand_engines(home), []
+    while len(found) >= MOST_ENGINES or _total(found) + _ENGINE_BYTES > MOST_BYTES:
+        free = [entry for entry in found if entry.engine.release not in needed]
+        gone = next((entry for entry in free if not is_used(entry.engine)), None)
+        if gone is None:
+            raise InstallError(
+                f"{len(found)} CPU engines were installed on demand, with "
+                f"{_total(found) / 2**30:.1f} GiB, and none can be removed now",
+                "remove one: speclaunch engine rm cpu --release VERSION",
+            )
+        remove_engine(gone.engine)
+        removed.append(gone.engine.release)
+        found.remove(gone)
+    return removed
+
+
+def _total(found: Collection[OnDemandEngine]) -> int:
+    return sum(entry.bytes for entry in found)
+
+
+def is_used(engine: CpuEngine) -> bool:
+    """True if a process runs its interpreter."""
+    return next(_users(engine), None) is not None
+
+
+def _users(engine: CpuEngine) -> Iterator[int]:
+    program = str(engine.python)
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info.get("cmdline") or []
+        if words and words[0] == program:
+            yield process.pid
+
+
+def remove_engine(engine: CpuEngine) -> None:
+    """Remove an engine, but not the models that all engines share.
+
+    Raises InstallError if a process uses it, or it cannot be removed.
+    """
+    if (pid := next(_users(engine), None)) is not None:
+        raise InstallError(
+            f"process {pid} uses the CPU engine of SGLang {engine.release}",
+            "stop it first: speclaunch ps lists the engines",
+        )
+    try:
+        with locked(engine.lock):
+            engine.manifest.unlink(missing_ok=True)  # from here on it does not count as installed
+            for path in engine.root.iterdir():
+                if path in (engine.models, engine.lock):
+                    continue
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+        if not engine.models.is_relative_to(engine.root):
+            shutil.rmtree(engine.root)
+    except OSError as error:
+        raise InstallError(f"cannot remove {engine.root}: {error.strerror}", "check it") from error

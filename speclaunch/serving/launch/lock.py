@@ -1,0 +1,280 @@
+"""Locks: what serves on this machine, recorded, written, and compared."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.checks import PreflightError, all_rules, check_plan
+from speclaunch.core import (
+    HIDDEN,
+    InputError,
+    LaunchError,
+    Problem,
+    Redactor,
+    from_here,
+    is_secret_variable,
+    lazy,
+    read_regular,
+    recipes_dir,
+    replace_file,
+)
+from speclaunch.deployments import (
+    Lock,
+    LockDifference,
+    LockedCertificate,
+    LockedCheckpoint,
+    LockedEngine,
+    LockedHardware,
+    LockSubject,
+    Prepared,
+    Recipe,
+    from_recipe,
+    image_of,
+    lock_differences,
+    lock_text,
+    read_lock,
+    recipe_differences,
+    record,
+    shown_overrides,
+)
+from speclaunch.engine import (
+    ArgumentOutcome,
+    Checkpoint,
+    Plan,
+    effective_arguments,
+    find_checkpoint,
+    hash_files,
+    read_distributions,
+    render_args,
+    resolve,
+    revision_of_files,
+)
+from speclaunch.serving.launch.inputs import engine_environment
+from speclaunch.serving.launch.journal import plain
+
+_CHECKPOINTS = {
+    "target": ("model_path", "revision"),
+    "draft": ("speculative_draft_model_path", "speculative_draft_model_revision"),
+    "tokenizer": ("tokenizer_path", "revision"),
+    "token map": ("speculative_token_map", None),
+}
+"""Arguments that name a checkpoint, and its revision."""
+_KNOWN = (ArgumentOutcome.ACCEPTED, ArgumentOutcome.FILLED, ArgumentOutcome.CHANGED)
+_REFERENCE = lazy(r"\$\{oc\.env:\w+\}", re.ASCII)
+_UNWRITTEN = "remove it, or name the recipe's file differently"
+
+
+class LockRequest(Struct, frozen=True):
+    """Options of a lock to write."""
+
+    path: Path
+    overrides: tuple[str, ...] = ()
+    """Overrides of the recipe, without secrets."""
+    certificates: tuple[LockedCertificate, ...] = ()
+    verify: bool = False
+    """Read all weights again."""
+
+
+def lock_request(
+    recipe: Recipe,
+    overrides: Sequence[str],
+    *,
+    certificates: Sequence[LockedCertificate] = (),
+    verify: bool = False,
+) -> LockRequest:
+    """Return the request to lock a recipe (or a role of one).
+
+    Raises InputError if it is a lock itself, or if its lock would replace another file.
+    """
+    path = recipe.lock_path
+    if recipe.deployment.lock is not None or path == recipe.path:
+        raise InputError(
+            Problem(
+                f"{from_here(recipe.path)} is a lock itself",
+                help="write it from its recipe: recipe="
+                + (recipe.deployment.lock.recipe if recipe.deployment.lock else "NAME"),
+            )
+        )
+    if path.exists() or path.is_symlink():
+        try:
+            read_lock(path)
+        except InputError as error:
+            message = f"{from_here(path)} is not a lock: {error}"
+            raise InputError(Problem(message, help=_UNWRITTEN)) from error
+    words = zip(overrides, shown_overrides(overrides), strict=True)
+    stored = (word if word == shown else _with_reference(word) for word, shown in words)
+    return LockRequest(path, tuple(filter(None, stored)), tuple(certificates), verify)
+
+
+def _with_reference(word: str) -> str | None:
+    """Return an override with a variable in place of its secret; None outside of arguments."""
+    key, _, value = word.partition("=")
+    section, _, name = key.lstrip("+").rpartition(".")
+    if _REFERENCE.fullmatch(value):
+        return word
+    variable = {"args": name.upper(), "engine.env": name}.get(section)
+    return None if variable is None else f"{key}=${{oc.env:{variable}}}"
+
+
+def write_lock(
+    prepared: Prepared,
+    plan: Plan,
+    request: LockRequest,
+    steps: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the lock of a deployment that served, and return its path.
+
+    `steps`: the changes of recovery that `prepared` and `plan` include. The text is read back: it
+    must start the same engine, and our rules must find no new error. Raises LaunchError and
+    PreflightError; then no file is changed.
+    """
+    lock = observe(prepared, plan, request, steps)
+    text = Redactor(prepared.secrets).text(lock_text(prepared, lock, request.path))
+    _require_same(prepared, plan, text, request.path.name)
+    try:
+        replace_file(request.path, text, 0o666)
+    except OSError as error:
+        message = f"cannot write {from_here(request.path)}: {error.strerror}"
+        raise LaunchError(message, help="write it from a directory that you may write") from error
+    return request.path
+
+
+def observe(
+    prepared: Prepared,
+    plan: Plan,
+    request: LockRequest,
+    steps: Mapping[str, Any] | None = None,
+) -> Lock:
+    """Return the record of a deployment on this machine. Raises LaunchError."""
+    recipe = prepared.recipe
+    shipped = recipe.path.is_relative_to(recipes_dir().resolve())
+    python, packages = read_distributions(Path(prepared.python))
+    return Lock(
+        recipe=recipe.path.stem if shipped else recipe.path.name,
+        role=recipe.role,
+        overrides=request.overrides,
+        steps=dict(steps or {}),
+        resolved=dict(_resolved(plan)),
+        variables={
+            name: str(item.value)
+            for name, item in sorted(plan.request.env.items())
+            if name not in recipe.deployment.engine.env and not is_secret_variable(name)
+        },
+        engine=LockedEngine(prepared.version, python, packages),
+        checkpoints=tuple(_checkpoints(prepared, verify=request.verify)),
+        hardware=_hardware(plan),
+        image=image_of(recipe),
+        certificates=() if steps else request.certificates,
+    )
+
+
+def _resolved(plan: Plan) -> Iterator[tuple[str, Any]]:
+    """Yield the effective arguments that are set, filled in or changed; secrets are left out."""
+    for row in sorted(effective_arguments(plan), key=lambda row: row.name):
+        value = plain(row.effective)
+        if row.outcome in _KNOWN and value is not None and HIDDEN not in str(value):
+            yield row.name, value
+
+
+def _checkpoints(prepared: Prepared, *, verify: bool) -> Iterator[LockedCheckpoint]:
+    """Yield the checkpoints that the engine reads; one that is not here has no files."""
+    environment = engine_environment(prepared)
+    for role, (argument, revision_argument) in _CHECKPOINTS.items():
+        name = prepared.rendered_args.value(argument)
+        if name is None:
+            continue
+        revision = prepared.rendered_args.value(revision_argument) if revision_argument else None
+        path, known = Path(name).expanduser(), None
+        if not path.exists():
+            found = find_checkpoint(str(name), revision=revision, environment=environment)
+            if not isinstance(found, Checkpoint) or found.origin is None:
+                yield LockedCheckpoint(role, str(name))
+                continue
+            path = Path(found.origin.where)
+        if path.is_dir():
+            known = revision_of_files(path)
+        yield LockedCheckpoint(role, str(name), known, hash_files(path, verify=verify))
+
+
+def _hardware(plan: Plan) -> LockedHardware | None:
+    found = plan.facts.hardware
+    if found is None:
+        return None
+    return LockedHardware(
+        found.name,
+        found.count,
+        found.memory_mib,
+        found.capability,
+        found.driver,
+        _processor(),
+        os.cpu_count(),
+        round(psutil.virtual_memory().total / (1 << 30)),
+        f"{platform.system()} {platform.release()} {platform.machine()}",
+    )
+
+
+def _processor() -> str | None:
+    """Return the processor's model."""
+    try:
+        text = read_regular("/proc/cpuinfo", 1 << 16).decode("utf-8", "replace")
+    except OSError:
+        return None
+    lines = (line.partition(":") for line in text.splitlines())
+    return next((value.strip() for key, _, value in lines if key.strip() == "model name"), None)
+
+
+def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
+    """Raise LaunchError unless the text of a lock starts the same engine; PreflightError if our
+    rules find an error in it that the deployment does not have."""
+    with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
+        path = Path(folder, name)
+        path.write_text(text, encoding="utf-8")
+        locked = read_lock(path)
+    deployment, catalogue = locked.deployment, prepared.catalogue
+    rendered = render_args(deployment.args, deployment.engine.env, catalogue)
+    hidden = {item.flag for item in prepared.rendered_args.arguments if item.secret}
+    before, after = (
+        [(item.flag, None if item.flag in hidden else item.values) for item in some.arguments]
+        for some in (prepared.rendered_args, rendered)
+    )
+    if before != after or rendered.env.keys() != prepared.rendered_args.env.keys():
+        raise LaunchError(
+            f"the lock was not written: read back, it starts another engine ({before} → {after})",
+            help="this is a bug in speclaunch: report it",
+        )
+    again = resolve(from_recipe(locked, rendered, catalogue, os.environ), plan.facts)
+    known = {finding.code for finding in check_plan(plan, all_rules()).results.errors}
+    new = [e for e in check_plan(again, all_rules()).results.errors if e.code not in known]
+    if new:
+        raise PreflightError(Problem(f"the lock was not written: {new[0].code} {new[0].message}"))
+
+
+def differences_now(
+    lock: Recipe,
+    recipe: Recipe,
+    prepared: Prepared,
+    plan: Plan,
+    *,
+    verify: bool = False,
+) -> tuple[LockDifference, ...]:
+    """Return what differs from a lock: in its recipe, and on this machine.
+
+    `prepared` and `plan`: the lock's deployment as it would start now. Raises LaunchError.
+    """
+    found = list(recipe_differences(recipe, lock))
+    now = observe(prepared, plan, LockRequest(lock.path, verify=verify))
+    now = replace(now, image=image_of(recipe))
+    for difference in lock_differences(record(lock), now):
+        if difference.subject is not LockSubject.RESOLVED or difference.name not in plan.undecided:
+            found.append(difference)
+    return tuple({(d.subject, d.name): d for d in reversed(found)}.values())[::-1]

@@ -1,0 +1,260 @@
+"""Metrics of one engine: names and meanings by release, from `/metrics`, or without it from others.
+
+What the releases do (0.4.6 to 0.5.23, metrics_collector.py and metrics_reporter.py):
+
+- Gauges of the scheduler change every `decode_log_interval` (40) decode steps, and remain when the
+  engine is idle. `spec_accept_length` is the mean of these steps.
+- Counters of finished requests (`generation_tokens_total`, from 0.5.13 `spec_verify_calls_total`)
+  do not move before a request ends. `realtime_tokens_total` (from 0.5.7) moves with each step.
+- Without `--enable-metrics-for-all-schedulers` one rank of each data-parallel group reports; with
+  it the ranks of a group repeat the same values, so only the first one counts.
+- With priority scheduling `priority=""` is the total; other values are parts of it.
+- `avg_spec_accept_length` and the length in `/v1/loads` are means since the start of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from speclaunch.serving.launch.client import (
+    EngineClient,
+    EngineError,
+    EngineRefusalError,
+    EngineResponse,
+)
+from speclaunch.serving.metrics.exposition import (
+    MOST_BYTES,
+    ExpositionError,
+    Sample,
+    parse_metrics,
+)
+
+_GAUGES = {
+    "sglang:num_running_reqs": "running",
+    "sglang:num_queue_reqs": "queued",
+    "sglang:token_usage": "kv_usage",
+    "sglang:gen_throughput": "tokens_per_second",
+    "sglang:spec_accept_length": "accept_length",
+    "sglang:spec_accept_rate": "accept_rate",
+    "sglang:spec_num_steps": "steps",
+    "sglang:spec_num_draft_tokens": "draft_tokens",
+}
+_DECODED, _PASSES = "sglang:realtime_tokens_total", "sglang:cuda_graph_passes_total"
+_RETRACTED = ("sglang:num_retracted_requests_total", "sglang:total_retracted_reqs")
+"""From 0.5.7; from 0.4.9 to 0.5.2."""
+_FINISHED = {
+    "sglang:generation_tokens_total": "generated",
+    "sglang:spec_verify_calls_total": "verifications",
+    "sglang:num_requests_total": "requests",
+}
+_PROMPTED = "sglang:prompt_tokens_total"
+_NAMES = (*_GAUGES, _DECODED, _PASSES, *_RETRACTED, *_FINISHED)
+_COUNTERS = (_DECODED, _PROMPTED, "sglang:generation_tokens_total")
+_OK, _NOT_FOUND = 200, 404
+_SECONDS = 5.0
+_MOST_RANKS = 256
+_LARGEST = 1e15
+_OF_TIME = ("time", "seconds", "throughput")
+
+
+class NoMetricsError(EngineError):
+    """The server has no `/metrics`: it runs without `--enable-metrics`."""
+
+
+class RankMetrics(Struct, frozen=True, kw_only=True):
+    """Values of one data-parallel rank. A missing value is None."""
+
+    rank: str
+    running: float | None = None
+    queued: float | None = None
+    kv_usage: float | None = None
+    tokens_per_second: float | None = None
+    accept_length: float | None = None
+    accept_rate: float | None = None
+    steps: float | None = None
+    draft_tokens: float | None = None
+    decoded: float | None = None
+    """Tokens of all decode steps so far."""
+    prefilled: float | None = None
+    graph_passes: float | None = None
+    other_passes: float | None = None
+    """Decode steps in CUDA graphs, and without."""
+    retracted: float | None = None
+
+
+class EngineMetrics(Struct, frozen=True, kw_only=True):
+    """Values of one engine at one time."""
+
+    ranks: tuple[RankMetrics, ...]
+    role: str | None = None
+    """`prefill` or `decode`; None for an engine that does both."""
+    generated: float | None = None
+    verifications: float | None = None
+    requests: float | None = None
+    """Output tokens, verification steps and number of all finished requests."""
+    is_lifetime: bool = False
+    """True if acceptance lengths are means since the start of the engine."""
+
+
+def read_metrics(client: EngineClient, seconds: float = _SECONDS) -> EngineMetrics:
+    """Return the values in `/metrics`. Raises EngineError, and NoMetricsError without it."""
+    answer = _answer(client, "/metrics", seconds)
+    try:
+        samples = parse_metrics(answer.content, _NAMES)
+    except ExpositionError as error:
+        raise EngineError(f"/metrics {error}") from None
+    if not samples:
+        raise EngineError("/metrics has no metric of SGLang")
+    return engine_metrics(samples)
+
+
+def _answer(client: EngineClient, path: str, seconds: float) -> EngineResponse:
+    answer = client.get(path, seconds, most=MOST_BYTES)
+    if answer.status_code == _NOT_FOUND:
+        raise NoMetricsError(f"no {path}")
+    if answer.status_code != _OK:
+        raise EngineRefusalError(path, answer)
+    return answer
+
+
+def engine_metrics(samples: Iterable[Sample]) -> EngineMetrics:
+    """Return the values of an engine from its samples. Pure."""
+    ranks: dict[str, dict[tuple[int, ...], dict[str, float]]] = {}
+    finished: dict[str, float] = {}
+    role = None
+    for sample in samples:
+        labels = sample.labels
+        if abs(sample.value) > _LARGEST or labels.get("priority"):
+            continue
+        if sample.name in _FINISHED:
+            name = _FINISHED[sample.name]
+            finished[name] = finished.get(name, 0.0) + sample.value
+            continue
+        if labels.get("engine_type") in ("prefill", "decode"):
+            role = labels["engine_type"]
+        member = tuple(_integer(labels.get(name)) or 0 for name in ("pp_rank", "tp_rank"))
+        rank = labels.get("dp_rank", "")
+        if rank not in ranks and len(ranks) >= _MOST_RANKS:
+            continue
+        values = ranks.setdefault(rank, {}).setdefault(member, {})
+        field = _field(sample)
+        if field is not None:
+            values[field] = values.get(field, 0.0) + sample.value
+    first = {rank: members[min(members)] for rank, members in ranks.items()}
+    return EngineMetrics(
+        ranks=tuple(
+            RankMetrics(rank=rank[:20], **first[rank]) for rank in sorted(first, key=_order)
+        ),
+        role=role,
+        generated=finished.get("generated"),
+        verifications=finished.get("verifications"),
+        requests=finished.get("requests"),
+    )
+
+
+def _field(sample: Sample) -> str | None:
+    mode = sample.labels.get("mode")
+    if sample.name == _DECODED:
+        return {"decode": "decoded", "prefill_compute": "prefilled"}.get(mode or "")
+    if sample.name == _PASSES:
+        known = {"decode_cuda_graph": "graph_passes", "decode_none": "other_passes"}
+        return known.get(mode or "")
+    return "retracted" if sample.name in _RETRACTED else _GAUGES.get(sample.name)
+
+
+def _order(rank: str) -> tuple[int, str]:
+    return (_integer(rank) or 0, rank)
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 7 else None
+
+
+def read_loads(client: EngineClient, info: Mapping[str, Any]) -> EngineMetrics:
+    """Return what an engine without `/metrics` reports: `/v1/loads` (from 0.5.8) and the internal
+    states in `info`, its `/server_info`. Raises EngineError."""
+    loads: Any = []
+    try:
+        answer = client.get("/v1/loads", _SECONDS)
+        if answer.status_code == _OK:
+            loads = answer.json().get("loads")
+    except EngineError:
+        pass
+    states = info.get("internal_states")
+    loads, states = (
+        [item for item in found[:_MOST_RANKS] if isinstance(item, dict)]
+        if isinstance(found, list)
+        else []
+        for found in (loads, states)
+    )
+    ranks = []
+    for index in range(max(len(loads), len(states), 1)):
+        load, state = (found[index] if index < len(found) else {} for found in (loads, states))
+        speculative = load.get("speculative")
+        reported = speculative if isinstance(speculative, dict) else {}
+        length = state.get("avg_spec_accept_length", reported.get("accept_length"))
+        ranks.append(
+            RankMetrics(
+                rank=str(index) if max(len(loads), len(states)) > 1 else "",
+                running=number(load.get("num_running_reqs")),
+                queued=number(load.get("num_waiting_reqs")),
+                kv_usage=number(load.get("token_usage")),
+                tokens_per_second=number(
+                    load.get("gen_throughput", state.get("last_gen_throughput"))
+                ),
+                accept_length=number(length),
+            )
+        )
+    mode = info.get("disaggregation_mode")
+    role = mode if mode in ("prefill", "decode") else None
+    return EngineMetrics(ranks=tuple(ranks), role=role, is_lifetime=True)
+
+
+def number(value: object) -> float | None:
+    """Return a sensible number of a JSON document; None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < _LARGEST else None  # type: ignore[operator, arg-type]
+
+
+def progress(client: EngineClient, paths: list[str]) -> object:
+    """Return the engine's own token counts from the first of `paths` that has any; None if none
+    has. A path that does not exist is removed from `paths`."""
+    for path in list(paths):
+        try:
+            answer = _answer(client, path, _SECONDS)
+            if path == "/metrics":
+                found: object = parse_metrics(answer.content, _COUNTERS)
+            else:
+                found = _numbers(answer.document())
+        except NoMetricsError:
+            paths.remove(path)  # it will not appear later
+            continue
+        except (EngineRefusalError, ExpositionError):
+            continue
+        except EngineError:
+            return None
+        if found:
+            return found
+    return None
+
+
+def _numbers(document: object) -> list[object]:
+    if isinstance(document, dict):
+        document = document.get("loads")
+    found: list[object] = []
+
+    def walk(value: object, name: str) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, str(key))
+        elif isinstance(value, list):
+            for item in value:
+                walk(item, name)
+        elif isinstance(value, int | float) and not any(part in name for part in _OF_TIME):
+            found.append((name, value))
+
+    walk(document, "")
+    return found

@@ -1,0 +1,167 @@
+"""What `--check` accepts, and what a command's exit code means."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from speclaunch.core.errors import InputError, LaunchError
+from speclaunch.measure.bisect.checks import (
+    AcceptanceCheck,
+    CheckedServer,
+    CommandCheck,
+    ContractCheck,
+    SameOutputCheck,
+    StartCheck,
+    check_of,
+)
+from speclaunch.measure.bisect.search import ProbeVerdict
+from speclaunch.measure.prove.answers import ProofAnswer
+from speclaunch.measure.upgrade.observation import OutputDifference, ReleaseAnswers
+
+
+class Answers:
+    """A server that gives fixed answers."""
+
+    def __init__(self, ids: tuple[int, ...] = (1, 2, 3, 4), steps: int = 2) -> None:
+        self.found = ReleaseAnswers((ProofAnswer(ids, 3, steps),))
+
+    def observe(self) -> ReleaseAnswers:
+        return self.found
+
+    def difference(self, before: ReleaseAnswers, after: ReleaseAnswers) -> OutputDifference | None:
+        same = before.answers[0].ids == after.answers[0].ids
+        return None if same else OutputDifference("a prompt", 1, 2, 7, 3.5)
+
+
+def server(folder: Path, answers: Any = None, **more: Any) -> CheckedServer:
+    return CheckedServer("0.5.20", "http://127.0.0.1:1", answers or Answers(), folder, **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("start", StartCheck),
+        ("same-output", SameOutputCheck),
+        ("contract", ContractCheck),
+        ("acceptance>=3", AcceptanceCheck),
+        ("acceptance >= 2.5", AcceptanceCheck),
+        (f"{sys.executable} -c pass", CommandCheck),
+    ],
+)
+def test_a_check_is_read(text: str, kind: type) -> None:
+    assert type(check_of(text, 1)) is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "remedy"),
+    [
+        ("acceptance", "has no bound", "quote it for the shell"),
+        ("acceptance>3", "has no bound", "'acceptance>=3'"),
+        ("strat", "no program 'strat'", "did you mean `start`?"),
+        ("no-such-program x", "no program 'no-such-program'", "use one of start"),
+        ("'", "cannot read the command", None),
+        ("", "the check is empty", "use one of"),
+    ],
+)
+def test_an_unusable_check_is_refused(text: str, message: str, remedy: str | None) -> None:
+    with pytest.raises(InputError) as caught:
+        check_of(text, 1)
+    (problem,) = caught.value.problems
+    assert message in problem.message and (remedy or "") in (problem.help or "")
+
+
+def command(*lines: str, seconds: float = 30) -> CommandCheck:
+    return CommandCheck("check", (sys.executable, "-c", "\n".join(lines)), seconds)
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (0, ProbeVerdict.GOOD),
+        (1, ProbeVerdict.BAD),
+        (124, ProbeVerdict.BAD),
+        (125, ProbeVerdict.SKIP),
+    ],
+)
+def test_an_exit_code_is_a_verdict(code: int, verdict: ProbeVerdict, tmp_path: Path) -> None:
+    found = command(f"raise SystemExit({code})").evaluate(server(tmp_path), None)
+    assert found.verdict is verdict
+
+
+@pytest.mark.parametrize("line", ["raise SystemExit(126)", "import os; os.kill(os.getpid(), 9)"])
+def test_a_command_that_cannot_run_ends_the_search(line: str, tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="could not test"):
+        command(line).evaluate(server(tmp_path), None)
+
+
+def test_a_command_gets_the_server_and_no_shell(tmp_path: Path) -> None:
+    lines = (
+        "import os, sys",
+        "expected = ['http://127.0.0.1:1', '0.5.20']",
+        "names = ('SPECLAUNCH_URL', 'SPECLAUNCH_ENGINE')",
+        "sys.exit([os.environ[name] for name in names] != expected or sys.argv[1:] != ['$HOME;'])",
+    )
+    check = CommandCheck("check", (sys.executable, "-c", "\n".join(lines), "$HOME;"), 30)
+    assert check.evaluate(server(tmp_path), None).verdict is ProbeVerdict.GOOD
+
+
+@pytest.mark.thorough
+def test_a_late_command_ends_with_its_children(tmp_path: Path) -> None:
+    lines = (
+        "import subprocess, sys, time",
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])",
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))",
+        "time.sleep(60)",
+    )
+    found = command(*lines, seconds=3).evaluate(server(tmp_path), None)
+    assert (found.verdict, found.reason) == (ProbeVerdict.BAD, "no end within 3 s")
+    child = int((tmp_path / "pid").read_text())
+    until = time.monotonic() + 10
+    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("least", "verdict"), [(2.0, ProbeVerdict.GOOD), (2.1, ProbeVerdict.BAD)])
+def test_the_acceptance_length_is_compared(
+    least: float, verdict: ProbeVerdict, tmp_path: Path
+) -> None:
+    found = AcceptanceCheck("acceptance", least).evaluate(server(tmp_path), None)
+    assert (found.verdict, found.reason) == (verdict, "acceptance length 2.00")
+
+
+def test_no_verify_step_is_bad(tmp_path: Path) -> None:
+    found = AcceptanceCheck("acceptance", 1).evaluate(server(tmp_path, Answers(steps=0)), None)
+    assert found.verdict is ProbeVerdict.BAD
+
+
+def test_answers_are_compared_with_the_good_release(tmp_path: Path) -> None:
+    check = SameOutputCheck("same-output")
+    reference = check.reference(server(tmp_path))
+    assert check.evaluate(server(tmp_path), reference).verdict is ProbeVerdict.GOOD
+    found = check.evaluate(server(tmp_path, Answers((1, 7, 3, 4))), reference)
+    assert found.verdict is ProbeVerdict.BAD and "token 2 is 7 instead of 2" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("known", "broken", "verdict"),
+    [
+        ((), (), ProbeVerdict.GOOD),
+        (("stop",), ("stop",), ProbeVerdict.GOOD),
+        (("stop",), ("stop", "n"), ProbeVerdict.BAD),
+    ],
+)
+def test_a_contract_is_compared_with_the_good_release(
+    known: tuple[str, ...], broken: tuple[str, ...], verdict: ProbeVerdict, tmp_path: Path
+) -> None:
+    check = ContractCheck("contract")
+    reference = check.reference(server(tmp_path, broken=lambda: known))
+    found = check.evaluate(server(tmp_path, broken=lambda: broken), reference)
+    assert found.verdict is verdict
+    assert ("n" in found.reason) == (verdict is ProbeVerdict.BAD) or verdict is ProbeVerdict.GOOD

@@ -1,0 +1,187 @@
+"""The verdict of an upgrade: what follows from the plans, and what both servers show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from speclaunch.checks import Lookup, all_rules
+from speclaunch.engine import declare
+from speclaunch.measure.prove.answers import ProofAnswer
+from speclaunch.measure.upgrade.deployments import (
+    DeploymentUpgrade,
+    UpgradeSettings,
+    directory_upgrades,
+    file_upgrades,
+    recipe_upgrades,
+)
+from speclaunch.measure.upgrade.document import upgrade_document
+from speclaunch.measure.upgrade.observation import OutputDifference, ReleaseAnswers
+from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict, verdict_of
+from speclaunch.measure.upgrade.running import ReleaseRun, run_reasons
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+COMMAND = f"python3 -m sglang.launch_server --model-path {LLAMA} --speculative-algorithm NGRAM"
+
+
+def settings(to: str, source: str | None, hardware: str | None = "h100") -> UpgradeSettings:
+    found = Lookup(hardware=None if hardware is None else declare(hardware))
+    return UpgradeSettings(to, source, (), found, all_rules())
+
+
+def one(
+    words: str, to: str, source: str | None, hardware: str | None = "h100"
+) -> DeploymentUpgrade:
+    (found,) = recipe_upgrades(words.split(), settings(to, source, hardware))
+    return found
+
+
+def script(folder: Path, *options: str, name: str = "run.sh") -> str:
+    path = folder / name
+    path.write_text(" ".join([COMMAND, *options]) + "\n")
+    return str(path)
+
+
+def test_nothing_that_differs_is_safe() -> None:
+    found = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20")
+    assert (found.verdict, found.reasons) == (UpgradeVerdict.SAFE, ())
+    record = upgrade_document("0.5.23", [found]).deployments[0]
+    assert [bug.id for bug in record.changes.fixed] == ["SPA-2026-0111"]  # type: ignore[union-attr]
+
+
+def test_unknown_hardware_is_unknown() -> None:
+    found = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20", None)
+    assert found.verdict is UpgradeVerdict.UNKNOWN
+    assert "set --hardware" in " ".join(reason.text for reason in found.reasons)
+
+
+def test_the_same_release_hides_nothing() -> None:
+    assert one("recipe=eagle3_llama8b", "0.5.23", "0.5.23", None).verdict is UpgradeVerdict.SAFE
+
+
+def test_a_recipe_that_excludes_the_release_is_not_safe() -> None:
+    found = one("recipe=standalone_qwen7b", "0.5.23", "0.5.12")
+    assert found.verdict is UpgradeVerdict.NOT_SAFE and found.comparison is None
+    assert "excludes SGLang 0.5.23" in found.reasons[0].text
+
+
+def test_a_bug_that_the_release_adds_is_a_reason(tmp_path: Path) -> None:
+    (found,) = file_upgrades(script(tmp_path), settings("0.5.18", "0.5.16"))
+    assert [reason.aspect for reason in found.reasons] == [Aspect.ADVISORY]
+    assert found.verdict is UpgradeVerdict.DIFFERS and found.reasons[0].name.startswith("SPA-")
+
+
+def test_a_removed_flag_is_a_step_and_an_unknown_flag_is_not_safe(tmp_path: Path) -> None:
+    file = script(tmp_path, "--cuda-graph-max-bs 8")
+    (found,) = file_upgrades(file, settings("0.5.23", "0.5.10.post1"))
+    assert any("--cuda-graph-max-bs" in step for step in found.steps)
+    (found,) = file_upgrades(script(tmp_path, "--no-such-flag"), settings("0.5.23", None))
+    assert found.verdict is UpgradeVerdict.NOT_SAFE and "--no-such-flag" in found.reasons[0].text
+
+
+def test_an_error_of_both_releases_is_marked(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(COMMAND.replace("NGRAM", "EAGLE3") + "\n")
+    (found,) = file_upgrades(str(path), settings("0.5.23", "0.5.22"))
+    assert found.verdict is UpgradeVerdict.NOT_SAFE
+    assert any(reason.text.endswith("(as before)") for reason in found.reasons)
+
+
+def test_a_directory_gives_all_its_deployments(tmp_path: Path) -> None:
+    script(tmp_path, name="a.sh")
+    (tmp_path / "b.yaml").write_text("defaults: [base, _self_]\nargs: {model_path: x}\nargz: 1\n")
+    (tmp_path / "c.txt").write_text("nothing")
+    found = directory_upgrades([str(tmp_path)], settings("0.5.23", "0.5.20"))
+    assert [Path(upgrade.place.path).name for upgrade in found] == ["a.sh", "b.yaml"]
+    assert found[1].verdict is UpgradeVerdict.UNKNOWN
+
+
+def test_secrets_of_a_command_are_hidden(tmp_path: Path) -> None:
+    secret = "hunter2hunter2"
+    file = script(tmp_path, f"--api-key {secret}")
+    found = file_upgrades(file, settings("0.5.23", "0.5.10.post1"))
+    assert secret not in str(upgrade_document("0.5.23", found))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "worst"),
+    [
+        ((), "safe"),
+        (("unknown",), "unknown"),
+        (("unknown", "differs"), "differs"),
+        (("differs", "not safe", "unknown"), "not safe"),
+    ],
+)
+def test_the_worst_reason_is_the_verdict(verdicts: tuple[str, ...], worst: str) -> None:
+    reasons = [UpgradeReason(Aspect.VALUE, UpgradeVerdict(verdict), "") for verdict in verdicts]
+    assert verdict_of(reasons).value == worst
+
+
+def answers(steps: int = 8, count: int = 6) -> ReleaseAnswers:
+    return ReleaseAnswers(tuple(ProofAnswer(tuple(range(32)), 4, steps) for _ in range(count)))
+
+
+GOOD = ReleaseRun("0.5.20", True, seconds=1.0, observation=answers(), info={"page_size": 1})
+
+
+def ran(hardware: str | None = "h100", **changes: Any) -> tuple[UpgradeReason, ...]:
+    upgrade = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20", hardware)
+    return run_reasons(upgrade, GOOD, replace(GOOD, release="0.5.23", **changes))
+
+
+def test_two_servers_alike_are_safe() -> None:
+    assert ran() == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "aspect", "verdict", "text"),
+    [
+        ({"serves": False, "reason": "x"}, "start", "not safe", "0.5.23 does not serve: x"),
+        ({"info": {"page_size": 64}}, "value", "differs", "page_size: 1 → 64 (as the servers"),
+        (
+            {"difference": OutputDifference("a prompt", 3, 5, 6, 2.0)},
+            *("output", "differs", "token 4 is 6 instead of 5"),
+        ),
+        ({"observation": answers(10)}, "acceptance", "not safe", "4.00 → 3.20"),
+        ({"observation": answers(0)}, "acceptance", "not safe", "no answer has a verify step"),
+        (
+            {"observation": replace(answers(), broken=("stop",))},
+            *("contract", "not safe", "the request field stop"),
+        ),
+    ],
+)
+def test_what_only_the_new_server_shows(
+    changes: dict[str, Any], aspect: str, verdict: str, text: str
+) -> None:
+    (found,) = ran(**changes)
+    assert (found.aspect.value, found.verdict.value) == (aspect, verdict)
+    assert text in found.text
+
+
+def test_a_longer_acceptance_is_no_reason() -> None:
+    assert ran(observation=answers(4)) == ()
+
+
+def test_an_old_server_that_does_not_start_is_unknown() -> None:
+    upgrade = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20")
+    found = run_reasons(upgrade, replace(GOOD, serves=False, reason="y"), GOOD)
+    assert verdict_of(found) is UpgradeVerdict.UNKNOWN
+
+
+def test_servers_decide_what_the_plan_leaves_unknown() -> None:
+    before = [
+        reason.name for reason in one("recipe=eagle3_llama8b", "0.5.23", "0.5.20", None).reasons
+    ]
+    after = [reason.name for reason in ran(None)]
+    assert "page_size" in before and "page_size" not in after
+
+
+def test_nested_values_show_what_differs() -> None:
+    before = {"page_size": {"decode": {"bs": [1, 2], "max": 8}, "prefill": {"max": 1}}}
+    after = {"page_size": {"decode": {"bs": [1, 2], "max": 16}, "prefill": {"max": 1}}}
+    upgrade = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20")
+    (found,) = run_reasons(upgrade, replace(GOOD, info=before), replace(GOOD, info=after))
+    assert "page_size: {'decode': {'max': 8}} → {'decode': {'max': 16}} (as" in found.text
