@@ -119,7 +119,6 @@ def gather(plan: Plan) -> GatheredSizes:
         **estimated,
         draft_first=draft_in_pool(plan),
         freed_after_pool=freed,
-        prefill_needs=_PREFILL_NEEDS if _skips_prefill_graphs(plan) else 0,
     )
     return found
 
@@ -166,6 +165,7 @@ def _estimates(plan: Plan, draft: bool) -> dict[str, Any]:
         "target_prefill": estimates.prefill_graphs(plan) if captured else NOTHING,
         "draft_prefill": estimates.prefill_graphs(plan, draft=True) if captured else NOTHING,
         "eager_prefill": estimates.eager_prefill(plan),
+        "prefill_needs": _PREFILL_NEEDS if _skips_prefill_graphs(plan) else 0,
     }
 
 

@@ -433,6 +433,8 @@ _COLLECTED = ">=0.5.19"
 """Releases that free unreferenced tensors before they size the pool (mem_cache/
 kv_cache_configurator.py `_profile_available_bytes`)."""
 _READ_TWICE = ("q_proj", "k_proj", "v_proj")
+_SHARES_FIRST = BLOCK_FAMILY | {"FROZEN_KV_MTP"}
+"""Algorithms whose draft has the target's embedding before the pool is sized."""
 
 
 def freed_after_pool(plan: Plan) -> int:
@@ -445,12 +447,12 @@ def freed_after_pool(plan: Plan) -> int:
     not pay the draft. Raises UnknownValueError.
     """
     draft = draft_of(plan)
-    if draft is None or not draft_in_pool(plan) or plan.algorithm in BLOCK_FAMILY:
+    if draft is None or not draft_in_pool(plan) or plan.algorithm in _SHARES_FIRST:
         return 0
     roles = _loaded_roles(plan, draft)
     if WeightRole.EMBEDDING in roles:
         return 0
-    freed = _own_copies(plan, draft, roles)
+    freed = _own_copies(plan, draft, roles) * draft.models
     if draft.checkpoint.architecture in EAGLE3_LLAMA and not plan.in_versions(_COLLECTED):
         found = counted(draft.checkpoint)
         element = ELEMENT_BYTES[serving_dtype(draft.checkpoint, plan.value("dtype"))]
