@@ -49,6 +49,7 @@ FINDS = {
     "speclaunch lint .": 1,
     "speclaunch doctor": 1,  # this machine has no GPU
     "speclaunch diagnose": 1,  # the log ends in a failure
+    "speclaunch plan recipe=mine.yaml --hardware rtx4090 --fit": 1,  # it does not fit yet
 }
 """Commands that are expected to report something."""
 
