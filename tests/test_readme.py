@@ -160,6 +160,8 @@ def test_the_commands_of_the_first_pages_work_in_order(shell: Shell, port: int) 
             text += f" args.port={port}"  # other tests may be serving at 30000
         if text.startswith(MEASURE):
             text += " --dry-run"
+        if text == "speclaunch watch":
+            text += " --once"
         code, said = (shell.serve if serves(text) else shell.run)(text)
         expected = next((c for start, c in FINDS.items() if command.text.startswith(start)), 0)
         if serves(command.text):
