@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 from rich.text import Text
 
-from speclaunch import __version__
-from speclaunch.app.output.plan.page import TEMPLATES, printable
+from speclaunch.app.output.plan.page import page_environment
 from speclaunch.measure import ContractDocument, FieldResult, FieldRow
 
 _WIDTH = 24
@@ -35,17 +33,9 @@ def show_contract(console: Console, found: ContractDocument) -> None:
 
 def contract_page(found: ContractDocument) -> str:
     """Return the page of a contract; deterministic. Text of servers is escaped."""
-    pages = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=printable,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     rows = [(row, *_shown(row)[1::2], list(notes(row))) for row in found.fields]
-    template = pages.get_template("contract.html.j2")
-    return template.render(found=found, rows=rows, verdict=verdict(found), version=__version__)
+    template = page_environment().get_template("contract.html.j2")
+    return template.render(found=found, rows=rows, verdict=verdict(found))
 
 
 def verdict(found: ContractDocument) -> str:

@@ -7,14 +7,12 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 
-from speclaunch import __version__
 from speclaunch.app.output import bench_words as words
 from speclaunch.app.output.bench_page import charts
 from speclaunch.app.output.plan import formatting
-from speclaunch.app.output.plan.page import TEMPLATES as SHARED
-from speclaunch.app.output.plan.page import printable
+from speclaunch.app.output.plan.page import page_environment
 from speclaunch.measure import CellRecord, CertificateDocument, SideMemory
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -58,21 +56,11 @@ def certificate_page(found: CertificateDocument) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Return the template environment. Text of users, engines and files is escaped."""
-    found = Environment(
-        loader=FileSystemLoader([TEMPLATES, SHARED]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=printable,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    found.filters["pct"] = lambda number: f"{number:.3f}%"
+    """Return the environment of the pages of certificates."""
+    found = page_environment(TEMPLATES)
     found.filters["px"] = lambda number: f"{number:.2f}"
     found.globals.update(
-        version=__version__,
         words=words,
-        formatting=formatting,
         KINDS=KINDS,
         HEIGHT=charts.HEIGHT,
         MOST_LABELS=charts.MOST_LABELS,

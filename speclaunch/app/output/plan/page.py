@@ -116,11 +116,13 @@ def memory_bar(rank: RankBudget, label: str) -> str:
     return str(pictures.memory_bar(rank, label)).strip()
 
 
-@cache
-def _environment() -> Environment:
-    """Return the template environment. Text of recipes, checkpoints and processes is escaped."""
+def page_environment(*folders: Path) -> Environment:
+    """Return the environment of a page's templates in `folders`, and of the shared ones.
+
+    Text of recipes, checkpoints, servers and processes is escaped.
+    """
     found = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([*folders, TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=printable,
@@ -128,6 +130,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters["pct"] = lambda number: f"{number:.3f}%"
+    found.globals.update(version=__version__, formatting=formatting)
+    return found
+
+
+@cache
+def _environment() -> Environment:
+    """Return the environment of the pages of plans."""
+    found = page_environment()
     found.tests["uncovered"] = lambda coverage: isinstance(coverage, NoCoverage)
     functions = (
         amount, by_concern, change, contents, counted, counts, ink, margin_rows, masked,
@@ -135,7 +145,7 @@ def _environment() -> Environment:
         reasons, sentences, spans, ticks, used, why,
     )  # fmt: skip
     found.globals.update({function.__name__: function for function in functions})
-    found.globals.update(_TABLES, version=__version__, formatting=formatting, value_of=value_of)
+    found.globals.update(_TABLES, value_of=value_of)
     return found
 
 
