@@ -26,13 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.app.verbs.check_options import lookup
-from speclaunch.app.verbs.prove import Engines, Served
+from speclaunch.app.verbs.prove import Engines
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.contract import servers
 from speclaunch.measure.contract.contract import FIELDS, check_contract
-from speclaunch.measure.contract.records import Contract
-from speclaunch.measure.contract.servers import ContractServer
-from speclaunch.serving.launch.client import EngineClient
+from speclaunch.measure.contract.records import Contract, FieldResult
 from tests.support.measure.contract_faults import FIELD_FAULTS, RECIPE
 from tests.support.measure.contract_server import FAULTS, pair
 from tests.support.proof_faults import activate, breakable_shim
@@ -71,8 +69,8 @@ def planted(number: int) -> dict[str, list[str]]:
 
 
 def differing(contract: Contract) -> list[str]:
-    """The names of fields that differ."""
-    return [row.field for row in contract.differing]
+    """Return the names of fields that differ."""
+    return [row.field for row in contract.rows if row.result is FieldResult.DIFFERS]
 
 
 def engine(only: str, known: Collection[str]) -> dict[str, Any]:
@@ -91,31 +89,30 @@ def engine(only: str, known: Collection[str]) -> dict[str, Any]:
             for side in (ours, plain):
                 engines.begin(side)
             with engines.serving(ours) as served, engines.serving(plain) as other:
-                pair_ = [_server(each) for each in (served, other)]
+                pair_ = served.contracted, other.contracted
                 for fault in (None, *faults):
                     name = "as it is" if fault is None else fault.name
                     if only in name and name not in known:
                         activate(shim, fault, faults)
                         pair_[0].post("/flush_cache", {})
-                        own = [f for each in FIELD_FAULTS for f in each.breaks]
-                        if fault is not None:
-                            own = [*FIELD_FAULTS[faults.index(fault)].breaks]
+                        own = {
+                            name
+                            for each in FIELD_FAULTS
+                            if fault in (None, each.fault)
+                            for name in each.breaks
+                        }
                         fields = [field for field in FIELDS if field.name in own]
                         contract = check_contract(*pair_, fields=fields)
                         found[name] = differing(contract)
-                        print(name, *contract.differing, sep="\n  ", flush=True)
+                        print(name, *contract.rows, sep="\n  ", flush=True)
     return found
-
-
-def _server(served: Served) -> ContractServer:
-    return ContractServer(lambda: EngineClient(served.address))
 
 
 _WORDS = ("args.reasoning_parser=deepseek-r1", "args.tool_call_parser=qwen25")
 
 
 def objections(results: dict[str, Any]) -> Iterator[str]:
-    """What is not as it must be."""
+    """Yield each result that is not as required."""
     found = results.get("sound", {})
     if found.get("pairs", 0) < 1000:
         yield f"only {found.get('pairs', 0)} sound pairs"
@@ -137,7 +134,7 @@ def _of_engine(found: dict[str, Any]) -> Iterator[str]:
 
 
 def stored() -> dict[str, Any]:
-    """The results of the last campaign."""
+    """Return the results of the last campaign."""
     found: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     return found
 
@@ -149,22 +146,22 @@ def main() -> int:
     parser.add_argument("--only", default="", help="planted bugs whose name has this text")
     parser.add_argument("--missing", action="store_true", help="planted bugs without a result")
     parser.add_argument("--store", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
-    given = parser.parse_args()
-    if given.what != "engine":
+    args = parser.parse_args()
+    if args.what != "engine":
         hurry()
     began = time.monotonic()
     found: Any = None
-    if given.what == "sound":
-        found = sound(range(1, given.pairs + 1), processes=2)
-    elif given.what == "planted":
+    if args.what == "sound":
+        found = sound(range(1, args.pairs + 1), processes=2)
+    elif args.what == "planted":
         found = planted(1)
-    elif given.what == "engine":
-        known = stored().get("engine", {}) if given.missing else {}
-        found = {**known, **engine(given.only, known)}
+    elif args.what == "engine":
+        known = stored().get("engine", {}) if args.missing else {}
+        found = {**known, **engine(args.only, known)}
     if found is not None:
-        found_at = {given.what: found}
+        found_at = {args.what: found}
         print(json.dumps(found_at, indent=1), f"{time.monotonic() - began:.0f} s")
-        if given.store:
+        if args.store:
             RESULTS.write_text(json.dumps({**stored(), **found_at}, indent=1) + "\n")
     bad = list(objections(stored()))
     print("\n".join(f"not as it must be: {text}" for text in bad))

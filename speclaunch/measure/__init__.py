@@ -61,9 +61,9 @@ NAMES = {
     "bisect.search": "most_starts SearchOutcome",
     "bisect.stored": "begin_bisect StoredBisect",
     "certificates": "certificates_of",
-    "contract.contract": "FIELDS",
-    "contract.launched": "check_sides new_contract_folder",
+    "contract.contract": "check_contract FIELDS",
     "contract.records": "ContractDocument FieldResult FieldRow",
+    "contract.servers": "ContractServer",
     "prove.answers": "ProofPrompt ProofServer",
     "prove.proof": """
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree

@@ -136,11 +136,11 @@ from speclaunch.measure.bisect.stored import StoredBisect as StoredBisect
 from speclaunch.measure.bisect.stored import begin_bisect as begin_bisect
 from speclaunch.measure.certificates import certificates_of as certificates_of
 from speclaunch.measure.contract.contract import FIELDS as FIELDS
-from speclaunch.measure.contract.launched import check_sides as check_sides
-from speclaunch.measure.contract.launched import new_contract_folder as new_contract_folder
+from speclaunch.measure.contract.contract import check_contract as check_contract
 from speclaunch.measure.contract.records import ContractDocument as ContractDocument
 from speclaunch.measure.contract.records import FieldResult as FieldResult
 from speclaunch.measure.contract.records import FieldRow as FieldRow
+from speclaunch.measure.contract.servers import ContractServer as ContractServer
 from speclaunch.measure.prove.answers import ProofPrompt as ProofPrompt
 from speclaunch.measure.prove.answers import ProofServer as ProofServer
 from speclaunch.measure.prove.proof import LevelRecord as LevelRecord

@@ -13,11 +13,7 @@ from msgspec import Struct, to_builtins
 
 from speclaunch.app.output.console import err_lines, out, out_lines, write_exact
 from speclaunch.app.output.proving import show_proof
-from speclaunch.app.verbs.bench_sides import (
-    numbers,
-    side_options,
-    tell_replaced,
-)
+from speclaunch.app.verbs.bench_sides import numbers, side_options, tell_replaced
 from speclaunch.app.verbs.locking import SideLock
 from speclaunch.app.verbs.measure_options import ProveOptions
 from speclaunch.app.verbs.options import ProveFormat
@@ -30,12 +26,15 @@ from speclaunch.core import (
     Problem,
     beating,
     duration,
+    speclaunch_home,
 )
 from speclaunch.engine import Address
 from speclaunch.measure import (
     FIELDS,
     NONE,
     RANDOM,
+    ContractDocument,
+    ContractServer,
     LaunchedSide,
     MeasuredEngine,
     Proof,
@@ -46,9 +45,8 @@ from speclaunch.measure import (
     baseline,
     begin_proof,
     candidate,
-    check_sides,
+    check_contract,
     end_on_signals,
-    new_contract_folder,
     next_log,
     prove_answers,
     reference,
@@ -128,16 +126,44 @@ def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSid
         out_lines().print(f"fields:   {', '.join(field.name for field in FIELDS)}")
         return ExitCode.CLEAN
     end_on_signals()
-    lines, folder = err_lines(), new_contract_folder(ours.prepared.recipe.deployment.name)
-    found = check_sides(ours, plain, folder, lines.print).document(ours.name, plain.name)
+    name = ours.prepared.recipe.deployment.name
+    folder = unfinished_work.new_folder(speclaunch_home() / "contracts", name)
+    found = _contract(ours, plain, folder)
+    unfinished_work.write(folder / "contract.json", to_builtins(found))
     if options.output_format is ProveFormat.JSON:
         out().print_json(json.dumps(to_builtins(found)))
     elif options.output_format is ProveFormat.HTML:
         write_exact(contract_page(found))
     else:
         show_contract(out(), found)
-        lines.print(f"saved to {folder}")
+        err_lines().print(f"saved to {folder}")
     return ExitCode.CLEAN if found.same else ExitCode.FAILED
+
+
+def _contract(ours: LaunchedSide, plain: LaunchedSide, folder: Path) -> ContractDocument:
+    """Serve both sides at the same time and return their contract; `folder` receives the logs."""
+    say = err_lines().print
+    fields: list[str] = []
+
+    def progress(seconds: float) -> str:
+        done = f"{max(len(fields) - 1, 0)} of {len(FIELDS)} fields"
+        return f"{ours.name}: {done} checked in {duration(seconds)}"
+
+    # one start at a time: the memory of the second depends on what the first leaves
+    with (
+        Engines(folder, say) as engines,
+        engines.serving(ours) as served,
+        engines.serving(plain) as other,
+        beating(say, progress),
+    ):
+        try:
+            found = check_contract(
+                served.contracted, other.contracted, plan=ours.plan, say=fields.append
+            )
+        except EngineError as error:
+            help_ = f"read the logs in {folder}"
+            raise LaunchError(f"{ours.name} gave no answer: {error}", help=help_) from error
+    return found.document(ours.name, plain.name)
 
 
 def _proof(task: Task, stored: StoredProof) -> Proof:
@@ -207,6 +233,11 @@ class Served(Struct, frozen=True):
     engine: MeasuredEngine
     address: Address
     say: Say
+
+    @property
+    def contracted(self) -> ContractServer:
+        """The engine as a server of a contract."""
+        return ContractServer(lambda: EngineClient(self.address))
 
     @contextmanager
     def queried(self, requests: int) -> Iterator[Callable[[int], ProofServer]]:

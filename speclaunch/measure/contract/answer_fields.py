@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from speclaunch.measure.contract.pair import Base, Outcome, Pair, counted, same, untested
@@ -20,15 +20,15 @@ _COMPLETIONS, _CHAT = "/v1/completions", "/v1/chat/completions"
 def n(pair: Pair) -> Outcome:
     """Check that `n` greedy answers are `n` times the continuation."""
 
-    def check(base: Base) -> str:
+    def check(base: Base) -> str | None:
         body = base.body(n=_COPIES)
         ours, plain = pair.ours.generate_all(body), pair.plain.generate_all(body)
         if len(ours) != len(plain):
             return f"n {_COPIES}: {len(ours)} answers, not {len(plain)}"
         pairs = zip(ours, plain, strict=True)
-        return _first(pair.difference(body, both)[0] for both in pairs)
+        return next(filter(None, (pair.difference(body, both)[0] for both in pairs)), None)
 
-    return same([check(base) for base in pair.bases], len(pair.bases))
+    return same([check(base) for base in pair.bases])
 
 
 def output_logprobs(pair: Pair) -> Outcome:
@@ -49,14 +49,14 @@ def prompt_logprobs(pair: Pair) -> Outcome:
 def _compare_logprobs(pair: Pair, name: str, **fields: int) -> Outcome:
     """Compare `meta_info[name]`: as many logprobs, of the same tokens and values."""
 
-    def check(base: Base) -> str:
+    def check(base: Base) -> str | None:
         body = {**base.body(), "return_logprob": True, **fields}
         difference, ours, plain = pair.difference(body)
-        if difference or difference is None:
-            return difference or ""
+        if difference != "":
+            return difference
         return _logprobs(ours.meta.get(name), plain.meta.get(name), _LOGPROB_NATS * pair.tolerance)
 
-    return same([check(base) for base in pair.bases], len(pair.bases))
+    return same([check(base) for base in pair.bases])
 
 
 def _logprobs(ours: Any, plain: Any, tolerance: float) -> str:
@@ -88,7 +88,7 @@ def stream(pair: Pair) -> Outcome:
     """Check that streamed answers end as those that are not, with and without a stop string."""
 
     def check(body: dict[str, Any]) -> str:
-        ours, plain = (_streamed(server.stream(body)) for server in _both(pair))
+        ours, plain = (_streamed(server.stream(body)) for server in pair.servers)
         if ours is None or plain is None:
             return "" if ours == plain else "no stream"
         unstreamed = pair.ours.generate(body)
@@ -102,11 +102,7 @@ def stream(pair: Pair) -> Outcome:
 
     bodies = [base.body() for base in pair.bases]
     bodies += [base.body(stop=[base.tokens[at]]) for base in pair.bases for at in (3, 4, 5)]
-    return same([check(body) for body in bodies], len(bodies))
-
-
-def _both(pair: Pair) -> tuple[Any, Any]:
-    return pair.ours, pair.plain
+    return same([check(body) for body in bodies])
 
 
 def _streamed(found: tuple[int, list[Any]]) -> Any:
@@ -127,7 +123,7 @@ def usage(pair: Pair) -> Outcome:
     """Check the token counts of completions: their sums, with `n` and with a stop string."""
 
     def check(body: Mapping[str, Any]) -> str:
-        (status, ours), (_, plain) = (server.chat(_COMPLETIONS, body) for server in _both(pair))
+        (status, ours), (_, plain) = (server.chat(_COMPLETIONS, body) for server in pair.servers)
         if status != 200 or not isinstance(plain, dict):
             return "" if not isinstance(plain, dict) else f"refused ({ours})"
         own, other = ours.get("usage") or {}, plain.get("usage") or {}
@@ -141,7 +137,7 @@ def usage(pair: Pair) -> Outcome:
         for base in pair.bases
         for more in ({}, {"n": 2}, {"stop": [base.tokens[4]]})
     ]
-    return same([check(body) for body in bodies], len(bodies))
+    return same([check(body) for body in bodies])
 
 
 def reasoning(pair: Pair) -> Outcome:
@@ -149,17 +145,16 @@ def reasoning(pair: Pair) -> Outcome:
     if not pair.plain.info.get("reasoning_parser"):
         return untested("the servers have no reasoning_parser")
 
-    def check(base: Base, at: int) -> str:
+    def check(base: Base, at: int) -> str | None:
         sampling = {"stop_token_ids": [base.answer.ids[at]], "ignore_eos": False}
         body = {**base.body(**sampling), "require_reasoning": True}
         difference, ours, plain = pair.difference(body)
-        if difference or difference is None:
-            return difference or ""
+        if difference != "":
+            return difference
         own, other = (each.meta.get("reasoning_tokens") for each in (ours, plain))
         return "" if own == other else f"reasoning_tokens is {own}, not {other}"
 
-    checks = [check(base, at) for base in pair.bases for at in range(_SHORT)]
-    return same(checks, len(checks))
+    return same([check(base, at) for base in pair.bases for at in range(_SHORT)])
 
 
 _TOOL = {
@@ -188,7 +183,7 @@ def tools(pair: Pair) -> Outcome:
         "temperature": 0,
         "max_tokens": 200,
     }
-    (status, ours), (plain_status, plain) = (server.chat(_CHAT, body) for server in _both(pair))
+    (status, ours), (plain_status, plain) = (server.chat(_CHAT, body) for server in pair.servers)
     if plain_status != 200:
         return untested(f"the plain server refuses it: {plain}", 1)
     if status != 200:
@@ -196,7 +191,7 @@ def tools(pair: Pair) -> Outcome:
     own, other = _calls(ours), _calls(plain)
     if not other:
         return untested("the plain server calls no tool", 1)
-    return same(["" if own == other else f"calls {own}, not {other}"], 1)
+    return same(["" if own == other else f"calls {own}, not {other}"])
 
 
 def _calls(document: Any) -> list[tuple[str, str]]:
@@ -222,9 +217,4 @@ def abort(pair: Pair) -> Outcome:
     later = pair.difference(base.body())[0]
     remaining = pair.ours.await_release(before or 0) if before is not None else 0
     unreleased = f"{remaining} tokens of the KV cache remain in use" if remaining else ""
-    return same([f"afterwards: {later}" if later else "", unreleased], 1)
-
-
-def _first(texts: Iterable[str | None]) -> str:
-    """Return the first difference; empty if there is none."""
-    return next(filter(None, texts), "")
+    return same([f"afterwards: {later}" if later else unreleased])

@@ -19,11 +19,11 @@ from speclaunch.serving import EngineError
 
 
 class ContractField(Struct, frozen=True):
-    """A request field: its check, and the fields of advisories that it concerns."""
+    """A request field: its check, and the advisories' name for the field, if any."""
 
     name: str
     check: Callable[[Pair], Outcome]
-    concerns: tuple[RequestField, ...]
+    concern: RequestField | None = None
 
 
 _ABOUT = RequestField
@@ -31,36 +31,31 @@ _SHOWN = 200
 _BAD_REQUEST = "400:"
 """Beginning of a refusal by validation; other errors are failures."""
 
-
-def _field(name: str, check: Callable[[Pair], Outcome], *concerns: RequestField) -> ContractField:
-    return ContractField(name, check, concerns)
-
-
 FIELDS = (
-    _field("stop", greedy_fields.stop, _ABOUT.STOP),
-    _field("stop_across_tokens", greedy_fields.stop_across, _ABOUT.STOP),
-    _field("stop_token_ids", greedy_fields.stop_token_ids, _ABOUT.STOP),
-    _field("max_new_tokens", greedy_fields.max_new_tokens, _ABOUT.MAX_TOKENS),
-    _field("end_at_max_new_tokens", greedy_fields.end_at_limit, _ABOUT.MAX_TOKENS),
-    _field("min_new_tokens", greedy_fields.min_new_tokens, _ABOUT.MIN_TOKENS),
-    *(_field(name, greedy_fields.penalty(name), _ABOUT.PENALTIES) for name in PENALTIES),
-    _field("logit_bias", greedy_fields.logit_bias, _ABOUT.LOGIT_BIAS),
-    _field("n", answer_fields.n, _ABOUT.N),
-    _field("stream", answer_fields.stream, _ABOUT.STREAM),
-    _field("usage", answer_fields.usage),
-    _field("temperature", sampled_fields.distribution(), _ABOUT.TEMPERATURE),
-    _field("top_p", sampled_fields.distribution(top_p=0.2), _ABOUT.TOP_P),
-    _field("top_k", sampled_fields.distribution(top_k=2), _ABOUT.TOP_K),
-    _field("min_p", sampled_fields.distribution(min_p=0.5), _ABOUT.MIN_P),
-    _field("sampling_seed", sampled_fields.seed, _ABOUT.SEED),
-    _field("return_logprob", answer_fields.output_logprobs, _ABOUT.LOGPROBS),
-    _field("top_logprobs_num", answer_fields.top_logprobs, _ABOUT.LOGPROBS),
-    _field("logprob_start_len", answer_fields.prompt_logprobs, _ABOUT.LOGPROBS),
-    *(_field(name, greedy_fields.grammar(name), _ABOUT.GRAMMAR) for name in GRAMMARS),
-    _field("reasoning_tokens", answer_fields.reasoning, _ABOUT.REASONING),
-    _field("tools", answer_fields.tools, _ABOUT.TOOLS),
-    _field("abort", answer_fields.abort, _ABOUT.ABORT),
-    _field("context_limit", greedy_fields.context_limit, _ABOUT.LONG_CONTEXT),
+    ContractField("stop", greedy_fields.stop, _ABOUT.STOP),
+    ContractField("stop_across_tokens", greedy_fields.stop_across, _ABOUT.STOP),
+    ContractField("stop_token_ids", greedy_fields.stop_token_ids, _ABOUT.STOP),
+    ContractField("max_new_tokens", greedy_fields.max_new_tokens, _ABOUT.MAX_TOKENS),
+    ContractField("end_at_max_new_tokens", greedy_fields.end_at_limit, _ABOUT.MAX_TOKENS),
+    ContractField("min_new_tokens", greedy_fields.min_new_tokens, _ABOUT.MIN_TOKENS),
+    *(ContractField(name, greedy_fields.penalty(name), _ABOUT.PENALTIES) for name in PENALTIES),
+    ContractField("logit_bias", greedy_fields.logit_bias, _ABOUT.LOGIT_BIAS),
+    ContractField("n", answer_fields.n, _ABOUT.N),
+    ContractField("stream", answer_fields.stream, _ABOUT.STREAM),
+    ContractField("usage", answer_fields.usage),
+    ContractField("temperature", sampled_fields.distribution(), _ABOUT.TEMPERATURE),
+    ContractField("top_p", sampled_fields.distribution(top_p=0.2), _ABOUT.TOP_P),
+    ContractField("top_k", sampled_fields.distribution(top_k=2), _ABOUT.TOP_K),
+    ContractField("min_p", sampled_fields.distribution(min_p=0.5), _ABOUT.MIN_P),
+    ContractField("sampling_seed", sampled_fields.seed, _ABOUT.SEED),
+    ContractField("return_logprob", answer_fields.output_logprobs, _ABOUT.LOGPROBS),
+    ContractField("top_logprobs_num", answer_fields.top_logprobs, _ABOUT.LOGPROBS),
+    ContractField("logprob_start_len", answer_fields.prompt_logprobs, _ABOUT.LOGPROBS),
+    *(ContractField(name, greedy_fields.grammar(name), _ABOUT.GRAMMAR) for name in GRAMMARS),
+    ContractField("reasoning_tokens", answer_fields.reasoning, _ABOUT.REASONING),
+    ContractField("tools", answer_fields.tools, _ABOUT.TOOLS),
+    ContractField("abort", answer_fields.abort, _ABOUT.ABORT),
+    ContractField("context_limit", greedy_fields.context_limit, _ABOUT.LONG_CONTEXT),
 )
 """All fields. Those that may end a server come last."""
 
@@ -75,10 +70,9 @@ def check_contract(
 ) -> Contract:
     """Return the contract of two running servers of one release and checkpoint.
 
-    `plan` of the speculative server selects advisories by its exact configuration; without it they
-    match by release and algorithm. `say` receives the name of each field before its check. Raises
-    LaunchError if the plain server gives no answer, or the speculative one does not speculate, and
-    EngineError if one cannot be reached at first.
+    `plan` of the speculative server selects advisories; none are listed without it. `say` receives
+    the name of each field before its check. Raises LaunchError if the plain server gives no answer,
+    or the speculative one does not speculate, and EngineError if one cannot be reached at first.
     """
     info = speculative.info
     algorithm = info.get("speculative_algorithm")
@@ -124,5 +118,6 @@ def _row(
         documented = statement(field.name, release, algorithm, device)
         if outcome.refused.startswith(_BAD_REQUEST):
             documented = f"The server refuses it: {outcome.refused}"
-        bugs = known_bugs(field.concerns, release, algorithm, plan)
+        if field.concern is not None and plan is not None:
+            bugs = known_bugs(field.concern, plan)
     return FieldRow(field.name, outcome.result, outcome.reason, outcome.requests, documented, bugs)

@@ -31,7 +31,8 @@ PENALTIES = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "repetition_pena
 _MARGIN = 1.0
 """Nats that remain to the best token after a bias: a penalty then changes the answer."""
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"
-
+_LONGEST = 300_000
+"""Maximum tokens of a prompt at the context limit."""
 
 Check = Callable[[ContractAnswer], bool]
 
@@ -96,7 +97,7 @@ def stop_token_ids(pair: Pair) -> Outcome:
     )
 
 
-def _ends(base: Base, at: int) -> Callable[[ContractAnswer], bool]:
+def _ends(base: Base, at: int) -> Check:
     """Return the check that an answer is the continuation up to the token at `at`."""
     end = base.answer.ids.index(base.answer.ids[at]) + 1
     return lambda answer: answer.ids == base.answer.ids[:end] and answer.finish.type == "stop"
@@ -273,6 +274,3 @@ def context_limit(pair: Pair) -> Outcome:
                 yield GreedyCase(body, f"{length - room} prompt tokens, max_new_tokens {limit}")
 
     return pair.compare(cases())
-
-
-_LONGEST = 300_000

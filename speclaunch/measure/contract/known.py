@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-
 from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.checks import Advisory, RequestField, all_advisories
 from speclaunch.engine import Plan, UnknownValueError, within
+from speclaunch.measure.contract.greedy_fields import PENALTIES
 
 _EAGLE = ("EAGLE", "EAGLE3", "STANDALONE", "FROZEN_KV_MTP")
 _SAMPLED = ("temperature", "top_p", "top_k", "min_p", "sampling_seed")
@@ -27,19 +27,16 @@ class Statement(Struct, frozen=True):
         return f"{self.text} ({self.source})"
 
 
-_PENALTIES = ("frequency_penalty", "presence_penalty", "repetition_penalty")
-_RELAXED = "This is a relaxed version of penalties for speculative decoding."
+_RELAXED = Statement(
+    tuple(PENALTIES),
+    _EAGLE,
+    ">=0.5.11",
+    "This is a relaxed version of penalties for speculative decoding.",
+    "SGLang 0.5.23 srt/speculative/eagle_utils.py:563",
+)
 STATEMENTS = (
-    Statement(
-        _PENALTIES, _EAGLE, ">=0.5.11", _RELAXED, "SGLang 0.5.23 srt/speculative/eagle_utils.py:563"
-    ),
-    Statement(
-        _PENALTIES,
-        ("NGRAM",),
-        ">=0.5.14",
-        _RELAXED,
-        "SGLang 0.5.23 srt/speculative/eagle_utils.py:563",
-    ),
+    _RELAXED,
+    replace(_RELAXED, algorithms=("NGRAM",), versions=">=0.5.14"),
     Statement(
         _SAMPLED,
         (*_EAGLE, "NGRAM"),
@@ -52,7 +49,7 @@ STATEMENTS = (
 """Each is in the source of all releases that it names."""
 
 
-def statement(field: str, release: str, algorithm: str | None, device: str | None) -> str | None:
+def statement(field: str, release: str, algorithm: str, device: str | None) -> str | None:
     """Return the engine's own statement that a field differs; None if there is none."""
     for each in STATEMENTS:
         if (
@@ -65,38 +62,16 @@ def statement(field: str, release: str, algorithm: str | None, device: str | Non
     return None
 
 
-def known_bugs(
-    concerns: Collection[RequestField], release: str, algorithm: str | None, plan: Plan | None
-) -> tuple[str, ...]:
-    """Return the IDs of advisories about request fields that apply.
-
-    Without a plan, those that the release and the algorithm do not exclude.
-    """
+def known_bugs(concern: RequestField, plan: Plan) -> tuple[str, ...]:
+    """Return the IDs of advisories about a request field that may affect a deployment."""
     return tuple(
         advisory.id
-        for advisory in _of_release(release, algorithm)
-        if set(advisory.requests) & set(concerns) and _applies(advisory, plan)
+        for advisory in all_advisories()
+        if concern in advisory.requests and _may_apply(advisory, plan)
     )
 
 
-def _of_release(release: str, algorithm: str | None) -> Iterator[Advisory]:
-    for advisory in all_advisories():
-        if within(release, advisory.versions):
-            algorithms = _algorithms(advisory)
-            if not algorithms or algorithm in algorithms:
-                yield advisory
-
-
-def _algorithms(advisory: Advisory) -> set[str]:
-    """Return the algorithms to which an advisory is limited; empty: any."""
-    parts = advisory.when.any or (advisory.when,)
-    found = [set(advisory.when.algorithm or part.algorithm) for part in parts]
-    return set().union(*found) if all(found) else set()
-
-
-def _applies(advisory: Advisory, plan: Plan | None) -> bool:
-    if plan is None:
-        return True
+def _may_apply(advisory: Advisory, plan: Plan) -> bool:
     try:
         return advisory.applies(plan)
     except UnknownValueError:

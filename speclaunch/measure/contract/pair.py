@@ -84,7 +84,7 @@ class Pair:
     """The servers of a contract. `ours` speculates."""
 
     def __init__(self, ours: ContractServer, plain: ContractServer) -> None:
-        self.ours, self.plain = ours, plain
+        self.ours, self.plain = self.servers = ours, plain
 
     @cached_property
     def tolerance(self) -> float:
@@ -187,8 +187,8 @@ def _refused(ours: str, plain: str) -> str:
 def counted(ours: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
     """Return the first token count that differs; empty if none does."""
     for name in ("prompt_tokens", "completion_tokens"):
-        if ours.get(name) != plain.get(name):
-            return f"{name} is {ours.get(name)}, not {plain.get(name)}"
+        if ours[name] != plain[name]:
+            return f"{name} is {ours[name]}, not {plain[name]}"
     return ""
 
 
@@ -197,7 +197,7 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
-def same(checks: Sequence[str], requests: int) -> Outcome:
-    """Return the outcome of a field from differences as text; empty ones are none."""
-    found = next(filter(None, checks), "")
-    return Outcome(FieldResult.DIFFERS if found else FieldResult.SAME, found, requests)
+def same(differences: Sequence[str | None]) -> Outcome:
+    """Return the outcome of a field from the difference of each request, as `Pair.difference`."""
+    found = next(filter(None, differences), "")
+    return Outcome(FieldResult.DIFFERS if found else FieldResult.SAME, found, len(differences))

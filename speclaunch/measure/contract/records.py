@@ -47,18 +47,13 @@ class Contract(Struct, frozen=True):
 
     rows: tuple[FieldRow, ...]
     release: str
-    algorithm: str | None
+    algorithm: str
 
     @property
     def is_same(self) -> bool:
         """True if a field was compared, and each difference is documented."""
         compared = any(row.result is not FieldResult.NOT_TESTED for row in self.rows)
         return compared and not any(row.breaks for row in self.rows)
-
-    @property
-    def differing(self) -> tuple[FieldRow, ...]:
-        """Rows that differ, documented differences included."""
-        return tuple(row for row in self.rows if row.result is FieldResult.DIFFERS)
 
     def document(self, speculative: str, plain: str) -> ContractDocument:
         """Return the contract as its document; the names are those of the servers."""

@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Protocol
 
 from msgspec import Struct
 
-from speclaunch.core import LaunchError
 from speclaunch.serving import EngineError
 
 Body = Mapping[str, Any]
@@ -22,8 +22,6 @@ _SECONDS = 600.0
 _GOOD = 200
 _SHOWN = 200
 _AT_ONCE = 8
-_INFO_PATHS = ("/server_info", "/get_server_info")
-"""Older releases have only the second."""
 _LOADS_PATH = "/v1/loads?include=core"
 _ABORT_SECONDS = 60.0
 _STARTED_SECONDS = 0.5
@@ -38,6 +36,12 @@ class ContractClient(Protocol):
 
     def get(self, path: str, timeout: float = ...) -> Any:
         """Request a path; return an answer as `post` does."""
+
+    def server_info(self) -> dict[str, Any]:
+        """Return the effective arguments of the server."""
+
+    def healthy(self) -> bool:
+        """True if the server accepts requests."""
 
 
 class Finish(Struct, frozen=True):
@@ -56,8 +60,6 @@ class ContractAnswer(Struct, frozen=True):
     ids: tuple[int, ...] = ()
     text: str = ""
     finish: Finish = Finish("")
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
     meta: Mapping[str, Any] = {}
     error: str = ""
 
@@ -70,7 +72,7 @@ class ContractAnswer(Struct, frozen=True):
 class ContractServer:
     """A running server. Methods raise EngineError for a missing or an unreadable answer."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], AbstractContextManager[ContractClient]]) -> None:
         """Create the server. `make` returns a new client, a context manager."""
         self._make = make
         self.seeds = itertools.count(1)
@@ -78,14 +80,9 @@ class ContractServer:
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """`/server_info`. Raises LaunchError if it is no SGLang server."""
+        """`/server_info`: effective arguments, release and device."""
         with self._make() as client:
-            for path in _INFO_PATHS:
-                answer = client.get(path)
-                if answer.status_code == _GOOD:
-                    found: dict[str, Any] = answer.json()
-                    return found
-        raise LaunchError(f"{path} answered {answer.status_code}: not an SGLang server")
+            return client.server_info()
 
     def generate(self, body: Body) -> ContractAnswer:
         """Return the answer to a request of one answer."""
@@ -141,9 +138,9 @@ class ContractServer:
         return sum(counts) if counts else None
 
     def await_release(self, before: int) -> int:
-        """Return the KV tokens in use in addition to `before`, once they are released or too late.
+        """Return the KV tokens in use in addition to `before`, once released or after a time limit.
 
-        A server publishes its load from time to time.
+        A server updates its load periodically.
         """
         until = time.monotonic() + _RELEASE_SECONDS
         while True:
@@ -154,11 +151,8 @@ class ContractServer:
 
     def lives(self) -> bool:
         """True if `/health` answers 200."""
-        try:
-            with self._make() as client:
-                return bool(client.get("/health").status_code == _GOOD)
-        except EngineError:
-            return False
+        with self._make() as client:
+            return client.healthy()
 
     def post(self, path: str, body: Body) -> tuple[int, str]:
         """Return the status and the text of an answer."""
@@ -190,14 +184,12 @@ def _answer(found: Any) -> ContractAnswer:
         meta = found["meta_info"]
         reason = meta.get("finish_reason") or {}
         ids = found.get("output_ids")
-        if ids is None:  # older releases: ids come with their logprobs
+        if ids is None:  # for text up to 0.4.10.post2 (tokenizer_manager.py)
             ids = [entry[1] for entry in meta.get("output_token_logprobs") or ()]
         return ContractAnswer(
             tuple(map(int, ids)),
             str(found.get("text") or ""),
             Finish(str(reason.get("type") or ""), reason.get("matched")),
-            int(meta["prompt_tokens"]),
-            int(meta["completion_tokens"]),
             meta,
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:

@@ -13,6 +13,7 @@ from speclaunch.measure.contract.pair import GreedyCase, Pair
 from speclaunch.measure.contract.records import FieldResult
 from speclaunch.measure.contract.servers import ContractServer
 from speclaunch.serving import EngineError
+from tests.measure.contract.test_known import plan
 from tests.support.measure.contract_faults import FIELD_FAULTS
 from tests.support.measure.contract_server import FAULTS, Reply, ScriptedServer, pair
 from tests.support.proof_faults import breakable_shim
@@ -77,7 +78,11 @@ def test_the_bugs_of_the_engine_fit_the_shim(tmp_path: Any) -> None:
 
 
 def test_a_difference_has_a_reason_and_what_is_known_of_it() -> None:
-    found = check_contract(*pair("counts min_new_tokens by steps"), fields=named("min_new_tokens"))
+    found = check_contract(
+        *pair("counts min_new_tokens by steps"),
+        plan=plan("0.5.23", "EAGLE"),
+        fields=named("min_new_tokens"),
+    )
     (row,) = found.rows
     assert "tokens, stop at" in row.reason and "the plain server" in row.reason
     assert row.advisories == ("SPA-2026-0002",)
@@ -126,17 +131,6 @@ def test_two_plain_servers_have_no_contract() -> None:
         check_contract(pair()[1], pair()[1])
 
 
-class Other(ScriptedServer):
-    """A server whose `/generate` is replaced."""
-
-    def __init__(self, **answer: Any) -> None:
-        super().__init__(speculates=False)
-        self.answer = answer
-
-    def post(self, path: str, body: dict[str, Any], timeout: float) -> Reply:
-        return Reply({**super().post(path, body, timeout).body, **self.answer})
-
-
 def test_servers_that_differ_without_any_field_are_not_tested() -> None:
     ours = ScriptedServer(speculates=True, model=5)
     found = check_contract(ContractServer(lambda: ours), pair()[1], fields=named("stop"))
@@ -154,7 +148,11 @@ def test_a_field_without_effect_is_not_tested() -> None:
 
 
 def test_an_answer_of_another_shape_is_an_error() -> None:
-    server = ContractServer(lambda: Other(meta_info=None))
+    class Other(ScriptedServer):
+        def post(self, path: str, body: dict[str, Any], timeout: float) -> Reply:
+            return Reply({**super().post(path, body, timeout).body, "meta_info": None})
+
+    server = ContractServer(lambda: Other(speculates=False))
     with pytest.raises(EngineError, match="did not answer like SGLang"):
         server.generate(Pair(*pair()).bases[0].body())
 

@@ -35,7 +35,7 @@ def document(*rows: FieldRow) -> ContractDocument:
     return Contract(rows, "0.5.23", "EAGLE").document("mine", "mine without speculation")
 
 
-def told(*rows: FieldRow) -> list[str]:
+def printed(*rows: FieldRow) -> list[str]:
     text = io.StringIO()
     show_contract(Console(file=text, width=400, highlight=False), document(*rows))
     return text.getvalue().splitlines()
@@ -88,11 +88,11 @@ def test_the_verdict_counts_undocumented_differences(
     rows: tuple[FieldRow, ...], same: bool, verdict: str
 ) -> None:
     assert document(*rows).same == same
-    assert told(*rows)[0] == verdict
+    assert printed(*rows)[0] == verdict
 
 
 def test_the_text_has_a_line_for_each_field_and_what_is_known() -> None:
-    assert told(SAME, BROKEN, KNOWN, SKIPPED)[1:] == [
+    assert printed(SAME, BROKEN, KNOWN, SKIPPED)[1:] == [
         "  ✓ stop                    same",
         "  ✗ n                       differs: 1 answers, not 3 <b>",
         "    known: SPA-2026-0002 (speclaunch explain SPA-2026-0002)",

@@ -5,28 +5,35 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.checks import RequestField
+from speclaunch.engine import Facts, Plan, resolve
 from speclaunch.measure.contract.known import known_bugs, statement
+from tests.support.checks.rules.harness import request_of
 
-LIMIT = (RequestField.MAX_TOKENS,)
-PENALTIES = (RequestField.PENALTIES,)
+LIMIT, PENALTIES = RequestField.MAX_TOKENS, RequestField.PENALTIES
+
+
+def plan(version: str, algorithm: str) -> Plan:
+    args = {"model_path": "m", "speculative_algorithm": algorithm}
+    return resolve(request_of(args, None, {}, version), Facts())
 
 
 @pytest.mark.parametrize(
-    ("concerns", "release", "algorithm", "expected"),
+    ("concern", "release", "algorithm", "expected"),
     [
         (PENALTIES, "0.5.23", "EAGLE", ("SPA-2026-0002",)),
         (PENALTIES, "0.5.13.post1", "NGRAM", ("SPA-2026-0027",)),
         (PENALTIES, "0.5.23", "DFLASH", ("SPA-2026-0003",)),
         (LIMIT, "0.5.17", "STANDALONE", ("SPA-2026-0006",)),
         (LIMIT, "0.5.18", "STANDALONE", ()),
-        ((), "0.5.17", "STANDALONE", ()),
+        (RequestField.N, "0.5.17", "STANDALONE", ()),
     ],
 )
 def test_advisories_of_a_release_and_an_algorithm(
-    concerns: tuple[RequestField, ...], release: str, algorithm: str, expected: tuple[str, ...]
+    concern: RequestField, release: str, algorithm: str, expected: tuple[str, ...]
 ) -> None:
-    assert set(expected) <= set(known_bugs(concerns, release, algorithm, None))
-    assert bool(expected) == bool(known_bugs(concerns, release, algorithm, None))
+    found = known_bugs(concern, plan(release, algorithm))
+    assert set(expected) <= set(found)
+    assert bool(expected) == bool(found)
 
 
 @pytest.mark.parametrize(

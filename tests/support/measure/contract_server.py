@@ -24,16 +24,14 @@ EOS = len(LETTERS)
 VOCABULARY = EOS + 1
 CONTEXT = 256
 REFUSED = 400
-_LONG = 1000
 _TABLE: dict[tuple[int, int, int], list[float]] = {}
 _DIGITS = tuple("0123456789")
-_COLORS = ("red", "green", "blue")
 _GRAMMARS: dict[str, tuple[tuple[str, ...], ...]] = {
     greedy_fields._REGEX: (*[("ab", "cd", "xyz")] * 3, ("-",), *[_DIGITS] * 4),
-    greedy_fields._EBNF: (_COLORS, (" ",), _DIGITS, _DIGITS),
+    greedy_fields._EBNF: (greedy_fields._COLORS, (" ",), _DIGITS, _DIGITS),
     json.dumps(greedy_fields._SCHEMA): (
         ('{"color": "',),
-        _COLORS,
+        greedy_fields._COLORS,
         ('", "done": ',),
         ("true", "false"),
         ("}",),
@@ -55,7 +53,7 @@ class Fault:
         return set(self.breaks) <= set(fields) <= {*self.breaks, *self.sometimes}
 
 
-PENALTIES = ("frequency_penalty", "presence_penalty", "repetition_penalty")
+PENALTIES = tuple(greedy_fields.PENALTIES)
 FAULTS = (
     Fault("ignores stop strings", ("stop", "stop_across_tokens", "stream", "usage")),
     Fault(
@@ -107,11 +105,11 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """The body as text."""
+        """Body as text."""
         return self.body if isinstance(self.body, str) else json.dumps(self.body)
 
     def json(self) -> Any:
-        """The body as a document."""
+        """Return the body as a document."""
         return self.body
 
 
@@ -147,20 +145,22 @@ class ScriptedServer:
             raise EngineError("connection refused")
         if path.startswith("/v1/loads"):
             return Reply({"loads": [{"num_used_tokens": self.used}]})
-        if path == "/health":
-            return Reply("")
-        return Reply(
-            {
-                "version": "0.5.23",
-                "dtype": "float32",
-                "device": "cuda",
-                "context_length": CONTEXT,
-                "reasoning_parser": "deepseek-r1",
-                "tool_call_parser": "qwen25",
-                "enable_deterministic_inference": True,
-                "speculative_algorithm": "EAGLE" if self.speculates else None,
-            }
-        )
+        return Reply("", 404)
+
+    def healthy(self) -> bool:
+        return not self.ended
+
+    def server_info(self) -> dict[str, Any]:
+        return {
+            "version": "0.5.23",
+            "dtype": "float32",
+            "device": "cuda",
+            "context_length": CONTEXT,
+            "reasoning_parser": "deepseek-r1",
+            "tool_call_parser": "qwen25",
+            "enable_deterministic_inference": True,
+            "speculative_algorithm": "EAGLE" if self.speculates else None,
+        }
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> Reply:
         if self.ended:
@@ -235,23 +235,23 @@ class ScriptedServer:
 
     def _made(self, prompt: list[int], sampling: dict[str, Any]) -> Made:
         """Generate step by step."""
-        wanted = Wanted(self.fault, sampling, self.model)
+        requested = Sampling(self.fault, sampling, self.model)
         random = Random(self._seed(sampling))
         steps = Random(len(prompt))
         made = Made([], {}, "", [], 0)
-        state = Grammar(wanted.grammar) if wanted.grammar else None
+        state = Grammar(requested.grammar) if requested.grammar else None
         while not made.finish:
             made.steps += 1
             first = len(made.ids)
             for _ in range(steps.randint(1, 4) if self.speculates else 1):
-                row = wanted.row(prompt, made, state)
-                token = wanted.chosen(row, random)
+                row = requested.row(prompt, made, state)
+                token = requested.chosen(row, random)
                 made.ids.append(token)
                 made.rows.append(row)
                 if state is not None and token != EOS:
                     state.take(LETTERS[token])
-            wanted.end(made, first)
-            wanted.counted.append(made.ids[-1])
+            requested.end(made, first)
+            requested.counted.append(made.ids[-1])
         return made
 
     def _seed(self, sampling: dict[str, Any]) -> int:
@@ -263,7 +263,7 @@ class ScriptedServer:
 
 
 @dataclass
-class Wanted:
+class Sampling:
     """The sampling parameters of a request, as a server with a fault understands them."""
 
     fault: str
@@ -273,7 +273,7 @@ class Wanted:
     """The last token of each step."""
 
     def of(self, name: str, default: Any) -> Any:
-        """A parameter, unless the fault ignores it."""
+        """Return a parameter, or the default if the fault ignores it."""
         return default if self.fault == f"ignores {name}" else self.sampling.get(name, default)
 
     @property
@@ -283,7 +283,7 @@ class Wanted:
         return _GRAMMARS[found] if found else None
 
     def row(self, prompt: list[int], made: Made, state: Grammar | None) -> list[float]:
-        """The logits of the next token."""
+        """Return the logits of the next token."""
         before = (prompt + made.ids)[-2:]
         row = list(logits(self.model, before[-2], before[-1]))
         by_steps = self.fault == "counts penalties by steps"
@@ -311,7 +311,7 @@ class Wanted:
         return row
 
     def chosen(self, row: list[float], random: Random) -> int:
-        """The next token: the best one, or a sample."""
+        """Return the next token: the best token, or a sample."""
         heat = self.sampling.get("temperature", 1.0)
         best = max(row)
         if not heat or self.fault == "samples greedily":
@@ -349,7 +349,7 @@ class Wanted:
             self._cut(made, len(made.ids) if self.fault == "runs past max_new_tokens" else limit)
 
     def _stops(self, made: Made, text: str, at: int) -> bool:
-        """End at a stop string."""
+        """True if the answer ends at a stop string."""
         for stop in self.sampling.get("stop", ()):
             if self.fault == "ignores stop strings" or not text.endswith(stop):
                 continue
@@ -378,7 +378,7 @@ class Grammar:
         self.places, self.at, self.begun = places, 0, ""
 
     def allowed(self) -> set[str]:
-        """The next characters; an empty string for the end."""
+        """Return the next characters; an empty string for the end."""
         if self.at == len(self.places):
             return {""}
         return {
@@ -386,7 +386,7 @@ class Grammar:
         }
 
     def take(self, letter: str) -> None:
-        """Go on by a character."""
+        """Advance by a character."""
         self.begun += letter
         if self.at < len(self.places) and self.begun in self.places[self.at]:
             self.at, self.begun = self.at + 1, ""
@@ -395,7 +395,7 @@ class Grammar:
 def answer(
     made: Made, prompt: list[int], body: dict[str, Any], server: ScriptedServer
 ) -> dict[str, Any]:
-    """The document of one answer."""
+    """Return the document of one answer."""
     fault = server.fault
     meta: dict[str, Any] = {
         "prompt_tokens": len(prompt),
@@ -412,9 +412,9 @@ def answer(
         count = body.get("top_logprobs_num", 0)
         tops = [sorted(zip(row, range(VOCABULARY), strict=True), reverse=True) for row in rows]
         meta["output_top_logprobs"] = [[[*pair, ""] for pair in top[:count]] for top in tops]
-        wanted = body.get("token_ids_logprob") or ()
+        scored = body.get("token_ids_logprob") or ()
         meta["output_token_ids_logprobs"] = [
-            [[row[token], token, None] for token in wanted] for row in rows
+            [[row[token], token, None] for token in scored] for row in rows
         ]
         if "logprob_start_len" in body:
             shift = fault == "shifts prompt logprobs"
@@ -433,7 +433,7 @@ def answer(
 
 
 def logits(model: int, first: int, second: int) -> list[float]:
-    """The logits after two tokens."""
+    """Return the logits after two tokens."""
     found = _TABLE.get((model, first, second))
     if found is None:
         random = Random((model * VOCABULARY + first) * VOCABULARY + second)
@@ -450,17 +450,17 @@ def logprobs(row: list[float]) -> list[float]:
 
 
 def pair(fault: str = "", number: int = 0) -> tuple[ContractServer, ContractServer]:
-    """A speculative and a plain server of the model `number`."""
+    """Return a speculative and a plain server of the model `number`."""
     ours = ScriptedServer(speculates=True, fault=fault, salt=2 * number, model=number)
     plain = ScriptedServer(speculates=False, salt=2 * number + 1, model=number)
     return ContractServer(lambda: ours), ContractServer(lambda: plain)
 
 
 def encode(text: str) -> list[int]:
-    """The tokens of a text: unknown characters are mapped to some letter."""
+    """Return the tokens of a text: unknown characters are mapped to some letter."""
     return [LETTERS.index(each) if each in LETTERS else ord(each) % EOS for each in text]
 
 
 def decode(ids: list[int]) -> str:
-    """The text of tokens."""
+    """Return the text of tokens."""
     return "".join(LETTERS[token] for token in ids if token < EOS)
