@@ -89,18 +89,15 @@ def engine(only: str, known: Collection[str]) -> dict[str, Any]:
             for side in (ours, plain):
                 engines.begin(side)
             with engines.serving(ours) as served, engines.serving(plain) as other:
-                pair_ = served.contracted, other.contracted
+                pair_ = served.contract_server, other.contract_server
                 for fault in (None, *faults):
                     name = "as it is" if fault is None else fault.name
                     if only in name and name not in known:
                         activate(shim, fault, faults)
                         pair_[0].post("/flush_cache", {})
-                        own = {
-                            name
-                            for each in FIELD_FAULTS
-                            if fault in (None, each.fault)
-                            for name in each.breaks
-                        }
+                        own = [f for each in FIELD_FAULTS for f in each.breaks]
+                        if fault is not None:
+                            own = [*FIELD_FAULTS[faults.index(fault)].breaks]
                         fields = [field for field in FIELDS if field.name in own]
                         contract = check_contract(*pair_, fields=fields)
                         found[name] = differing(contract)

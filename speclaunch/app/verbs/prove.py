@@ -158,7 +158,7 @@ def _contract(ours: LaunchedSide, plain: LaunchedSide, folder: Path) -> Contract
     ):
         try:
             found = check_contract(
-                served.contracted, other.contracted, plan=ours.plan, say=fields.append
+                served.contract_server, other.contract_server, plan=ours.plan, say=fields.append
             )
         except EngineError as error:
             help_ = f"read the logs in {folder}"
@@ -235,7 +235,7 @@ class Served(Struct, frozen=True):
     say: Say
 
     @property
-    def contracted(self) -> ContractServer:
+    def contract_server(self) -> ContractServer:
         """The engine as a server of a contract."""
         return ContractServer(lambda: EngineClient(self.address))
 

@@ -80,7 +80,7 @@ def _stop_strings(pair: Pair, text: Callable[[tuple[str, ...], int], str]) -> It
                 yield GreedyCase(
                     base.body(stop=[stopped]),
                     f"stop {shown(stopped)}",
-                    _text_is(base.before(stopped)),
+                    _text_is(base.answer.text.partition(stopped)[0]),
                 )
 
 

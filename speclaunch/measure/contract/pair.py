@@ -69,10 +69,6 @@ class Base(Struct, frozen=True):
         """Return a greedy request with these sampling parameters."""
         return request(self.prompt, **sampling)
 
-    def before(self, stop: str) -> str:
-        """Return the text before the first occurrence of a stop string."""
-        return self.answer.text.partition(stop)[0]
-
 
 def request(prompt: str, **sampling: Any) -> dict[str, Any]:
     """Return a greedy request; `sampling` adds and replaces sampling parameters."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -116,11 +115,11 @@ class ContractServer:
         """Send a long request, abort it, and return its answer."""
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(self.generate, {**body, "rid": rid})
-            until, done = time.monotonic() + _ABORT_SECONDS, threading.Event()
-            done.wait(_STARTED_SECONDS)
+            until = time.monotonic() + _ABORT_SECONDS
+            time.sleep(_STARTED_SECONDS)
             while not waiting.done() and time.monotonic() < until:
                 self.post("/abort_request", {"rid": rid})
-                done.wait(_STARTED_SECONDS / 2)
+                time.sleep(_STARTED_SECONDS / 2)
             return waiting.result()
 
     def used_tokens(self) -> int | None:
