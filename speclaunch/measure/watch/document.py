@@ -104,6 +104,7 @@ _LEAST_TOKENS = 100
 _FULL = 0.98
 _STUCK_SECONDS = 60.0
 _GRAPHS_OFF = ("disable_cuda_graph", "disable_decode_cuda_graph")
+"""Arguments that disable all graphs, and those of decode steps (0.5.16 server_args.py)."""
 
 
 def problems(

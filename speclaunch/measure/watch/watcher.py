@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -106,7 +107,7 @@ class EngineWatcher:
         self._baselines: list[WatchBaseline] = []
         self._published: list[WatchBaseline] = []
         self._measured = bench_baselines(target.run.recipe) if target.run else []
-        self._log: Follower | None = None
+        self._log: tuple[Path, Follower] | None = None
         self._batches: dict[str, RankMetrics] = {}
         self._notes: list[str] = []
 
@@ -240,9 +241,9 @@ class EngineWatcher:
         log = self._run.log if self._run else None
         if log is None:
             return False
-        if self._log is None:
-            self._log = Follower(log)
-        for line in self._log.lines():
+        if self._log is None or self._log[0] != log:  # each start has its own
+            self._log, self._batches = (log, Follower(log)), {}
+        for line in self._log[1].lines():
             batch = decode_batch(line)
             if batch is not None:
                 self._batches[batch.rank] = batch

@@ -166,6 +166,22 @@ def test_the_log_of_many_ranks_has_the_last_values_of_each(tmp_path: Path) -> No
     assert {span.running for span in record.ranks} == {4}
 
 
+def test_the_log_of_the_last_start_is_read(tmp_path: Path) -> None:
+    line = "[2026-11-27 02:30:57] Decode batch, #running-req: {}, accept len: 3.55\n"
+    for number in (1, 2):
+        (tmp_path / f"engine-{number}.log").write_text(line.format(number))
+    clock = Clock()
+    with metrics_server(FakeMetrics(has_metrics=False)) as url:
+        found = EngineWatcher(WatchTarget("e", url, None, run_of(tmp_path)), clock)
+        for number in (1, 2):
+            run_of(
+                tmp_path, attempts=[{"log": f"engine-{one}.log"} for one in range(1, number + 1)]
+            )
+            clock.now += 20
+            found.poll()
+            assert found.record.total is not None and found.record.total.running == number
+
+
 def test_the_journal_has_baselines_events_and_a_drop(tmp_path: Path) -> None:
     course = {"baselines": {"": {"accept_length": 3.5, "steps": 1_000}}}
     drop = {
