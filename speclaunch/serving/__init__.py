@@ -31,7 +31,6 @@ NAMES = {
     "launch.last_good": "LastGood",
     "launch.launch_run": "LaunchRun",
     "launch.lock": "differences_now lock_request LockRequest write_lock",
-    "launch.log.batches": "decode_batch",
     "launch.log.lines": "Follower lines_of log_files read_log",
     "launch.log.marks": "Phase",
     "launch.log.phases": "PhaseStep PhaseTracker",
@@ -48,7 +47,8 @@ NAMES = {
     "launch.supervisor": "Ending",
     "metrics.acceptance": "AcceptanceChange AcceptanceSample AcceptanceTest",
     "metrics.engine_metrics": """
-        EngineMetrics NoMetricsError number RankMetrics read_loads read_metrics
+        decode_batch EngineMetrics NoMetricsError number RankMetrics read_loads read_metrics
+        USUAL_INTERVAL
     """,
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

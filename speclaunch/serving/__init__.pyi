@@ -50,7 +50,6 @@ from speclaunch.serving.launch.lock import LockRequest as LockRequest
 from speclaunch.serving.launch.lock import differences_now as differences_now
 from speclaunch.serving.launch.lock import lock_request as lock_request
 from speclaunch.serving.launch.lock import write_lock as write_lock
-from speclaunch.serving.launch.log.batches import decode_batch as decode_batch
 from speclaunch.serving.launch.log.lines import Follower as Follower
 from speclaunch.serving.launch.log.lines import lines_of as lines_of
 from speclaunch.serving.launch.log.lines import log_files as log_files
@@ -89,6 +88,8 @@ from speclaunch.serving.metrics.acceptance import AcceptanceTest as AcceptanceTe
 from speclaunch.serving.metrics.engine_metrics import EngineMetrics as EngineMetrics
 from speclaunch.serving.metrics.engine_metrics import NoMetricsError as NoMetricsError
 from speclaunch.serving.metrics.engine_metrics import RankMetrics as RankMetrics
+from speclaunch.serving.metrics.engine_metrics import USUAL_INTERVAL as USUAL_INTERVAL
+from speclaunch.serving.metrics.engine_metrics import decode_batch as decode_batch
 from speclaunch.serving.metrics.engine_metrics import number as number
 from speclaunch.serving.metrics.engine_metrics import read_loads as read_loads
 from speclaunch.serving.metrics.engine_metrics import read_metrics as read_metrics

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from speclaunch.app.output.tables import label_line, plain_table, sparkline
-from speclaunch.core import duration
+from speclaunch.core import duration, mapping
 from speclaunch.serving import LaunchState, Run
 
 _COURSE_WIDTH, _MOST_EVENTS = 60, 20
@@ -125,28 +125,28 @@ def summary_json(run: Run) -> dict[str, Any]:
 
 
 def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
-    changes = " ".join(f"{k}={v}" for k, v in _mapping(attempt.get("changes")).items())
+    changes = " ".join(f"{k}={v}" for k, v in mapping(attempt.get("changes")).items())
     head = Text.assemble(
         (f"\nattempt {attempt.get('number')}", "bold"),
         f"   {changes or 'the recipe unchanged'}",
         (f"   {attempt.get('log')}", "dim"),
     )
     console.print(head)
-    rung = _mapping(attempt.get("rung"))
+    rung = mapping(attempt.get("rung"))
     for label in ("why", "cost"):
         if rung.get(label):
             console.print(label_line(label, str(rung[label]), 13))
     words = shlex.join(_words(attempt.get("command")))
     console.print(label_line("command", words, 13), soft_wrap=True)
     for step in attempt.get("milestones") or ():
-        milestone = _mapping(step)
+        milestone = mapping(step)
         began = milestone.get("started")
         when = f"{began:8.1f} s" if isinstance(began, int | float) else ""
         phase = label_line(when, str(milestone.get("phase")), 13)
         console.print(phase.append(f"  {milestone.get('detail')}", "dim"))
-    _show_course(console, _mapping(attempt.get("course")))
-    diagnosis = _mapping(attempt.get("diagnosis"))
-    cause = _mapping(diagnosis.get("cause"))
+    _show_course(console, mapping(attempt.get("course")))
+    diagnosis = mapping(attempt.get("diagnosis"))
+    cause = mapping(diagnosis.get("cause"))
     if attempt.get("ended"):
         code = attempt.get("exit_code")
         reason = attempt.get("reason") or ""
@@ -194,12 +194,8 @@ def _cause(run: Run) -> str:
     if not run.section("ending").get("exit_code") or not run.attempts:
         return ""
     last = run.attempts[-1]
-    cause = _mapping(_mapping(last.get("diagnosis")).get("cause"))
+    cause = mapping(mapping(last.get("diagnosis")).get("cause"))
     return str(cause.get("title") or last.get("reason") or "").partition("\n")[0]
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _words(value: object) -> list[str]:

@@ -24,7 +24,7 @@ _WIDE_COLUMNS = (
 
 
 def show_live(records: Callable[[], Sequence[WatchedEngine]], interval: float) -> None:
-    """Draw the engines in the whole terminal until Ctrl-C."""
+    """Draw the engines on the entire terminal until Ctrl-C."""
     console = out()
     with Live(console=console, screen=True, auto_refresh=False) as live:
         pause = 0.2

@@ -142,7 +142,6 @@ def _fixed(
     options: LintOptions, run: LintRun, report: Report, out: LintOutput
 ) -> tuple[Report, ExitCode]:
     """Apply the fixes and return the remaining findings; with --diff, only print the diff."""
-
     from speclaunch.app.verbs.fixing import code_of, fix_found, put_stdin, tell
 
     done = fix_found(report, run, unsafe=options.unsafe_fixes, only_shown=options.diff)

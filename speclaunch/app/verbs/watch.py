@@ -8,7 +8,8 @@ import time
 
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import WatchOptions
-from speclaunch.core import ExitCode, Problem, SpeclaunchError
+from speclaunch.app.verbs.runs import NothingRunsError
+from speclaunch.core import ExitCode, Problem
 from speclaunch.measure import (
     EngineWatcher,
     WatchDocument,
@@ -19,17 +20,14 @@ from speclaunch.measure import (
 )
 
 
-class NothingToWatchError(SpeclaunchError):
-    """Error when no engine is running (exit 3)."""
-
-    exit_code = ExitCode.NOTHING
-
-
 def watch(options: WatchOptions) -> ExitCode:
-    """Show running engines until Ctrl-C; with --once, their state. Raises InputError."""
+    """Show running engines until Ctrl-C; with --once, their state.
+
+    Raises InputError, NothingRunsError.
+    """
     targets = watch_targets(options.names)
     if not targets:
-        raise NothingToWatchError(
+        raise NothingRunsError(
             Problem("no engine is running", help="name a server: speclaunch watch http://HOST:PORT")
         )
     if options.once:

@@ -1,4 +1,4 @@
-"""JSON of `speclaunch watch`: a stable contract for scripts.
+"""JSON of `speclaunch watch`, a stable contract for scripts, and the problems in it.
 
 `docs/reference/watch.schema.json` is generated from these records; a test compares them. Within
 version 1 keys are never removed or redefined; new keys may be added.
@@ -6,11 +6,12 @@ version 1 keys are never removed or redefined; new keys may be added.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from speclaunch.measure.watch.history import RankSpan
+from speclaunch.measure.watch.history import EngineHistory, RankSpan
 
 START_CHECK = "start check"
 """Source of the acceptance length of a launch's first generation: a single prompt."""
@@ -91,3 +92,75 @@ class WatchDocument(Struct, kw_only=True):
     version: Literal[1] = 1
     at: str
     engines: list[WatchedEngine]
+
+
+_FAR_BELOW = 0.6
+"""Share of the accepted drafts of a baseline below which one reading is far below it."""
+_NOTHING_ACCEPTED = 1.02
+_APART = 0.7
+"""Share of the accepted drafts of the best rank below which a rank is apart."""
+_LEAST_DECODE_STEPS = 40
+_LEAST_TOKENS = 100
+_FULL = 0.98
+_STUCK_SECONDS = 60.0
+_GRAPHS_OFF = ("disable_cuda_graph", "disable_decode_cuda_graph")
+"""Arguments that disable all graphs, and those of decode steps (0.5.16 server_args.py)."""
+
+
+def problems(
+    engine: WatchedEngine, history: EngineHistory, info: Mapping[str, Any]
+) -> Iterator[WatchProblem]:
+    """Yield what is wrong with a reachable engine."""
+    total = engine.total
+    if total is None:
+        return
+    length = total.accept_length_5m or total.accept_length
+    if engine.algorithm and engine.role != "prefill":
+        yield from _of_acceptance(engine, history, length)
+    off = any(info.get(name) for name in _GRAPHS_OFF) or info.get("device") == "cpu"
+    steps, share = total.decode_steps, total.graph_share
+    if share is not None and share < 0.5 and steps >= _LEAST_DECODE_STEPS and not off:
+        text = f"{1 - share:.0%} of {steps:,} decode steps ran without CUDA graphs"
+        yield WatchProblem("graphs off", text)
+    if total.retracted_5m:
+        text = f"{total.retracted_5m:,} requests were retracted: the KV cache is too small for them"
+        yield WatchProblem("retractions", text)
+    if (total.kv_usage or 0) >= _FULL and total.queued:
+        text = f"the KV cache is {total.kv_usage:.0%} full and {total.queued:,} requests wait"
+        yield WatchProblem("kv cache full", text)
+    if history.stuck_seconds >= _STUCK_SECONDS:
+        text = f"{total.running:,} running requests, but no step for {history.stuck_seconds:.0f} s"
+        yield WatchProblem("stuck", text)
+
+
+def _of_acceptance(
+    engine: WatchedEngine, history: EngineHistory, length: float | None
+) -> Iterator[WatchProblem]:
+    if history.is_low:
+        usual = f", usually {history.learned:.2f}" if history.learned else ""
+        now = f" to {length:.2f}" if length else ""
+        yield WatchProblem("acceptance dropped", f"acceptance length dropped{now}{usual}")
+    elif length and length > _NOTHING_ACCEPTED:
+        known = [item for item in engine.baselines if item.source != START_CHECK]
+        low = min(known, key=lambda item: item.accept_length, default=None)
+        if low is not None and length - 1 < _FAR_BELOW * (low.accept_length - 1):
+            text = f"acceptance length {length:.2f}; {low.source}: {low.accept_length:.2f}"
+            yield WatchProblem("acceptance far below", text)
+    if length and length <= _NOTHING_ACCEPTED:
+        text = "acceptance length 1: no drafted token is accepted, so drafting only costs time"
+        yield WatchProblem("nothing accepted", text)
+    finished = history.finished
+    is_counted = engine.verifications_5m is not None
+    if finished and is_counted and finished[0] >= _LEAST_TOKENS and not finished[1]:
+        text = f"{finished[0]:,.0f} tokens were generated without a verification step"
+        yield WatchProblem("nothing verified", text)
+    ranks = [
+        (found, item.rank)
+        for item in engine.ranks
+        if (found := item.accept_length_5m or item.accept_length)
+    ]
+    if len(ranks) > 1:
+        (least, rank), (most, other) = min(ranks), max(ranks)
+        if least - 1 < _APART * (most - 1):
+            text = f"acceptance length {least:.2f} on rank {rank}, {most:.2f} on rank {other}"
+            yield WatchProblem("ranks apart", text)

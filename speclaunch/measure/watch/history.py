@@ -1,6 +1,6 @@
 """History of one engine: values now and over five minutes, from readings with known traps.
 
-A gauge is worth as much as its last change: it changes every 40 decode steps and remains while the
+A gauge describes its last change: it changes every 40 decode steps and remains unchanged while the
 engine is idle. A counter that falls means that the engine has started again, and begins a new
 history.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from speclaunch.serving import (
+    USUAL_INTERVAL,
     AcceptanceChange,
     AcceptanceSample,
     AcceptanceTest,
@@ -25,7 +26,6 @@ SPAN_SECONDS = 300.0
 STALE_SECONDS = 30.0
 """Time without a decode step after which a gauge no longer describes the present."""
 _MOST_READINGS = 400
-_USUAL_INTERVAL = 40
 
 
 class RankSpan(Struct, kw_only=True):
@@ -60,13 +60,14 @@ class _Rank(Struct):
     """Time, length and steps of each change of the gauge."""
     pending: float = 0.0
     """Verification steps since the last of them."""
-    decoded_at: float | None = None
+    decoded_at: float = 0.0
     """Time of the last decode step; the first reading counts as one."""
     test: AcceptanceTest = field(default_factory=AcceptanceTest)
 
     def add(self, at: float, new: RankMetrics, *, is_mean: bool) -> AcceptanceChange | None:
         before = self.readings[-1][1] if self.readings else None
-        self.decoded_at = self.decoded_at or at
+        if before is None:
+            self.decoded_at = at
         self.readings.append((at, new))
         while self.readings[0][0] < at - SPAN_SECONDS:
             self.readings.popleft()
@@ -75,7 +76,7 @@ class _Rank(Struct):
         if before is None or is_mean or not _has_moved(before, new):
             return None
         self.decoded_at = at
-        steps = _USUAL_INTERVAL * max(1.0, min(new.running or 1.0, before.running or 1.0))
+        steps = USUAL_INTERVAL * max(1.0, min(new.running or 1.0, before.running or 1.0))
         length = new.accept_length or 0.0
         if length < 1:
             return None
@@ -87,8 +88,8 @@ class _Rank(Struct):
         return self.test.add(AcceptanceSample(length, steps))
 
     def span(self, rank: str, *, is_lifetime: bool) -> RankSpan:
-        (since, first), (at, last) = self.readings[0], self.readings[-1]
-        is_current = is_lifetime or at - (self.decoded_at or at) < STALE_SECONDS
+        (_, first), (at, last) = self.readings[0], self.readings[-1]
+        is_current = is_lifetime or at - self.decoded_at < STALE_SECONDS
         graphs = _gain(first, last, "graph_passes") or 0.0
         passes = graphs + (_gain(first, last, "other_passes") or 0.0)
         retracted, weight = _gain(first, last, "retracted"), sum(item[2] for item in self.lengths)
@@ -107,19 +108,18 @@ class _Rank(Struct):
             kv_usage=last.kv_usage,
             steps=_rounded(last.steps) or None,
             draft_tokens=_rounded(last.draft_tokens) or None,
-            tokens_per_second=self._speed(since, at, first, last, is_current=is_current),
+            tokens_per_second=self._speed(is_current=is_current),
             graph_share=graphs / passes if passes else None,
             decode_steps=round(passes),
         )
 
-    def _speed(
-        self, since: float, at: float, first: RankMetrics, last: RankMetrics, *, is_current: bool
-    ) -> float | None:
+    def _speed(self, *, is_current: bool) -> float | None:
         """Return tokens per second over the last readings, of the counter if there is one."""
-        recent = next((item for item in self.readings if item[0] >= at - 3 * 10), (since, first))
-        gained = _gain(recent[1], last, "decoded")
-        if gained is not None and at > recent[0]:
-            return gained / (at - recent[0])
+        at, last = self.readings[-1]
+        since, first = next(item for item in self.readings if item[0] >= at - STALE_SECONDS)
+        gained = _gain(first, last, "decoded")
+        if gained is not None and at > since:
+            return gained / (at - since)
         return last.tokens_per_second if is_current else 0.0
 
 
@@ -151,11 +151,6 @@ class EngineHistory:
             if change is not None:
                 found.append((item.rank, change))
         return found
-
-    @property
-    def seconds(self) -> float:
-        """Length of the history."""
-        return self._engine[-1][0] - self._engine[0][0] if self._engine else 0.0
 
     @property
     def learned(self) -> float | None:

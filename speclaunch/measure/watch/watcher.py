@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, Problem, read_json, single_line
+from speclaunch.core import InputError, Problem, mapping, read_json, single_line
 from speclaunch.engine import acceptance_reference
 from speclaunch.measure.bench.running import key_of_server, server_url
 from speclaunch.measure.bench.stored_names import stored_files
@@ -20,9 +21,9 @@ from speclaunch.measure.watch.document import (
     WatchedEngine,
     WatchEvent,
     WatchProblem,
+    problems,
 )
 from speclaunch.measure.watch.history import EngineHistory
-from speclaunch.measure.watch.problems import problems
 from speclaunch.serving import (
     FILE,
     EngineClient,
@@ -102,21 +103,21 @@ class EngineWatcher:
         self._events: list[WatchEvent] = []
         self._info: Mapping[str, Any] = {}
         self._info_at = self._journal_at = -_FACTS_SECONDS
-        self._journal: Mapping[str, Any] = target.run.document if target.run else {}
+        self._run = target.run
         self._baselines: list[WatchBaseline] = []
         self._published: list[WatchBaseline] = []
         self._measured = bench_baselines(target.run.recipe) if target.run else []
-        self._log: Follower | None = None
+        self._log: tuple[Path, Follower] | None = None
         self._batches: dict[str, RankMetrics] = {}
         self._notes: list[str] = []
 
     def run(self, ended: threading.Event, interval: float) -> None:
         """Poll until `ended`."""
-        while not ended.is_set():
-            began = self._clock()
-            self.poll()
-            ended.wait(max(0.1, interval - (self._clock() - began)))
-        self._client.__exit__()
+        with self._client:
+            while not ended.is_set():
+                began = self._clock()
+                self.poll()
+                ended.wait(max(0.1, interval - (self._clock() - began)))
 
     def poll(self) -> None:
         """Read the server once, and replace `record`. Raises nothing."""
@@ -126,13 +127,8 @@ class EngineWatcher:
         try:
             found = self._polled(base)
         except EngineError as error:
-            text = str(error)
-            if not text.startswith(error.path):
-                text = f"{error.path} {text}"
-            if isinstance(error, EngineRefusalError) and error.answer.status_code in (401, 403):
-                text += ": set the key in SPECLAUNCH_API_KEY"
-            text = single_line(text)[:_LONGEST]
-            if self._journal.get("state") == LaunchState.STARTING:
+            text = _reason(error)
+            if self._run is not None and self._run.document.get("state") == LaunchState.STARTING:
                 text = "the engine is starting"
             found = WatchedEngine(
                 name=base.name,
@@ -163,7 +159,7 @@ class EngineWatcher:
             metrics, source = read_loads(self._client, self._info), "server_info"
             self._notes.append(f"no /metrics: {_ENABLE}")
             if self._read_log():
-                ranks = tuple(self._batches[rank] for rank in sorted(self._batches))
+                ranks = tuple(sorted(self._batches.values(), key=lambda item: item.rank.zfill(4)))
                 metrics, source = replace(metrics, ranks=ranks, is_lifetime=False), "log"
         else:
             self._read_facts(is_required=False)
@@ -218,11 +214,7 @@ class EngineWatcher:
         except EngineError as error:
             if is_required:
                 raise
-            if isinstance(error, EngineRefusalError) and error.answer.status_code in (401, 403):
-                text = "/server_info needs a key: set SPECLAUNCH_API_KEY"
-            else:
-                text = single_line(f"/server_info: {error}")[:_LONGEST]
-            self._notes.append(text)
+            self._notes.append(_reason(error, "/server_info"))
 
     def _router(self, base: WatchedEngine) -> WatchedEngine | None:
         """Return the record of a router (`/workers` of sglang_router); None for anything else."""
@@ -246,24 +238,24 @@ class EngineWatcher:
 
     def _read_log(self) -> bool:
         """Read the log of an engine of this machine; return True if it has decode steps."""
-        log = self.target.run.log if self.target.run else None
+        log = self._run.log if self._run else None
         if log is None:
             return False
-        if self._log is None:
-            self._log = Follower(log)
-        for line in self._log.lines():
+        if self._log is None or self._log[0] != log:  # each start has its own
+            self._log, self._batches = (log, Follower(log)), {}
+        for line in self._log[1].lines():
             batch = decode_batch(line)
-            if batch is not None and len(self._batches) < _MOST_TARGETS:
+            if batch is not None:
                 self._batches[batch.rank] = batch
         return bool(self._batches)
 
     def _read_journal(self) -> None:
-        run, now = self.target.run, self._clock()
+        run, now = self._run, self._clock()
         if run is None or now - self._journal_at < _JOURNAL_SECONDS:
             return
         self._journal_at = now
-        self._journal = read_json(run.directory / FILE) or self._journal
-        self._baselines = [*journal_baselines(self._journal), *self._measured]
+        run = self._run = replace(run, document=read_json(run.directory / FILE) or run.document)
+        self._baselines = [*journal_baselines(run), *self._measured]
 
     def _known_baselines(self) -> list[WatchBaseline]:
         learned = self._history.learned
@@ -277,32 +269,30 @@ class EngineWatcher:
     def _recent_events(self) -> list[WatchEvent]:
         recorded = [
             WatchEvent(single_line(str(item.get("at")))[:30], single_line(str(item.get("text"))))
-            for item in _mappings(self._journal.get("events"))
+            for item in (self._run.events if self._run else ())
         ]
         return sorted([*recorded, *self._events], key=lambda item: item.at)[-_MOST_EVENTS:]
 
     def _dropped(self) -> str:
         """Return the drop that the journal holds and that has not ended; empty without one."""
         last: dict[str, str] = {}
-        for item in _mappings(self._journal.get("events")):
+        for item in self._run.events if self._run else ():
             is_drop = item.get("kind") == "acceptance dropped"
             last[str(item.get("rank"))] = str(item.get("text")) if is_drop else ""
         return next((single_line(text) for text in last.values() if text), "")
 
 
-def journal_baselines(journal: Mapping[str, Any]) -> list[WatchBaseline]:
+def journal_baselines(run: Run) -> list[WatchBaseline]:
     """Return the acceptance lengths in the journal of a launch: learned, and of its first check."""
-    attempts = _mappings(journal.get("attempts"))
-    last = attempts[-1] if attempts else {}
-    course, verification = (_mapping(last.get(name)) for name in ("course", "verification"))
-    ranks = _mapping(course.get("baselines")).values()
+    last = run.attempts[-1] if run.attempts else {}
+    course, verification = (mapping(last.get(name)) for name in ("course", "verification"))
     lengths = [
         length
-        for item in ranks
-        if (length := number(_mapping(item).get("accept_length"))) is not None
+        for item in mapping(course.get("baselines")).values()
+        if (length := number(mapping(item).get("accept_length"))) is not None
     ]
     found = [WatchBaseline("journal", round(_mean(lengths), 3))] if lengths else []
-    first = number(_mapping(verification.get("generation")).get("acceptance_length"))
+    first = number(mapping(verification.get("generation")).get("acceptance_length"))
     return [*found, WatchBaseline(START_CHECK, round(first, 3))] if first else found
 
 
@@ -311,11 +301,12 @@ def bench_baselines(recipe: str) -> list[WatchBaseline]:
     for path in reversed(stored_files()):
         if path.parent.name.split("-", 2)[-1] != recipe:
             continue
-        result = _mapping((read_json(path) or {}).get("result"))
+        result = mapping((read_json(path) or {}).get("result"))
+        cells = result.get("cells")
         lengths = [
             length
-            for cell in _mappings(result.get("cells"))
-            if (length := number(_mapping(cell.get("candidate", cell)).get("accept_length")))
+            for cell in map(mapping, cells if isinstance(cells, list) else ())
+            if (length := number(mapping(cell.get("candidate", cell)).get("accept_length")))
         ]
         if lengths:
             return [WatchBaseline(f"bench {path.parent.name}", round(_mean(lengths), 3))]
@@ -357,12 +348,14 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _mappings(value: object) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+def _reason(error: EngineError, path: str = "") -> str:
+    """Return the text of an error, with its path."""
+    text, path = str(error), error.path or path
+    if not text.startswith(path):
+        text = f"{path} {text}"
+    if isinstance(error, EngineRefusalError) and error.answer.status_code in (401, 403):
+        text += ": set the key in SPECLAUNCH_API_KEY"
+    return single_line(text)[:_LONGEST]
 
 
 def _rounded(value: object) -> int | None:

@@ -146,7 +146,7 @@ class EngineClient:
         """Return the engine's effective arguments and internal state."""
         path = "/server_info"
         answer = self._request("GET", path, timeout)
-        if answer.status_code == _NOT_FOUND:  # before 0.5.6
+        if answer.status_code == _NOT_FOUND:  # before 0.5.6: entrypoints/http_server.py
             path = "/get_server_info"
             answer = self._request("GET", path, timeout)
         return _good(path, answer).json()

@@ -125,9 +125,9 @@ class Session(Struct):
     fresh: bool = False
     """Start from the recipe, ignoring the last known good settings."""
     exits_after: bool = False
+    """True if the process exits after this launch."""
     on_degraded: Path | None = None
     """Program to run when the acceptance length drops."""
-    """True if the process exits after this launch."""
     as_configured: bool = False
     """Start from the recipe, even if its settings are predicted to fail."""
     max_attempts: int | None = None

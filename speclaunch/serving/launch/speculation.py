@@ -6,6 +6,7 @@ steps (`--log-level warning`) has no course.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,13 +15,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from speclaunch.core import children
-from speclaunch.serving.launch.log.batches import INTERVAL, USUAL_INTERVAL, decode_batch
 from speclaunch.serving.launch.watchdog import LaunchThread
 from speclaunch.serving.metrics.acceptance import AcceptanceChange, AcceptanceSample, AcceptanceTest
+from speclaunch.serving.metrics.engine_metrics import (
+    INTERVAL,
+    USUAL_INTERVAL,
+    RankMetrics,
+    decode_batch,
+)
 
 if TYPE_CHECKING:
     from speclaunch.engine import RenderedArgs
-    from speclaunch.serving.metrics.engine_metrics import RankMetrics
 
 _POINTS = 120
 _FIRST_SECONDS = 5.0
@@ -75,7 +80,7 @@ def _sum(
 
 
 class SpeculationMonitor(Struct):
-    """Monitor of one engine after another: the baseline is kept while the settings are equal."""
+    """Monitor of one engine after another. Equal settings share a baseline."""
 
     _tests: dict[str, AcceptanceTest] = field(default_factory=dict)
     _course: Course = field(default_factory=Course)
@@ -135,8 +140,6 @@ def run_hook(program: Path, facts: Mapping[str, object], log: Path) -> LaunchThr
 
     It gets no argument, no input and no secret, and is killed after `HOOK_SECONDS`.
     """
-    import os  # noqa: PLC0415 - only a drop needs it
-
     env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     env |= {f"SPECLAUNCH_{name.upper()}": str(value) for name, value in facts.items()}
 

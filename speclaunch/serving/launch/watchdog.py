@@ -20,11 +20,7 @@ import psutil
 from msgspec import Struct, field
 
 from speclaunch.engine import Address
-from speclaunch.serving.launch.client import (
-    EngineClient,
-    EngineError,
-    EngineSilentError,
-)
+from speclaunch.serving.launch.client import EngineClient, EngineError, EngineSilentError
 from speclaunch.serving.launch.log.marks import BATCH
 from speclaunch.serving.metrics.engine_metrics import progress
 

@@ -1,19 +1,16 @@
-"""Metrics of one engine: names and meanings by release, from `/metrics`, or without it from others.
+"""Values of one engine: from `/metrics`, without it from `/v1/loads` or its log.
 
-What the releases do (0.4.6 to 0.5.23, metrics_collector.py and metrics_reporter.py):
+The catalogue of the engine library (releases/metrics.py) has the meanings, traps and sources of all
+metrics. Two of them decide what counts here:
 
-- Gauges of the scheduler change every `decode_log_interval` (40) decode steps, and remain when the
-  engine is idle. `spec_accept_length` is the mean of these steps.
-- Counters of finished requests (`generation_tokens_total`, from 0.5.13 `spec_verify_calls_total`)
-  do not move before a request ends. `realtime_tokens_total` (from 0.5.7) moves with each step.
-- Without `--enable-metrics-for-all-schedulers` one rank of each data-parallel group reports; with
-  it the ranks of a group repeat the same values, so only the first one counts.
-- With priority scheduling `priority=""` is the total; other values are parts of it.
-- `avg_spec_accept_length` and the length in `/v1/loads` are means since the start of the engine.
+- Ranks of a data-parallel group may repeat the same values: only the first rank counts.
+- With priority scheduling `priority=""` is the total; other values are parts of it (0.5.23
+  observability/metrics_collector.py).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -45,14 +42,18 @@ _GAUGES = {
 _DECODED, _PASSES = "sglang:realtime_tokens_total", "sglang:cuda_graph_passes_total"
 _RETRACTED = ("sglang:num_retracted_requests_total", "sglang:total_retracted_reqs")
 """From 0.5.7; from 0.4.9 to 0.5.2."""
+_GENERATED = "sglang:generation_tokens_total"
 _FINISHED = {
-    "sglang:generation_tokens_total": "generated",
+    _GENERATED: "generated",
     "sglang:spec_verify_calls_total": "verifications",
     "sglang:num_requests_total": "requests",
 }
-_PROMPTED = "sglang:prompt_tokens_total"
 _NAMES = (*_GAUGES, _DECODED, _PASSES, *_RETRACTED, *_FINISHED)
-_COUNTERS = (_DECODED, _PROMPTED, "sglang:generation_tokens_total")
+_COUNTERS = (_DECODED, _GENERATED, "sglang:prompt_tokens_total")
+INTERVAL, USUAL_INTERVAL = "decode_log_interval", 40
+"""Decode steps between two updates of gauges and two log lines: argument, and its default (0.4.6
+and 0.5.23 server_args.py).
+"""
 _OK, _NOT_FOUND = 200, 404
 _SECONDS = 5.0
 _MOST_RANKS = 256
@@ -174,8 +175,9 @@ def _integer(text: str | None) -> int | None:
 
 
 def read_loads(client: EngineClient, info: Mapping[str, Any]) -> EngineMetrics:
-    """Return what an engine without `/metrics` reports: `/v1/loads` (from 0.5.8) and the internal
-    states in `info`, its `/server_info`. Raises EngineError."""
+    """Return what an engine without `/metrics` reports: `/v1/loads` (from 0.5.8,
+    entrypoints/v1_loads.py) and the internal states in `info`, its `/server_info`. Acceptance
+    lengths are means since its start. Raises EngineError."""
     loads: Any = []
     try:
         answer = client.get("/v1/loads", _SECONDS)
@@ -217,6 +219,44 @@ def number(value: object) -> float | None:
     """Return a sensible number of a JSON document; None for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value < _LARGEST else None  # type: ignore[operator, arg-type]
+
+
+_LONGEST_LINE = 2_000
+_RANK = re.compile(r"\[[^\]\n]{0,60}?\bDP(?P<rank>\d{1,4})\b")
+"""Data-parallel rank in a line's header, 0 here: `[2026-11-21 02:16:12 DP0 TP0]`."""
+
+
+def decode_batch(line: str) -> RankMetrics | None:
+    """Return the values in a log line about decode steps; None for any other line.
+
+    Source: managers/scheduler.py 0.4.6 :1202, managers/scheduler_components/metrics_reporter.py
+    0.5.23 :963.
+    """
+    header, found, rest = line[:_LONGEST_LINE].partition("Decode batch")
+    if not found:
+        return None
+    values = dict(
+        part.rpartition(": ")[::2] for part in rest.lstrip(" .,").split(", ") if ": " in part
+    )
+    rank = _RANK.search(header)
+    usages = [_parsed(text) for name, text in values.items() if name.endswith("token usage")]
+    length = _parsed(values.get("accept len"))
+    return RankMetrics(
+        rank=rank["rank"] if rank else "",
+        running=_parsed(values.get("#running-req")),
+        queued=_parsed(values.get("#queue-req")),
+        accept_length=length or None,
+        accept_rate=_parsed(values.get("accept rate")) if length else None,
+        kv_usage=max((usage for usage in usages if usage is not None), default=None),
+        tokens_per_second=_parsed(values.get("gen throughput (token/s)")),
+    )
+
+
+def _parsed(text: str | None) -> float | None:
+    try:
+        return number(float(text or ""))
+    except ValueError:
+        return None
 
 
 def progress(client: EngineClient, paths: list[str]) -> object:

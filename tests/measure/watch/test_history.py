@@ -60,20 +60,22 @@ def test_releases_without_counters_move_by_their_gauges() -> None:
 def test_a_counter_that_falls_is_a_restart_not_a_negative_rate() -> None:
     history = EngineHistory()
     for second, decoded in ((0, 1_000), (2, 2_000), (4, 10), (6, 210)):
-        history.add(second, reading(decoded=decoded, accept_length=2.0 + second / 10))
+        history.add(second, reading(finished=decoded, decoded=decoded))
     total = history.total()
     assert total is not None
     assert (history.restarts, total.tokens_per_second) == (1, 100)
-    assert history.seconds == 2
+    assert history.finished == (200, 100)
 
 
 def test_old_readings_are_dropped() -> None:
     history = EngineHistory()
     for second in range(0, 1_000, 10):
-        history.add(second, reading(decoded=second, accept_length=4.0 if second < 500 else 2.0))
+        length = 4.0 if second < 500 else 2.0
+        history.add(second, reading(finished=second, decoded=second, accept_length=length))
     total = history.total()
     assert total is not None
-    assert history.seconds <= SPAN_SECONDS and total.accept_length_5m == 2.0
+    assert total.accept_length_5m == 2.0
+    assert history.finished == (SPAN_SECONDS, SPAN_SECONDS / 2)
 
 
 def test_finished_requests_count_tokens_and_steps() -> None:

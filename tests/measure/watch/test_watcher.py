@@ -42,6 +42,7 @@ def watched(state: FakeMetrics, run: Run | None = None, **steps: float) -> Watch
         for number, rank in enumerate(state.ranks):
             rank.decode(50, steps.get(f"rank{number}"), in_graph=not steps.get("eager"))
         state.generated += 200
+        state.requests += round(steps.get("requests", 0))
         clock.now += 2
         found.poll()
         return found.record
@@ -100,6 +101,12 @@ def test_graphs_that_are_off_are_wrong_unless_they_are_disabled() -> None:
     assert kinds(record) == [] and record.notes == ["it does not speculate"]
 
 
+@pytest.mark.parametrize(("requests", "expected"), [(200, []), (0, ["nothing verified"])])
+def test_requests_of_one_token_need_no_verification(requests: int, expected: list[str]) -> None:
+    state = FakeMetrics(verifications=1)
+    assert kinds(watched(state, requests=requests)) == expected
+
+
 def test_one_rank_apart_is_named() -> None:
     ranks = [FakeRank() for _ in range(3)]
     record = watched(FakeMetrics(ranks=ranks, verifications=1), rank0=2.6, rank1=2.5, rank2=1.2)
@@ -150,6 +157,31 @@ def test_without_metrics_the_log_of_an_own_engine_is_read(tmp_path: Path) -> Non
     assert (record.total.accept_length, record.total.running) == (3.55, 3)
 
 
+def test_the_log_of_many_ranks_has_the_last_values_of_each(tmp_path: Path) -> None:
+    line = "[2026-11-27 02:30:57 DP{} TP0] Decode batch, #running-req: {}, accept len: 3.55\n"
+    lines = [line.format(rank, running) for running in (3, 4) for rank in range(100)]
+    (tmp_path / "engine-1.log").write_text("".join(lines))
+    record = watched(FakeMetrics(has_metrics=False), run_of(tmp_path))
+    assert [span.rank for span in record.ranks] == [str(rank) for rank in range(100)]
+    assert {span.running for span in record.ranks} == {4}
+
+
+def test_the_log_of_the_last_start_is_read(tmp_path: Path) -> None:
+    line = "[2026-11-27 02:30:57] Decode batch, #running-req: {}, accept len: 3.55\n"
+    for number in (1, 2):
+        (tmp_path / f"engine-{number}.log").write_text(line.format(number))
+    clock = Clock()
+    with metrics_server(FakeMetrics(has_metrics=False)) as url:
+        found = EngineWatcher(WatchTarget("e", url, None, run_of(tmp_path)), clock)
+        for number in (1, 2):
+            run_of(
+                tmp_path, attempts=[{"log": f"engine-{one}.log"} for one in range(1, number + 1)]
+            )
+            clock.now += 20
+            found.poll()
+            assert found.record.total is not None and found.record.total.running == number
+
+
 def test_the_journal_has_baselines_events_and_a_drop(tmp_path: Path) -> None:
     course = {"baselines": {"": {"accept_length": 3.5, "steps": 1_000}}}
     drop = {
@@ -185,7 +217,7 @@ def test_far_below_the_lowest_baseline(tmp_path: Path) -> None:
     "odd", [{}, {"attempts": 3}, {"attempts": [{"course": {"baselines": [1]}}]}]
 )
 def test_journals_of_any_form(odd: dict[str, object]) -> None:
-    assert journal_baselines(odd) == []
+    assert journal_baselines(Run(Path(), odd, None)) == []
 
 
 def test_a_restart_is_an_event() -> None:
