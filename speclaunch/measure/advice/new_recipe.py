@@ -346,7 +346,7 @@ def _running(found: PlacedArguments) -> int:
 def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
     """Return the reason against a way that serves; None if it is only less well supported."""
     if _running(other) < _running(chosen):
-        return f"serves {_requests(other)} concurrent requests"
+        return f"serves {_running(other):,} concurrent requests"
     if other.lost_context > chosen.lost_context:
         return f"limits requests to {other.longest or 0:,} tokens"
     return None
