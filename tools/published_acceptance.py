@@ -61,7 +61,7 @@ BLOCKS = ("DFLASH", "DSPARK")
 
 
 def specforge(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The rows of SpecForge's grid: lengths, and throughput as a multiple of the plain run."""
+    """Return the rows of SpecForge's grid; throughput is a multiple of the plain run's."""
     found: dict[str, list[dict[str, Any]]] = {}
     for short, benchmarks in json.loads(path.read_text()).items():
         target = f"{next(o for n, o in ORGANIZATIONS.items() if short.startswith(n))}/{short}"
@@ -92,7 +92,7 @@ def specforge(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def inferencex(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """The rows of InferenceX's curves, one a mode of the target."""
+    """Return the rows of InferenceX's curves, one a mode of the target."""
     found: dict[str, list[dict[str, Any]]] = {}
     for stem, (target, draft, algorithm) in GOLDEN.items():
         curves = yaml.safe_load((folder / f"{stem}.yaml").read_text())
@@ -127,7 +127,7 @@ CONDITIONS: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def factors(measured: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
-    """The accepted draft tokens on a benchmark, as a multiple of the mean of the grid's seven.
+    """Return the accepted draft tokens on each benchmark, relative to the mean of the grid's seven.
 
     Fitted as (level of a draft at a setting) x (factor of the benchmark), over chains and blocks
     with at least two benchmarks. A benchmark without a link to the grid's has no factor.
@@ -156,7 +156,7 @@ def factors(measured: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
 
 
 def text_of(document: dict[str, Any]) -> str:
-    """The file: a source and a row a line."""
+    """Return the text of the file: a source and a row a line."""
 
     def block(name: str, lines: list[str]) -> str:
         return f' "{name}": {{\n' + ",\n".join(lines) + "\n }"

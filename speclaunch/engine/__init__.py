@@ -138,7 +138,7 @@ NAMES = {
     "releases.hosts": "Address nodes_of",
     "releases.images": "official_image REPOSITORY ROUTER_IMAGE",
     "releases.known_forks": "fork_with fork_with_algorithm KnownFork",
-    "releases.metrics": "Metric series_of",
+    "releases.metrics": "Metric METRICS_PATH series_of",
     "releases.nearest": "distance nearest suggest",
     "releases.renames": "BORROWED conversion dead_variable forwarded_variable other_names REMOVALS",
     "releases.shell": "argument_text exports shell_command",

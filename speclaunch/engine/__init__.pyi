@@ -366,6 +366,7 @@ from speclaunch.engine.releases.images import official_image as official_image
 from speclaunch.engine.releases.known_forks import KnownFork as KnownFork
 from speclaunch.engine.releases.known_forks import fork_with as fork_with
 from speclaunch.engine.releases.known_forks import fork_with_algorithm as fork_with_algorithm
+from speclaunch.engine.releases.metrics import METRICS_PATH as METRICS_PATH
 from speclaunch.engine.releases.metrics import Metric as Metric
 from speclaunch.engine.releases.metrics import series_of as series_of
 from speclaunch.engine.releases.nearest import distance as distance

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from speclaunch.app.output.tables import label_line
-from speclaunch.engine import Hardware, PublishedAcceptance, published_summary
+from speclaunch.engine import Hardware, PublishedAcceptance
 from speclaunch.measure import DraftListing, ListedWay, WayMemory, in_gib
 
 VERSION = 1
@@ -38,7 +38,7 @@ def show_drafts(console: Console, found: DraftListing, *, everything: bool = Fal
             _line(console, "but", doubt)
         if way.changes:
             _line(console, "set also", ", ".join(way.changes))
-        if summary := published_summary(way.way.published):
+        if summary := way.way.published_at(way.way.arguments):
             _line(console, "published", summary)
         if everything:
             _show_published(console, way.way.published, target.name)

@@ -75,7 +75,9 @@ def render(options: RenderOptions) -> None:
     write_atomically(options.output, text)
     more = renderer().companions(assembled.rendering, options.output.name)
     for name, companion in more.items():
-        write_atomically(options.output.with_name(name), companion)
+        path = options.output.with_name(name)
+        write_atomically(path, companion)
+        err().print(f"note: also wrote {path}", markup=False)
 
 
 def _baseline(text: str) -> Baseline:

@@ -30,7 +30,15 @@ from speclaunch.checks.rules.deployment_values import (
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
-from speclaunch.engine import Plan, Scrape, Service, Setting, UnknownValueError, Upstream
+from speclaunch.engine import (
+    METRICS_PATH,
+    Plan,
+    Scrape,
+    Service,
+    Setting,
+    UnknownValueError,
+    Upstream,
+)
 
 
 @rule("SPL870")
@@ -462,7 +470,7 @@ def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
     if not serves_http(plan) or not in_kubernetes(plan):
         return
     for scrape in context_of(plan).pod.scrapes:
-        port, path = integer(scrape.port), text(scrape.path) or _METRICS
+        port, path = integer(scrape.port), text(scrape.path) or METRICS_PATH
         if scrape.port is not None and not scrape.port.known:
             continue
         if port is not None and port != http_port(plan):
@@ -475,17 +483,13 @@ def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
                 place=scrape.place,
                 others=written(plan, "enable_metrics"),
             )
-        elif not path.startswith(_METRICS):
+        elif not path.startswith(METRICS_PATH):
             yield Verdict(
-                f"{scrape.name} scrapes {path}, but the metrics are at {_METRICS}",
+                f"{scrape.name} scrapes {path}, but the metrics are at {METRICS_PATH}",
                 why="alerts and dashboards stay empty",
-                fix=Fix(f"scrape {_METRICS}"),
+                fix=Fix(f"scrape {METRICS_PATH}"),
                 place=scrape.place if scrape.path is None else scrape.path.place,
             )
-
-
-_METRICS = "/metrics"
-"""Path of the metrics; what begins with it is the same (0.5.23 utils/common.py:2852)."""
 
 
 def _scrape_of_other_port(plan: Plan, scrape: Scrape, port: int) -> Iterator[Verdict]:

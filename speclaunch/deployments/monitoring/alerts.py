@@ -37,7 +37,7 @@ WINDOW = "15m"
 RECORDED = "instance:speclaunch_accept_length:mean15m"
 """Recording rule: tokens per verification of a server, if it had enough traffic."""
 RUNBOOK = "howto/monitor.md"
-_SERVER = "server:30000"
+SERVER = "server:30000"
 """Instance of the series in tests."""
 
 
@@ -62,8 +62,6 @@ class Alert(Struct, frozen=True):
     firing: tuple[Series, ...]
     quiet: tuple[tuple[Series, ...], ...]
     value: float
-    labels: tuple[str, ...] = ()
-    """Labels of the result that the test must expect."""
     at: int = 60
     """Minute at which the test evaluates it."""
 
@@ -132,8 +130,7 @@ class _RoleBuilder:
         self.series = series_of(deployment.version)
         self.job = name_of(deployment)
         self.selector = selector_of(deployment, role)
-        self.labels = ("job", "instance", *(("role",) if deployment.has_roles else ()))
-        self.by = ", ".join(self.labels)
+        self.by = "job, instance" + ", role" * deployment.has_roles
 
     def build(self) -> RoleAlerts:
         """Return the alerts and what is left out, with the recording rule of acceptance."""
@@ -171,7 +168,7 @@ class _RoleBuilder:
 
     def test(self, name: str, values: str, **labels: str) -> Series:
         """Return a series of a test, with each label that the release gives it."""
-        own = {"job": self.job, "instance": _SERVER}
+        own = {"job": self.job, "instance": SERVER}
         if self.deployment.has_roles:
             own["role"] = self.role.name
         if name != "up":
@@ -194,10 +191,6 @@ class _RoleBuilder:
             self.test("spec_accept_length", values),
         )
 
-    def alert(self, name: str, expression: str, **fields: object) -> Alert:
-        """Return an alert whose result has the labels of a server."""
-        return Alert(name, expression, **{"labels": self.labels, **fields})  # type: ignore[arg-type]
-
     def not_verifying(self, name: str) -> OmittedAlert | None:
         """Return why no alert about verification applies to the role."""
         observed = self.role.observed
@@ -217,7 +210,7 @@ class _RoleBuilder:
         if baseline is not None:
             least = round(max(baseline.length * DROP, FLOOR), 2)
             low = _length(least * 0.75)
-            return self.alert(
+            return Alert(
                 name,
                 f"{recorded} < {least:g}",
                 minutes=15,
@@ -230,7 +223,7 @@ class _RoleBuilder:
                 value=low,
             )
         mean = f"avg_over_time({recorded}[1d])"
-        return self.alert(
+        return Alert(
             name,
             f"{recorded} < {FLOOR:g} or ({recorded} < {DROP:g} * {mean}"
             f" and count_over_time({recorded}[1d]) >= {LEARNED})",
@@ -272,7 +265,7 @@ class _RoleBuilder:
             verified = f"max by ({self.by}) (max_over_time({length}[{WINDOW}])) > 0"
             firing = self.test("spec_accept_length", "0+0x90")
             quiet = self.test("spec_accept_length", "2.5+0x90")
-        return self.alert(
+        return Alert(
             name,
             f"{tokens} >= {LEAST_TOKENS} unless {verified}",
             minutes=10,
@@ -306,7 +299,7 @@ class _RoleBuilder:
         tokens = f"increase({self.of('generation_tokens_total')}[{WINDOW}])"
         busy = self.test("generation_tokens_total", "0+1000x90")
         good = self.test("spec_accept_length", "3+0x90", dp_rank="0")
-        return self.alert(
+        return Alert(
             name,
             f"min by ({self.by}) ({mean}) / avg by ({self.by}) ({mean}) < {APART:g}"
             f" and sum by ({self.by}) ({tokens}) >= {LEAST_TOKENS}",
@@ -337,10 +330,7 @@ class _RoleBuilder:
         retracted = f"max by ({self.by}) (increase({self.of(series)}[{WINDOW}]))"
         finished = f"sum by ({self.by}) (increase({self.of('num_requests_total')}[{WINDOW}]))"
         requests = self.test("num_requests_total", "0+100x90")
-        labels = {} if series == "num_retractions_sum" else {"tp_rank": "0"}
-        if "tp_rank" not in self.series[f"sglang:{series}"].labels:
-            labels = {}
-        return self.alert(
+        return Alert(
             name,
             f"{retracted} / {finished} > {RETRACTED:g} and {retracted} >= 5",
             minutes=5,
@@ -348,10 +338,10 @@ class _RoleBuilder:
             summary="Requests are retracted, and computed again",
             description="{value} retractions per request in "
             f"{WINDOW}; {RETRACTED:g} is the limit. The KV cache is too small for the load.",
-            firing=(requests, self.test(series, "0+20x90", **labels)),
+            firing=(requests, self.test(series, "0+20x90")),
             quiet=(
-                (requests, self.test(series, "0+1x90", **labels)),
-                (requests, self.test(series, "7+0x90", **labels)),
+                (requests, self.test(series, "0+1x90")),
+                (requests, self.test(series, "7+0x90")),
             ),
             value=0.2,
         )
@@ -385,7 +375,7 @@ class _RoleBuilder:
             return OmittedAlert(
                 name, f"SGLang {self.deployment.version} has no metric of CUDA graphs"
             )
-        return self.alert(
+        return Alert(
             name,
             f"{share} > {WITHOUT_GRAPH:g} and {busy}",
             minutes=15,
@@ -403,7 +393,7 @@ class _RoleBuilder:
         usage = f"max by ({self.by}) (avg_over_time({self.of('token_usage')}[{WINDOW}]))"
         waiting = f"max by ({self.by}) (min_over_time({self.of('num_queue_reqs')}[{WINDOW}]))"
         full = self.test("token_usage", "0.98+0x90")
-        return self.alert(
+        return Alert(
             "SpeculationKvPressure",
             f"{usage} > {FULL:g} and {waiting} > 0",
             minutes=10,
@@ -434,7 +424,7 @@ class _RoleBuilder:
             moving = self.test("gen_throughput", "0+1x90")
         watchdog = self.role.observed.watchdog
         own = f" The engine stops itself after {watchdog:g} s." if watchdog is not None else ""
-        return self.alert(
+        return Alert(
             "SpeculationSchedulerStuck",
             f"{running} > 0 unless {moves}",
             minutes=5,
@@ -448,7 +438,6 @@ class _RoleBuilder:
 
     def no_metrics(self) -> Alert:
         """Return the alert about a server that answers without the engine's metrics."""
-        on = ", ".join(self.labels)
         up = f"up{{{self.selector}}}"
         running = self.of("num_running_reqs")
         answers = self.test("up", "1+0x90")
@@ -458,9 +447,9 @@ class _RoleBuilder:
             if role is not self.role
             for name in ("up", "num_running_reqs")
         )
-        return self.alert(
+        return Alert(
             "SpeculationUnmonitored",
-            f"{up} == 1 unless on ({on}) {running} or absent({up}) or {up} == 0",
+            f"{up} == 1 unless on ({self.by}) {running} or absent({up}) or {up} == 0",
             minutes=10,
             severity="warning",
             summary="The engine's metrics are missing",

@@ -47,7 +47,7 @@ class GrafanaRenderer(MonitoringRenderer):
         """Yield names in queries that the release lacks, and differences of the text."""
         written = json.loads(text)
         if written != _dashboard(deployment):
-            yield "its panels are others"
+            yield "its panels differ"
         series = series_of(deployment.version)
         for panel in written["panels"]:
             for target in panel["targets"]:

@@ -15,6 +15,7 @@ from speclaunch.core import Problem
 from speclaunch.deployments.monitoring.alerts import (
     RECORDED,
     RUNBOOK,
+    SERVER,
     Alert,
     RoleAlerts,
     alerts_of,
@@ -29,11 +30,8 @@ from speclaunch.deployments.targets.words import (
     selector,
 )
 from speclaunch.deployments.targets.yaml_text import COMMENT, documents, yaml_text
-from speclaunch.engine import series_of
+from speclaunch.engine import METRICS_PATH, series_of
 
-PATH = "/metrics"
-"""Path of the engine's metrics in every release (0.4.6.post5 utils.py and 0.5.23 utils/common.py,
-add_prometheus_middleware); an API key does not protect it (0.5.23 utils/auth.py)."""
 _RENAMED = ("sglang_(.+)", "sglang:$1")
 """Pattern and replacement of metric names. prometheus_client 0.23 and later writes `sglang_` to a
 Prometheus before 3.0, which accepts OpenMetrics without `escaping=allow-utf-8`; SGLang accepts any
@@ -158,14 +156,13 @@ def _tests(deployment: Rendering, name: str) -> dict[str, Any]:
 def _test(
     deployment: Rendering, role: Role, alert: Alert, series: Sequence[Any], *, fires: bool
 ) -> dict[str, Any]:
-    known = {"job": name_of(deployment), "instance": "server:30000", "role": role.name}
+    labels = {"job": name_of(deployment), "instance": SERVER}
+    if deployment.has_roles:
+        labels["role"] = role.name
     annotations = _rule(alert)["annotations"]
     annotations["description"] = alert.description.replace("{value}", f"{alert.value:.2f}")
     expected = {
-        "exp_labels": {
-            "severity": alert.severity,
-            **{label: known[label] for label in alert.labels},
-        },
+        "exp_labels": {"severity": alert.severity, **labels},
         "exp_annotations": annotations,
     }
     own = f" of {role.name}" if deployment.has_roles else ""
@@ -198,7 +195,7 @@ def rule_errors(deployment: Rendering, text: str) -> Iterator[str]:
     ]
     expected = yaml.safe_load(yaml_text({"groups": groups(deployment)}))["groups"]
     if written != expected:
-        yield "its rules are others"
+        yield "its rules differ"
 
 
 # -- scrape settings
@@ -222,13 +219,13 @@ class PrometheusScrapeRenderer(MonitoringRenderer):
         """Yield differences between the text and the settings."""
         expected = yaml.safe_load(yaml_text({"scrape_configs": [_job(deployment)]}))
         if yaml.safe_load(text) != expected:
-            yield "its scrape settings are others"
+            yield "its scrape settings differ"
 
 
 def _job(deployment: Rendering) -> dict[str, Any]:
     return {
         "job_name": name_of(deployment),
-        "metrics_path": PATH,
+        "metrics_path": METRICS_PATH,
         "scheme": "https" if deployment.roles[0].tls else "http",
         "scrape_interval": _SCRAPED,
         "static_configs": [_targets(deployment, role) for role in deployment.roles],
@@ -267,7 +264,7 @@ def operator_objects(
     `parts`: the labels of the pods that answer, by role; the others of a server have no metrics.
     """
     for role in deployment.roles:
-        endpoint: dict[str, Any] = {"port": "http", "path": PATH, "interval": _SCRAPED}
+        endpoint: dict[str, Any] = {"port": "http", "path": METRICS_PATH, "interval": _SCRAPED}
         endpoint["metricRelabelings"] = [
             {
                 "sourceLabels": ["__name__"],
@@ -302,7 +299,7 @@ def operator_objects(
 
 def scrape_annotations(role: Role) -> dict[str, str]:
     """Return the annotations by which a Prometheus finds pods to scrape."""
-    found = {"scrape": "true", "path": PATH, "port": str(role.port)}
+    found = {"scrape": "true", "path": METRICS_PATH, "port": str(role.port)}
     if role.tls:
         found["scheme"] = "https"
     return {f"prometheus.io/{key}": value for key, value in found.items()}

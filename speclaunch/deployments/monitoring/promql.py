@@ -1,4 +1,4 @@
-"""QueryNames in a PromQL expression, and their proof against the metrics of a release.
+"""Names in a PromQL expression, and their proof against the metrics of a release.
 
 Not a parser: `promtool` checks the grammar of our expressions in the tests. This reads every metric
 name with its matchers, and every label in `by (…)` and its like.
@@ -16,13 +16,13 @@ from speclaunch.engine import Metric
 _TOKEN = lazy(r'"(?:[^"\\]|\\.)*"|\d[\w.]*|[A-Za-z_][\w:]*|=~|!~|!=|==|>=|<=|\S')
 _NAME = lazy(r"[A-Za-z_][\w:]*\Z")
 _LABEL_LISTS = ("by", "without", "on", "ignoring", "group_left", "group_right")
-_WORDS = ("and", "or", "unless", "bool", "offset")
+_OPERATORS = ("and", "or", "unless", "bool", "offset")
 TARGET_LABELS = frozenset({"job", "instance", "role"})
 """Labels that Prometheus and our scrape settings add to every series."""
 
 
 class QueryNames(Struct, frozen=True):
-    """QueryNames in an expression: labels of matchers by metric, and labels of label lists."""
+    """Names in an expression: labels of matchers by metric, and labels of label lists."""
 
     metrics: Mapping[str, frozenset[str]]
     grouped: frozenset[str]
@@ -38,7 +38,7 @@ def names_in(expression: str) -> QueryNames:
         token = tokens[place]
         following = tokens[place + 1] if place + 1 < len(tokens) else ""
         place += 1
-        if not _NAME.match(token) or token in _WORDS:
+        if not _NAME.match(token) or token in _OPERATORS:
             continue
         if token in _LABEL_LISTS:
             end = tokens.index(")", place)

@@ -195,11 +195,14 @@ def _geometric(rate: float, tokens: int) -> float:
     return sum(rate**position for position in range(tokens))
 
 
-def published_summary(published: Sequence[PublishedAcceptance]) -> str:
+def published_summary(
+    published: Sequence[PublishedAcceptance], setting: Setting = (None, None, None)
+) -> str:
     """Return the most telling measurements in one line; empty for none.
 
-    Those with the most benchmarks of one source and setting, preferably near 6 draft tokens:
-    `2.0-4.4 tokens a step on 7 benchmarks at 5/1/6, 1.3-2.9x as fast (SpecForge, …)`.
+    Those at `setting`, then those with the most benchmarks of one source and setting, preferably
+    near 6 draft tokens:
+    `2.0-4.4 tokens a step, 1.37-3.11 times as fast on 7 benchmarks at 5/1/6 (SpecForge, …)`.
     """
     groups: dict[tuple[str, str, Setting], list[PublishedAcceptance]] = {}
     for p in published:
@@ -209,6 +212,7 @@ def published_summary(published: Sequence[PublishedAcceptance]) -> str:
     best = max(
         groups.values(),
         key=lambda some: (
+            setting[2] is not None and _shape(some[0].setting) == _shape(setting),
             some[0].length is not None,
             len(some),
             -abs((some[0].setting[2] or 99) - COMMON_SETTING[2]),
@@ -255,8 +259,8 @@ def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
     most = max(map(len, logs.values()), default=0)
     means = {at: sum(some) / most for at, some in logs.items() if len(some) == most}
     if len(means) < _LEAST_CHAINS:
-        text = "/".join(map(str, COMMON_SETTING))
-        return StartSetting(COMMON_SETTING, f"{text} loses least in SpecForge's grid of 14 drafts")
+        why = f"{'/'.join(map(str, COMMON_SETTING))} loses least in SpecForge's grid of 14 drafts"
+        return StartSetting(COMMON_SETTING, why)
     best = max(means, key=means.__getitem__)
     return StartSetting(
         best,

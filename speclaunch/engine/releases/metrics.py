@@ -1,7 +1,8 @@
 """Prometheus metrics of every known SGLang release: names, kinds, labels, meanings, traps.
 
-``tools/metrics.py`` reads names, kinds, labels and conditions in released wheels. What a value
-means, and when the engine updates it, was read in the same sources: :data:`NOTES`.
+``tools/metrics.py`` reads names, kinds and labels in released wheels; help texts and conditions
+are in the data to show changes between releases. What a value means, and when the engine updates
+it, was read in the same sources: :data:`NOTES`.
 
 prometheus_client 0.23 and later replaces the colon of a name by an underscore in OpenMetrics,
 unless the client accepts `escaping=allow-utf-8`. Plain text keeps it.
@@ -25,6 +26,10 @@ from speclaunch.engine.releases.versions import within
 
 #: The file made by ``tools/metrics.py``.
 DATA = Path(__file__).resolve().parent / "data" / "metrics.json"
+METRICS_PATH = "/metrics"
+"""Path of the metrics in every release (0.4.6.post5 utils.py and 0.5.23 utils/common.py:2843,
+add_prometheus_middleware), and of what begins with it; an API key does not protect it (0.5.23
+utils/auth.py)."""
 
 
 class MetricKind(StrEnum):
@@ -69,17 +74,7 @@ class Metric(Struct, frozen=True):
     """Labels of every series, sorted."""
     optional: tuple[str, ...]
     """Labels of some deployments: `dp_rank` with data parallelism, `priority`."""
-    help: str
-    """The engine's own help text."""
-    condition: str
-    """The source text of the condition for its existence; empty if it always exists."""
-    source: str
-    """File that declares it."""
     note: MetricNote | None
-    since: str
-    """First known release of the name, without a gap before this one."""
-    until: str | None
-    """Last known release of the name; None if the newest has it."""
 
     @property
     def series(self) -> tuple[str, ...]:
@@ -129,8 +124,7 @@ def _shipped_nearest(release: str) -> str:
 
 @lru_cache(maxsize=8)
 def _metrics(release: str) -> Mapping[str, Metric]:
-    data = _data()
-    records = timeline.select(data, release)
+    records = timeline.select(_data(), release)
     found = {}
     for name, record in records.items():
         if "kind" not in record:
@@ -138,18 +132,12 @@ def _metrics(release: str) -> Mapping[str, Metric]:
         owner = records[record["of"]]
         base = record.get("base")
         always = {*(owner["labels"] if base else ()), *record.get("labels", ())}
-        since, until = _lifetime(data, name, release)
         found[name] = Metric(
             name,
             MetricKind(record["kind"]),
             tuple(sorted(always)),
             tuple(owner.get("optional", ())) if base else (),
-            record["help"],
-            record.get("if", ""),
-            owner["file"],
             _note(name, release),
-            since,
-            until,
         )
     return MappingProxyType(found)
 
@@ -158,25 +146,6 @@ def _metrics(release: str) -> Mapping[str, Metric]:
 def _series(release: str) -> Mapping[str, Metric]:
     metrics = _metrics(release).values()
     return MappingProxyType({series: metric for metric in metrics for series in metric.series})
-
-
-def _lifetime(data: Any, name: str, release: str) -> tuple[str, str | None]:
-    """Return the first and last release of the run of releases that contains `release`."""
-    place = {version: number for number, version in enumerate(data["versions"])}
-    newest = len(place) - 1
-    runs: list[list[int]] = []
-    for span in data["records"][name]:
-        first, last = place[span[0]], place[span[1]] if len(span) == len(_CLOSED) else newest
-        if runs and runs[-1][1] + 1 == first:
-            runs[-1][1] = last
-        else:
-            runs.append([first, last])
-    (run,) = (run for run in runs if run[0] <= place[release] <= run[1])
-    return data["versions"][run[0]], None if run[1] == newest else data["versions"][run[1]]
-
-
-_CLOSED = ("first", "last", "record")
-"""Parts of a span that ends before the newest release: see timeline.py."""
 
 
 def _note(name: str, release: str) -> MetricNote | None:

@@ -31,7 +31,6 @@ from speclaunch.engine import (
     held_versions,
     installed_catalogue,
     named,
-    published_summary,
 )
 from speclaunch.engine import load as load_catalogue
 from speclaunch.measure.advice.placing import (
@@ -120,7 +119,7 @@ def _header(
     yield from _wrapped("Why:      ", f"{way.why}; confidence {way.confidence}")
     for source in way.sources[:2]:
         yield from _wrapped("Source:   ", source)
-    if summary := published_summary(way.published):
+    if summary := way.published_at(placed.arguments):
         yield from _wrapped("Measured: ", f"{summary}; `speclaunch drafts --all` lists all")
     yield from _wrapped("Facts:    ", f"{target.name}: {target.origin}")
     if budget.fit is Fit.UNKNOWN:
@@ -347,7 +346,7 @@ def _running(found: PlacedArguments) -> int:
 def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
     """Return the reason against a way that serves; None if it is only less well supported."""
     if _running(other) < _running(chosen):
-        return f"serves {_requests(other)} concurrent requests"
+        return f"serves {_running(other):,} concurrent requests"
     if other.lost_context > chosen.lost_context:
         return f"limits requests to {other.longest or 0:,} tokens"
     return None

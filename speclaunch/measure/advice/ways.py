@@ -29,6 +29,7 @@ from speclaunch.engine import (
     foundation,
     partners_of,
     published_acceptance,
+    published_summary,
     start_setting,
     within,
 )
@@ -80,6 +81,11 @@ class Way(Struct, frozen=True):
     """Their comparable acceptance length (`acceptance_score`), if there is one."""
     setting_why: str = ""
     """Evidence for num_steps, eagle_topk and num_draft_tokens; empty: as documented."""
+
+    def published_at(self, arguments: Mapping[str, Any]) -> str:
+        """Return a line about the published numbers, at the draft setting of `arguments` if any."""
+        steps, topk, tokens = (arguments.get(name) for name in _SETTING)
+        return published_summary(self.published, (steps, topk, tokens))
 
 
 _DRAFTED = {

@@ -37,6 +37,7 @@ _OWN = ("NEXTN", "EAGLE")
 """Algorithms that draft with the target's own layers if no draft is set."""
 
 Document = CertificateDocument | SingleDocument
+Cell = CellRecord | SingleCellRecord
 
 
 def with_published(document: Document, side: AnySide) -> Document:
@@ -51,7 +52,7 @@ def with_published(document: Document, side: AnySide) -> Document:
     if document.caveats or speculation.algorithm in _DRAFTLESS:
         return document
     setting = (speculation.num_steps, speculation.eagle_topk, speculation.num_draft_tokens)
-    draft = None if speculation.algorithm in _OWN and _is_own(speculation) else speculation.draft
+    draft = None if _is_own(speculation) else speculation.draft
     reference = acceptance_reference(speculation.target, draft, setting)
     if reference is None:
         return document
@@ -60,17 +61,17 @@ def with_published(document: Document, side: AnySide) -> Document:
 
 
 def _is_own(found: SpeculationRecord) -> bool:
-    return found.draft in (None, found.target)
+    return found.algorithm in _OWN and found.draft in (None, found.target)
 
 
-def _counts(cell: CellRecord | SingleCellRecord) -> bool:
+def _counts(cell: Cell) -> bool:
     length = cell.candidate.accept_length
     steps = sum(cell.candidate.verify_steps_by_accepted)
     return length is not None and steps >= LEAST_STEPS and cell.workload != RANDOM
 
 
 def _record(
-    cell: CellRecord | SingleCellRecord,
+    cell: Cell,
     reference: AcceptanceReference,
     speculation: SpeculationRecord,
 ) -> PublishedRecord:
@@ -90,7 +91,7 @@ def _record(
 
 
 def _differences(
-    cell: CellRecord | SingleCellRecord,
+    cell: Cell,
     reference: AcceptanceReference,
     speculation: SpeculationRecord,
 ) -> Iterator[str]:
@@ -198,7 +199,7 @@ def speculation_profile(document: Document) -> dict[str, Any]:
     return {
         "schema_version": _SCHEMA_VERSION,
         "measured": True,
-        "method": "mtp" if _is_own(found) and found.algorithm in _OWN else found.algorithm.lower(),
+        "method": "mtp" if _is_own(found) else found.algorithm.lower(),
         "draft_checkpoint": {"id": _checkpoint_id(found.draft)} if found.draft else None,
         "target_model": {"id": _checkpoint_id(found.target)},
         "num_speculative_tokens": width,
@@ -249,9 +250,7 @@ def _categories(document: Document) -> Mapping[str, Any]:
     }
 
 
-def _conditions(
-    document: CertificateDocument | SingleDocument, found: SpeculationRecord
-) -> Mapping[str, Any]:
+def _conditions(document: Document, found: SpeculationRecord) -> Mapping[str, Any]:
     cells = document.cells
     return {
         "dataset": ", ".join(dict.fromkeys(cell.workload for cell in cells)),

@@ -258,6 +258,7 @@ def test_the_test_is_written_next_to_the_rules(tmp_path: Path) -> None:
     done = _check("--to", "prometheus-rules", "-o", "r.yaml", "--acceptance", "2.5", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "note: no alert SpeculationRanksApart: the server has one" in done.stderr
+    assert "note: also wrote r.test.yaml" in done.stderr
     assert "< 2" in (tmp_path / "r.yaml").read_text()
     assert yaml.safe_load((tmp_path / "r.test.yaml").read_text())["rule_files"] == ["r.yaml"]
 

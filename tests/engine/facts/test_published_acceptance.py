@@ -270,6 +270,9 @@ def test_a_summary_is_one_line_with_its_source() -> None:
         "2.0\N{EN DASH}4.6 tokens a step, 1.37\N{EN DASH}3.11 times as fast on 7 benchmarks at 5/1/6 "
         "(SpecForge, SpecBundle dashboard)"
     )
+    own = published_summary(published_acceptance(LLAMA, SPECFORGE), (7, 1, 8))
+    assert "on 7 benchmarks at 7/1/8" in own
+    assert published_summary(published_acceptance(LLAMA, SPECFORGE), (2, 1, 3)) == text
     alone = published_summary([measured(2.5, (None, None, 16))])
     assert alone == "2.5 tokens a step on mtbench at 16 draft tokens (Someone)"
     assert published_summary([measured(None, (None,) * 3, speedup=1.5)]) == (

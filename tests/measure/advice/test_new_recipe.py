@@ -17,6 +17,7 @@ from speclaunch.deployments.sources.requests import from_words
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.budget import Fit
+from speclaunch.engine.plan.fit.knobs import STEPS, TOKENS, TOPK
 from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.releases.argv import parse_argv
 from speclaunch.engine.releases.catalogue import load as load_catalogue
@@ -293,3 +294,11 @@ def test_a_pool_that_is_smaller_than_the_context_is_a_warning_with_both_numbers(
     found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:2")
     tokens = found.placed.budget.tokens
     assert any(f"{tokens:,}" in one and "131,072" in one for one in found.placed.warnings)
+
+
+def test_the_header_quotes_the_published_numbers_at_the_setting_of_the_recipe() -> None:
+    new = made("meta-llama/Llama-3.1-8B-Instruct", "h100:1", "0.5.23")
+    steps, topk, tokens = (new.placed.arguments[name] for name in (STEPS, TOPK, TOKENS))
+    measured = new.text.partition("# Measured:")[2].partition("# Facts:")[0]
+    assert (steps, topk, tokens) == (7, 1, 8)
+    assert f"benchmarks at {steps}/{topk}/{tokens}" in " ".join(measured.replace("#", "").split())

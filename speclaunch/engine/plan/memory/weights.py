@@ -434,7 +434,8 @@ _COLLECTED = ">=0.5.19"
 kv_cache_configurator.py `_profile_available_bytes`)."""
 _READ_TWICE = ("q_proj", "k_proj", "v_proj")
 _SHARES_FIRST = BLOCK_FAMILY | {"FROZEN_KV_MTP"}
-"""Algorithms whose draft has the target's embedding before the pool is sized."""
+"""Algorithms whose draft has no embedding, or the target's before the pool is sized (0.5.17
+models/dflash.py, speculative/frozen_kv_mtp_worker_v2.py:143)."""
 
 
 def freed_after_pool(plan: Plan) -> int:
