@@ -55,11 +55,10 @@ NAMES = {
         key_of require_cells StoredBench
     """,
     "bench.workload": "Prompts RANDOM shipped workload",
-    "bisect.bisect": "BisectTask releases_between search",
+    "bisect.bisect": "begin_bisect BisectTask releases_between search StoredBisect",
     "bisect.checks": "check_of",
     "bisect.document": "bisect_document BisectDocument DependencyRecord",
     "bisect.search": "most_starts SearchOutcome",
-    "bisect.stored": "begin_bisect StoredBisect",
     "certificates": "certificates_of",
     "contract.contract": "FIELDS",
     "contract.launched": "check_sides new_contract_folder",

@@ -124,6 +124,8 @@ from speclaunch.measure.bench.workload import RANDOM as RANDOM
 from speclaunch.measure.bench.workload import shipped as shipped
 from speclaunch.measure.bench.workload import workload as workload
 from speclaunch.measure.bisect.bisect import BisectTask as BisectTask
+from speclaunch.measure.bisect.bisect import StoredBisect as StoredBisect
+from speclaunch.measure.bisect.bisect import begin_bisect as begin_bisect
 from speclaunch.measure.bisect.bisect import releases_between as releases_between
 from speclaunch.measure.bisect.bisect import search as search
 from speclaunch.measure.bisect.checks import check_of as check_of
@@ -132,8 +134,6 @@ from speclaunch.measure.bisect.document import DependencyRecord as DependencyRec
 from speclaunch.measure.bisect.document import bisect_document as bisect_document
 from speclaunch.measure.bisect.search import SearchOutcome as SearchOutcome
 from speclaunch.measure.bisect.search import most_starts as most_starts
-from speclaunch.measure.bisect.stored import StoredBisect as StoredBisect
-from speclaunch.measure.bisect.stored import begin_bisect as begin_bisect
 from speclaunch.measure.certificates import certificates_of as certificates_of
 from speclaunch.measure.contract.contract import FIELDS as FIELDS
 from speclaunch.measure.contract.launched import check_sides as check_sides
