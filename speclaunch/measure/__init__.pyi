@@ -218,6 +218,7 @@ from speclaunch.measure.upgrade.reasons import Aspect as Aspect
 from speclaunch.measure.upgrade.reasons import UpgradeReason as UpgradeReason
 from speclaunch.measure.upgrade.reasons import UpgradeVerdict as UpgradeVerdict
 from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe as ReleaseRecipe
+from speclaunch.measure.upgrade.release_recipe import plan_here as plan_here
 from speclaunch.measure.upgrade.release_recipe import recipe_for as recipe_for
 from speclaunch.measure.upgrade.running import ReleaseRun as ReleaseRun
 from speclaunch.measure.upgrade.running import run_reasons as run_reasons

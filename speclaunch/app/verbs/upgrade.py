@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -20,7 +18,7 @@ from speclaunch.app.verbs.migrate import migrate
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.app.verbs.start_options import UpgradeOptions
-from speclaunch.checks import Lookup, all_rules, ask_mode, is_recipe, querier_for
+from speclaunch.checks import all_rules, ask_mode, is_recipe, querier_for
 from speclaunch.core import (
     ExitCode,
     InputError,
@@ -31,7 +29,6 @@ from speclaunch.core import (
     undone_on_error,
 )
 from speclaunch.deployments import YAML_SUFFIXES, NothingFoundError, find_recipe, load, split_recipe
-from speclaunch.engine import resolve
 from speclaunch.measure import (
     DeploymentUpgrade,
     EngineSupply,
@@ -42,18 +39,14 @@ from speclaunch.measure import (
     end_on_signals,
     file_upgrades,
     interpreters,
+    plan_here,
     recipe_for,
     recipe_upgrades,
     run_reasons,
     run_release,
     upgrade_document,
 )
-from speclaunch.serving import local_lookup, lock_request, write_lock
-
-if TYPE_CHECKING:
-    from speclaunch.deployments import Prepared
-    from speclaunch.engine import Plan
-    from speclaunch.measure import ReleaseRecipe
+from speclaunch.serving import lock_request, write_lock
 
 
 def upgrade(options: UpgradeOptions) -> ExitCode:
@@ -178,22 +171,14 @@ def _write(
     recipe = found.load()
     with undone_on_error(recipe.lock_path):
         if recipe.lock_path.exists():
-            lock = write_lock(*_served(found), lock_request(recipe, overrides))
+            prepared = found.prepared()
+            lock = write_lock(prepared, plan_here(prepared), lock_request(recipe, overrides))
             err_lines().print(f"locked: {from_here(lock)}", markup=False)
         migrate(
             MigrateOptions(
                 file=str(path), to=settings.to, source=upgrade.source, force=options.force
             )
         )
-
-
-def _served(found: ReleaseRecipe) -> tuple[Prepared, Plan]:
-    """Return a recipe as it served here, with its plan."""
-    prepared = found.prepared()
-    on_cpu = prepared.cpu is not None
-    request = prepared.request(os.environ)
-    facts = local_lookup(Lookup(), prepared.recipe, probe=not on_cpu, cpu=on_cpu)
-    return prepared, resolve(request, facts.facts(request))
 
 
 def _require_writable(options: UpgradeOptions, settings: UpgradeSettings) -> None:

@@ -35,9 +35,14 @@ from speclaunch.measure.bisect.search import (
     net_evaluations,
     step,
 )
-from speclaunch.measure.upgrade.launched import LaunchedRelease, Say, StartFailedError, launched
-from speclaunch.measure.upgrade.observation import ReleaseAnswers, broken_fields
-from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe, recipe_for
+from speclaunch.measure.upgrade.observation import ReleaseAnswers, Say, broken_fields
+from speclaunch.measure.upgrade.release_recipe import (
+    LaunchedRelease,
+    ReleaseRecipe,
+    StartFailedError,
+    launched,
+    recipe_for,
+)
 from speclaunch.measure.upgrade.supply import EngineSupply
 from speclaunch.serving import unfinished_work
 
