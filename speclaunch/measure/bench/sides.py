@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from speclaunch.checks import Lookup
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, size
-from speclaunch.deployments import Prepared, load, prepare, shown_overrides, split_recipe
+from speclaunch.deployments import Prepared, Recipe, load, prepare, shown_overrides, split_recipe
 from speclaunch.engine import Plan, UnknownValueError, canonical, context_length, resolve
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.gate import ExpectedSide
@@ -39,7 +39,7 @@ NONE: Final = "none"
 """Baseline: the same deployment without speculation."""
 URL = "url"
 _PORT = "args.port"
-_OF_BENCH = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
+UNATTENDED = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
 """Settings of a measured engine.
 
 The watchdog would treat a paused engine as hung. A restart after a crash would measure another
@@ -56,6 +56,12 @@ def with_overrides(words: Sequence[str], overrides: Sequence[str]) -> tuple[str,
 def _key(word: str) -> str:
     """Return the key of an override: `args.port` for `++args.port=1` and `~args.port`."""
     return word.partition("=")[0].lstrip("+~")
+
+
+def without_speculation(recipe: Recipe) -> list[str]:
+    """Return the overrides that turn a recipe's speculation off; empty if it does not speculate."""
+    names = recipe.deployment.args
+    return [f"args.{name}=null" for name in names if canonical(name).startswith("speculative_")]
 
 
 def identity_of(prepared: Prepared) -> list[str]:
@@ -81,13 +87,13 @@ class LaunchedSide(Struct, frozen=True):
     def order(self, port: int) -> EngineOrder:
         """Return the launch order for a port."""
         key = self.prepared.address.api_key
-        words = with_overrides(self.words, (f"{_PORT}={port}", *_OF_BENCH))
+        words = with_overrides(self.words, (f"{_PORT}={port}", *UNATTENDED))
         return EngineOrder(self.name, words, port, key=key or "")
 
     @property
     def replaced(self) -> tuple[str, ...]:
         """Ignored user overrides: the measurement sets their keys itself."""
-        own = {_PORT, *map(_key, _OF_BENCH)}
+        own = {_PORT, *map(_key, UNATTENDED)}
         return tuple(word for word in self.words if _key(word) in own)
 
     @property
@@ -205,11 +211,7 @@ def _plain(words: Sequence[str], candidate: LaunchedSide, options: SideOptions) 
                 "compare it with another recipe: --against recipe=NAME",
             )
         )
-    off = [
-        f"args.{name}=null"
-        for name in candidate.prepared.recipe.deployment.args
-        if canonical(name).startswith("speculative_")
-    ]
+    off = without_speculation(candidate.prepared.recipe)
     side = _side(list(with_overrides(words, off)), options)
     return _named(side, f"{side.prepared.recipe.deployment.name} without speculation")
 

@@ -21,9 +21,9 @@ from speclaunch.core import (
     replace_file,
 )
 from speclaunch.deployments import Prepared, Recipe, load, prepare, split_recipe
-from speclaunch.engine import Address, Plan, canonical, is_version, resolve
+from speclaunch.engine import Address, Plan, is_version, resolve
 from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, next_log
-from speclaunch.measure.bench.sides import with_overrides
+from speclaunch.measure.bench.sides import UNATTENDED, with_overrides, without_speculation
 from speclaunch.measure.prove.proof import served_dtype
 from speclaunch.measure.upgrade.observation import ObservedServer, Say
 from speclaunch.serving import free_port, local_lookup
@@ -32,7 +32,6 @@ CPU = "cpu"
 _PIN = "engine.version"
 _UNCHANGED = ("--fresh", "--max-attempts=1", "--force")
 """Options of a launch that starts exactly the recipe's settings, and starts them once."""
-_UNATTENDED = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
 _DYING_SECONDS = 10.0
 
 
@@ -162,10 +161,9 @@ def launched(
     does not serve within `seconds` (StartFailedError).
     """
     prepared = found.prepared()
-    args = prepared.recipe.deployment.args
-    off = [f"args.{name}=null" for name in args if canonical(name).startswith("speculative_")]
+    off = without_speculation(prepared.recipe)
     port = free_port()
-    changes = (f"args.port={port}", *_UNATTENDED, *(() if speculates else off))
+    changes = (f"args.port={port}", *UNATTENDED, *(() if speculates else off))
     words = (*with_overrides(found.words(folder), changes), *_UNCHANGED)
     name = f"SGLang {found.version}{'' if speculates else ' without speculation'}"
     key = prepared.address.api_key
