@@ -25,7 +25,6 @@ from speclaunch.core import (
     Problem,
     from_here,
     reads,
-    recipes_dir,
     undone_on_error,
 )
 from speclaunch.deployments import YAML_SUFFIXES, NothingFoundError, find_recipe, load, split_recipe
@@ -184,13 +183,13 @@ def _write(
 def _require_writable(options: UpgradeOptions, settings: UpgradeSettings) -> None:
     """Raise InputError unless `--write` can move the recipe's file, and its lock if it has one."""
     name, overrides = split_recipe(options.words)
-    path = find_recipe(name, settings.config_dirs)
-    if path.is_relative_to(recipes_dir().resolve()):
+    recipe = load(name, overrides, settings.config_dirs)
+    path = recipe.path
+    if recipe.is_shipped:
         help_ = f"copy it: speclaunch recipes cp {name} FILE"
         raise InputError(
             Problem(f"{name} ships with speclaunch: --write cannot change it", help=help_)
         )
-    recipe = load(name, overrides, settings.config_dirs)
     place = recipe.place("engine", "version")
     if recipe.deployment.engine.pinned is not None and Path(place.path).resolve() != path:
         message = f"the pin of the release is not in {from_here(path)}"

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from speclaunch.deployments.recipe.lock import Lock
 
 _IS_LOCK = lazy(r"^lock:", re.MULTILINE)
-_KEY = lazy(r"[+~]*([^=]*)")
 
 
 def read_lock(path: Path, config_dirs: Sequence[Path] = ()) -> Recipe:
@@ -85,8 +84,7 @@ def lock_and_recipe(
 
 def _key(word: str) -> str:
     """Return the key of an override: `args.port` for `++args.port=1` and `~args.port`."""
-    found = _KEY.match(word)
-    return found[1] if found else word
+    return word.partition("=")[0].lstrip("+~")
 
 
 def with_lock_differences(recipe: Recipe, config_dirs: Sequence[Path] = ()) -> Recipe:
