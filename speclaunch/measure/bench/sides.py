@@ -13,7 +13,16 @@ from msgspec.structs import replace
 
 from speclaunch.checks import Lookup
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, size
-from speclaunch.deployments import Prepared, Recipe, load, prepare, shown_overrides, split_recipe
+from speclaunch.deployments import (
+    Prepared,
+    Recipe,
+    load,
+    override_key,
+    prepare,
+    shown_overrides,
+    split_recipe,
+    with_overrides,
+)
 from speclaunch.engine import Plan, UnknownValueError, canonical, context_length, resolve
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.gate import ExpectedSide
@@ -45,17 +54,6 @@ UNATTENDED = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
 The watchdog would treat a paused engine as hung. A restart after a crash would measure another
 engine.
 """
-
-
-def with_overrides(words: Sequence[str], overrides: Sequence[str]) -> tuple[str, ...]:
-    """Return a launch's overrides with others replacing those for the same keys."""
-    replaced = set(map(_key, overrides))
-    return (*(word for word in words if _key(word) not in replaced), *overrides)
-
-
-def _key(word: str) -> str:
-    """Return the key of an override: `args.port` for `++args.port=1` and `~args.port`."""
-    return word.partition("=")[0].lstrip("+~")
 
 
 def without_speculation(recipe: Recipe) -> list[str]:
@@ -93,8 +91,8 @@ class LaunchedSide(Struct, frozen=True):
     @property
     def replaced(self) -> tuple[str, ...]:
         """Ignored user overrides: the measurement sets their keys itself."""
-        own = {_PORT, *map(_key, UNATTENDED)}
-        return tuple(word for word in self.words if _key(word) in own)
+        own = {_PORT, *map(override_key, UNATTENDED)}
+        return tuple(word for word in self.words if override_key(word) in own)
 
     @property
     def identity(self) -> list[str]:

@@ -20,10 +20,10 @@ from speclaunch.core import (
     reads,
     replace_file,
 )
-from speclaunch.deployments import Prepared, Recipe, load, prepare, split_recipe
+from speclaunch.deployments import Prepared, Recipe, load, prepare, split_recipe, with_overrides
 from speclaunch.engine import Address, Plan, is_version, resolve
 from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, next_log
-from speclaunch.measure.bench.sides import UNATTENDED, with_overrides, without_speculation
+from speclaunch.measure.bench.sides import UNATTENDED, without_speculation
 from speclaunch.measure.prove.proof import served_dtype
 from speclaunch.measure.upgrade.observation import ObservedServer, Say
 from speclaunch.serving import free_port, local_lookup
