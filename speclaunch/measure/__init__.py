@@ -96,6 +96,6 @@ NAMES = {
     "upgrade.reasons": "Aspect UpgradeReason UpgradeVerdict",
     "upgrade.running": "ReleaseRun run_reasons run_release",
     "upgrade.supply": "EngineSupply interpreters",
-    "upgrade.release_recipe": "plan_here recipe_for ReleaseRecipe",
+    "upgrade.release_recipe": "plan_here recipe_for",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

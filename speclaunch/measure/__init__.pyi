@@ -217,7 +217,6 @@ from speclaunch.measure.upgrade.document import upgrade_document as upgrade_docu
 from speclaunch.measure.upgrade.reasons import Aspect as Aspect
 from speclaunch.measure.upgrade.reasons import UpgradeReason as UpgradeReason
 from speclaunch.measure.upgrade.reasons import UpgradeVerdict as UpgradeVerdict
-from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe as ReleaseRecipe
 from speclaunch.measure.upgrade.release_recipe import plan_here as plan_here
 from speclaunch.measure.upgrade.release_recipe import recipe_for as recipe_for
 from speclaunch.measure.upgrade.running import ReleaseRun as ReleaseRun
