@@ -30,7 +30,6 @@ from speclaunch.engine import declare
 from speclaunch.measure.bisect import bisect as searching
 from speclaunch.measure.bisect.checks import check_of
 from speclaunch.measure.bisect.search import SearchOutcome, most_starts
-from speclaunch.measure.bisect.stored import begin_bisect
 from speclaunch.measure.upgrade import running
 from speclaunch.measure.upgrade.deployments import UpgradeSettings, recipe_upgrades
 from speclaunch.measure.upgrade.release_recipe import recipe_for
@@ -89,7 +88,7 @@ def bisect_case(number: int, *, flaky: bool = False, whole: bool = False) -> dic
 
 
 Found = tuple[str, list[str], int]
-"""SearchOutcome, pair, number of starts."""
+"""Outcome, pair, number of starts."""
 
 
 def _by_program(
@@ -114,7 +113,7 @@ def _in_process(
         {release: str(path) for release, path in pythons.items()},
     )
     os.environ["SPECLAUNCH_HOME"] = str(folder)
-    stored = begin_bisect("planted", task.key, {}, fresh=True)
+    stored = searching.begin_bisect("planted", task.key, {}, fresh=True)
     with EngineSupply(task.pythons, quiet) as supply:
         end = searching.search(task, stored, supply, quiet)
     return str(end.outcome), list(end.pair or ()), len(stored.progress.probes)

@@ -9,8 +9,8 @@ NAMES = {
     "recipe.bounded_yaml": "compose_node events",
     "recipe.compose": "compose",
     "recipe.find_recipe": """
-        find_recipe group_options recipe_names recipe_of_lock recipes shown_overrides
-        similar_file split_recipe SUFFIX
+        find_recipe group_options override_key recipe_names recipe_of_lock recipes shown_overrides
+        similar_file split_recipe SUFFIX with_overrides
     """,
     "recipe.hydra_sweeps": "sweep_words SweepJob",
     "recipe.json_schema": "recipe_schema",

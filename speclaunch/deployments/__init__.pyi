@@ -5,12 +5,14 @@ from speclaunch.deployments.recipe.compose import compose as compose
 from speclaunch.deployments.recipe.find_recipe import SUFFIX as SUFFIX
 from speclaunch.deployments.recipe.find_recipe import find_recipe as find_recipe
 from speclaunch.deployments.recipe.find_recipe import group_options as group_options
+from speclaunch.deployments.recipe.find_recipe import override_key as override_key
 from speclaunch.deployments.recipe.find_recipe import recipe_names as recipe_names
 from speclaunch.deployments.recipe.find_recipe import recipe_of_lock as recipe_of_lock
 from speclaunch.deployments.recipe.find_recipe import recipes as recipes
 from speclaunch.deployments.recipe.find_recipe import shown_overrides as shown_overrides
 from speclaunch.deployments.recipe.find_recipe import similar_file as similar_file
 from speclaunch.deployments.recipe.find_recipe import split_recipe as split_recipe
+from speclaunch.deployments.recipe.find_recipe import with_overrides as with_overrides
 from speclaunch.deployments.recipe.hydra_sweeps import SweepJob as SweepJob
 from speclaunch.deployments.recipe.hydra_sweeps import sweep_words as sweep_words
 from speclaunch.deployments.recipe.json_schema import recipe_schema as recipe_schema

@@ -55,11 +55,10 @@ NAMES = {
         key_of require_cells StoredBench
     """,
     "bench.workload": "Prompts RANDOM shipped workload",
-    "bisect.bisect": "BisectTask releases_between search",
+    "bisect.bisect": "begin_bisect BisectTask releases_between search StoredBisect",
     "bisect.checks": "check_of",
     "bisect.document": "bisect_document BisectDocument DependencyRecord",
     "bisect.search": "most_starts SearchOutcome",
-    "bisect.stored": "begin_bisect StoredBisect",
     "certificates": "certificates_of",
     "contract.contract": "check_contract FIELDS",
     "contract.records": "ContractDocument FieldResult FieldRow",
@@ -97,6 +96,6 @@ NAMES = {
     "upgrade.reasons": "Aspect UpgradeReason UpgradeVerdict",
     "upgrade.running": "ReleaseRun run_reasons run_release",
     "upgrade.supply": "EngineSupply interpreters",
-    "upgrade.release_recipe": "recipe_for ReleaseRecipe",
+    "upgrade.release_recipe": "plan_here recipe_for",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

@@ -124,6 +124,8 @@ from speclaunch.measure.bench.workload import RANDOM as RANDOM
 from speclaunch.measure.bench.workload import shipped as shipped
 from speclaunch.measure.bench.workload import workload as workload
 from speclaunch.measure.bisect.bisect import BisectTask as BisectTask
+from speclaunch.measure.bisect.bisect import StoredBisect as StoredBisect
+from speclaunch.measure.bisect.bisect import begin_bisect as begin_bisect
 from speclaunch.measure.bisect.bisect import releases_between as releases_between
 from speclaunch.measure.bisect.bisect import search as search
 from speclaunch.measure.bisect.checks import check_of as check_of
@@ -132,8 +134,6 @@ from speclaunch.measure.bisect.document import DependencyRecord as DependencyRec
 from speclaunch.measure.bisect.document import bisect_document as bisect_document
 from speclaunch.measure.bisect.search import SearchOutcome as SearchOutcome
 from speclaunch.measure.bisect.search import most_starts as most_starts
-from speclaunch.measure.bisect.stored import StoredBisect as StoredBisect
-from speclaunch.measure.bisect.stored import begin_bisect as begin_bisect
 from speclaunch.measure.certificates import certificates_of as certificates_of
 from speclaunch.measure.contract.contract import FIELDS as FIELDS
 from speclaunch.measure.contract.contract import check_contract as check_contract
@@ -217,7 +217,7 @@ from speclaunch.measure.upgrade.document import upgrade_document as upgrade_docu
 from speclaunch.measure.upgrade.reasons import Aspect as Aspect
 from speclaunch.measure.upgrade.reasons import UpgradeReason as UpgradeReason
 from speclaunch.measure.upgrade.reasons import UpgradeVerdict as UpgradeVerdict
-from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe as ReleaseRecipe
+from speclaunch.measure.upgrade.release_recipe import plan_here as plan_here
 from speclaunch.measure.upgrade.release_recipe import recipe_for as recipe_for
 from speclaunch.measure.upgrade.running import ReleaseRun as ReleaseRun
 from speclaunch.measure.upgrade.running import run_reasons as run_reasons

@@ -9,8 +9,6 @@ from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
 from speclaunch.app.output.styled import many
 from speclaunch.measure import BisectDocument, DependencyRecord, SearchOutcome, ValueRecord
 
-_ARROW = "\N{RIGHTWARDS ARROW}"
-
 
 def show_bisect(console: Console, found: BisectDocument) -> None:
     """Print the pair, the probes that support it, and what differs between both releases."""
@@ -69,7 +67,7 @@ def _value(value: ValueRecord) -> str:
     if value.unknown:
         return f"{value.name}: unknown"
     before, after = map(formatting.value, (value.before, value.after))
-    return f"{value.name}: {before} {_ARROW} {after} ({value.why})"
+    return f"{value.name}: {before} → {after} ({value.why})"
 
 
 def _package(package: DependencyRecord) -> str:
@@ -79,5 +77,5 @@ def _package(package: DependencyRecord) -> str:
         ("installed", package.good_installed, package.bad_installed),
     ):
         if before != after:
-            parts.append(f"{what} {before or 'none'} {_ARROW} {after or 'none'}")
+            parts.append(f"{what} {before or 'none'} → {after or 'none'}")
     return f"{package.name}: {'; '.join(parts)}"

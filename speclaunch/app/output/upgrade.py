@@ -22,7 +22,6 @@ from speclaunch.measure import (
     UpgradeVerdict,
 )
 
-_ARROW = "\N{RIGHTWARDS ARROW}"
 _STYLES = {
     UpgradeVerdict.SAFE: "bold green",
     UpgradeVerdict.DIFFERS: "bold yellow",
@@ -43,7 +42,7 @@ def show_upgrade(
     """Print the page of one deployment: verdict, reasons, then what they follow from."""
     paper = LineWriter(console)
     paper.line(
-        (f"{record.name}: SGLang {record.source} {_ARROW} {record.to}: ", "bold"),
+        (f"{record.name}: SGLang {record.source} → {record.to}: ", "bold"),
         (record.verdict.value, _STYLES[record.verdict]),
     )
     hidden = [reason for reason in record.reasons if _is_unknown_value(reason)]
@@ -113,7 +112,7 @@ def show_upgrades(console: Console, document: UpgradeDocument) -> None:
     found = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in _STYLES)
     console.print()
     total = many(len(document.deployments), "deployment")
-    paper.line((f"{total} {_ARROW} SGLang {document.to}: {found}", "bold"))
+    paper.line((f"{total} → SGLang {document.to}: {found}", "bold"))
 
 
 def _short(text: str) -> str:

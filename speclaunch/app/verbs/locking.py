@@ -16,7 +16,6 @@ from speclaunch.core import (
     Place,
     Problem,
     from_here,
-    recipes_dir,
 )
 from speclaunch.deployments import lock_and_recipe, prepare, split_recipe
 from speclaunch.engine import find_runtime, resolve
@@ -119,8 +118,7 @@ class LaunchLock:
 
 def _named(recipe: Recipe) -> str:
     """Return a recipe as `recipe=` names it."""
-    path = recipe.path
-    return path.stem if path.is_relative_to(recipes_dir().resolve()) else from_here(path)
+    return recipe.path.stem if recipe.is_shipped else from_here(recipe.path)
 
 
 class SideLock:

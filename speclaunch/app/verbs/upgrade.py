@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -20,18 +18,16 @@ from speclaunch.app.verbs.migrate import migrate
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.app.verbs.start_options import UpgradeOptions
-from speclaunch.checks import Lookup, all_rules, ask_mode, is_recipe, querier_for
+from speclaunch.checks import all_rules, ask_mode, is_recipe, querier_for
 from speclaunch.core import (
     ExitCode,
     InputError,
     Problem,
     from_here,
     reads,
-    recipes_dir,
     undone_on_error,
 )
 from speclaunch.deployments import YAML_SUFFIXES, NothingFoundError, find_recipe, load, split_recipe
-from speclaunch.engine import resolve
 from speclaunch.measure import (
     DeploymentUpgrade,
     EngineSupply,
@@ -42,18 +38,14 @@ from speclaunch.measure import (
     end_on_signals,
     file_upgrades,
     interpreters,
+    plan_here,
     recipe_for,
     recipe_upgrades,
     run_reasons,
     run_release,
     upgrade_document,
 )
-from speclaunch.serving import local_lookup, lock_request, write_lock
-
-if TYPE_CHECKING:
-    from speclaunch.deployments import Prepared
-    from speclaunch.engine import Plan
-    from speclaunch.measure import ReleaseRecipe
+from speclaunch.serving import lock_request, write_lock
 
 
 def upgrade(options: UpgradeOptions) -> ExitCode:
@@ -178,7 +170,8 @@ def _write(
     recipe = found.load()
     with undone_on_error(recipe.lock_path):
         if recipe.lock_path.exists():
-            lock = write_lock(*_served(found), lock_request(recipe, overrides))
+            prepared = found.prepared()
+            lock = write_lock(prepared, plan_here(prepared), lock_request(recipe, overrides))
             err_lines().print(f"locked: {from_here(lock)}", markup=False)
         migrate(
             MigrateOptions(
@@ -187,25 +180,16 @@ def _write(
         )
 
 
-def _served(found: ReleaseRecipe) -> tuple[Prepared, Plan]:
-    """Return a recipe as it served here, with its plan."""
-    prepared = found.prepared()
-    on_cpu = prepared.cpu is not None
-    request = prepared.request(os.environ)
-    facts = local_lookup(Lookup(), prepared.recipe, probe=not on_cpu, cpu=on_cpu)
-    return prepared, resolve(request, facts.facts(request))
-
-
 def _require_writable(options: UpgradeOptions, settings: UpgradeSettings) -> None:
     """Raise InputError unless `--write` can move the recipe's file, and its lock if it has one."""
     name, overrides = split_recipe(options.words)
-    path = find_recipe(name, settings.config_dirs)
-    if path.is_relative_to(recipes_dir().resolve()):
+    recipe = load(name, overrides, settings.config_dirs)
+    path = recipe.path
+    if recipe.is_shipped:
         help_ = f"copy it: speclaunch recipes cp {name} FILE"
         raise InputError(
             Problem(f"{name} ships with speclaunch: --write cannot change it", help=help_)
         )
-    recipe = load(name, overrides, settings.config_dirs)
     place = recipe.place("engine", "version")
     if recipe.deployment.engine.pinned is not None and Path(place.path).resolve() != path:
         message = f"the pin of the release is not in {from_here(path)}"

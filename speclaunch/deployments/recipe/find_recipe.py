@@ -183,13 +183,18 @@ def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
             common.append(word)
     if not found or not all(name for name, _ in found):
         raise InputError(no_recipe(words, "speclaunch plan recipe=NAME"))
-    return [(name, [*_without(common, own), *own]) for name, own in found]
+    return [(name, list(with_overrides(common, own))) for name, own in found]
 
 
-def _without(common: list[str], own: list[str]) -> list[str]:
-    """Return the common overrides, except those that a recipe sets itself."""
-    keys = {word.lstrip("+~").partition("=")[0] for word in own}
-    return [word for word in common if word.lstrip("+~").partition("=")[0] not in keys]
+def with_overrides(words: Sequence[str], overrides: Sequence[str]) -> tuple[str, ...]:
+    """Return arguments with overrides that replace those for the same keys."""
+    replaced = set(map(override_key, overrides))
+    return (*(word for word in words if override_key(word) not in replaced), *overrides)
+
+
+def override_key(word: str) -> str:
+    """Return the key of an override: `args.port` for `++args.port=1` and `~args.port`."""
+    return word.lstrip("+~").partition("=")[0]
 
 
 def shown_overrides(overrides: Sequence[str]) -> list[str]:

@@ -75,14 +75,18 @@ class Recipe(Struct, frozen=True):
         return None if self.server_context is None else self.server_context.role
 
     @property
+    def is_shipped(self) -> bool:
+        """True for a recipe of speclaunch itself."""
+        return self.path.is_relative_to(recipes_dir().resolve())
+
+    @property
     def lock_path(self) -> Path:
         """File of its lock: next to it; for a shipped recipe in the working directory. A lock is
         its own lock."""
         if is_lock_file(self.path):
             return self.path
-        shipped = self.path.is_relative_to(recipes_dir().resolve())
         role = f".{self.role}" if self.role else ""
-        folder = Path.cwd() if shipped else self.path.parent
+        folder = Path.cwd() if self.is_shipped else self.path.parent
         return folder / f"{self.path.stem}{role}{LOCK_SUFFIX}"
 
     @property

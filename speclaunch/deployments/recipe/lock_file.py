@@ -20,7 +20,7 @@ from speclaunch.core import (
     lazy,
     reads,
 )
-from speclaunch.deployments.recipe.find_recipe import recipe_names, recipe_of_lock
+from speclaunch.deployments.recipe.find_recipe import recipe_names, recipe_of_lock, with_overrides
 from speclaunch.deployments.recipe.load import Recipe, changed_args, load, select_role
 from speclaunch.deployments.recipe.lock import (
     IMAGE,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from speclaunch.deployments.recipe.lock import Lock
 
 _IS_LOCK = lazy(r"^lock:", re.MULTILINE)
-_KEY = lazy(r"[+~]*([^=]*)")
 
 
 def read_lock(path: Path, config_dirs: Sequence[Path] = ()) -> Recipe:
@@ -76,17 +75,10 @@ def lock_and_recipe(
         named = recipe_of_lock(str(path)) or locked.recipe
         if "/" not in named and named not in recipe_names(config_dirs):
             return lock, recipe
-    own = {_key(word) for word in overrides}
-    words = [word for word in locked.overrides if _key(word) not in own]
-    if path != recipe.path and not words:
+    words = with_overrides(locked.overrides, overrides)
+    if path != recipe.path and len(words) == len(overrides):
         return lock, recipe
-    return lock, select_role(load(named, [*words, *overrides], config_dirs), locked.role)
-
-
-def _key(word: str) -> str:
-    """Return the key of an override: `args.port` for `++args.port=1` and `~args.port`."""
-    found = _KEY.match(word)
-    return found[1] if found else word
+    return lock, select_role(load(named, words, config_dirs), locked.role)
 
 
 def with_lock_differences(recipe: Recipe, config_dirs: Sequence[Path] = ()) -> Recipe:

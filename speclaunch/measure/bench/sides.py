@@ -13,7 +13,16 @@ from msgspec.structs import replace
 
 from speclaunch.checks import Lookup
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, size
-from speclaunch.deployments import Prepared, load, prepare, shown_overrides, split_recipe
+from speclaunch.deployments import (
+    Prepared,
+    Recipe,
+    load,
+    override_key,
+    prepare,
+    shown_overrides,
+    split_recipe,
+    with_overrides,
+)
 from speclaunch.engine import Plan, UnknownValueError, canonical, context_length, resolve
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.gate import ExpectedSide
@@ -39,7 +48,7 @@ NONE: Final = "none"
 """Baseline: the same deployment without speculation."""
 URL = "url"
 _PORT = "args.port"
-_OF_BENCH = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
+UNATTENDED = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
 """Settings of a measured engine.
 
 The watchdog would treat a paused engine as hung. A restart after a crash would measure another
@@ -47,15 +56,10 @@ engine.
 """
 
 
-def with_overrides(words: Sequence[str], overrides: Sequence[str]) -> tuple[str, ...]:
-    """Return a launch's overrides with others replacing those for the same keys."""
-    replaced = set(map(_key, overrides))
-    return (*(word for word in words if _key(word) not in replaced), *overrides)
-
-
-def _key(word: str) -> str:
-    """Return the key of an override: `args.port` for `++args.port=1` and `~args.port`."""
-    return word.partition("=")[0].lstrip("+~")
+def without_speculation(recipe: Recipe) -> list[str]:
+    """Return the overrides that turn a recipe's speculation off; empty if it does not speculate."""
+    names = recipe.deployment.args
+    return [f"args.{name}=null" for name in names if canonical(name).startswith("speculative_")]
 
 
 def identity_of(prepared: Prepared) -> list[str]:
@@ -81,14 +85,14 @@ class LaunchedSide(Struct, frozen=True):
     def order(self, port: int) -> EngineOrder:
         """Return the launch order for a port."""
         key = self.prepared.address.api_key
-        words = with_overrides(self.words, (f"{_PORT}={port}", *_OF_BENCH))
+        words = with_overrides(self.words, (f"{_PORT}={port}", *UNATTENDED))
         return EngineOrder(self.name, words, port, key=key or "")
 
     @property
     def replaced(self) -> tuple[str, ...]:
         """Ignored user overrides: the measurement sets their keys itself."""
-        own = {_PORT, *map(_key, _OF_BENCH)}
-        return tuple(word for word in self.words if _key(word) in own)
+        own = {_PORT, *map(override_key, UNATTENDED)}
+        return tuple(word for word in self.words if override_key(word) in own)
 
     @property
     def identity(self) -> list[str]:
@@ -205,11 +209,7 @@ def _plain(words: Sequence[str], candidate: LaunchedSide, options: SideOptions) 
                 "compare it with another recipe: --against recipe=NAME",
             )
         )
-    off = [
-        f"args.{name}=null"
-        for name in candidate.prepared.recipe.deployment.args
-        if canonical(name).startswith("speculative_")
-    ]
+    off = without_speculation(candidate.prepared.recipe)
     side = _side(list(with_overrides(words, off)), options)
     return _named(side, f"{side.prepared.recipe.deployment.name} without speculation")
 

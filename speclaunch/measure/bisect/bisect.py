@@ -1,17 +1,29 @@
-"""A search over releases: probe after probe, until the pair is known."""
+"""A search over releases: probe after probe, until the pair is known.
+
+An interrupted search continues with the same command.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem, reads
+from speclaunch.core import (
+    COMMAND_LINE,
+    InputError,
+    LaunchError,
+    Place,
+    Problem,
+    reads,
+    speclaunch_home,
+)
 from speclaunch.engine import held_versions
 from speclaunch.measure.bisect.checks import Check, CheckedServer, Evaluation
 from speclaunch.measure.bisect.search import (
@@ -23,14 +35,18 @@ from speclaunch.measure.bisect.search import (
     net_evaluations,
     step,
 )
-from speclaunch.measure.bisect.stored import StoredBisect
-from speclaunch.measure.upgrade.launched import LaunchedRelease, StartFailedError, launched
-from speclaunch.measure.upgrade.observation import ReleaseAnswers, broken_fields
-from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe, recipe_for
+from speclaunch.measure.upgrade.observation import ReleaseAnswers, Say, broken_fields
+from speclaunch.measure.upgrade.release_recipe import (
+    LaunchedRelease,
+    ReleaseRecipe,
+    StartFailedError,
+    launched,
+    recipe_for,
+)
 from speclaunch.measure.upgrade.supply import EngineSupply
 from speclaunch.serving import unfinished_work
 
-Say = Callable[[str], None]
+FILE = "bisect.json"
 
 
 class BisectTask(Struct, frozen=True):
@@ -61,6 +77,23 @@ class BisectTask(Struct, frozen=True):
         return unfinished_work.digest(parts)
 
 
+class BisectProgress(Struct, frozen=True):
+    """Finished probes, and the good release's answers if the check compares with them."""
+
+    probes: tuple[ReleaseProbe, ...] = ()
+    reference: ReleaseAnswers | None = None
+
+
+StoredBisect: TypeAlias = unfinished_work.StoredWork[BisectProgress]
+"""A search on disk. `key` identifies its releases and its check."""
+
+
+def begin_bisect(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredBisect:
+    """Return the newest unfinished search of the same key, or a new one. Raises InputError."""
+    home = speclaunch_home() / "bisects"
+    return StoredBisect.begin(home, FILE, name, key, about, BisectProgress(), fresh=fresh)
+
+
 def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str, ...]:
     """Return the available releases from `good` to `bad`, whichever is older. Raises InputError."""
     for option, release in (("--good", good), ("--bad", bad)):
@@ -84,7 +117,7 @@ def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str
 
 
 def search(task: BisectTask, stored: StoredBisect, supply: EngineSupply, say: Say) -> SearchStep:
-    """ReleaseProbe releases until the outcome is known, and return it.
+    """Probe releases until the outcome is known, and return it.
 
     Every finished probe is stored. Raises InputError, and LaunchError if a check cannot run.
     """
@@ -100,7 +133,7 @@ def search(task: BisectTask, stored: StoredBisect, supply: EngineSupply, say: Sa
         number = len(progress.probes) + 1
         say(f"probe {number}: SGLang {due.probe}")
         found, reference = probe(task, due, progress.reference, stored.directory, supply, say)
-        stored.add(found, reference)
+        stored.add(BisectProgress((*progress.probes, found), reference))
         say(f"SGLang {found.release}: {found.verdict.value}: {found.reason}")
 
 
@@ -159,7 +192,7 @@ def _evaluated(
     """Evaluate until one verdict leads by enough; return it, its reason, and both counts."""
     needed = net_evaluations(FLAKY if task.flaky is None else task.flaky)
     needed = 1 if task.check.is_single else needed
-    counts = {ProbeVerdict.GOOD: 0, ProbeVerdict.BAD: 0}
+    counts = dict.fromkeys(ProbeVerdict, 0)
     reasons: dict[ProbeVerdict, str] = {}
     while sum(counts.values()) < MOST_EVALUATIONS:
         try:
@@ -169,16 +202,11 @@ def _evaluated(
                 raise
             result = Evaluation(ProbeVerdict.BAD, f"the server ended during the check: {error}")
             counts[ProbeVerdict.BAD] += needed - 1
-        if result.verdict is ProbeVerdict.SKIP:
-            return (
-                ProbeVerdict.SKIP,
-                result.reason,
-                counts[ProbeVerdict.GOOD],
-                counts[ProbeVerdict.BAD],
-            )
         counts[result.verdict] += 1
         reasons.setdefault(result.verdict, result.reason)
         good, bad = counts[ProbeVerdict.GOOD], counts[ProbeVerdict.BAD]
+        if result.verdict is ProbeVerdict.SKIP:
+            return ProbeVerdict.SKIP, result.reason, good, bad
         if abs(good - bad) >= needed:
             verdict = ProbeVerdict.GOOD if good > bad else ProbeVerdict.BAD
             flaky = f" ({good} good, {bad} bad)" if good and bad else ""

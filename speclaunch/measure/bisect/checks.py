@@ -196,9 +196,9 @@ def check_of(text: str, seconds: float) -> Check:
         raise InputError(Problem(f"cannot read the command: {error}", place)) from error
     if not argv:
         raise InputError(Problem("the check is empty", place, f"use one of {', '.join(FORMS)}"))
-    if children.find_program(argv[0]) is None:
+    program = children.find_program(argv[0])
+    if program is None:
         near = suggest(text, list(_NAMED)) if len(argv) == 1 else None
         help_ = near or f"use one of {', '.join(FORMS)}"
         raise InputError(Problem(f"there is no program {argv[0]!r}", place, help_))
-    program = str(Path(str(children.find_program(argv[0]))).absolute())
-    return CommandCheck(text, (program, *argv[1:]), seconds)
+    return CommandCheck(text, (str(Path(program).absolute()), *argv[1:]), seconds)

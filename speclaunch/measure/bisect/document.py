@@ -18,9 +18,8 @@ from packaging.utils import canonicalize_name
 from speclaunch.checks import Lookup, all_rules
 from speclaunch.core import InputError, LaunchError
 from speclaunch.engine import Packages, read_packages
-from speclaunch.measure.bisect.bisect import BisectTask
+from speclaunch.measure.bisect.bisect import BisectTask, StoredBisect
 from speclaunch.measure.bisect.search import ReleaseProbe, SearchOutcome, SearchStep
-from speclaunch.measure.bisect.stored import StoredBisect
 from speclaunch.measure.upgrade.deployments import UpgradeSettings, recipe_upgrades
 from speclaunch.measure.upgrade.document import ChangesRecord, changes_record
 

@@ -145,7 +145,7 @@ def _step(
         )
     below = list(accumulate(masses))  # below[i]: probability that release i is bad
     halves = [
-        (round(abs(below[at] - 0.5), 9), release not in installed, at)
+        (round(abs(below[at] - 0.5), 2), release not in installed, at)
         for at, release in enumerate(testable)
     ]
     return SearchStep(testable[min(halves)[2]])

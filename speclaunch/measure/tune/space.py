@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from speclaunch.checks import all_rules, check_request, tree_capacity
 from speclaunch.core import InputError, LaunchError, Problem
+from speclaunch.deployments import with_overrides
 from speclaunch.engine import (
     EAGLE_HANDLER,
     PATH,
@@ -18,7 +19,7 @@ from speclaunch.engine import (
     start_setting,
 )
 from speclaunch.measure.bench.engines import EngineOrder
-from speclaunch.measure.bench.sides import LaunchedSide, with_overrides
+from speclaunch.measure.bench.sides import LaunchedSide
 from speclaunch.serving import free_port
 
 _STEPS = (1, 2, 3, 4, 5, 6, 7, 8)

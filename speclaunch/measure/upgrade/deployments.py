@@ -89,7 +89,7 @@ class DeploymentUpgrade(Struct, frozen=True):
 
     @property
     def verdict(self) -> UpgradeVerdict:
-        """ProbeVerdict of the reasons."""
+        """Verdict of the reasons."""
         return verdict_of(self.reasons)
 
 
@@ -114,14 +114,14 @@ def recipe_upgrades(words: Sequence[str], options: UpgradeSettings) -> list[Depl
     source = current_release(recipe.deployment.engine.pinned, options, recipe.start)
     now = recipe_for(words, source, options.config_dirs)
     then = recipe_for(words, options.to, options.config_dirs)
-    before = [PlanSide(now.prepared(role), role.deployment.name) for role in now.load().roles]
+    before = _sides(now)
     steps = tuple(f"{step.place}: {step.text}" for step in then.migration.steps)
     try:
         after = _sides(then)
         problems = then.problems
     except InputError as error:
         after, problems = [], (*then.problems, *error.problems)
-    if problems or len(after) != len(before):
+    if problems:
         found = tuple(blocked(problems))
         return [
             DeploymentUpgrade(side.label, recipe.start, source, options.to, found, steps)

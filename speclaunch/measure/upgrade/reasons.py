@@ -12,7 +12,6 @@ from speclaunch.core import Problem
 from speclaunch.engine import (
     UNKNOWN_HARDWARE,
     ArgumentOutcome,
-    EffectiveArgument,
     Fit,
     UnknownValueError,
     is_idle,
@@ -119,27 +118,24 @@ def _values(found: PlanComparison) -> Iterator[UpgradeReason]:
         rows = (difference.before, difference.after)
         if any(row is not None and row.outcome is ArgumentOutcome.UNKNOWN for row in rows):
             continue
-        before, after = (_value(row) for row in rows)
+        before, after = ("absent" if row is None else shown(row.effective) for row in rows)
         why = difference.after.why if difference.after is not None else "no such argument"
         text = f"{difference.name}: {before} → {after}" + (f" ({why})" if why else "")
         yield UpgradeReason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, difference.name)
 
 
-def _value(row: EffectiveArgument | None) -> str:
-    if row is None:
-        return "absent"
-    text = "none" if row.effective is None else str(row.effective)
+def shown(value: object) -> str:
+    """Return a value in at most 60 characters."""
+    text = "none" if value is None else str(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def unknown_values(found: PlanComparison) -> list[str]:
-    """Return the arguments whose effective value a missing fact hides in one of the plans."""
-    names: dict[str, None] = {}
+def _unknown_values(found: PlanComparison) -> Iterator[str]:
+    """Yield the arguments whose effective value a missing fact hides in a plan."""
     for planned in (found.before, found.after):
         for row in planned.rows:
             if row.outcome is ArgumentOutcome.UNKNOWN and not is_idle(planned.plan, row.name):
-                names[row.name] = None
-    return list(names)
+                yield row.name
 
 
 def _memory(found: PlanComparison) -> Iterator[UpgradeReason]:
@@ -166,7 +162,7 @@ def _facts(found: PlanComparison) -> Iterator[UpgradeReason]:
         help_ = f" ({fact.help})" if fact.help else ""
         text = f"{fact.what}: {fact.why}{help_}"
         yield UpgradeReason(Aspect.FACTS, UpgradeVerdict.UNKNOWN, text, fact.what)
-    for name in unknown_values(found):
+    for name in dict.fromkeys(_unknown_values(found)):
         text = f"{name} depends on a missing fact"
         yield UpgradeReason(Aspect.VALUE, UpgradeVerdict.UNKNOWN, text, name)
     before = {rule.code for rule in found.before.skipped}
@@ -180,7 +176,7 @@ Undecided = tuple[Advisory, str]
 """Advisory that may affect a plan, and the missing fact."""
 
 
-def advisories_of(planned: PlannedDeployment) -> tuple[list[Advisory], list[Undecided]]:
+def _advisories_of(planned: PlannedDeployment) -> tuple[list[Advisory], list[Undecided]]:
     """Return the advisories that affect a plan, and those that depend on a missing fact."""
     found: list[Advisory] = []
     undecided: list[Undecided] = []
@@ -200,8 +196,8 @@ def advisories_across(
 
     The last are those that it may introduce, with the reason why that is unknown.
     """
-    before, unsure_before = advisories_of(found.before)
-    after, unsure_after = advisories_of(found.after)
+    before, unsure_before = _advisories_of(found.before)
+    after, unsure_after = _advisories_of(found.after)
     old = {advisory.id for advisory in before}
     new = {advisory.id for advisory in after}
     maybe = old | {advisory.id for advisory, _ in unsure_before}

@@ -1,22 +1,38 @@
-"""A recipe for a release, as `migrate` would write it."""
+"""A recipe for a release, as `migrate` would write it, and the same while it serves."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
-from speclaunch.checks import Migration, migrate_recipe
-from speclaunch.core import InputError, Problem, reads, replace_file
-from speclaunch.deployments import Prepared, Recipe, load, prepare, split_recipe
-from speclaunch.engine import is_version
-from speclaunch.measure.bench.sides import with_overrides
+from speclaunch.checks import Lookup, Migration, migrate_recipe
+from speclaunch.core import (
+    InputError,
+    LaunchError,
+    Problem,
+    beating,
+    duration,
+    reads,
+    replace_file,
+)
+from speclaunch.deployments import Prepared, Recipe, load, prepare, split_recipe, with_overrides
+from speclaunch.engine import Address, Plan, is_version, resolve
+from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, next_log
+from speclaunch.measure.bench.sides import UNATTENDED, without_speculation
+from speclaunch.measure.prove.proof import served_dtype
+from speclaunch.measure.upgrade.observation import ObservedServer, Say
+from speclaunch.serving import free_port, local_lookup
 
 CPU = "cpu"
 _PIN = "engine.version"
+_UNCHANGED = ("--fresh", "--max-attempts=1", "--force")
+"""Options of a launch that starts exactly the recipe's settings, and starts them once."""
+_DYING_SECONDS = 10.0
 
 
 class ReleaseRecipe(Struct, frozen=True):
@@ -33,6 +49,11 @@ class ReleaseRecipe(Struct, frozen=True):
         """Parts that have no counterpart in this release."""
         return tuple(self.migration.problems)
 
+    @property
+    def _is_pinned(self) -> bool:
+        """True if the overrides select the release."""
+        return any(word.lstrip("+").startswith(f"{_PIN}=") for word in self.overrides)
+
     def load(self) -> Recipe:
         """Return the recipe of the migrated text. Raises InputError."""
         with self._overlaid():
@@ -41,8 +62,7 @@ class ReleaseRecipe(Struct, frozen=True):
     def prepared(self, recipe: Recipe | None = None) -> Prepared:
         """Return it (or one of its roles) prepared without starting anything. Raises InputError."""
         found = recipe or self.load()
-        is_pinned = any(word.lstrip("+").startswith(f"{_PIN}=") for word in self.overrides)
-        return prepare(found, None if is_pinned else self.version, dry_run=True)
+        return prepare(found, None if self._is_pinned else self.version, dry_run=True)
 
     @contextmanager
     def _overlaid(self) -> Iterator[None]:
@@ -65,8 +85,7 @@ class ReleaseRecipe(Struct, frozen=True):
             except OSError as error:
                 raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
             directories.append(f"--config-dir={self.path.parent}")
-        is_pinned = any(word.lstrip("+").startswith(f"{_PIN}=") for word in self.overrides)
-        engine = [] if is_pinned else [f"--engine={self.version}"]
+        engine = [] if self._is_pinned else [f"--engine={self.version}"]
         return (f"recipe={path}", *self.overrides, *directories, *engine)
 
 
@@ -92,3 +111,75 @@ def recipe_for(
     elif CPU in (deployment.engine.python, deployment.hardware.name) and is_version(version):
         chosen = with_overrides(chosen, (f"{_PIN}={version}", f"engine.requires={version}"))
     return ReleaseRecipe(version, recipe.path, migration, chosen, tuple(config_dirs))
+
+
+def plan_here(prepared: Prepared) -> Plan:
+    """Return the plan of a deployment with the facts and the environment of this machine."""
+    is_cpu = prepared.cpu is not None
+    request = prepared.request(os.environ)
+    facts = local_lookup(Lookup(), prepared.recipe, probe=not is_cpu, cpu=is_cpu)
+    return resolve(request, facts.facts(request))
+
+
+class StartFailedError(LaunchError):
+    """A release that does not serve."""
+
+
+class LaunchedRelease(Struct, frozen=True):
+    """A serving release. `seconds`: from its start until it was verified."""
+
+    release: str
+    engine: MeasuredEngine
+    address: Address
+    plan: Plan
+    observed: ObservedServer
+    seconds: float
+    can_run_twice: bool
+    """True if a server without speculation fits next to it: on the CPU engine."""
+
+    def is_gone(self) -> bool:
+        """True if its engine ended, or ends within a few seconds."""
+        until = time.monotonic() + _DYING_SECONDS
+        while self.engine.lives and time.monotonic() < until:
+            time.sleep(0.1)
+        return not self.engine.lives
+
+
+@contextmanager
+def launched(
+    found: ReleaseRecipe,
+    folder: Path,
+    seconds: float,
+    say: Say,
+    *,
+    speculates: bool = True,
+) -> Iterator[LaunchedRelease]:
+    """Serve a recipe within the block, and stop it at the end.
+
+    `folder` receives the log and a changed recipe. `speculates`: False for the same server without
+    speculation. Raises InputError if the release does not support the recipe, and LaunchError if it
+    does not serve within `seconds` (StartFailedError).
+    """
+    prepared = found.prepared()
+    off = without_speculation(prepared.recipe)
+    port = free_port()
+    changes = (f"args.port={port}", *UNATTENDED, *(() if speculates else off))
+    words = (*with_overrides(found.words(folder), changes), *_UNCHANGED)
+    name = f"SGLang {found.version}{'' if speculates else ' without speculation'}"
+    key = prepared.address.api_key
+    engine = MeasuredEngine(EngineOrder(name, words, port, key=key), next_log(folder))
+    try:
+        with beating(say, lambda waited: f"{name}: starting for {duration(waited)}"):
+            try:
+                taken = engine.wait(seconds)
+            except LaunchError as error:
+                problem = error.problems[0]
+                why = (problem.help or "").removeprefix(f"see {engine.log}: ")
+                raise StartFailedError(why or problem.message, help=f"see {engine.log}") from error
+        plan = plan_here(prepared)
+        address = Address(host="127.0.0.1", port=port, tls=False, api_key=key)
+        observed = ObservedServer(address, served_dtype(plan))
+        can_run_twice = prepared.cpu is not None and bool(off) and speculates
+        yield LaunchedRelease(found.version, engine, address, plan, observed, taken, can_run_twice)
+    finally:
+        engine.stop()

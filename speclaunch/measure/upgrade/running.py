@@ -11,16 +11,17 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, LaunchError
 from speclaunch.engine import ArgumentOutcome, EffectiveArgument, is_idle
+from speclaunch.measure.advice.comparison import PlanComparison
 from speclaunch.measure.bench.statistics import LEAST_PAIRS, SpeedClaim, interval
 from speclaunch.measure.upgrade.deployments import DeploymentUpgrade
-from speclaunch.measure.upgrade.launched import Say, launched
 from speclaunch.measure.upgrade.observation import (
     OutputDifference,
     ReleaseAnswers,
+    Say,
     broken_fields,
 )
-from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict
-from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe
+from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict, shown
+from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe, launched
 
 _VOLATILE = frozenset(
     {"port", "nccl_port", "random_seed", "dist_init_addr", "log_file", "config", "model_path"}
@@ -62,9 +63,7 @@ def run_release(
             return ReleaseRun(
                 found.version, True, "", served.seconds, observation, info, difference
             )
-    except InputError as error:
-        return ReleaseRun(found.version, False, str(error))
-    except LaunchError as error:
+    except (InputError, LaunchError) as error:
         return ReleaseRun(found.version, False, str(error))
 
 
@@ -82,40 +81,40 @@ def run_reasons(
     if not before.serves:
         text = f"SGLang {before.release} does not serve: {before.reason}"
         return (*reasons, UpgradeReason(Aspect.START, UpgradeVerdict.UNKNOWN, text))
-    seen = set(_reported(upgrade, before.info, after.info))
-    changed = list(_changed_values(upgrade, before.info, after.info))
-    reasons = [
-        reason for reason in reasons if not (reason.aspect is Aspect.VALUE and reason.name in seen)
-    ]
-    return (*reasons, *changed, *_answers(before, after))
+    found = upgrade.comparison
+    if found is not None:
+        rows = list(_reported(found, before.info, after.info))
+        seen = {row.name for _, row in rows}
+        reasons = [
+            reason
+            for reason in reasons
+            if not (reason.aspect is Aspect.VALUE and reason.name in seen)
+        ]
+        reasons += _changed_values(found, rows, before.info, after.info)
+    return (*reasons, *_answers(before, after))
+
+
+_Rows = tuple[EffectiveArgument, EffectiveArgument]
+"""An argument at both releases."""
 
 
 def _reported(
-    upgrade: DeploymentUpgrade, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> Iterator[str]:
+    found: PlanComparison, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[_Rows]:
     """Yield the arguments that both servers report."""
-    for old, new in _rows(upgrade):
-        if old.version_name in before and new.version_name in after:
-            yield new.name
-
-
-def _rows(upgrade: DeploymentUpgrade) -> Iterator[tuple[EffectiveArgument, EffectiveArgument]]:
-    found = upgrade.comparison
-    if found is None:
-        return
-    old = {row.name: row for row in found.before.rows}
+    old = {row.name: row for row in found.before.rows if row.version_name in before}
     for row in found.after.rows:
-        if row.name in old and row.name not in _VOLATILE:
+        if row.name in old and row.version_name in after and row.name not in _VOLATILE:
             yield old[row.name], row
 
 
 def _changed_values(
-    upgrade: DeploymentUpgrade, before: Mapping[str, Any], after: Mapping[str, Any]
+    found: PlanComparison,
+    rows: Sequence[_Rows],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
 ) -> Iterator[UpgradeReason]:
-    found = upgrade.comparison
-    for old, new in _rows(upgrade):
-        if old.version_name not in before or new.version_name not in after or found is None:
-            continue
+    for old, new in rows:
         ours, theirs = before[old.version_name], after[new.version_name]
         if ours == theirs or not (ours or theirs):  # none and off are alike
             continue
@@ -126,7 +125,7 @@ def _changed_values(
         why = new.why if is_expected else "as the servers report"
         if isinstance(ours, dict) and isinstance(theirs, dict):
             ours, theirs = _without_equal(ours, theirs), _without_equal(theirs, ours)
-        text = f"{new.name}: {_shown(ours)} → {_shown(theirs)} ({why})"
+        text = f"{new.name}: {shown(ours)} → {shown(theirs)} ({why})"
         yield UpgradeReason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, new.name)
 
 
@@ -140,11 +139,6 @@ def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[s
         elif ours != theirs:
             found[name] = ours
     return found
-
-
-def _shown(value: object) -> str:
-    text = "none" if value is None else str(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[UpgradeReason]:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 import psutil
@@ -57,11 +57,11 @@ def on_demand_engines(home: Path) -> list[OnDemandEngine]:
     for engine in (CpuEngine(home, release) for release in RELEASES):
         with contextlib.suppress(OSError):
             used = _mark(engine).stat().st_mtime
-            found.append(OnDemandEngine(engine, used, disk_bytes(engine.root)))
+            found.append(OnDemandEngine(engine, used, _disk_bytes(engine.root)))
     return sorted(found, key=lambda entry: entry.used)
 
 
-def disk_bytes(folder: Path) -> int:
+def _disk_bytes(folder: Path) -> int:
     """Return the disk space of a folder, each file once."""
     total = 0
     for directory, _, names in os.walk(folder):
@@ -80,7 +80,7 @@ def make_room(home: Path, needed: Collection[str]) -> list[str]:
     found, removed = on_demand_engines(home), []
     while len(found) >= MOST_ENGINES or _total(found) + _ENGINE_BYTES > MOST_BYTES:
         free = [entry for entry in found if entry.engine.release not in needed]
-        gone = next((entry for entry in free if not is_used(entry.engine)), None)
+        gone = next((entry for entry in free if _user(entry.engine) is None), None)
         if gone is None:
             raise InstallError(
                 f"{len(found)} CPU engines were installed on demand, with "
@@ -97,17 +97,13 @@ def _total(found: Collection[OnDemandEngine]) -> int:
     return sum(entry.bytes for entry in found)
 
 
-def is_used(engine: CpuEngine) -> bool:
-    """True if a process runs its interpreter."""
-    return next(_users(engine), None) is not None
-
-
-def _users(engine: CpuEngine) -> Iterator[int]:
+def _user(engine: CpuEngine) -> int | None:
+    """Return a process that runs its interpreter; None if there is none."""
     program = str(engine.python)
     for process in psutil.process_iter(["cmdline"]):
-        words = process.info.get("cmdline") or []
-        if words and words[0] == program:
-            yield process.pid
+        if (process.info.get("cmdline") or [])[:1] == [program]:
+            return process.pid
+    return None
 
 
 def remove_engine(engine: CpuEngine) -> None:
@@ -115,7 +111,7 @@ def remove_engine(engine: CpuEngine) -> None:
 
     Raises InstallError if a process uses it, or it cannot be removed.
     """
-    if (pid := next(_users(engine), None)) is not None:
+    if (pid := _user(engine)) is not None:
         raise InstallError(
             f"process {pid} uses the CPU engine of SGLang {engine.release}",
             "stop it first: speclaunch ps lists the engines",

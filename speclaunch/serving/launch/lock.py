@@ -25,7 +25,6 @@ from speclaunch.core import (
     is_secret_variable,
     lazy,
     read_regular,
-    recipes_dir,
     replace_file,
 )
 from speclaunch.deployments import (
@@ -157,10 +156,9 @@ def observe(
 ) -> Lock:
     """Return the record of a deployment on this machine. Raises LaunchError."""
     recipe = prepared.recipe
-    shipped = recipe.path.is_relative_to(recipes_dir().resolve())
     python, packages = read_distributions(Path(prepared.python))
     return Lock(
-        recipe=recipe.path.stem if shipped else recipe.path.name,
+        recipe=recipe.path.stem if recipe.is_shipped else recipe.path.name,
         role=recipe.role,
         overrides=request.overrides,
         steps=dict(steps or {}),

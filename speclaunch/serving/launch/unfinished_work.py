@@ -9,9 +9,14 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
+
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from speclaunch.core import InputError, Problem, read_json, write_json
+
+VERSION = 1
+Progress = TypeVar("Progress", bound=Struct)
 
 
 def digest(data: object) -> str:
@@ -53,3 +58,63 @@ def write(path: Path, document: Mapping[str, Any]) -> None:
         write_json(path, document)
     except OSError as error:
         raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
+
+
+class StoredWork(Struct, Generic[Progress]):
+    """Work on disk. The same `key` continues it until it has a result."""
+
+    path: Path
+    key: str
+    about: Mapping[str, Any]
+    progress: Progress
+
+    @classmethod
+    def begin(
+        cls,
+        home: Path,
+        file: str,
+        name: str,
+        key: str,
+        about: Mapping[str, Any],
+        progress: Progress,
+        *,
+        fresh: bool,
+    ) -> Self:
+        """Return the newest unfinished work below `home` of the same key, or new work.
+
+        `file`: name of the document in each folder; those of another format are ignored.
+        `progress`: that of new work. Raises InputError.
+        """
+        files = [] if fresh else sorted(home.glob(f"*/{file}"), reverse=True)
+        for folder, document in unfinished(files, key):
+            try:
+                done = convert(document, type(progress), strict=False)
+            except ValidationError:
+                continue
+            return cls(folder / file, key, about, done)
+        begun = cls(new_folder(home, name) / file, key, about, progress)
+        if fresh:  # a later run continues this work, not older work
+            begun.write()
+        return begun
+
+    @property
+    def directory(self) -> Path:
+        """Folder of the document, for logs."""
+        return self.path.parent
+
+    def add(self, progress: Progress) -> None:
+        """Store the progress so far. Raises InputError if writing fails."""
+        self.progress = progress
+        self.write()
+
+    def write(self, result: Mapping[str, Any] | None = None) -> None:
+        """Replace the document atomically. Raises InputError if writing fails."""
+        document = {
+            "version": VERSION,
+            "key": self.key,
+            "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "about": dict(self.about),
+            **to_builtins(self.progress),
+            "result": result,
+        }
+        write(self.path, document)

@@ -59,8 +59,8 @@ def locked(tmp_path: Path) -> Locked:
     path.write_text(fake_sglang.RECIPE.format(python=old).replace(NEW, OLD))
     words = (f"recipe={path}", KEY)
     recipe = load(str(path), (KEY,))
-    found = verb.recipe_for(words, OLD, ())
-    lock = write_lock(*verb._served(found), lock_request(recipe, (KEY,)))
+    prepared = verb.recipe_for(words, OLD, ()).prepared()
+    lock = write_lock(prepared, verb.plan_here(prepared), lock_request(recipe, (KEY,)))
     assert prepare(recipe, OLD, dry_run=True).version == OLD
     return Locked(path, lock, str(fake_sglang.install(tmp_path / "new", NEW)), words)
 

@@ -17,9 +17,12 @@ from typing import Any
 
 from speclaunch.checks import Lookup
 from speclaunch.engine import Address, resolve
-from speclaunch.measure.upgrade.launched import LaunchedRelease, StartFailedError
 from speclaunch.measure.upgrade.observation import ObservedServer
-from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe
+from speclaunch.measure.upgrade.release_recipe import (
+    LaunchedRelease,
+    ReleaseRecipe,
+    StartFailedError,
+)
 from speclaunch.serving.launch.client import EngineClient, verify
 from speclaunch.serving.launch.free_port import free_port
 from tests.support.serving.launch import fake_sglang
