@@ -65,6 +65,7 @@ def test_the_libraries_are_these_seven() -> None:
         assert f"speclaunch/{name}/README.md" in page
 
 
+@pytest.mark.thorough
 def test_imports_go_down_through_front_doors() -> None:
     wrong = []
     for path in MODULES:
@@ -129,6 +130,7 @@ def test_the_package_stays_small() -> None:
     assert sum(len(path.read_text().splitlines()) for path in MODULES) <= MOST_LINES
 
 
+@pytest.mark.thorough
 def test_public_class_names_are_unique() -> None:
     homes: dict[str, list[str]] = {}
     for path in MODULES:
@@ -227,6 +229,7 @@ def test_the_readme_has_each_of_them(folder: str) -> None:
     assert {path.stem for path in (ROOT / folder).glob("[!_]*.py")} <= named
 
 
+@pytest.mark.thorough
 def test_hydra_is_imported_where_it_composes_and_sweeps_alone() -> None:
     assert [
         str(path.relative_to(PACKAGE))

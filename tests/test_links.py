@@ -125,6 +125,7 @@ def missing_module(name: str) -> bool:
     return False
 
 
+@pytest.mark.thorough
 @over(TEXTS, lambda path: path.relative_to(ROOT))
 def test_every_file_and_module_that_a_text_names_exists(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

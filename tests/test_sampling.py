@@ -81,6 +81,29 @@ def test_a_change_reaches_the_tests_that_import_it(
     assert changed_tests.touched(tree) == {f"tests/{n}.py": d for n, d in reached.items()}
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "again"),
+    [
+        ("speclaunch/engine/plan/data/table.json", "[]", {"test_size", "test_program"}),
+        ("speclaunch/serving/launch/start.py", "x = 1\n", {"test_start", "e2e/test_engine"}),
+        ("tests/test_sized.py", "x = 1\n", {"test_sized"}),
+        ("speclaunch/engine/plan/size.py", "def size():\n    return 2\n", set()),
+        ("docs/a.md", "text", {"test_documents"}),
+    ],
+)
+def test_a_result_holds_while_nothing_that_the_test_reaches_changes(
+    tree: Path, path: str, text: str, again: set[str]
+) -> None:
+    (tree / "tests/test_documents.py").write_text('PAGE = "a.md"\n')
+    (tree / "docs").mkdir()
+    before = changed_tests.reached_digests(tree)
+    (tree / path).write_text(text)
+    after = changed_tests.reached_digests(tree)
+    assert {name for name in after if after[name] != before[name]} == {
+        f"tests/{name}.py" for name in again
+    }
+
+
 def test_a_move_is_no_change(tree: Path) -> None:
     (tree / "speclaunch/engine/plan/size.py").rename(tree / "speclaunch/engine/plan/sizes.py")
     for user in ("speclaunch/engine/__init__.pyi", "tests/test_size.py"):

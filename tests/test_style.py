@@ -283,6 +283,7 @@ def docstrings(path: Path) -> Iterator[tuple[str, str]]:
             yield f"{path.relative_to(ROOT)}:{value.lineno}", value.value
 
 
+@pytest.mark.thorough
 def test_docstrings_start_with_a_noun_or_a_verb() -> None:
     """They say what the caller gets: "Return the findings", "Files with findings", "True if"."""
     found = [
@@ -320,6 +321,7 @@ def identifiers(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.id
 
 
+@pytest.mark.thorough
 def test_identifiers_use_the_words_of_the_glossary() -> None:
     found = {
         str(path.relative_to(ROOT)): f"{path.relative_to(ROOT)}:{line}: {name}"

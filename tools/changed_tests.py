@@ -15,7 +15,8 @@ import hashlib
 import json
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -152,25 +153,65 @@ def heading() -> str:
     return f"# all tests passed, Python {'.'.join(platform.python_version_tuple()[:2])}"
 
 
+def import_graph(
+    root: Path, files: Collection[tuple[str, str, ast.Module | None]]
+) -> dict[str, set[str]]:
+    """Return the modules that each module names. files: from `read`."""
+    code = {name: tree for name, _, tree in files if tree is not None}
+    packages = {f"{name}.__init__" for name in code if _is_package(root, name)}
+    modules, behind = {name for name, _, _ in files} | packages, homes(root)
+    return {name: named(name, tree, modules, behind) for name, tree in code.items()}
+
+
+def test_file(module: str) -> str:
+    """Return the path of a module with tests; an empty string for any other module."""
+    if module.startswith("tests.") and module.rpartition(".")[2].startswith("test_"):
+        return f"{module.replace('.', '/')}.py"
+    return ""
+
+
 def touched(root: Path) -> dict[str, int]:
     """Return the distance of each test file that reaches a change."""
     files = list(read(root))
     record = root / RECORD
     known = set(record.read_text().splitlines()) if record.is_file() else set()
     known = known if heading() in known else set()
-    modules = {name for name, _, _ in files}
-    packages = {f"{name}.__init__" for name, _, tree in files if tree and _is_package(root, name)}
-    graph: dict[str, set[str]] = {}
-    behind = homes(root)
-    for name, _, tree in files:
-        if tree is not None:
-            graph[name] = named(name, tree, modules | packages, behind)
     changed = sorted({name for name, own, _ in files if own not in known})
-    return {
-        f"{name.replace('.', '/')}.py": distance
-        for name, distance in distances(graph, changed).items()
-        if name.startswith("tests.") and name.rpartition(".")[2].startswith("test_")
-    }
+    found = distances(import_graph(root, files), changed)
+    return {path: found[name] for name in found if (path := test_file(name))}
+
+
+def reached_digests(root: Path) -> dict[str, str]:
+    """Return a digest of all that each test file reaches: its result holds while that is equal.
+
+    Of documents, a file with the text `.md` reaches all.
+    """
+    files = list(read(root))
+    graph = import_graph(root, files)
+    own: dict[str, list[str]] = {}
+    for name, digest_, _ in files:
+        own.setdefault(name, []).append(digest_)
+    documents = [_short(p.read_bytes()) for p in sorted(root.glob("*.md"))]
+    documents += [_short(p.read_bytes()) for p in sorted((root / "docs").rglob("*.md"))]
+    found = {}
+    for path, module in ((test_file(module), module) for module in own):
+        if path:
+            digests = sorted(one for name in reach(graph, module) for one in own.get(name, ()))
+            digests += documents if ".md" in (root / path).read_text() else ()
+            found[path] = _short("".join(digests).encode())
+    return found
+
+
+def reach(graph: Mapping[str, set[str]], module: str) -> list[str]:
+    """Return a module and all that it imports, over any number of modules."""
+    found = [module]
+    seen = {module}
+    for name in found:
+        for used in graph.get(name, ()):
+            new = {*accumulate(used.split("."), "{}.{}".format)} - seen  # its packages run first
+            seen |= new
+            found += new
+    return found
 
 
 def _is_package(root: Path, name: str) -> bool:

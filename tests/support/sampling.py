@@ -163,7 +163,7 @@ class Budget:
 
 
 class Resumed:
-    """A plugin of pytest: leave out what passed in an earlier run of the same tree."""
+    """A plugin of pytest: leave out what passed in an earlier run."""
 
     def __init__(self, passed: Path) -> None:
         self.passed = set(passed.read_text().splitlines())

@@ -64,6 +64,7 @@ def test_whole_config_has_nothing_unread() -> None:
     assert "unread" not in index["a/whole"]
 
 
+@pytest.mark.thorough
 def test_keys_that_peers_have_and_a_document_lacks_are_unread() -> None:
     stated = without(LLAMA, "attention_bias", "vocab_size")
     index = evidence.build([line("a/whole", LLAMA), line("a/said", stated, "stated in docs")], {})

@@ -41,6 +41,7 @@ def speclaunch(tmp_path: Path) -> Any:
     return call
 
 
+@pytest.mark.thorough
 def test_they_are_listed_by_release(speclaunch: Any) -> None:
     every = speclaunch("advisories")
     assert every.returncode == 0
@@ -77,6 +78,7 @@ def test_a_recipe_is_checked(speclaunch: Any) -> None:
     assert speclaunch("advisories", "check", "recipe=nothing").returncode == 2
 
 
+@pytest.mark.thorough
 def test_each_server_of_files_and_roles_is_checked(speclaunch: Any, tmp_path: Path) -> None:
     def servers(*words: str) -> dict[str, set[str]]:
         done = speclaunch("advisories", "check", *words, "--output-format", "json")

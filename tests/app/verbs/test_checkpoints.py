@@ -67,6 +67,7 @@ def test_a_config_of_training_makes_it_likely(empty: Path) -> None:
     assert "Qwen/Qwen3-8B:" not in findings["SPL407"]["why"]  # it rests on the draft alone
 
 
+@pytest.mark.thorough
 def test_what_the_guides_state_is_certain(empty: Path) -> None:
     """The guide's own example without the two arguments that it calls necessary, by name and path,
     and complete; another revision is another matter."""

@@ -110,6 +110,7 @@ def test_a_typo_in_a_file_is_shown_with_its_line(tmp_path: Path) -> None:
     assert "did you mean `mem_fraction_static`" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_release_of_the_cpu_engine(tmp_path: Path) -> None:
     home = str(tmp_path / "empty")
     words = ["recipe=cpu_ngram", "engine.version=0.5.18", "engine.requires=0.5.18"]
@@ -124,6 +125,7 @@ def test_a_release_of_the_cpu_engine(tmp_path: Path) -> None:
     assert "choose one of 0.5.23, 0.5.22" in refused.stderr
 
 
+@pytest.mark.thorough
 def test_an_engine_that_is_not_there_is_exit_1(tmp_path: Path) -> None:
     missing = run("recipe=ngram_qwen7b", "engine.python=/nonexistent/python")
     assert missing.returncode == 1

@@ -382,6 +382,7 @@ def test_a_recipe_of_the_cpu_engine() -> None:
     assert {line["state"] for line in checks(found, "model")} == {"ok"}
 
 
+@pytest.mark.thorough
 def test_it_notes_that_engine_overrides_a_pin() -> None:
     recipe = ("recipe=eagle3_llama8b", "engine.version=0.5.22")
     done = doctor(*recipe, "--engine", "0.5.21")

@@ -128,6 +128,7 @@ def test_the_recipe_is_written_and_lints_clean(tmp_path: Path) -> None:
     assert json.loads(planned.stdout)["budget"]["fit"] == "fits"
 
 
+@pytest.mark.thorough
 def test_no_file_is_overwritten_unasked(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("mine\n")

@@ -100,6 +100,7 @@ def findings(done: CompletedProcess[str]) -> list[tuple[str, str, int]]:
     ]
 
 
+@pytest.mark.thorough
 def test_a_lock_is_checked_with_its_recipe(run: Run, tmp_path: Path) -> None:
     recipe, lock = tmp_path / "mine.yaml", tmp_path / "mine.lock.yaml"
     recipe.write_text(ARGS)
@@ -122,6 +123,7 @@ def test_a_lock_is_checked_with_its_recipe(run: Run, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_a_changed_lock_is_noticed_by_a_cached_lint(run: Run, tmp_path: Path) -> None:
     recipe, lock = tmp_path / "mine.yaml", tmp_path / "mine.lock.yaml"
     recipe.write_text(ARGS)

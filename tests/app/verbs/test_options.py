@@ -92,6 +92,7 @@ def test_the_options_of_a_verb_have_different_names(named: tuple[str, Verb]) -> 
     assert issubclass(verb.declared, VerbOptions)
 
 
+@pytest.mark.thorough
 @over([(name, verb) for name, verb in every_verb() if verb.example])
 def test_an_example_is_a_command_line_of_the_verb(named: tuple[str, Verb]) -> None:
     name, verb = named

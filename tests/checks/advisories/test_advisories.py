@@ -60,6 +60,7 @@ def plan(version: str = "0.5.12.post1", facts: Facts | None = None, **args: obje
     return resolve(request_of(asked, None, {}, version), facts or Facts())
 
 
+@pytest.mark.thorough
 def test_the_derived_files_are_current() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "advisories.py"), "build", "--check"],

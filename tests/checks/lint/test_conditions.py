@@ -30,6 +30,7 @@ def test_a_finding_in_a_branch_names_its_condition(tmp_path: Path) -> None:
     assert found["why"].endswith("; only under the condition of line 2")
 
 
+@pytest.mark.thorough
 def test_a_finding_that_is_certain_names_none(tmp_path: Path) -> None:
     (found,) = lint(
         tmp_path / "x.sh",

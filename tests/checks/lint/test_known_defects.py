@@ -157,6 +157,7 @@ def test_what_is_not_fixed_stays_to_the_byte(campaign: Campaign) -> None:
         assert text.count("\r\n") == lines, path
 
 
+@pytest.mark.thorough
 def test_a_second_run_changes_nothing_and_finds_what_is_left(campaign: Campaign) -> None:
     assert campaign.again == campaign.texts
     unfixed = [file for file in campaign.files if file.path not in campaign.fixable]

@@ -24,6 +24,7 @@ def test_it_says_how_far_it_is() -> None:
     assert "1 file checked in 0 s, at b.sh" in said
 
 
+@pytest.mark.thorough
 def test_it_says_what_it_waits_for() -> None:
     said: list[str] = []
 

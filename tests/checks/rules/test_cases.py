@@ -45,6 +45,7 @@ def test_cases(path: Path) -> None:
     each(load_cases(path), check, name_of)
 
 
+@pytest.mark.thorough
 @over(RULES, lambda rule: rule.code)
 def test_a_rule_has_its_cases(rule: Rule) -> None:
     path = CASES / f"{rule.code}.yaml"
@@ -54,6 +55,7 @@ def test_a_rule_has_its_cases(rule: Rule) -> None:
         assert any(name.startswith(kind) for name in names), f"{rule.code} has no {kind} case"
 
 
+@pytest.mark.thorough
 @over(RULES, lambda rule: rule.code)
 def test_its_page_tells_every_severity(rule: Rule) -> None:
     """Those in its code are those that it declares, each with when."""

@@ -47,6 +47,7 @@ def test_what_is_deep_on_one_line_only_is_read() -> None:
     assert compose_node("a: '" + "[" * 50_000 + "'\n") is not None
 
 
+@pytest.mark.thorough
 @given(st.lists(st.sampled_from([*"[]{}-?:a,& !|>#'\"\n\t*", "- ", ": ", "? ", "\n  ", "\r"])))
 def test_what_is_small_has_no_more_events(parts: list[str]) -> None:
     """Each node and each end of one is counted by the indicator before it."""

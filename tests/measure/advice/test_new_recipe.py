@@ -290,6 +290,7 @@ def test_a_context_that_is_requested_is_served() -> None:
         new_recipe(replace(asked, context=200_000))
 
 
+@pytest.mark.thorough
 def test_a_pool_that_is_smaller_than_the_context_is_a_warning_with_both_numbers() -> None:
     found = made("meta-llama/Llama-3.3-70B-Instruct", "h100:2")
     tokens = found.placed.budget.tokens

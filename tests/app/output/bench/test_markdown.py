@@ -81,6 +81,7 @@ def test_any_certificate_keeps_its_table(found: CertificateDocument) -> None:
     assert not re.search(r"(?<!\\)@\w", outside)
 
 
+@pytest.mark.thorough
 @given(NAMES | st.text(max_size=60))
 def test_escaped_text_is_shown_as_it_is(text: str) -> None:
     said = escaped(text)
