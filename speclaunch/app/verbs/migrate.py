@@ -77,7 +77,8 @@ def _require_sound(
 ) -> None:
     """Raise OutputRefusedError for errors that are new in the migrated text."""
     options = configured(shown, (target,))
-    old = check_text(shown, before, replace(options, versions=()), versions=migration.versions)
+    versions = [source.version for source in migration.versions]
+    old = check_text(shown, before, replace(options, versions=()), versions=versions)
     texts = {os.path.realpath(carried.path): carried.text.encode() for carried in migration.also}
     if shown != STDIN_SHOWN:
         texts[os.path.realpath(shown)] = migration.text.encode()

@@ -208,7 +208,7 @@ class Migration(Struct):
     too."""
     also: list[Carried] = []
     """Files that commands name and that have to change with them."""
-    versions: list[str] = []
+    versions: list[SourceVersion] = []
     """Release that each command of the old text was read for, in order."""
     hidden: tuple[str, ...] = ()
     """Secret values of the file."""
@@ -252,7 +252,7 @@ def migrate_commands(
     reading, refusals, strays = _settled(reading, to)
     migration.problems += refusals
     jobs = [_job(invocation, text, to, source, migration) for invocation in reading.invocations]
-    migration.versions = [job.origin.version for job in jobs]
+    migration.versions = [job.origin for job in jobs]
     for job in jobs:
         _carry_image(job, text, to, migration, keep=keep_images)
     if follow is not None:

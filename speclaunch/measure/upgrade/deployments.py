@@ -176,11 +176,10 @@ def file_upgrades(file: str, options: UpgradeSettings) -> list[DeploymentUpgrade
     before, migration = migrate_data(data, file, options.to, options.source, keep_images=True)
     old = read_text(before, file, Path(file).suffix or None).commands(file)
     texts = {os.path.realpath(carried.path): carried.text.encode() for carried in migration.also}
-    versions = migration.versions or [options.source or options.to] * len(old)
     with reads.overlay(texts):
         new = read_text(migration.text, file, Path(file).suffix or None).commands(file)
     return [
-        _command_upgrade(number, pair, versions[number], migration, options, texts)
+        _command_upgrade(number, pair, migration, options, texts)
         for number, pair in enumerate(zip(old, new, strict=True))
     ]
 
@@ -188,12 +187,13 @@ def file_upgrades(file: str, options: UpgradeSettings) -> list[DeploymentUpgrade
 def _command_upgrade(
     number: int,
     pair: tuple[Invocation, Invocation],
-    source: str,
     migration: Migration,
     options: UpgradeSettings,
     texts: dict[str, bytes],
 ) -> DeploymentUpgrade:
     now, then = pair
+    versions = migration.versions
+    source = versions[number].version if versions else options.source or options.to
     name = (
         now.name or f"{recipe_name(Path(now.place.path).stem)}{f' {number + 1}' if number else ''}"
     )
@@ -214,6 +214,9 @@ def _command_upgrade(
     before = _of_command(now, name, source, options)
     with reads.overlay(texts):
         after = _of_command(then, name, options.to, options)
+    if versions and not versions[number].is_named:
+        note = f"no SGLang version is set, {source} is assumed: set --from"
+        options = replace(options, notes=(*options.notes, note))
     return _upgrade(before, after, now.place, source, options, steps)
 
 

@@ -82,6 +82,14 @@ def test_a_removed_flag_is_a_step_and_an_unknown_flag_is_not_safe(tmp_path: Path
     assert found.verdict is UpgradeVerdict.NOT_SAFE and "--no-such-flag" in found.reasons[0].text
 
 
+def test_an_assumed_release_is_never_safe(tmp_path: Path) -> None:
+    (found,) = file_upgrades(script(tmp_path), settings("0.5.23", None))
+    assert found.verdict is UpgradeVerdict.UNKNOWN
+    assert "no SGLang version is set, 0.5.23 is assumed" in found.reasons[-1].text
+    (found,) = file_upgrades(script(tmp_path), settings("0.5.23", "0.5.23"))
+    assert found.verdict is UpgradeVerdict.SAFE
+
+
 def test_an_error_of_both_releases_is_marked(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_text(COMMAND.replace("NGRAM", "EAGLE3") + "\n")
