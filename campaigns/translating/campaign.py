@@ -15,11 +15,11 @@ import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from campaigns.translating.meaning import Announced, Meaning, Reader, Server, defaults, differences
 from campaigns.translating.oracle import SLIMES_OWN

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from speclaunch.deployments import RecoveryPolicy, fit_limits
 from speclaunch.engine import (
+    DEFAULT_LIMITS,
     FRACTION,
     MOST,
     SIZES,
@@ -336,6 +337,12 @@ class Ladder:
             names = ", ".join(now.cause.directions)
             why = f"{now.cause.title}, and recovery has no further value for {names}"
             return LadderEnd(why, _remedy(now), infeasible=True)
+        least, most = now.least or now.fraction, self._limits.most_fraction
+        is_raised = now.direction is Direction.RAISE and most < DEFAULT_LIMITS.most_fraction
+        if is_raised and least is not None and least >= most:
+            limit = "recovery.limits.mem_fraction_static"
+            why = f"{now.cause.title}, and {limit} is {most:g}"
+            return LadderEnd(why, f"set {limit} above {least:.3g}", infeasible=True)
         budget = self._predictor.budget(now.changes)
         if budget.fit is Fit.UNKNOWN:
             why = f"{now.cause.title}, and no setting is left to try"

@@ -162,6 +162,14 @@ def test_the_limit_is_kept() -> None:
     assert found.changes["mem_fraction_static"] <= 0.5
 
 
+def test_a_limit_that_ends_the_search_is_named() -> None:
+    settings = SETTINGS.model_copy(update={"limits": RecoveryLimits(mem_fraction_static=0.2)})
+    attempt = failed(1, NO_POOL, mem_fraction_static_above=0.201)
+    found = stop(ladder({**TIGHT, "mem_fraction_static": 0.2}, settings).next([attempt]))
+    assert "recovery.limits.mem_fraction_static is 0.2" in found.why
+    assert found.help == "set recovery.limits.mem_fraction_static above 0.201"
+
+
 @pytest.mark.thorough
 def test_floors_are_kept() -> None:
     floors = Floors(max_running_requests=16, cuda_graph_max_bs_decode=8, chunked_prefill_size=4096)
