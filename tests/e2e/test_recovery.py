@@ -48,7 +48,7 @@ def test_too_small_a_fraction_is_raised_until_it_serves() -> None:
     # The floor and the limit of the fraction are for GPUs; a laptop has other use for its memory.
     floors = [
         "recovery.floors.mem_fraction_static=0.005",
-        "recovery.limits.mem_fraction_static=0.2",
+        "recovery.limits.mem_fraction_static=0.4",
     ]
     done = speclaunch(*words, *small, *floors, "--fresh", "--force", timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
@@ -150,7 +150,7 @@ def test_a_failure_that_is_predicted_is_not_run_into() -> None:
     words = ["recipe=cpu_ngram", "recovery=default", "--smoke", f"args.port={free_port()}"]
     words += ["args.mem_fraction_static=0.01", "args.max_total_tokens=null", "--fresh"]
     words += ["recovery.floors.mem_fraction_static=0.005"]
-    words += ["recovery.limits.mem_fraction_static=0.2"]
+    words += ["recovery.limits.mem_fraction_static=0.4"]
     done = speclaunch(*words, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert "as configured, it is predicted to fail at 'allocate KV cache'" in done.stderr
