@@ -100,7 +100,7 @@ def _clocked(pair: Pair, name: str) -> float:
     for each, engine in pair.engines.items():
         engine.resume() if each == name else engine.pause()
     with httpx.Client(base_url=pair.engines[name].url, timeout=120) as client:
-        client.post("/flush_cache").raise_for_status()
+        client.post("/flush_cache?timeout=30").raise_for_status()
         begun = time.monotonic()
         for text in prompts[:REQUESTS]:
             answer = client.post("/generate", json={"text": text, "sampling_params": sampling})
