@@ -67,6 +67,9 @@ _HTML = lazy(r"<(pre|code)\b[^>]*>", re.IGNORECASE)
 _HTML_END = lazy(r"</(?:pre|code)\s*>", re.IGNORECASE)
 _TAG_OR_ENTITY = lazy(r"<[/a-zA-Z][^<>\n]{0,200}>|&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|\w{2,8});")
 _INLINE = lazy(r"(?<!`)(`{1,2})(?!`)([^`\n]{10,4000}?)(?<!`)\1(?!`)")
+_INLINE_START = lazy(r"(?:[^`\n]*`[^`\n]*`)*[^`\n]*`([^`\n]{10,})")
+"""Line whose last inline code ends on a later line."""
+_INLINE_REST = lazy(r"(?:[ \t]*\n[ \t]*[^`\s][^`\n]*){1,20}(?=`(?!`))")
 _LIST_MARKER = r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?"
 _LABEL = r"(?:\*{0,2}[A-Za-z][\w '()/-]{0,40}:\*{0,2}[ \t]+)?"
 _PROMPT_TEXT = r"(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+:[^\s#$]{0,200}[#$]|[$%])[ \t]+"
@@ -264,6 +267,11 @@ class _Lines:
                 yield Block(
                     BlockKind.INLINE, SourceText(self.document, _without_prompts(inside), at)
                 )
+        begun = _INLINE_START.fullmatch(line)
+        rest = _INLINE_REST.match(self.text, end) if begun is not None else None
+        if begun is not None and rest is not None and WHOLE_COMMAND.match(begun[1].lstrip()):
+            text = f"{begun[1]}{rest[0]}".replace("\n", " ")
+            yield Block(BlockKind.INLINE, SourceText(self.document, text, start + begun.start(1)))
 
 
 def _language(written: str) -> str:

@@ -3,8 +3,8 @@
 Only an import reads them. Before that, the name of the program is replaced by a mark of the same
 length (`marked`), which the readers know as a server. `translated` converts the commands that they
 find to SGLang's. Source of options, keys and defaults: vLLM 0.33.0, config/speculative.py,
-engine/arg_utils.py and entrypoints/common/cli_args.py; of parser names: tool_parsers/__init__.py and
-reasoning/__init__.py. Their counterparts: SGLang 0.5.23, arg_groups/.
+engine/arg_utils.py and entrypoints/common/cli_args.py; of parser names: tool_parsers/ and
+reasoning/. Their counterparts: SGLang 0.5.23, arg_groups/.
 """
 
 from __future__ import annotations

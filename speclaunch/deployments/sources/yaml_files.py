@@ -155,6 +155,8 @@ _PROGRAM = "a template adds the program, and may add arguments"
 _PROSE = frozenset({"name", "description", "title", "help", "summary", "comment", "message"})
 _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
 """Text in a variable's value that another program fills in."""
+_ENCODED = lazy(r"\s*(?:\[\s*[\"\[{]|\{\s*\")")
+"""Beginning of JSON in a string: the record of a run, whose texts are escaped twice."""
 _SEVERAL = frozenset({"nodes", "num_nodes"})
 """Keys for several machines: GPUs are then stated per machine."""
 
@@ -254,7 +256,11 @@ def _list(
 
 
 def _script(lines: Sequence[yaml.Node], context: TaskContext, reading: Collected) -> None:
-    texts = [line for line in lines if isinstance(line, yaml.ScalarNode)]
+    texts = [
+        line
+        for line in lines
+        if isinstance(line, yaml.ScalarNode) and not _ENCODED.match(str(line.value))
+    ]
     if any(SERVER.search(str(line.value)) for line in texts):
         with reading.within(context.image, context.hardware):
             reading.lines(texts, dict(context.env), dict(context.passed))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from speclaunch.deployments.sources.files import read_yaml
@@ -146,6 +148,11 @@ def test_several_machines_have_no_number_of_gpus() -> None:
 
 def test_prose_is_no_script() -> None:
     assert not read_yaml("description: run `sglang serve --tp 2`\n", "x.yaml").invocations
+
+
+def test_json_in_a_string_is_no_script() -> None:
+    for value in ('["sglang serve m --tp 2"]', '{"run": "sglang serve m\\n--tp 2"}'):
+        assert not read_yaml(json.dumps({"flags": value}), "x.json").invocations
 
 
 ARGUMENTS = """\
