@@ -25,6 +25,7 @@ from speclaunch.deployments.sources.interface import (
     InvocationKind,
     Reading,
     ReadingBuilder,
+    Word,
 )
 from speclaunch.deployments.sources.interpret import ScriptReader
 from speclaunch.deployments.sources.parser import parse
@@ -307,6 +308,7 @@ def _without_prompts(text: str) -> str:
 
 
 _MODEL = ("--model", "--config")
+_SHORTENED = "an ellipsis: the document shows a part of the command"
 _SENTENCE = frozenset(
     ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
      "that", "which", "when", "then", "will", "from", "as", "by", "it", "instead"]
@@ -372,7 +374,7 @@ class _Reader(ReadingBuilder):
             (self.unread if is_script else self.problems).extend(reading.unread)
         if not reading.invocations:
             self.options.extend(_options(script))
-        self.invocations.extend(reading.invocations)
+        self.invocations.extend(map(_open, reading.invocations))
         self.problems.extend(reading.problems)
 
     def _file(self, block: Block, kind: BlockKind) -> None:
@@ -414,6 +416,14 @@ class _Reader(ReadingBuilder):
 def _words(text: str) -> list[str]:
     """Return the words of lists: `"-m", "sglang.launch_server"`, `- sglang`."""
     return [word.strip("\"',[]") for word in text.split()]
+
+
+def _open(found: Invocation) -> Invocation:
+    """Return a command that shows an ellipsis before its program with unknown arguments."""
+    if not any(is_ellipsis(word.text) for word in found.program):
+        return found
+    more = Word("…", found.place, evaluated=False, why=_SHORTENED, placeholder=True)
+    return replace(found, words=(more, *found.words))
 
 
 def is_complete(found: Invocation) -> bool:

@@ -183,10 +183,11 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
             continue
         key = name.value.lstrip("-").replace("-", "_")
         default = keywords.get("default")
-        is_other = key in found and (
-            found[key] is None or default is None or ast.dump(found[key]) != ast.dump(default)
+        before = found.get(key)
+        is_same = key not in found or (
+            before is not None and default is not None and ast.dump(before) == ast.dump(default)
         )
-        found[key] = None if is_other or "action" in keywords else default
+        found[key] = default if is_same and "action" not in keywords else None
     return found
 
 
