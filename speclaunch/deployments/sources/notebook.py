@@ -97,7 +97,7 @@ class _Reader(ReadingBuilder):
         from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
         text = _MAGIC.sub(lambda line: " " * len(line[0]), source.text)
-        found = read_program(source.document.cell(replace(source, text=text))).invocations
+        found = read_program(nodes.StringDocument(replace(source, text=text))).invocations
         self.invocations.extend(found)
         return found
 

@@ -1,4 +1,4 @@
-"""Words that stand for a reader's own value: `<model>`, `[model]`, `{{ model }}`, `__PORT__`, `...`.
+"""Words for a reader's own value: `<model>`, `[model]`, `{{ model }}`, `__PORT__`, `...`.
 
 Documents and templates are full of them. Their values are unknown, never text to pass on, and
 `<model>` is no redirection there. In a script that runs unchanged the shell does redirect; the

@@ -103,10 +103,6 @@ class Document:
         found._chars_above -= len(above)
         return found
 
-    def cell(self, source: SourceText) -> Document:
-        """Return a text made of parts of this document as a document with their places."""
-        return _Cell(source)
-
     def note_comment(self, start: int, end: int) -> None:
         """Record the range of text that a shell reads as a comment."""
         if self._parent is not None:
@@ -153,21 +149,6 @@ class SourceText(Struct, frozen=True, eq=False):
         if isinstance(self.where, int):
             return SourceText(self.document, self.text[start:end], self.where + start)
         return SourceText(self.document, self.text[start:end], self.where[start:end])
-
-
-class _Cell(Document):
-    """Program whose lines are strings of its file: a cell of a notebook."""
-
-    def __init__(self, source: SourceText) -> None:
-        super().__init__(source.text, source.document.shown, lenient=True)
-        self._source = source
-        self._parent = source.document
-
-    def place(self, at: int, length: int = 1) -> Place:
-        return self._source.place(at, at + length)
-
-    def note_comment(self, start: int, end: int) -> None:
-        """Ignore a comment: the cell is Python."""
 
 
 class SourceSpan(Struct, frozen=True):

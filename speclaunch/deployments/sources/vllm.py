@@ -400,39 +400,45 @@ class _Translation:
 
     def _option(self, option: VllmOption) -> None:
         name, values = option.name, option.values
+        if name in _PARALLEL:
+            return  # together, in `_parallel`
         if name in (CONFIG, "-sc") and values:
             self._config(option, values[0])
-        elif name in SHORTCUTS and values:
+        elif (name in SHORTCUTS or name.startswith(f"{CONFIG}.")) and values:
             self._spec_word = self._spec_word or option.word
-            self._spec[SHORTCUTS[name]] = (_number(values[0].text), values[0])
-        elif name.startswith(f"{CONFIG}.") and values:
-            self._spec_word = self._spec_word or option.word
-            key = name.removeprefix(f"{CONFIG}.").replace("-", "_")
+            key = SHORTCUTS.get(name, name.removeprefix(f"{CONFIG}.").replace("-", "_"))
             self._spec[key] = (_number(values[0].text), values[0])
         elif name in SWITCHES and not values:
             flag, *value = SWITCHES[name]
             self._put(flag, option.word, None, value[0] if value else None)
-        elif name in _PARALLEL:
-            pass  # together, in `_parallel`
         elif name in SAME and len(values) == 1:
             self._put(SAME[name], option.word, values[0])
-        elif name == "--served-model-name" and values:
+        elif not self._value_of(option):
+            self._drop(option, WHY.get(name, NONE))
+
+    def _value_of(self, option: VllmOption) -> bool:
+        """Translate an option by its value. Return False if the value has no counterpart."""
+        name, values = option.name, option.values
+        if not values:
+            return False
+        if name == "--served-model-name":
             self._put("--served-model-name", option.word, values[0])
             if len(values) > 1:
                 self._drop(replace(option, values=values[1:]), "SGLang serves a single name")
-        elif name == "--max-model-len" and values and values[0].text not in ("auto", "-1"):
+        elif name == "--max-model-len" and values[0].text not in ("auto", "-1"):
             self._put("--context-length", option.word, values[0], _counted(values[0]))
-        elif name == "--generation-config" and values and values[0].text == "vllm":
+        elif name == "--generation-config" and values[0].text == "vllm":
             self._put("--sampling-defaults", option.word, values[0], "openai")
-        elif name in VALUES and values and values[0].text in VALUES[name]:
+        elif name in VALUES and values[0].text in VALUES[name]:
             flag = RENAMED.get(name, name)
             self._put(flag, option.word, values[0], VALUES[name][values[0].text])
-        elif name == "--cpu-offload-gb" and values and values[0].text.isdecimal():
+        elif name == "--cpu-offload-gb" and values[0].text.isdecimal():
             self._put(name, option.word, values[0])
-        elif name == "--scheduling-policy" and values and values[0].text == "fcfs":
+        elif name == "--scheduling-policy" and values[0].text == "fcfs":
             self._drop(option, USUAL)
         else:
-            self._drop(option, WHY.get(name, NONE))
+            return False
+        return True
 
     def _parallel(self, options: Mapping[str, VllmOption]) -> None:
         """Translate options that mean something only together.

@@ -47,7 +47,9 @@ def read_yaml_document(document: Document) -> Reading:
     if not roots:
         return Reading()
     if any(_is_object(root) for root in roots):
-        return kubernetes.read_kubernetes(roots, document)
+        reading = kubernetes.read_kubernetes(roots, document)
+        is_known = reading.invocations or any("apiVersion" in nodes.entries(r) for r in roots)
+        return reading if is_known else read_tasks(roots, document)
     if isinstance(nodes.entries(roots[0]).get("services"), yaml.MappingNode):
         return read_compose(roots[0], document)
     if any(srt_slurm.looks_like(root) for root in roots):
@@ -157,6 +159,8 @@ _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
 """Text in a variable's value that another program fills in."""
 _ENCODED = lazy(r"\s*(?:\[\s*[\"\[{]|\{\s*\")")
 """Beginning of JSON in a string: the record of a run, whose texts are escaped twice."""
+_MARKDOWN = lazy(r"(?m)^[ \t]*(?:```\w*[ \t]*\n|\|[^\n]*\|[ \t]*$)")
+"""Code or a row of a table in a document that is a string of its file."""
 _SEVERAL = frozenset({"nodes", "num_nodes"})
 """Keys for several machines: GPUs are then stated per machine."""
 
@@ -261,7 +265,11 @@ def _script(lines: Sequence[yaml.Node], context: TaskContext, reading: Collected
         for line in lines
         if isinstance(line, yaml.ScalarNode) and not _ENCODED.match(str(line.value))
     ]
-    if any(SERVER.search(str(line.value)) for line in texts):
+    if len(texts) == 1 and _MARKDOWN.search(str(texts[0].value)):
+        from speclaunch.deployments.sources.markdown import read_markdown  # noqa: PLC0415  few files
+
+        reading.add(read_markdown(nodes.StringDocument(nodes.source(texts[0], reading.document))))
+    elif any(SERVER.search(str(line.value)) for line in texts):
         with reading.within(context.image, context.hardware):
             reading.lines(texts, dict(context.env), dict(context.passed))
 
