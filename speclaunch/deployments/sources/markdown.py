@@ -269,9 +269,9 @@ class _Lines:
                     BlockKind.INLINE, SourceText(self.document, _without_prompts(inside), at)
                 )
         begun = _INLINE_START.fullmatch(line)
-        rest = _INLINE_REST.match(self.text, end) if begun is not None else None
-        if begun is not None and rest is not None and WHOLE_COMMAND.match(begun[1].lstrip()):
-            text = f"{begun[1]}{rest[0]}".replace("\n", " ")
+        after = _INLINE_REST.match(self.text, end) if begun is not None else None
+        if begun is not None and after is not None and WHOLE_COMMAND.match(begun[1].lstrip()):
+            text = f"{begun[1]}{after[0]}".replace("\n", " ")
             yield Block(BlockKind.INLINE, SourceText(self.document, text, start + begun.start(1)))
 
 
