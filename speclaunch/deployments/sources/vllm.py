@@ -259,7 +259,7 @@ _BARE = frozenset(
 
 def _is_bare(name: str) -> bool:
     """True if an option accepts no value, unlike `--kv-cache-dtype fp8`; `-O3` has its own."""
-    return name in SWITCHES or name in _BARE or name.startswith(("--no-", "-O"))
+    return name in SWITCHES or name in _BARE or name.startswith("--no-") or name[:2] == "-O" != name
 
 
 def _is_flag(word: Word) -> bool:
@@ -444,7 +444,8 @@ class _Translation:
         """Translate options that mean something only together.
 
         With expert parallelism, vLLM spreads the experts over all ranks, of which `dp` groups
-        of `tp` compute the attention (config/parallel.py); SGLang's tp_size counts all of them.
+        of `tp` compute the attention (config/parallel.py); SGLang's tp_size counts all of them, and
+        DP attention divides its max_running_requests (mem_cache/kv_cache_configurator.py:3316).
         """
         address, port = options.get("--master-addr"), options.get("--master-port")
         if address is not None and address.values:
@@ -467,11 +468,12 @@ class _Translation:
             return
         ranks = str(int(tp) * int(dp))
         if dp != "1":
-            if "--tp-size" in flags:
-                at = flags.index("--tp-size") + 1
-                self._words[at] = replace(self._words[at], text=ranks)
-            else:
-                self._put("--tp-size", expert.word, None, ranks)
+            if "--tp-size" not in flags:
+                self._put("--tp-size", expert.word, None, tp)
+            for at, word in enumerate(self._words[1:], 1):
+                is_total = self._words[at - 1].text in ("--tp-size", "--max-running-requests")
+                if is_total and word.text.isdecimal():
+                    self._words[at] = replace(word, text=str(int(word.text) * int(dp)))
             self._put("--enable-dp-attention", expert.word)
         self._put("--ep-size", expert.word, None, ranks)
 
@@ -533,7 +535,7 @@ class _Translation:
                 )
             )
         quantized = any(word.text == "--quantization" for word in self._words)
-        if quantized and method != "mtp" and "model" in values and not values.get("quantization"):
+        if quantized and method != "ngram" and "model" in values and not values.get("quantization"):
             # the draft follows the target's --quantization unless it has its own (SGLang 0.5.23,
             # arg_groups/serving_hook.py:675); vLLM's follows its checkpoint
             self._put(KEYS["quantization"], at, None, "unquant")

@@ -70,6 +70,7 @@ def test_a_draft_does_not_inherit_the_quantization_of_its_target() -> None:
 
     assert quantized(method="eagle3", model="d") == ["unquant"]
     assert quantized(method="eagle3", model="d", quantization="awq") == ["awq"]
+    assert quantized(method="ngram", model="[ngram]") == []
     assert quantized(method="mtp") == quantized(method="ngram") == []
 
 
@@ -166,6 +167,11 @@ VALUES = [
     ("--master-port 7 --master-addr h", "--dist-init-addr h:7"),
     ("-tp 4 --enable-expert-parallel", "--tp-size 4 --ep-size 4"),
     ("-ep -tp 2 -dp 4", "--tp-size 8 --dp-size 4 --enable-dp-attention --ep-size 8"),
+    (
+        "-dp 2 --max-num-seqs 8 -ep",
+        "--dp-size 2 --max-running-requests 16 --tp-size 2 --enable-dp-attention --ep-size 2",
+    ),
+    ("-O 3 --seed 1", "--random-seed 1"),
     ("-dp 4 -ep", "--dp-size 4 --tp-size 4 --enable-dp-attention --ep-size 4"),
 ]
 
