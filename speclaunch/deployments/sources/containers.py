@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from types import MappingProxyType
 
@@ -15,7 +15,7 @@ from speclaunch.core import lazy
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.commands import CommandContext, look
 from speclaunch.deployments.sources.fields import Field
-from speclaunch.deployments.sources.interface import Comment, Dropped, ReadingBuilder, Word
+from speclaunch.deployments.sources.interface import Comment, Dropped, Reading, ReadingBuilder, Word
 from speclaunch.deployments.sources.interpret import run
 from speclaunch.deployments.sources.scope import ShellScope, Value
 from speclaunch.deployments.sources.source_text import (
@@ -41,6 +41,8 @@ class Collected(ReadingBuilder):
     def __init__(self, document: Document) -> None:
         super().__init__()
         self.document = document
+        self.read_document: Callable[[Document], Reading] | None = None
+        """Reader of strings that are documents themselves."""
 
     @contextmanager
     def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:

@@ -165,9 +165,13 @@ def _carriage_return(text: str, shown: str) -> Problem | None:
 
 def read_markdown(text: str, shown: str) -> Reading:
     """Return the servers in the code of a document: Markdown, reStructuredText, plain text."""
+    return _read_document(_document(text, shown, lenient=True))
+
+
+def _read_document(document: Document) -> Reading:
     from speclaunch.deployments.sources import markdown  # noqa: PLC0415
 
-    return markdown.read_markdown(_document(text, shown, lenient=True))
+    return markdown.read_markdown(document)
 
 
 def read_dockerfile(text: str, shown: str) -> Reading:
@@ -200,7 +204,7 @@ def read_yaml(text: str, shown: str) -> Reading:
     """
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  scripts need none
 
-    return read_yaml_document(_document(text, shown, lenient=is_template(shown)))
+    return read_yaml_document(_document(text, shown, lenient=is_template(shown)), _read_document)
 
 
 def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Reading:

@@ -305,7 +305,7 @@ class ScriptReader(ReadingBuilder):
     def _after(self, test: Node, node: Node, pipeline: SourceSpan | None) -> None:
         """Read a command after `&&` or `||`, which runs only if `test` allows it."""
         span = test.span
-        with self.scope.isolated() as changes:
+        with self.scope.filled(span.text), self.scope.isolated() as changes:
             before = self.scope.positional
             self._conditions.append(Dropped(span.text, span.place, _NOT_EVALUATED))
             self._node(node, pipeline)
@@ -345,7 +345,7 @@ class ScriptReader(ReadingBuilder):
             why = _NOT_EVALUATED
             if node.kind not in ("if", "case"):
                 why = "a loop; its body is read once"
-            with self.scope.isolated() as changes:
+            with self.scope.filled(branch.label.text), self.scope.isolated() as changes:
                 before = self.scope.positional
                 if node.variable is not None:
                     self._loop_variable(node, items)

@@ -25,6 +25,7 @@ from speclaunch.deployments.sources.interface import (
     InvocationKind,
     Reading,
     ReadingBuilder,
+    Word,
 )
 from speclaunch.deployments.sources.interpret import ScriptReader
 from speclaunch.deployments.sources.parser import parse
@@ -67,6 +68,9 @@ _HTML = lazy(r"<(pre|code)\b[^>]*>", re.IGNORECASE)
 _HTML_END = lazy(r"</(?:pre|code)\s*>", re.IGNORECASE)
 _TAG_OR_ENTITY = lazy(r"<[/a-zA-Z][^<>\n]{0,200}>|&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|\w{2,8});")
 _INLINE = lazy(r"(?<!`)(`{1,2})(?!`)([^`\n]{10,4000}?)(?<!`)\1(?!`)")
+_INLINE_START = lazy(r"(?:[^`\n]*`[^`\n]*`)*[^`\n]*`([^`\n]{10,})")
+"""Line whose last inline code ends on a later line."""
+_INLINE_REST = lazy(r"(?:[ \t]*\n[ \t]*[^`\s][^`\n]*){1,20}(?=`(?!`))")
 _LIST_MARKER = r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?"
 _LABEL = r"(?:\*{0,2}[A-Za-z][\w '()/-]{0,40}:\*{0,2}[ \t]+)?"
 _PROMPT_TEXT = r"(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+:[^\s#$]{0,200}[#$]|[$%])[ \t]+"
@@ -264,6 +268,11 @@ class _Lines:
                 yield Block(
                     BlockKind.INLINE, SourceText(self.document, _without_prompts(inside), at)
                 )
+        begun = _INLINE_START.fullmatch(line)
+        after = _INLINE_REST.match(self.text, end) if begun is not None else None
+        if begun is not None and after is not None and WHOLE_COMMAND.match(begun[1].lstrip()):
+            text = f"{begun[1]}{after[0]}".replace("\n", " ")
+            yield Block(BlockKind.INLINE, SourceText(self.document, text, start + begun.start(1)))
 
 
 def _language(written: str) -> str:
@@ -299,6 +308,7 @@ def _without_prompts(text: str) -> str:
 
 
 _MODEL = ("--model", "--config")
+_SHORTENED = "an ellipsis: the document shows a part of the command"
 _SENTENCE = frozenset(
     ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
      "that", "which", "when", "then", "will", "from", "as", "by", "it", "instead"]
@@ -364,7 +374,7 @@ class _Reader(ReadingBuilder):
             (self.unread if is_script else self.problems).extend(reading.unread)
         if not reading.invocations:
             self.options.extend(_options(script))
-        self.invocations.extend(reading.invocations)
+        self.invocations.extend(map(_open, reading.invocations))
         self.problems.extend(reading.problems)
 
     def _file(self, block: Block, kind: BlockKind) -> None:
@@ -406,6 +416,14 @@ class _Reader(ReadingBuilder):
 def _words(text: str) -> list[str]:
     """Return the words of lists: `"-m", "sglang.launch_server"`, `- sglang`."""
     return [word.strip("\"',[]") for word in text.split()]
+
+
+def _open(found: Invocation) -> Invocation:
+    """Return a command that shows an ellipsis before its program with unknown arguments."""
+    if not any(is_ellipsis(word.text) for word in found.program):
+        return found
+    more = Word("…", found.place, evaluated=False, why=_SHORTENED, placeholder=True)
+    return replace(found, words=(more, *found.words))
 
 
 def is_complete(found: Invocation) -> bool:

@@ -24,6 +24,22 @@ Entries = Mapping[str, yaml.Node]
 _MAX_MERGES = 20
 
 
+class StringDocument(Document):
+    """Text of one or several strings of a file as a document with the file's places."""
+
+    def __init__(self, source: SourceText) -> None:
+        super().__init__(source.text, source.document.shown, lenient=True)
+        self._source = source
+        self._parent = source.document
+
+    def place(self, at: int, length: int = 1) -> Place:
+        """Return the place in the file."""
+        return self._source.place(at, at + length)
+
+    def note_comment(self, start: int, end: int) -> None:
+        """Ignore a comment: no shell reads the file."""
+
+
 def load(document: Document) -> list[yaml.Node]:
     """Return the documents of a YAML file. Raise InputError for hostile or invalid YAML."""
     try:

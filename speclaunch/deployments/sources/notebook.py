@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 import yaml
 from msgspec.structs import replace
 
-from speclaunch.core import lazy
+from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources import markdown, nodes
-from speclaunch.deployments.sources.interface import Reading, ReadingBuilder
+from speclaunch.deployments.sources.interface import Invocation, Reading, ReadingBuilder
 from speclaunch.deployments.sources.interpret import run
 from speclaunch.deployments.sources.markdown import WHOLE_COMMAND
 from speclaunch.deployments.sources.source_text import Document, SourceBuilder, SourceText, joined
@@ -20,6 +21,14 @@ _SHELL_LINE = lazy(r"^[ \t]*!((?:[^\n\\]|\\\n|\\.)*)", re.MULTILINE)
 _MARK = lazy(r"\\(?:\n|.)|\{\{|\}\}|\{[^{}\n]+\}", re.DOTALL)
 _ESCAPES = {"\\": "\\", '"': '"', "'": "'", "n": "\n", "t": "\t"}
 _STRING = lazy(r"(?<!\w)([rRfFuUbB]{0,2})(\"\"\"|'''|\"|')((?:(?!\2)[^\\]|\\.)*?)\2", re.DOTALL)
+
+
+_MAGIC = lazy(r"^[ \t]*[!%](?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
+
+
+def _start(found: Invocation) -> Place:
+    """Return the place of a command's first option."""
+    return next((word.place for word in found.words if word.text.startswith("-")), found.place)
 
 
 def read_notebook(document: Document) -> Reading:
@@ -76,18 +85,30 @@ class _Reader(ReadingBuilder):
         for line in _SHELL_LINE.finditer(source.text):
             if SERVER.search(line[1]):
                 self._script(source.part(line.start(1), line.end(1)))
+        seen = {_start(found) for found in self._program(source)}
         for string in _STRING.finditer(source.text):
             if SERVER.search(string[3]):
                 text = _string_text(source, string)
                 if WHOLE_COMMAND.match(text.text, len(text.text) - len(text.text.lstrip())):
-                    self._script(text, is_string=True)
+                    self._script(text, seen)
 
-    def _script(self, source: SourceText, *, is_string: bool = False) -> None:
+    def _program(self, source: SourceText) -> tuple[Invocation, ...]:
+        """Read a cell as a program; lines of IPython's are no part of it."""
+        from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
+
+        text = _MAGIC.sub(lambda line: " " * len(line[0]), source.text)
+        found = read_program(nodes.StringDocument(replace(source, text=text))).invocations
+        self.invocations.extend(found)
+        return found
+
+    def _script(self, source: SourceText, seen: Container[Place] | None = None) -> None:
+        """Read a script; `seen`: it is a string, and these commands are known."""
         with self.tolerant():
             reading = run(source)
             commands = (
                 invocation
                 for invocation in reading.invocations
-                if not is_string or markdown.is_complete(invocation)
+                if seen is None
+                or (markdown.is_complete(invocation) and _start(invocation) not in seen)
             )
             self.add(replace(reading, invocations=tuple(commands), misread=()))

@@ -1,4 +1,4 @@
-"""Words that stand for a value of the reader's own: `<model>`, `[model]`, `{{ model }}`, `...`.
+"""Words for a reader's own value: `<model>`, `[model]`, `{{ model }}`, `__PORT__`, `...`.
 
 Documents and templates are full of them. Their values are unknown, never text to pass on, and
 `<model>` is no redirection there. In a script that runs unchanged the shell does redirect; the
@@ -20,6 +20,8 @@ _LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
 MARKS = lazy(r"[<{[]")
 """First characters of a placeholder."""
+_NAMED = lazy(r"(?<![\w@])(__|@)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\1(?![\w@])")
+"""`__PORT__`, `@PORT@`: an installer writes the value."""
 _DOTS = lazy(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"
 _PATH_WITH_NAME = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
@@ -70,6 +72,8 @@ def is_ellipsis(text: str) -> bool:
 
 def why(text: str, *, lenient: bool, quoted: bool) -> str | None:
     """Return why a word is a placeholder; None for any other. `quoted`: no shell changes it."""
+    if _NAMED.search(text):
+        return "a placeholder"
     if not lenient and not MARKS.search(text):
         return None
     if lenient and is_ellipsis(text):

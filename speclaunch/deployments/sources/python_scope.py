@@ -41,6 +41,7 @@ class Definitions:
         self._evaluator = evaluator
         self._returned: dict[str, ast.expr] = {}
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
+        self._options: dict[str, ast.expr | None] = _options(tree)
         self._names: dict[int, str] = {}
         """Name that calls each function: its own, or its class's name."""
         for node in tree.body:
@@ -64,15 +65,26 @@ class Definitions:
     def made_by(self, node: ast.Call, depth: int) -> PythonValue | None:
         """Return the result of a call of the program's function or class; None if unknown."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if _is_parsing(node):
+            return self.parsed(node, depth)
         if name in self._returned and not node.args and not node.keywords:
             return self._evaluator().value(self._returned[name], depth + 1)
         if name not in self._fields:
             return None
+        return self._defaults(node, self._fields[name], f"{name}.", depth)
+
+    def parsed(self, node: ast.AST, depth: int = 0) -> PythonTable:
+        """Return the defaults of the options that the program declares with `argparse`."""
+        return self._defaults(node, self._options, "the option ", depth)
+
+    def _defaults(
+        self, node: ast.AST, fields: Mapping[str, ast.expr | None], owner: str, depth: int
+    ) -> PythonTable:
         evaluator, table = self._evaluator(), PythonTable()
-        for attribute, default in self._fields[name].items():
+        for attribute, default in fields.items():
             value = evaluator.value(default, depth + 1) if default is not None else None
             if isinstance(value, PythonText):
-                note = f"the default of {name}.{attribute}"
+                note = f"the default of {owner}{attribute}"
                 value = replace(
                     value, pieces=tuple(replace(piece, note=note) for piece in value.pieces)
                 )
@@ -134,13 +146,49 @@ def _called(call: ast.Call) -> str:
 
 
 def _returned(node: AnyFunction) -> ast.expr | None:
-    """Return the result of a function without parameters whose body is only a `return`."""
+    """Return the result of a function without parameters.
+
+    Its body is only a `return`, or ends with the parsed options.
+    """
     body = [statement for statement in node.body if not _is_text(statement)]
     arguments = node.args
     takes = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    if takes or arguments.vararg or arguments.kwarg or len(body) != 1:
+    if takes or arguments.vararg or arguments.kwarg or not body:
         return None
-    return body[0].value if isinstance(body[0], ast.Return) else None
+    found = body[-1].value if isinstance(body[-1], ast.Return) else None
+    return found if len(body) == 1 or _is_parsing(found) else None
+
+
+def _is_parsing(node: ast.AST | None) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "parse_args"
+    )
+
+
+def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
+    """Return the options of `add_argument` calls with their defaults; None if it is unknown."""
+    found: dict[str, ast.expr | None] = {}
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or last_name(call.func) != "add_argument":
+            continue
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+        names = [part.value for part in call.args if isinstance(part, ast.Constant)]
+        name = keywords.get("dest") or next(
+            (ast.Constant(text) for text in names if isinstance(text, str) and text[:2] == "--"),
+            None,
+        )
+        if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+            continue
+        key = name.value.lstrip("-").replace("-", "_")
+        default = keywords.get("default")
+        before = found.get(key)
+        is_same = key not in found or (
+            before is not None and default is not None and ast.dump(before) == ast.dump(default)
+        )
+        found[key] = default if is_same and "action" not in keywords else None
+    return found
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -207,6 +255,8 @@ class PythonProgram:
             name: value for name, value in module.names.items() if name in self._once or "." in name
         }
 
+        for name, node in _parsed_names(tree):
+            self._constants.setdefault(name, self.definitions.parsed(node))
         self._queue(module, self._constants)
         while self._waiting and len(self.seen) < _MAX_SCOPES:
             node, names, outer = self._waiting.pop(0)
@@ -520,6 +570,15 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
 
 def _is_main(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and dotted(test.left) == "__name__"
+
+
+def _parsed_names(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the variables that hold parsed options, in any function."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and _is_parsing(node.value):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, node.value
 
 
 def _assigned_once(tree: ast.Module) -> set[str]:

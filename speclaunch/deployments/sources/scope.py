@@ -9,12 +9,16 @@ from itertools import takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
+from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import ANOTHER_WAY, DIFFERS, OTHERS_INSTEAD
 from speclaunch.deployments.sources.source_text import SourceSpan, WordPiece
 from speclaunch.deployments.sources.syntax import Function
 from speclaunch.deployments.sources.wrappers import SERVER
 
+_TESTED = lazy(r"\$\{?([A-Za-z_]\w*)")
+_EMPTY = lazy(r"(?<!!)\s-z\s+\"?\$\{?([A-Za-z_]\w*)")
+_NOT_EMPTY = "it is empty unless the environment sets it, as the condition requires"
 _SHOWN = 120
 """Maximum number of characters to show of a variable's possible values."""
 
@@ -116,6 +120,26 @@ class ShellScope(Struct):
                     self.variables.pop(name, None)
                 else:
                     self.variables[name] = before
+
+    @contextmanager
+    def filled(self, condition: str) -> Iterator[None]:
+        """Make empty variables that a condition tests unknown inside the context.
+
+        A branch under `[ -n "$X" ]` runs only if the environment gives X a text.
+        """
+        names = {*_TESTED.findall(condition)} - {*_EMPTY.findall(condition)}
+        empty = {
+            name: value
+            for name in sorted(names)
+            if (value := self.variables.get(name)) is not None and value.texts() == ("",)
+        }
+        for name, value in empty.items():
+            self.set(name, replace(value, pieces=None, why=_NOT_EMPTY))
+        try:
+            yield
+        finally:
+            for name, value in empty.items():
+                self.set(name, value)
 
     def merge(self, alternatives: list[Changes], condition: str, *, complete: bool) -> None:
         """Merge the variables of branches after an `if`.

@@ -2,7 +2,9 @@
 
 Only an import reads them. Before that, the name of the program is replaced by a mark of the same
 length (`marked`), which the readers know as a server. `translated` converts the commands that they
-find to SGLang's. Source: vLLM's config/speculative.py and engine/arg_utils.py.
+find to SGLang's. Source of options, keys and defaults: vLLM 0.33.0, config/speculative.py,
+engine/arg_utils.py and entrypoints/common/cli_args.py; of parser names: tool_parsers/ and
+reasoning/. Their counterparts: SGLang 0.5.23, arg_groups/.
 """
 
 from __future__ import annotations
@@ -27,6 +29,12 @@ from speclaunch.deployments.sources.interface import (
 from speclaunch.deployments.sources.wrappers import VLLM
 
 CONFIG = "--speculative-config"
+SHORTCUTS = {
+    "--spec-method": "method",
+    "--spec-model": "model",
+    "--spec-tokens": "num_speculative_tokens",
+}
+"""Options that set one key of `CONFIG` (engine/arg_utils.py:1870)."""
 
 SAME = {
     "--model": "--model-path",
@@ -36,6 +44,8 @@ SAME = {
     "-pp": "--pp-size",
     "--data-parallel-size": "--dp-size",
     "-dp": "--dp-size",
+    "--decode-context-parallel-size": "--dcp-size",
+    "-dcp": "--dcp-size",
     "--nnodes": "--nnodes",
     "--node-rank": "--node-rank",
     "--max-num-seqs": "--max-running-requests",
@@ -47,26 +57,41 @@ SAME = {
     "--api-key": "--api-key",
     "--seed": "--random-seed",
     "--tokenizer": "--tokenizer-path",
-    "--tokenizer-mode": "--tokenizer-mode",
     "--revision": "--revision",
     "--chat-template": "--chat-template",
     "--download-dir": "--download-dir",
-    "--load-format": "--load-format",
     "--root-path": "--fastapi-root-path",
     "--hf-overrides": "--json-model-override-args",
     "--max-loras": "--max-loras-per-batch",
     "--max-lora-rank": "--max-lora-rank",
     "--ssl-keyfile": "--ssl-keyfile",
     "--ssl-certfile": "--ssl-certfile",
+    "--stream-interval": "--stream-interval",
+    "--uvicorn-log-level": "--log-level-http",
+    "--log-level": "--log-level",
 }
 """Options with a value that SGLang has with the same meaning."""
 SWITCHES = {
     "--trust-remote-code": ("--trust-remote-code",),
     "--no-enable-prefix-caching": ("--disable-radix-cache",),
+    "--no-enable-chunked-prefill": ("--chunked-prefill-size", "-1"),
     "--enforce-eager": ("--disable-cuda-graph",),
     "--enable-lora": ("--enable-lora",),
+    "--enable-log-requests": ("--log-requests",),
+    "--disable-custom-all-reduce": ("--disable-custom-all-reduce",),
+    "--enable-eplb": ("--enable-eplb",),
+    "--skip-tokenizer-init": ("--skip-tokenizer-init",),
 }
+"""Switches and the SGLang option that does the same."""
 VALUES: Mapping[str, Mapping[str, str]] = {
+    "--tokenizer-mode": {name: name for name in ("auto", "slow")},
+    "--load-format": {
+        name: name
+        for name in (
+            *("auto", "pt", "safetensors", "npcache", "dummy", "sharded_state", "gguf"),
+            *("bitsandbytes", "mistral", "fastsafetensors"),
+        )
+    },
     "--kv-cache-dtype": {
         **dict.fromkeys(("fp8", "fp8_e4m3"), "fp8_e4m3"),
         **{name: name for name in ("auto", "fp8_e5m2", "bfloat16")},
@@ -74,26 +99,62 @@ VALUES: Mapping[str, Mapping[str, str]] = {
     "--tool-call-parser": {
         **{
             name: name
-            for name in ("hermes", "mistral", "qwen3_coder", "kimi_k2", "glm45", "pythonic")
+            for name in (
+                *("beam", "cohere_command4", "dots", "gemma4", "gigachat3", "glm45", "glm47"),
+                *("hermes", "inkling", "k2_horizon", "kimi_k2", "kimi_k3", "lfm2", "ling3", "mimo"),
+                *("minicpm5", "mistral", "muse", "poolside_v1", "pythonic", "qwen3_coder"),
+                *("step3", "step3p5"),
+            )
         },
-        **{"deepseek_v3": "deepseekv3", "deepseek_v31": "deepseekv31", "llama3_json": "llama3"},
-        **{"glm47": "glm47", "openai": "gpt-oss", "minimax_m2": "minimax-m2", "step3": "step3"},
+        **{f"deepseek_{name}": f"deepseek{name}" for name in ("v3", "v31", "v32", "v4", "v41")},
+        **{f"minimax_{name}": f"minimax-{name}" for name in ("m2", "m3")},
+        **{"llama3_json": "llama3", "openai": "gpt-oss", "qwen3_xml": "qwen3_coder"},
+        "hunyuan_a13b": "hunyuan",
     },
     "--reasoning-parser": {
-        **{name: name for name in ("qwen3", "glm45", "kimi_k2", "step3", "mistral", "gemma4")},
-        **{"deepseek_r1": "deepseek-r1", "deepseek_v3": "deepseek-v3", "openai_gptoss": "gpt-oss"},
+        **{
+            name: name
+            for name in (
+                *("beam", "cohere_command4", "gemma4", "glm45", "inkling", "k2_horizon"),
+                *("kimi_k2", "kimi_k3", "ling3", "mimo", "mistral", "muse", "poolside_v1", "qwen3"),
+                *("step3", "step3p5"),
+            )
+        },
+        **{
+            f"deepseek_{name}": f"deepseek-{name.replace('_', '-')}"
+            for name in ("r1", "v3", "v4", "v41")
+        },
+        **{"openai_gptoss": "gpt-oss", "glm47": "glm45", "hunyuan_a13b": "hunyuan"},
+        **{"minimax_m2": "minimax", "minimax_m2_append_think": "minimax-append-think"},
+        **{"minimax_m3": "minimax-m3", "nemotron_v3": "nemotron_3"},
     },
+    "--mamba-ssm-cache-dtype": {name: name for name in ("float32", "float16", "bfloat16")},
 }
 """Options whose values have other names; other values have no certain counterpart."""
+RENAMED = {"--mamba-ssm-cache-dtype": "--mamba-ssm-dtype"}
+"""SGLang's name of an option in `VALUES`, if it differs."""
+MASTER_PORT = "29501"
+"""Default of `--master-port` (config/parallel.py:320)."""
 ADDRESS = "vLLM listens on port 8000 of all interfaces, SGLang on 127.0.0.1:30000"
 USUAL = "SGLang does this by default"
 NONE = "SGLang has no counterpart"
+_SHARE = (
+    "vLLM's share of the GPU includes activations and CUDA graphs; "
+    "SGLang's --mem-fraction-static does not, so SGLang chooses it"
+)
+_GRAPHS = "the nearest is --cuda-graph-max-bs, which counts requests; vLLM counts tokens"
 WHY = {
-    "--gpu-memory-utilization": "vLLM's share of the GPU includes activations and CUDA graphs; "
-    "SGLang's --mem-fraction-static does not, so SGLang chooses it",
+    "--gpu-memory-utilization": _SHARE,
+    "--device-memory-utilization": _SHARE,
+    "--attention-backend": "the nearest is --attention-backend; names differ",
+    "--max-cudagraph-capture-size": _GRAPHS,
+    "--cudagraph-capture-sizes": _GRAPHS,
+    "--max-num-queued-reqs": "the nearest is --max-queued-requests, without running requests",
+    "--scheduling-policy": "the nearest is --enable-priority-scheduling",
+    "--enable-sleep-mode": "the nearest is --enable-memory-saver",
+    "--enable-dbo": "the nearest is --enable-two-batch-overlap",
     "--max-num-batched-tokens": "the nearest is --chunked-prefill-size, which counts prefill only",
     "--block-size": "the nearest is --page-size, which attention backends and drafts restrict",
-    "--enable-expert-parallel": "SGLang's is a size: set ep_size, at most tp_size",
     "--limit-mm-per-prompt": "the nearest is --limit-mm-data-per-request",
     "--lora-modules": "the nearest is --lora-paths",
     "--enable-prefix-caching": USUAL,
@@ -123,9 +184,17 @@ KEY_WHY = {
     "prompt_lookup_max": "SGLang matches suffixes in a tree of all requests",
     "prompt_lookup_min": "SGLang matches suffixes in a tree of all requests",
     "max_model_len": "SGLang's draft has the context of the target",
+    "tensor_parallel_size": "SGLang's draft has the ranks of the target",
     "attention_backend": "the nearest is --speculative-draft-attention-backend; names differ",
+    "moe_backend": "the nearest is --speculative-moe-runner-backend; names differ",
+    "kv_cache_dtype": "the nearest is --speculative-draft-kv-cache-dtype",
+    "rejection_sample_method": "the nearest are --speculative-use-rejection-sampling and "
+    "--speculative-use-block-verification",
     "num_speculative_tokens_per_batch_size": "the nearest is --speculative-adaptive",
 }
+
+
+_PARALLEL = frozenset({"--enable-expert-parallel", "-ep", "--master-addr", "--master-port"})
 
 
 class VllmOption(Struct, frozen=True):
@@ -156,7 +225,7 @@ def read_options(words: Sequence[Word]) -> tuple[Word | None, list[VllmOption]]:
             options.append(VllmOption(name, word, (_after(word, len(flag) + 1),), is_glued=True))
             continue
         end = index
-        most = len(words) if name in _MANY else 0 if name in SWITCHES or name in _BARE else 1
+        most = len(words) if name in _MANY else 0 if _is_bare(name) else 1
         while end < len(words) and end - index < most and not _is_flag(words[end]):
             end += 1
         options.append(VllmOption(name, word, tuple(words[index:end])))
@@ -166,16 +235,31 @@ def read_options(words: Sequence[Word]) -> tuple[Word | None, list[VllmOption]]:
 
 _MANY = frozenset({"--served-model-name", "--lora-modules", "--allowed-origins", "--middleware"})
 _BARE = frozenset(
-    [
-        *("--enable-prefix-caching", "--enable-chunked-prefill", "--enable-auto-tool-choice"),
-        *("--enable-expert-parallel", "-ep", "--disable-log-requests", "--disable-log-stats"),
-        *("--no-enable-log-requests", "--no-enable-chunked-prefill", "--async-scheduling"),
-        *("--enable-log-requests", "--enable-reasoning", "--headless", "--disable-sliding-window"),
-        *("--enable-dbo", "--enable-sleep-mode", "--disable-custom-all-reduce", "--enable-eplb"),
-        *("--skip-tokenizer-init", "--calculate-kv-scales", "--disable-uvicorn-access-log"),
-    ]
-)
-"""Switches of vLLM's without a value."""
+    f"--{name}"
+    for name in (
+        *("async-scheduling", "headless", "enforce-eager", "fully-sharded-loras", "numa-bind"),
+        *("enable-prefix-caching", "enable-chunked-prefill", "enable-auto-tool-choice"),
+        *("enable-expert-parallel", "enable-dbo", "enable-sleep-mode", "enable-reasoning"),
+        *("enable-log-outputs", "enable-log-deltas", "enable-elastic-ep", "enable-mm-embeds"),
+        *("enable-prompt-embeds", "enable-prompt-tokens-details", "enable-request-id-headers"),
+        *("enable-server-load-tracking", "enable-force-include-usage", "enable-offline-docs"),
+        *("enable-flashinfer-autotune", "enable-return-routed-experts", "enable-ep-weight-filter"),
+        *("enable-fault-tolerance", "enable-per-request-metrics", "enable-ssl-refresh"),
+        *("disable-log-requests", "disable-log-stats", "disable-sliding-window"),
+        *("disable-cascade-attn", "disable-chunked-mm-input", "disable-hybrid-kv-cache-manager"),
+        *("disable-nccl-for-dp-synchronization", "disable-uvicorn-access-log"),
+        *("disable-fastapi-docs", "calculate-kv-scales", "kv-sharing-fast-prefill"),
+        *("language-model-only", "mm-encoder-only", "skip-mm-profiling", "log-error-stack"),
+        *("data-parallel-hybrid-lb", "data-parallel-external-lb", "ray-workers-use-nsight"),
+        *("allow-credentials", "return-tokens-as-token-ids", "trust-request-chat-template"),
+    )
+) | {"-ep", "-dph", "-dpe"}
+"""Switches of vLLM's without a value. Each also has a form with `--no-`."""
+
+
+def _is_bare(name: str) -> bool:
+    """True if an option accepts no value, unlike `--kv-cache-dtype fp8`; `-O3` has its own."""
+    return name in SWITCHES or name in _BARE or name.startswith("--no-") or name[:2] == "-O" != name
 
 
 def _is_flag(word: Word) -> bool:
@@ -277,6 +361,7 @@ class _Translation:
             self._put("--model-path", model, model)
         for option in options:
             self._option(option)
+        self._parallel({option.name: option for option in options})
         if self._spec_word is not None:
             self._speculation(self._spec_word)
         env = dict(found.env)
@@ -315,28 +400,82 @@ class _Translation:
 
     def _option(self, option: VllmOption) -> None:
         name, values = option.name, option.values
-        if name == CONFIG and values:
+        if name in _PARALLEL:
+            return  # together, in `_parallel`
+        if name in (CONFIG, "-sc") and values:
             self._config(option, values[0])
-        elif name.startswith(f"{CONFIG}.") and values:
+        elif (name in SHORTCUTS or name.startswith(f"{CONFIG}.")) and values:
             self._spec_word = self._spec_word or option.word
-            key = name.removeprefix(f"{CONFIG}.").replace("-", "_")
+            key = SHORTCUTS.get(name, name.removeprefix(f"{CONFIG}.").replace("-", "_"))
             self._spec[key] = (_number(values[0].text), values[0])
         elif name in SWITCHES and not values:
-            self._put(SWITCHES[name][0], option.word)
+            flag, *value = SWITCHES[name]
+            self._put(flag, option.word, None, value[0] if value else None)
         elif name in SAME and len(values) == 1:
             self._put(SAME[name], option.word, values[0])
-        elif name == "--served-model-name" and values:
+        elif not self._value_of(option):
+            self._drop(option, WHY.get(name, NONE))
+
+    def _value_of(self, option: VllmOption) -> bool:
+        """Translate an option by its value. Return False if the value has no counterpart."""
+        name, values = option.name, option.values
+        if not values:
+            return False
+        if name == "--served-model-name":
             self._put("--served-model-name", option.word, values[0])
             if len(values) > 1:
                 self._drop(replace(option, values=values[1:]), "SGLang serves a single name")
-        elif name == "--max-model-len" and values and values[0].text not in ("auto", "-1"):
+        elif name == "--max-model-len" and values[0].text not in ("auto", "-1"):
             self._put("--context-length", option.word, values[0], _counted(values[0]))
-        elif name == "--generation-config" and values and values[0].text == "vllm":
+        elif name == "--generation-config" and values[0].text == "vllm":
             self._put("--sampling-defaults", option.word, values[0], "openai")
-        elif name in VALUES and values and values[0].text in VALUES[name]:
-            self._put(name, option.word, values[0], VALUES[name][values[0].text])
+        elif name in VALUES and values[0].text in VALUES[name]:
+            flag = RENAMED.get(name, name)
+            self._put(flag, option.word, values[0], VALUES[name][values[0].text])
+        elif name == "--cpu-offload-gb" and values[0].text.isdecimal():
+            self._put(name, option.word, values[0])
+        elif name == "--scheduling-policy" and values[0].text == "fcfs":
+            self._drop(option, USUAL)
         else:
-            self._drop(option, WHY.get(name, NONE))
+            return False
+        return True
+
+    def _parallel(self, options: Mapping[str, VllmOption]) -> None:
+        """Translate options that mean something only together.
+
+        With expert parallelism, vLLM spreads the experts over all ranks, of which `dp` groups
+        of `tp` compute the attention (config/parallel.py); SGLang's tp_size counts all of them, and
+        DP attention divides its max_running_requests (mem_cache/kv_cache_configurator.py:3316).
+        """
+        address, port = options.get("--master-addr"), options.get("--master-port")
+        if address is not None and address.values:
+            number = port.values[0].text if port is not None and port.values else MASTER_PORT
+            known = address.values[0].evaluated and (port is None or port.values[0].evaluated)
+            text = f"{address.values[0].text}:{number}"
+            self._put("--dist-init-addr", address.word, address.values[0], text)
+            self._words[-1] = replace(self._words[-1], evaluated=known)
+        expert = options.get("--enable-expert-parallel") or options.get("-ep")
+        if expert is None:
+            return
+        flags = [word.text for word in self._words]
+        counts = {"--tp-size": "1", "--dp-size": "1"}
+        counts |= {
+            flag: self._words[flags.index(flag) + 1].text for flag in counts if flag in flags
+        }
+        tp, dp = counts.values()
+        if not (tp.isdecimal() and dp.isdecimal()):
+            self._drop(expert, "SGLang's is a size: set ep_size, at most tp_size")
+            return
+        ranks = str(int(tp) * int(dp))
+        if dp != "1":
+            if "--tp-size" not in flags:
+                self._put("--tp-size", expert.word, None, tp)
+            for at, word in enumerate(self._words[1:], 1):
+                is_total = self._words[at - 1].text in ("--tp-size", "--max-running-requests")
+                if is_total and word.text.isdecimal():
+                    self._words[at] = replace(word, text=str(int(word.text) * int(dp)))
+            self._put("--enable-dp-attention", expert.word)
+        self._put("--ep-size", expert.word, None, ranks)
 
     # -- speculation --------------------------------------------------------------------
 
@@ -383,7 +522,10 @@ class _Translation:
                 self._put("--speculative-num-steps", at, None, str(count))
                 self._put("--speculative-eagle-topk", at, None, "1")
             self._put("--speculative-num-draft-tokens", at, None, str(count + 1))
-        elif "num_speculative_tokens" in values:
+        elif "num_speculative_tokens" not in values:
+            why = "vLLM reads it from the draft's config; SGLang uses its own default"
+            self._dropped.append(Dropped("the default num_speculative_tokens", at.place, why, True))
+        else:
             self._refused.append(
                 Problem(
                     f"num_speculative_tokens must be a known number, not {count!r}",
@@ -392,6 +534,11 @@ class _Translation:
                     "speculative_num_draft_tokens to 1 more",
                 )
             )
+        quantized = any(word.text == "--quantization" for word in self._words)
+        if quantized and method != "ngram" and "model" in values and not values.get("quantization"):
+            # the draft follows the target's --quantization unless it has its own (SGLang 0.5.23,
+            # arg_groups/serving_hook.py:675); vLLM's follows its checkpoint
+            self._put(KEYS["quantization"], at, None, "unquant")
         for key, flag in KEYS.items():
             if isinstance(values.get(key), str):
                 self._value(flag, values[key], spec[key][1], at)
@@ -416,17 +563,23 @@ def _method(method: Any, model: Any) -> str:
     """
     name = model.lower() if isinstance(model, str) else ""
     chosen = str(method) if method else "ngram" if name in ("ngram", "[ngram]") else "draft_model"
+    if not method and _IMPORT_PATH.fullmatch(name):
+        return "custom_class"
     if chosen in ("[ngram]", "ngram_gpu"):
         return "ngram"
     if chosen.endswith("_mtp"):
-        return "mtp"
-    if chosen == "draft_model":
+        chosen = "mtp"
+    if chosen in ("draft_model", "mtp"):
         names: tuple[tuple[str, str], ...] = (
             *(("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash")),
             ("dspark", "dspark"),
         )
         return next((found for part, found in names if part in name), chosen)
     return chosen
+
+
+_IMPORT_PATH = lazy(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
+"""Path of a Python class, by which vLLM recognizes a proposer of the user's own."""
 
 
 def _number(text: str) -> Any:

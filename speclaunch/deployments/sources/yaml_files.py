@@ -8,7 +8,7 @@ set the environment, the image and the GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import yaml
 from msgspec import Struct
@@ -41,20 +41,27 @@ from speclaunch.deployments.sources.source_text import Document
 from speclaunch.deployments.sources.wrappers import SERVER, VLLM
 
 
-def read_yaml_document(document: Document) -> Reading:
-    """Return the servers in a document; see `files.read_yaml`."""
+def read_yaml_document(
+    document: Document, read_document: Callable[[Document], Reading] | None = None
+) -> Reading:
+    """Return the servers in a document; see `files.read_yaml`.
+
+    `read_document` reads strings that are documents themselves (Markdown).
+    """
     roots = nodes.load(document)
     if not roots:
         return Reading()
     if any(_is_object(root) for root in roots):
-        return kubernetes.read_kubernetes(roots, document)
+        reading = kubernetes.read_kubernetes(roots, document)
+        is_known = reading.invocations or any("apiVersion" in nodes.entries(r) for r in roots)
+        return reading if is_known else read_tasks(roots, document, read_document)
     if isinstance(nodes.entries(roots[0]).get("services"), yaml.MappingNode):
         return read_compose(roots[0], document)
     if any(srt_slurm.looks_like(root) for root in roots):
         return srt_slurm.read_recipes(roots, document)
     if len(roots) == 1 and not _is_task(roots[0]) and sglang_yaml.looks_like(roots[0]):
         return sglang_yaml.read_root(roots[0], document)
-    return read_tasks(roots, document)
+    return read_tasks(roots, document, read_document)
 
 
 def _is_object(root: yaml.Node) -> bool:
@@ -155,6 +162,10 @@ _PROGRAM = "a template adds the program, and may add arguments"
 _PROSE = frozenset({"name", "description", "title", "help", "summary", "comment", "message"})
 _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
 """Text in a variable's value that another program fills in."""
+_ENCODED = lazy(r"\s*(?:\[\s*[\"\[{]|\{\s*\")")
+"""Beginning of JSON in a string: the record of a run, whose texts are escaped twice."""
+_MARKDOWN = lazy(r"(?m)^[ \t]*(?:```\w*[ \t]*\n|\|[^\n]*\|[ \t]*$)")
+"""Code or a row of a table in a document that is a string of its file."""
 _SEVERAL = frozenset({"nodes", "num_nodes"})
 """Keys for several machines: GPUs are then stated per machine."""
 
@@ -168,9 +179,14 @@ class TaskContext(Struct, frozen=True):
     hardware: str | None = None
 
 
-def read_tasks(roots: Sequence[yaml.Node], document: Document) -> Reading:
+def read_tasks(
+    roots: Sequence[yaml.Node],
+    document: Document,
+    read_document: Callable[[Document], Reading] | None = None,
+) -> Reading:
     """Return the server commands in documents of a kind without its own reader."""
     reading = Collected(document)
+    reading.read_document = read_document
     if "sglang" not in document.text and VLLM not in document.text:
         return reading.reading()
     for root in roots:
@@ -254,8 +270,16 @@ def _list(
 
 
 def _script(lines: Sequence[yaml.Node], context: TaskContext, reading: Collected) -> None:
-    texts = [line for line in lines if isinstance(line, yaml.ScalarNode)]
-    if any(SERVER.search(str(line.value)) for line in texts):
+    texts = [
+        line
+        for line in lines
+        if isinstance(line, yaml.ScalarNode) and not _ENCODED.match(str(line.value))
+    ]
+    if len(texts) == 1 and _MARKDOWN.search(str(texts[0].value)):
+        if reading.read_document is not None:
+            part = nodes.StringDocument(nodes.source(texts[0], reading.document))
+            reading.add(reading.read_document(part))
+    elif any(SERVER.search(str(line.value)) for line in texts):
         with reading.within(context.image, context.hardware):
             reading.lines(texts, dict(context.env), dict(context.passed))
 

@@ -26,6 +26,23 @@ def test_an_array_that_branches_fill() -> None:
     assert "line 7" in (conditions["--d"] or "")
 
 
+@pytest.mark.parametrize(
+    ("script", "known"),
+    [
+        ('if [[ -n "${X}" ]]; then A+=(--b "$X"); fi', False),
+        ('[ "$X" ] && A+=(--b "$X")', False),
+        ('if [ ! -z $X ]; then A+=(--b "$X"); fi', False),
+        ('if [ -z "$X" ]; then A+=(--b "$X"); fi', True),
+        ('if [ -n "$Y" ]; then A+=(--b "$X"); fi', True),
+    ],
+)
+def test_a_tested_variable_is_not_empty_in_its_branch(script: str, known: bool) -> None:
+    found = shell(f'X="${{X:-}}"\nA=()\n{script}\n{SERVER} "${{A[@]}}" --c "$X"\n')
+    assert [word.text for word in found.words] == ["--b", "" if known else "$X", "--c", ""]
+    assert found.words[1].evaluated is known
+    assert found.words[3].evaluated
+
+
 def test_a_text_that_branches_end_in_different_ways() -> None:
     found = shell(
         f'CMD="{SERVER} --a 1"\nif x; then CMD="$CMD --tp 2"; else CMD="$CMD --tp 4"; fi\n'

@@ -176,8 +176,22 @@ def test_notebooks() -> None:
 def test_strings_of_python_in_notebooks() -> None:
     cell = f'x = f"""{SERVER} \\\\\n --model {{args["m"]}} \\\n --tp {{tp}} --x {{{{"a": 1}}}}"""'
     (found,) = read_text(notebook(cell), "x.ipynb").invocations
-    assert texts(found) == ["--model", "<value>", "--tp", "<value>", "--x", "{a:", "1}"]
-    assert [word.evaluated for word in found.words[:4]] == [True, False, True, False]
+    assert texts(found)[1:] == ["--model", '{args["m"]}', "--tp", "{tp}", "--x", "{a:", "1}"]
+    assert [word.evaluated for word in found.words[1:5]] == [True, False, True, False]
+
+
+def test_a_cell_is_a_program() -> None:
+    cell = (
+        "%matplotlib inline\nimport sglang as sgl\n"
+        'def show(m, tp=2):\n    x = f"{COMMAND} --port {m}"\n    return x\n'
+        "y = show(7)\ne = sgl.Engine(model_path='a/b', tp_size=4)\n"
+    ).replace("{COMMAND}", f"{SERVER} --model a/b --tp {{tp}}")
+    text = notebook(cell.splitlines(keepends=True))
+    started, engine = read_text(text, "x.ipynb").invocations
+    assert texts(started)[1:] == ["--model", "a/b", "--tp", "2", "--port", "7"]
+    assert texts(engine) == ["--model-path", "a/b", "--tp-size", "4"]
+    place = engine.words[1].place
+    assert text.split("\n")[place.line - 1][place.column - 1 :].startswith("a/b'")
 
 
 def test_a_notebook_that_is_not_json_is_told() -> None:
@@ -263,6 +277,7 @@ def test_hostile_documents_are_answered_soon(text: str) -> None:
         f"root@abc123:/sgl-workspace# {SERVER} --model-path m --tp 2",
         f"```{{eval-rst}}\n.. tabs::\n\n   .. code-block:: bash\n\n      {SERVER} --model-path m --tp 2\n\n```",
         f"Title\n~~~~~\n\n```\n{SERVER} --model-path m --tp 2\n```",
+        f"- Start\n  `{SERVER} --model-path m\n   --tp 2` (in a container).",
         f"```\nuser@host:~$ {SERVER} --model-path m --tp 2\n```",
     ],
 )
@@ -277,6 +292,8 @@ def test_commands_that_people_paste(line: str) -> None:
         f"I run {SERVER} --model-path m --tp 2 and it fails",
         f"INFO: running {SERVER} --model-path m --tp 2",
         f"2026-01-01 run {SERVER} --model-path m --tp 2",
+        f"`{SERVER} --model-path m\n\n --tp 2`",
+        f"`a` `{SERVER} --tp 2\n--dp 2` b",
     ],
 )
 def test_sentences_and_logs_are_no_commands(line: str) -> None:

@@ -71,6 +71,8 @@ def test_a_script_is_told_that_its_shell_redirects() -> None:
         ("--model /path/to/... --tp …", ["/path/to/...", "…"]),
         ("--model <模型> --tp 2", ["<模型>"]),
         ("--model m --cuda-graph-bs 1 2 ... 64", ["..."]),
+        ("--model m --port __PORT__ --revision x@TAG@", ["__PORT__"]),
+        ("--model /opt/@NAME@/m --tp __TP_SIZE__", ["/opt/@NAME@/m", "__TP_SIZE__"]),
         ("--model [Qwen/Qwen3-8B](https://huggingface.co/Qwen/Qwen3-8B) --tp 2", []),
     ],
 )
@@ -127,6 +129,7 @@ def test_redirections_of_a_script_stay_what_they_are(text: str) -> None:
         """--model m --json-model-override-args '{"a": {"b": "<s>"}}'""",
         "--speculative-model '[ngram]'",
         "--cuda-graph-bs {1,2} --x {{a,b}}",
+        "--model a__B__c --x __init__ --y user@HOST --z a@B@c",
         "--model ...",  # the shell passes it on
     ],
 )

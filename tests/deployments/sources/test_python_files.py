@@ -359,6 +359,18 @@ DEFINED = [
         ["x", "2"],
     ),
     (
+        "p = argparse.ArgumentParser()\np.add_argument('-t', '--tp-size', type=int, default=2)\n"
+        "def go():\n    args = p.parse_args()\n    start('x', args)\n"
+        "def start(m, o):\n    sgl.Engine(model_path=m, tp_size=o.tp_size)",
+        ["x", "2"],
+    ),
+    (
+        "def options():\n    p = ArgumentParser()\n    p.add_argument('--m', default=M['a'])\n"
+        "    p.add_argument('--n', dest='tp', default=2)\n    return p.parse_args()\n"
+        "def go():\n    o = options()\n    sgl.Engine(model_path=o.m, tp_size=str(o.tp))",
+        ["x", "2"],
+    ),
+    (
         "def start(model, *, tp=1):\n    sgl.Engine(model_path=model, tp_size=tp)\ndef main():\n    start('x', tp=2)",
         ["x", "2"],
     ),
@@ -380,6 +392,11 @@ UNKNOWN = [
     "class C:\n    tp = 2\nc = C(*a)\nsgl.Engine(model_path='x', tp_size=c.tp)",
     "c = {'tp': 2}\nif a:\n    c['tp'] = 4\nsgl.Engine(model_path='x', tp_size=c['tp'])",
     "c = {'tp': 2, **a}\nsgl.Engine(model_path='x', tp_size=c['tp'])",
+    "p.add_argument('--tp')\na = p.parse_args()\nsgl.Engine(model_path='x', tp_size=a.tp)",
+    "p.add_argument('--tp', action='store_true', default=2)\na = p.parse_args()\n"
+    "sgl.Engine(model_path='x', tp_size=a.tp)",
+    "p.add_argument('--tp', default=1)\nq.add_argument('--tp', default=2)\na = p.parse_args()\n"
+    "sgl.Engine(model_path='x', tp_size=a.tp)",
     "c = dict(zip(a, b))\nsgl.Engine(model_path='x', tp_size=c.get('tp', 2))",
     "def kw(n=1):\n    return {'tp': 2}\nsgl.Engine(model_path='x', tp_size=kw()['tp'])",
 ]

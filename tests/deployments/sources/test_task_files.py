@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from speclaunch.deployments.sources.files import read_yaml
@@ -146,6 +148,21 @@ def test_several_machines_have_no_number_of_gpus() -> None:
 
 def test_prose_is_no_script() -> None:
     assert not read_yaml("description: run `sglang serve --tp 2`\n", "x.yaml").invocations
+
+
+def test_a_document_in_a_string() -> None:
+    text = "pages:\n- body: |\n    Run\n    ```bash\n    sglang serve m \\\n      --tp 2\n    ```\n    Don't.\n"
+    found = only(read_yaml(text, "x.yaml"))
+    assert texts(found) == ["m", "--tp", "2"]
+    assert [at(word) for word in found.words] == [(5, 18), (6, 7), (6, 12)]
+    table = "body: |\n  | Pass it to `sglang serve` | now |\n"
+    assert not read_yaml(table, "x.yaml").invocations
+    assert len(read_yaml(f"kind: Page\nspec: 1\n{text}", "x.yaml").invocations) == 1
+
+
+def test_json_in_a_string_is_no_script() -> None:
+    for value in ('["sglang serve m --tp 2"]', '{"run": "sglang serve m\\n--tp 2"}'):
+        assert not read_yaml(json.dumps({"flags": value}), "x.json").invocations
 
 
 ARGUMENTS = """\

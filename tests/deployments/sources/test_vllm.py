@@ -11,6 +11,7 @@ from speclaunch.checks.edit.import_recipes import import_command
 from speclaunch.deployments.sources import vllm
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import Invocation
+from speclaunch.engine.releases.catalogue import held_versions, load
 from tests.support.deployments.sources.helpers import lint_text, only, texts
 from tests.support.loops import over
 
@@ -33,11 +34,66 @@ def _file(text: str, name: str) -> Invocation:
     return only(reading)
 
 
+def test_counterparts_exist_in_the_newest_release() -> None:
+    arguments = load(held_versions()[-1]).arguments
+    flags = {*arguments, *(alias for found in arguments.values() for alias in found.aliases)}
+    assert {*vllm.SAME.values(), *(names[0] for names in vllm.SWITCHES.values())} <= flags
+    for option, values in vllm.VALUES.items():
+        choices = arguments[vllm.RENAMED.get(option, option)].choices
+        assert set(values.values()) <= set(choices or ()), option
+
+
+SPELLINGS = [
+    "-sc {}",
+    "--spec-method eagle3 --spec-model d --spec-tokens 2",
+    "--speculative-config.method eagle3 --speculative-config.model d"
+    " --speculative-config.num_speculative_tokens 2",
+]
+
+
+@over(SPELLINGS)
+def test_each_spelling_of_the_configuration(spelling: str) -> None:
+    config = '{"method":"eagle3","model":"d","num_speculative_tokens":2}'
+    found = _command(
+        "org/m", *(word.format(config) if word == "{}" else word for word in spelling.split())
+    )
+    assert texts(found) == texts(_command("org/m", "--speculative-config", config))
+    assert "--speculative-num-draft-tokens" in texts(found)
+
+
+def test_a_draft_does_not_inherit_the_quantization_of_its_target() -> None:
+    def quantized(**config: Any) -> list[str]:
+        spec = json.dumps({"num_speculative_tokens": 2, **config})
+        words = texts(_command("m", "--quantization", "fp8", "--speculative-config", spec))
+        flag = "--speculative-draft-model-quantization"
+        return words[words.index(flag) + 1 :][:1] if flag in words else []
+
+    assert quantized(method="eagle3", model="d") == ["unquant"]
+    assert quantized(method="eagle3", model="d", quantization="awq") == ["awq"]
+    assert quantized(method="ngram", model="[ngram]") == []
+    assert quantized(method="mtp") == quantized(method="ngram") == []
+
+
+def test_the_default_number_of_tokens_is_reported() -> None:
+    found = _speculation({"method": "eagle3", "model": "d"})
+    assert "--speculative-num-draft-tokens" not in texts(found)
+    assert "the default num_speculative_tokens" in [
+        one.text for one in found.dropped if one.is_lost
+    ]
+
+
+def test_a_class_of_the_user_has_no_counterpart() -> None:
+    found = _speculation({"model": "pack.Proposer", "num_speculative_tokens": 2})
+    assert "custom_class" in found.refused[0].message
+
+
 METHODS: list[tuple[dict[str, Any], str, str | None, bool]] = [
     ({"method": "eagle", "model": "d"}, "EAGLE", "d", True),
     ({"method": "eagle3", "model": "d"}, "EAGLE3", "d", True),
     ({"method": "mtp"}, "EAGLE", None, True),
     ({"method": "deepseek_mtp"}, "EAGLE", None, True),
+    ({"method": "glm5_next_mtp"}, "EAGLE", None, True),
+    ({"method": "mtp", "model": "z-lab/M-DFlash"}, "DFLASH", "z-lab/M-DFlash", False),
     ({"method": "draft_model", "model": "d"}, "STANDALONE", "d", True),
     ({"model": "d"}, "STANDALONE", "d", True),
     ({"method": "ngram"}, "NGRAM", None, False),
@@ -92,6 +148,31 @@ VALUES = [
     ("--gpu-memory-utilization 0.9 --max-num-seqs 8", "--max-running-requests 8"),
     ("--generation-config vllm", "--sampling-defaults openai"),
     ("-O3 --trust-remote-code", "--trust-remote-code"),
+    ("-dcp 2 --stream-interval 4", "--dcp-size 2 --stream-interval 4"),
+    ("--tokenizer-mode hf --load-format runai_streamer", ""),
+    ("--tokenizer-mode slow --load-format dummy", "--tokenizer-mode slow --load-format dummy"),
+    (
+        "--no-enable-chunked-prefill --enable-log-requests",
+        "--chunked-prefill-size -1 --log-requests",
+    ),
+    ("--uvicorn-log-level warning --no-enable-log-deltas", "--log-level-http warning"),
+    ("--mamba-ssm-cache-dtype float32", "--mamba-ssm-dtype float32"),
+    ("--cpu-offload-gb 4 --scheduling-policy fcfs", "--cpu-offload-gb 4"),
+    ("--cpu-offload-gb 0.5 --device-memory-utilization 0.8", ""),
+    (
+        "--tool-call-parser qwen3_xml --reasoning-parser nemotron_v3",
+        "--tool-call-parser qwen3_coder --reasoning-parser nemotron_3",
+    ),
+    ("--nnodes 2 --master-addr h", "--nnodes 2 --dist-init-addr h:29501"),
+    ("--master-port 7 --master-addr h", "--dist-init-addr h:7"),
+    ("-tp 4 --enable-expert-parallel", "--tp-size 4 --ep-size 4"),
+    ("-ep -tp 2 -dp 4", "--tp-size 8 --dp-size 4 --enable-dp-attention --ep-size 8"),
+    (
+        "-dp 2 --max-num-seqs 8 -ep",
+        "--dp-size 2 --max-running-requests 16 --tp-size 2 --enable-dp-attention --ep-size 2",
+    ),
+    ("-O 3 --seed 1", "--random-seed 1"),
+    ("-dp 4 -ep", "--dp-size 4 --tp-size 4 --enable-dp-attention --ep-size 4"),
 ]
 
 
