@@ -103,7 +103,7 @@ def _own_draft(working: Working) -> None:
         ChangeKind.TARGET_IS_DRAFT,
         "speculative_draft_model_path",
         working.user_value("model_path"),
-        f"a {working.architecture} checkpoint contains the layers of its own draft",
+        f"a {working.architecture} checkpoint contains its own draft layers",
         "sglang 0.5.23 arg_groups/speculative_hook.py:1121, 0.4.6 server_args.py:394",
         logged=False,
     )
