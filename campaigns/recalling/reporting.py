@@ -153,7 +153,7 @@ The first sentence of the engine's message, and the number of command lines.
 [SPL017](../rules/SPL017.md) alone, on the same lines:
 
 - **rows** of a release; **new rows**, which no hand-written rule's message covers;
-- **matched** lines; of these **refused** ones, and those refused **with that message**;
+- **matched** lines; how many of these are **refused**, and how many **with that message**;
 - **only rows**: refused lines with errors of the rows alone.
 
 {rows}

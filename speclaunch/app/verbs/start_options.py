@@ -97,7 +97,7 @@ class LintOptions(VerbOptions):
     )
     fix = flag("--fix", section="Fixes", help="Apply safe fixes.")
     unsafe_fixes = flag(
-        "--unsafe-fixes", section="Fixes", help="Apply all fixes, including unsafe ones."
+        "--unsafe-fixes", section="Fixes", help="Apply all fixes, safe or not."
     )
     diff = flag(
         "--diff", section="Fixes", help="Print the changes of the fixes without writing them."

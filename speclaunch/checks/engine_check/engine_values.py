@@ -43,7 +43,7 @@ class ResolvedPlan(Struct, frozen=True):
 
 def engine_source(release: str) -> str:
     """Return the source of values that come from an engine check."""
-    return f"asked SGLang {release}"
+    return f"engine check of SGLang {release}"
 
 
 def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
