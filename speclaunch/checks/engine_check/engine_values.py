@@ -33,7 +33,7 @@ class Contradiction(Struct, frozen=True):
 
 
 class ResolvedPlan(Struct, frozen=True):
-    """Plan with the engine's own values for the unknown ones."""
+    """Plan with the engine's own values for unknown values."""
 
     plan: Plan
     filled: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
 
 
 def _claims(plan: Plan) -> dict[str, Any]:
-    """Return the values of the plan itself: resolved and explicit ones. A default that it leaves is
+    """Return the values of the plan itself: resolved and explicit values. A default that it leaves is
     no claim: resolution is followed only if it matters."""
     found: dict[str, Any] = {}
     for name in sorted({*plan.resolved, *plan.request.values} - _OTHERWISE):

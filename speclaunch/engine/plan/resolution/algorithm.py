@@ -143,7 +143,7 @@ def _bundled_draft(working: Working) -> None:
 
 
 def _revision(working: Working) -> None:
-    """Default the draft's revision to `main` (0.5.6 and later), whatever the target's is."""
+    """Default the draft's revision to `main` (0.5.6 and later), regardless of the target's."""
     name = "speculative_draft_model_revision"
     with working.deciding(name):
         if working.in_versions(">=0.5.6") and working.user_value(name) is None:
