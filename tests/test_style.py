@@ -51,7 +51,6 @@ NO_TEXT = {("CheckLine", "check"), ("CheckLine", "state"), ("Cause", "name")}
 PHRASES = {
     r"(?<![Tt]here )\b(?:is|are) no (?!longer\b|more\b)": "is not a …; unknown …",
     r"\btak(?:e|es|en) (?:\S+ ){1,4}away\b": "remove …",
-    r"\b(?:cannot|could not|can't) be told\b": "is unknown",
     r"\b(?:nothing|no \w+) is called\b": "unknown …",
     r"\b(?:does|do|did) not go (?:with|together)\b|\bgo(?:es)? only with\b": "cannot be combined; does not work with",
     r"\bwithout a word\b": "silently; without a message",
@@ -69,7 +68,7 @@ PHRASES = {
 """Phrases to avoid, and what to write instead."""
 
 GLOSSARY = {
-    "told|tells?|telling": "report, notify, show",
+    "told|tells?|telling": "report, notify, show; is unknown",
     "said|says?|saying": "state, show; a message, a text",
     "ask(?:s|ed|ing)?": "query (the engine), request (an option), prompt (the user)",
     "given": "explicit, set, specified",

@@ -62,7 +62,7 @@ def querier_for(
 
 
 def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
-    """Return the inputs of an engine check: the mode and all judges; empty if no engine is queried."""
+    """Return the inputs of an engine check: mode and judges; empty if no engine is queried."""
     if asker is None:
         return ()
     from speclaunch.checks.engine_check.installed_judges import all_judges  # noqa: PLC0415

@@ -251,8 +251,8 @@ def draft_window_ignored(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{plan.written_name(_WINDOW)} has no effect with {plan.algorithm}",
             at=(_WINDOW,),
-            why=f"SGLang {plan.version} reads it for {', '.join(readers)}; the draft attends to the "
-            "complete context",
+            why=f"SGLang {plan.version} reads it for {', '.join(readers)}; the draft attends to "
+            "the complete context",
             fix=Fix("remove it", set={_WINDOW: None}, safe=True),
         )
 

@@ -467,7 +467,10 @@ def _length(length: float) -> float:
 
 
 def _counted(runs: tuple[tuple[float, int], ...], steps: int) -> str:
-    """Return the samples of a token counter, in promtool's notation. `runs`: acceptance length and minutes."""
+    """Return the samples of a token counter, in promtool's notation.
+
+    `runs`: acceptance length and minutes.
+    """
     parts, start = [], 0
     for length, minutes in runs:
         tokens = round(length * steps)

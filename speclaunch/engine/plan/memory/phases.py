@@ -115,8 +115,8 @@ EXPECTED = 0.75
 """Share of the engine's own reserve that graphs and activations are expected to need."""
 
 HOST_LOSS = 256 * MIB
-"""Memory that a CPU's host may lose while weights load, in addition to them. The engine subtracts it
-from the pool's budget: the host's available memory now, less a share of that before (0.5.23
+"""Memory that a CPU's host may lose while weights load, in addition to them. The engine subtracts
+it from the pool's budget: the host's available memory now, less a share of that before (0.5.23
 kv_cache_configurator.py:3007). Engines on a quiet host lost up to 80 MiB, on a busy host more."""
 
 
@@ -239,7 +239,7 @@ def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
 def _bounded(plan: Plan, terms: Terms, share: float | None = None) -> Terms:
     """Return the terms with a share of the estimates, by default the expected one.
 
-    On a CPU that is 0, because the engine reserves nothing and its rules of thumb are those of GPUs;
+    On a CPU that is 0, because the engine reserves nothing and its rules of thumb are for GPUs;
     instead, the host loses memory.
     """
     if not plan.device.startswith("cpu"):
