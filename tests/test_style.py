@@ -241,6 +241,7 @@ def test_messages_are_imperative_and_begin_with_their_subject() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.thorough
 @over(PAGES, lambda path: path.relative_to(ROOT))
 def test_pages_use_the_words_of_the_glossary(page: Path) -> None:
     where = str(page.relative_to(ROOT))
