@@ -144,6 +144,8 @@ The first sentence of the engine's message, and the number of command lines.
 
 {missed}
 
+{single} other messages were missed once each.
+
 ## False alarms
 {alarms}
 
@@ -151,7 +153,7 @@ The first sentence of the engine's message, and the number of command lines.
 [SPL017](../rules/SPL017.md) alone, on the same lines:
 
 - **rows** of a release; **new rows**, which no hand-written rule's message covers;
-- **matched** lines; of these **refused** ones, and those refused **with that message**;
+- **matched** lines; how many of these are **refused**, and how many **with that message**;
 - **only rows**: refused lines with errors of the rows alone.
 
 {rows}
@@ -170,12 +172,15 @@ def page(lines: Sequence[Line], models: int) -> str:
         f"| {len(found)} | `{kind.replace('|', '/').replace('`', '')}` "
         f"| {', '.join(sorted({one.release for one in found}, key=Version))} |"
         for kind, found in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+        if len(found) > 1
     ]
+    single = sum(len(found) == 1 for found in groups.values())
     return _PAGE.format(
         models=models,
         table="\n".join(f"| {' | '.join(row)} |" for row in cells),
         campaigns=_campaigns(lines),
         missed="\n".join(["| | refused with | releases |", "|---:|---|---|", *missed]),
+        single=single,
         alarms=_alarms_text(lines),
         rows=section(lines),
     )

@@ -35,11 +35,6 @@ def page(results: dict[str, Any]) -> str:
         compared = sum(row.values()) - row.get("texts", 0) - row.get("defects", 0)
         cells = (row.get("texts", 0), compared, row.get("defects", 0))
         lines.append(_row(f"`{kind}`", *(str(cell) for cell in cells)))
-    lines += ["", "## How each verb ended", "", _row("verb", "end", "texts"), _row(*["---"] * 3)]
-    for key, count in results["counts"].items():
-        verb, _, end = key.partition(": ")
-        if not end.endswith("compared"):
-            lines.append(_row(verb, end, str(count)))
     lines += ["", "## Open", ""]
     lines += [f"- `{one['id']}`: {one['group']}" for one in results["open"]] or ["None."]
     return "\n".join(lines) + "\n"

@@ -104,7 +104,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def redact(text: str) -> str:
-    """Return the text with `***` for values that are secrets whatever their name."""
+    """Return the text with `***` for values that are secrets under any name."""
     for hints, pattern in VALUE_PATTERNS:
         if any(hint in text for hint in hints):
             text = _compiled(pattern).sub(rf"\1{HIDDEN}", text)
@@ -112,7 +112,7 @@ def redact(text: str) -> str:
 
 
 def find_secrets(text: str) -> list[str]:
-    """Return the values in a text that are secrets whatever their name."""
+    """Return the values in a text that are secrets under any name."""
     return [
         found[0].removeprefix(found[1])
         for hints, pattern in VALUE_PATTERNS
@@ -146,7 +146,7 @@ def is_secret_flag(flag: str) -> bool:
 
 
 def holds_secret(value: object) -> bool:
-    """True if a value is or contains a secret, whatever its name: in a text, or below a key."""
+    """True if a value is or contains a secret, under any name: in a text, or below a key."""
     if isinstance(value, Mapping):
         return any(_is_secret_item(key, item) or holds_secret(item) for key, item in value.items())
     if isinstance(value, list | tuple):

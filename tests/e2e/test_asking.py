@@ -54,7 +54,7 @@ def test_what_no_rule_tells_is_told_at_its_arguments(tmp_path: Path) -> None:
     assert places == {(4, 3), (5, 3)}
     assert "--enable-response-store is not supported with" in found["message"]
     assert "srt/arg_groups/validation_hook.py:" in found["why"]
-    assert "exact: asked SGLang 0.5.23" in found["why"]
+    assert "exact: engine check of SGLang 0.5.23" in found["why"]
     assert done.returncode == 1
 
 
@@ -86,7 +86,7 @@ def test_values_of_a_plan_are_the_engines_own() -> None:
     rows = {one["name"]: one for one in after["arguments"]}
     for name in said["filled"]:
         assert rows[name]["outcome"] != "unknown"
-        assert rows[name]["source"] == "asked SGLang 0.5.23"
+        assert rows[name]["source"] == "engine check of SGLang 0.5.23"
 
 
 @pytest.mark.core(0)

@@ -1,4 +1,4 @@
-"""Output about checkpoints: known ones, facts, comparison with the hub, tensors."""
+"""Output about checkpoints: names, facts, comparison with the hub, tensors."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ _ODD = ("wrong shape", "not read")
 
 
 def show_inspection(console: Console, found: Inspection) -> None:
-    """Print the inspection: use, tensors (only odd ones if there are many), findings."""
+    """Print the inspection: use, tensors (if there are many, only the suspicious), findings."""
     console.print(Text.assemble((found.checkpoint.name, "bold"), " ", _about(found)))
     names = list(found.headers)
     if len(names) > _MOST_ROWS:

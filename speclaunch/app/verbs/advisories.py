@@ -77,7 +77,7 @@ def show(options: AdvisoriesShowOptions) -> None:
 
 
 class _Server(Struct, frozen=True):
-    """A server, the advisories that affect it, and the undecided ones with the reason."""
+    """A server, the advisories that affect it, and the undecided advisories with the reason."""
 
     label: str
     plan: Plan

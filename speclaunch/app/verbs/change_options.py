@@ -371,7 +371,7 @@ class JudgeAddOptions(VerbOptions):
 class JudgeRemoveOptions(VerbOptions):
     """The options of `speclaunch engine judge rm`."""
 
-    name = required(str, help="Name of the judge, from `ls`.")
+    name = required(str, metavar="NAME", help="Name of the judge, from `ls`.")
 
 
 class ExplainOptions(VerbOptions):

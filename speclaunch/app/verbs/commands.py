@@ -85,9 +85,9 @@ class _Command(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the example in one line."""
-        if self.verb.example:
+        if self.verb.example or not self.verb.below:
             with formatter.section("Example"):
-                formatter.write(f"  {ctx.command_path} {self.verb.example}\n")
+                formatter.write(f"  {ctx.command_path} {self.verb.example}".rstrip() + "\n")
 
 
 class _Bench(TyperGroup):

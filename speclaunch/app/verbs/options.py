@@ -271,7 +271,7 @@ TIMEOUT = option(
     least=1,
     default=1800.0,
     section="Run",
-    help="Time limit of a start, and of a command that checks.",
+    help="Time limit of a start and of the check command.",
 )
 TRUST_ENGINE = flag(
     "--trust-engine",

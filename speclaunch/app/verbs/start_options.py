@@ -96,9 +96,7 @@ class LintOptions(VerbOptions):
         help="Exit with 0 despite findings. Default: only with the format sarif.",
     )
     fix = flag("--fix", section="Fixes", help="Apply safe fixes.")
-    unsafe_fixes = flag(
-        "--unsafe-fixes", section="Fixes", help="Apply all fixes, including unsafe ones."
-    )
+    unsafe_fixes = flag("--unsafe-fixes", section="Fixes", help="Apply all fixes, safe or not.")
     diff = flag(
         "--diff", section="Fixes", help="Print the changes of the fixes without writing them."
     )

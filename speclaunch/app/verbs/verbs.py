@@ -138,7 +138,7 @@ VERBS = (
         "bisect",
         "bisect:bisect",
         "measure_options:BisectOptions",
-        "Find the two engine versions between which a recipe stops to pass a check.\n\n"
+        "Find the two engine versions between which a recipe stops passing a check.\n\n"
         "Installs CPU engines as needed, and starts as few versions as possible. An interrupted "
         "search resumes. Exits 1 if the pair cannot be isolated.",
         "recipe=cpu_ngram --good 0.5.17 --bad 0.5.23 --check 'acceptance>=3'",

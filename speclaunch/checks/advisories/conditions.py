@@ -41,7 +41,7 @@ def holds(condition: Condition, plan: Plan) -> bool:
 
 
 def _parts(condition: Condition, plan: Plan) -> Iterator[Callable[[], bool]]:
-    """Yield the parts, quick ones first."""
+    """Yield the parts, the quickest first."""
     if condition.algorithm:
         yield lambda: plan.algorithm in condition.algorithm
     for name, expected in condition.arguments.items():

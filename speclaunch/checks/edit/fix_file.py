@@ -124,7 +124,7 @@ _Key = tuple[str, str, str, tuple[int, ...]]
 def fix_file(
     source: LintedFile, options: Options, config_dirs: Sequence[Path] = (), *, unsafe: bool = False
 ) -> FixedFile:
-    """Return a file with its fixes: the safe ones, and with `unsafe` all. Nothing is written.
+    """Return a file with its safe fixes, or with `unsafe` with all fixes. Nothing is written.
 
     Never raises for the file's content.
     """

@@ -206,7 +206,7 @@ class ExpectedCommand(Struct, frozen=True):
 def migration_differences(
     before: Reading, after: Reading, expected: Sequence[ExpectedCommand]
 ) -> Iterator[str]:
-    """Yield the differences between the commands of the new text and the expected ones."""
+    """Yield the differences between the commands of the new text and the expected commands."""
     old, new = before.invocations, after.invocations
     if len(old) != len(new) or len(old) != len(expected):
         yield f"{len(old)} commands became {len(new)}"

@@ -265,7 +265,7 @@ def _first(
     version = hello.get("sglang")
     if answer.accepted is not True or not isinstance(version, str):
         raise LaunchError(
-            f"the judge {name} does not accept a plain Llama: {answer.why or 'no reason given'}",
+            f"the judge {name} does not accept a plain Llama: {answer.why or 'unknown reason'}",
             help="pass the matching release, or a package whose dependencies are installed",
         )
     odd = [

@@ -83,8 +83,8 @@ class _NotSentError(Exception):
 class EngineJudge:
     """Validation of the SGLang of one interpreter.
 
-    The first question starts the worker, which serves all later ones. It ends with this process or
-    by `close`. A fork of the process starts its own worker.
+    The first question starts the worker, which serves all later questions. It ends with this
+    process or by `close`. A fork of the process starts its own worker.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class Contradiction(Struct, frozen=True):
 
 
 class ResolvedPlan(Struct, frozen=True):
-    """Plan with the engine's own values for the unknown ones."""
+    """Plan with the engine's own values for unknown values."""
 
     plan: Plan
     filled: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class ResolvedPlan(Struct, frozen=True):
 
 def engine_source(release: str) -> str:
     """Return the source of values that come from an engine check."""
-    return f"asked SGLang {release}"
+    return f"engine check of SGLang {release}"
 
 
 def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
@@ -80,8 +80,8 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
 
 
 def _claims(plan: Plan) -> dict[str, Any]:
-    """Return the values of the plan itself: resolved and explicit ones. A default that it leaves is
-    no claim: resolution is followed only if it matters."""
+    """Return the values of the plan itself: resolved and explicit values. A default that it
+    leaves is no claim: resolution is followed only if it matters."""
     found: dict[str, Any] = {}
     for name in sorted({*plan.resolved, *plan.request.values} - _OTHERWISE):
         if name in STAND_INS or is_secret_argument(name):

@@ -48,7 +48,7 @@ def querier_for(
 
     `auto` queries added judges only, because loading an installed engine takes seconds for each
     changed file. `starts`: the engine is about to start, so it may be queried too. `keeps`: store
-    answers and reuse stored ones.
+    answers and reuse stored answers.
     """
     only_added = mode is EngineCheckMode.AUTO and not starts
     if mode is EngineCheckMode.NEVER or (only_added and not has_judges()):
@@ -62,7 +62,7 @@ def querier_for(
 
 
 def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
-    """Return the inputs of an engine check: the mode and all judges; empty without an asker."""
+    """Return the inputs of an engine check: mode and judges; empty if no engine is queried."""
     if asker is None:
         return ()
     from speclaunch.checks.engine_check.installed_judges import all_judges  # noqa: PLC0415

@@ -43,7 +43,7 @@ def engine_findings(
 
 def exactness_note(release: str) -> str:
     """Return the note that an answer is exact, with its release."""
-    return f"exact: asked SGLang {release}"
+    return f"exact: engine check of SGLang {release}"
 
 
 def _explains(finding: Finding, refusal: ReleaseRefusal, request: Request) -> bool:

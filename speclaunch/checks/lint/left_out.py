@@ -187,7 +187,7 @@ class Patterns:
 
     def decides(self, path: str, *, is_directory: bool = False) -> bool | None:
         """Return the decision of the patterns for an absolute path, or None if no pattern matches
-        it. As in Git, the caller asks from the top down and does not enter matched directories."""
+        it. As in Git, callers check from the top down and do not enter matched directories."""
         below = self._below(path, is_directory)
         if below is None:
             return None

@@ -249,8 +249,8 @@ def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """Return the findings: equal ones of several deployments at one place once, and an advisory of
-    info severity once per file."""
+    """Return the findings: equal findings of several deployments at one place once, and an
+    advisory of info severity once per file."""
     found: dict[Hashable, Finding] = {}
     for finding in findings:
         key = (

@@ -21,7 +21,7 @@ class Family(NamedTuple):
 FAMILIES: Mapping[str, Family] = {
     "arguments": Family(
         range(1, 90),
-        "Server arguments and variables that this engine version does not accept as written",
+        "Server arguments and variables that this engine version does not accept",
         ("arguments",),
     ),
     "parameters": Family(

@@ -318,7 +318,7 @@ def draft_backend(plan: Plan) -> Iterator[Verdict]:
     }
     for backend, name in refused.items():
         yield Verdict(
-            f"drafts of SGLang {plan.request.version} do not run on {backend}",
+            f"SGLang {plan.request.version} cannot draft on {backend}",
             at=("speculative_draft_attention_backend", name, "attention_backend"),
             why=f"the draft worker stops: ValueError: EAGLE is not supported in attention backend "
             f"{backend}",

@@ -306,7 +306,7 @@ _HYBRID_GDN_BACKEND_TARGETS = (
     "Qwen3_5ForConditionalGeneration",
     "Qwen3_5MoeForConditionalGeneration",
 )
-"""Targets from 0.5.9 on; rarer ones (JetNemotron, Intern-S2) are not checked."""
+"""Targets from 0.5.9 on; rarer targets (JetNemotron, Intern-S2) are not checked."""
 _ALLOWED = (
     (">=0.5.21", (10, 11), ("triton", "trtllm_mha", "fa4", "flashinfer")),
     (">=0.5.16", (10, 11), ("triton", "trtllm_mha", "fa4")),

@@ -16,7 +16,7 @@ class Severity(StrEnum):
     """Severity of a finding: see the exit codes in docs/reference/command-line.md."""
 
     ERROR = "error"
-    """The engine refuses, crashes, or serves wrong output: certain, given the available facts."""
+    """The engine refuses, crashes, or serves wrong output: certain by the available facts."""
     WARNING = "warning"
     """Likely to fail, or it costs performance or safety."""
     INFO = "info"

@@ -138,7 +138,7 @@ def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"a draft tree ({steps} steps, topk {topk}) without speculative_num_draft_tokens",
         at=("speculative_eagle_topk", "speculative_num_steps"),
-        why="the engine fills it in only for topk 1; here it stays empty, passes the argument "
+        why="the engine fills it in only for topk 1; here it remains empty, passes the argument "
         "checks, and raises a TypeError while the engine starts",
         fix=Fix(
             f"set speculative_num_draft_tokens, at most {tree_capacity(steps, topk)} here",

@@ -308,7 +308,7 @@ def does_not_fit(plan: Plan) -> Iterator[Verdict]:
         f"the deployment does not fit into GPU memory: {found.why}",
         at=(_FRACTION, "model_path"),
         why=f"the start fails at '{found.phase.value}'"
-        + (f"; the engine says: {found.message}" * bool(found.message)),
+        + (f"; the engine's message: {found.message}" * bool(found.message)),
         fix=_fix_of_does_not_fit(plan, found),
         severity=Severity.ERROR if found.impossible else None,
     )

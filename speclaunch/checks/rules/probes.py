@@ -48,7 +48,7 @@ _ENDS = {
     ProbeKind.STARTUP: "the container is killed before it has started",
     ProbeKind.READINESS: "the pod never becomes ready",
     ProbeKind.LIVENESS: "the container is killed repeatedly",
-    ProbeKind.HEALTHCHECK: "the container stays unhealthy",
+    ProbeKind.HEALTHCHECK: "the container remains unhealthy",
 }
 
 

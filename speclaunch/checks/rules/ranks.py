@@ -476,7 +476,7 @@ def nodes_and_stages(plan: Plan) -> Iterator[Verdict]:
         f"{nodes} hosts and {stages} pipeline stages: neither divides the other",
         at=(NODES, "pp_size"),
         why=(
-            "the engine assigns whole stages to hosts, or whole hosts to stages, by integer "
+            "the engine assigns entire stages to hosts, or entire hosts to stages, by integer "
             "division: some ranks never start, and the others wait for them"
         ),
         fix=Fix("choose nnodes and pp_size so that one divides the other"),

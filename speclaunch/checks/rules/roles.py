@@ -328,7 +328,7 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
         return Conflict(
             f"{difference}: neither divides the other",
             at,
-            "the engine assigns whole prefill ranks to decode ranks by integer division: "
+            "the engine assigns entire prefill ranks to decode ranks by integer division: "
             "requests go to missing ranks, or lack parts of the KV cache",
             Fix("choose tp_size / DP attention ranks so that one side divides the other"),
         )

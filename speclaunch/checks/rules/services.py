@@ -478,7 +478,7 @@ def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
         elif not plan.value("enable_metrics"):
             yield Verdict(
                 f"{scrape.name} scrapes the server, which exports no metrics",
-                why="without enable_metrics, /metrics is 404: alerts and dashboards stay empty",
+                why="without enable_metrics, /metrics is 404: alerts and dashboards remain empty",
                 fix=Fix("add --enable-metrics"),
                 place=scrape.place,
                 others=written(plan, "enable_metrics"),
@@ -486,7 +486,7 @@ def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
         elif not path.startswith(METRICS_PATH):
             yield Verdict(
                 f"{scrape.name} scrapes {path}, but the metrics are at {METRICS_PATH}",
-                why="alerts and dashboards stay empty",
+                why="alerts and dashboards remain empty",
                 fix=Fix(f"scrape {METRICS_PATH}"),
                 place=scrape.place if scrape.path is None else scrape.path.place,
             )
@@ -500,7 +500,7 @@ def _scrape_of_other_port(plan: Plan, scrape: Scrape, port: int) -> Iterator[Ver
     yield Verdict(
         f"{scrape.name} scrapes port {port}, but the server listens on {http_port(plan)}",
         at=("port",),
-        why="the scrape fails: alerts and dashboards stay empty",
+        why="the scrape fails: alerts and dashboards remain empty",
         fix=Fix(f"scrape port {http_port(plan)}"),
         place=scrape.place if scrape.port is None else scrape.port.place,
         others=() if plan.is_set("port") else (plan.request.place,),

@@ -252,7 +252,7 @@ def draft_window_ignored(plan: Plan) -> Iterator[Verdict]:
             f"{plan.written_name(_WINDOW)} has no effect with {plan.algorithm}",
             at=(_WINDOW,),
             why=f"SGLang {plan.version} reads it for {', '.join(readers)}; the draft attends to "
-            "the whole context",
+            "the complete context",
             fix=Fix("remove it", set={_WINDOW: None}, safe=True),
         )
 

@@ -49,7 +49,7 @@ def read_or_none(path: AnyPath) -> bytes | None:
 
 
 def read_with_status(path: AnyPath, limit: int = MAX_BYTES) -> tuple[bytes, os.stat_result]:
-    """Return the same, with the status of the file before it was read."""
+    """Return the bytes of a regular file, and its status before it was read."""
     handle, found = open_regular(path)
     try:
         if found.st_size > limit:

@@ -240,7 +240,7 @@ class _RoleBuilder:
         )
 
     def few(self, length: float) -> tuple[Series, ...]:
-        """Return series of low acceptance with too little traffic to tell."""
+        """Return series of low acceptance with too little traffic for an alert."""
         return self.traffic((length, 90), steps=2)
 
     def verifies_nothing(self) -> Alert | OmittedAlert:
@@ -467,7 +467,10 @@ def _length(length: float) -> float:
 
 
 def _counted(runs: tuple[tuple[float, int], ...], steps: int) -> str:
-    """Return a counter of tokens for runs of an acceptance length and minutes."""
+    """Return the samples of a token counter, in promtool's notation.
+
+    `runs`: acceptance length and minutes.
+    """
     parts, start = [], 0
     for length, minutes in runs:
         tokens = round(length * steps)

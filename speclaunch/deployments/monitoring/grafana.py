@@ -60,7 +60,7 @@ def _filled(query: str) -> str:
 
 
 def panels(deployment: Rendering) -> Iterator[Panel]:
-    """Yield the panels of a deployment, the most telling first."""
+    """Yield the panels of a deployment, the most important first."""
     series = series_of(deployment.version)
     own = f'job="{name_of(deployment)}",instance=~"$instance"'
     by = "role, instance" if deployment.has_roles else "instance"

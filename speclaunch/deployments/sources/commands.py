@@ -251,8 +251,8 @@ def prompt(first: Field) -> Iterable[Problem]:
     """Yield a problem if a terminal prompt was copied with its command."""
     if first.text in ("$", "%") and first.span is not None:
         yield Problem(
-            f"`{first.text}` is not a command: bash looks for a program with that name and starts "
-            "no server",
+            f"`{first.text}` is not a command: bash searches for a program of that name, and "
+            "no server starts",
             first.span.place,
             f"remove the `{first.text}`, the prompt of a terminal",
         )

@@ -269,7 +269,7 @@ class Renderer(ABC):
         return ()
 
     def errors(self, deployment: Rendering, text: str) -> Iterable[str]:  # noqa: ARG002
-        """Return what is wrong with the text apart from its server commands, for the proof."""
+        """Return what is wrong with the text except its server commands, for the proof."""
         return ()
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:

@@ -110,7 +110,7 @@ class UnreadKeyError(UnknownValueError):
 
 
 def merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `inner` over `outer`; keys that neither of them read stay unread."""
+    """Return `inner` over `outer`; keys that neither of them read remain unread."""
     both = {**outer, **inner}
     for part in (outer, inner):
         if isinstance(part, PartialConfig):
@@ -180,7 +180,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     has_token_map: bool | None = None
     """True if the weights of a draft hold `d2t` (EAGLE-3); None: no index available."""
     has_dspark_folder: bool | None = None
-    """True if the directory has a folder `dspark` with a draft (SGLang 0.5.23 looks for it)."""
+    """True if the directory has a folder `dspark` with a draft (SGLang 0.5.23 searches for it)."""
     is_moe: bool | None = None
     is_multimodal: bool = False
     tokenizer_size: int | None = None

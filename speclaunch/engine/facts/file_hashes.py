@@ -89,7 +89,7 @@ def revision_of_files(directory: Path) -> str | None:
 
 
 def _files(directory: Path, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Path]]:
-    """Yield the regular files below a directory, following links, without hidden ones."""
+    """Yield the regular files below a directory, following links, without hidden files."""
     for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
         name, path = f"{prefix}{entry.name}", Path(entry.path)
         if entry.name.startswith("."):

@@ -455,7 +455,7 @@ class _Checked:
         return None if value is None else self._absolute(value)
 
     def paths(self, at: _At) -> tuple[PlacedText, ...]:
-        """Read directories: relative ones must exist, absolute ones may be on another machine."""
+        """Read directories: relative paths must exist, absolute paths may be on another machine."""
         values = self.texts(at)
         found = tuple(map(self._absolute, values))
         for path, written in zip(found, values, strict=True):

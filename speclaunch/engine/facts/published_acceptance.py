@@ -129,7 +129,7 @@ class AcceptanceReference(Struct, frozen=True):
     def is_far_below(self, length: float) -> bool:
         """True if fewer than half as many draft tokens are accepted as on the lowest benchmark.
 
-        A benchmark says little about other traffic. In the published data, a benchmark falls below
+        A benchmark predicts other traffic poorly. In the published data, a benchmark falls below
         half of the lowest of the others of the same draft and setting in 0.9 % of 557 cases, and
         below 0.7 in 5.6 %.
         """
@@ -198,7 +198,7 @@ def _geometric(rate: float, tokens: int) -> float:
 def published_summary(
     published: Sequence[PublishedAcceptance], setting: Setting = (None, None, None)
 ) -> str:
-    """Return the most telling measurements in one line; empty for none.
+    """Return the most comparable measurements in one line; empty for none.
 
     Those at `setting`, then those with the most benchmarks of one source and setting, preferably
     near 6 draft tokens:

@@ -103,7 +103,7 @@ def row(file: Path, header: TensorHeader, number: int) -> Content | None:
 
 
 def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
-    """Return the bytes at the given places; None if the file no longer has them."""
+    """Return the bytes at `places`; None if the file no longer has them."""
     try:
         with os.fdopen(open_regular(file)[0], "rb", buffering=0) as stream:
             reads.content(file, os.fstat(stream.fileno()))

@@ -109,11 +109,11 @@ _MOST_LOCAL_RANKS = 1 << 12
 def local_gpus(plan: Plan) -> tuple[int, ...]:
     """Return the index of each rank's GPU on one machine, replica after replica.
 
-    The same in all releases, apart from the first release of `pp_size` (`_launch_subprocesses` of
+    The same in all releases, except the first release of `pp_size` (`_launch_subprocesses` of
     0.4.6 entrypoints/engine.py:585, `_launch_scheduler_processes` of 0.5.23
     entrypoints/engine.py:935; replicas: `launch_dp_schedulers`, 0.4.6
     managers/data_parallel_controller.py:133, 0.5.23 managers/data_parallel_controller.py:445). Each
-    stage begins `tp_size` GPUs later, whatever `gpu_id_step` is. Raises UnknownValueError.
+    stage begins `tp_size` GPUs later, regardless of `gpu_id_step`. Raises UnknownValueError.
     """
     if plan.request.origin is RequestOrigin.SLIME:
         raise UnknownValueError("slime places the ranks of its engines itself")

@@ -371,7 +371,7 @@ class EngineRefusal(Struct, frozen=True):
     source: str
     """`sglang 0.5.18 server_args.py:1234`."""
     names: tuple[str, ...]
-    """User-set arguments and variables in the condition, deciding ones first."""
+    """User-set arguments and variables in the condition, the deciding first."""
 
 
 class _Lines(Sequence[Any]):

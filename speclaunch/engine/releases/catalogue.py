@@ -217,7 +217,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 
 
 def held_versions(directory: Path | None = None) -> tuple[str, ...]:
-    """Return every version with a catalogue, ascending: shipped ones and those in ``directory``.
+    """Return every version with a catalogue, ascending: shipped, and in ``directory``.
 
     ``directory`` holds the user's own catalogues (default: ``catalogue/`` in
     :func:`speclaunch.core.home.speclaunch_home`).

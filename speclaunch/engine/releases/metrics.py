@@ -342,7 +342,7 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
             "tokens",
             Updated.FINISHED,
             f"0.4.6.post5 metrics/collector.py observe_one_finished_request; {_TOKENIZER}",
-            "Not split by acceptance: no metric separates requests with hits from cold ones.",
+            "Not split by acceptance: no metric separates requests with cache hits from others.",
         ),
     ),
 }

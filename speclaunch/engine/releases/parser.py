@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
     def run_piece(self, args: Sequence[str], namespace: argparse.Namespace) -> list[str]:
         """Like :meth:`run_known`, for one flag and its values, with a parser for a `piece`.
 
-        At each call argparse visits all arguments, for defaults and required ones. A piece has
+        At each call argparse visits all arguments, for defaults and required arguments. A piece has
         neither, so the one argument is enough.
         """
         option = self.option_of(args[0])

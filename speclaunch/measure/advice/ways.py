@@ -59,7 +59,7 @@ class Way(Struct, frozen=True):
     draft: str | None = None
     """Checkpoint of the draft; None: no separate draft."""
     arguments: Mapping[str, Any] = {}
-    """Server arguments besides `model_path`, by the newest engine's names."""
+    """Server arguments except `model_path`, by the newest engine's names."""
     option: str | None = None
     """Option of `conf/speculation/` that the arguments come from."""
     confidence: str = "high"

@@ -77,7 +77,7 @@ def _logprobs(ours: Any, plain: Any, tolerance: float) -> str:
 
 
 def _entries(found: Any) -> list[tuple[float | None, int]]:
-    """Return (logprob, token) pairs: of one token, or of several best ones."""
+    """Return (logprob, token) pairs: of one token, or of the best tokens."""
     if not found:
         return []
     many = found if isinstance(found[0], list | tuple) else [found]

@@ -63,7 +63,7 @@ def stop(pair: Pair) -> Outcome:
 
 
 def stop_across(pair: Pair) -> Outcome:
-    """Check stop strings that begin in one token and end in the next ones."""
+    """Check stop strings that begin in one token and end in the next tokens."""
 
     def text(tokens: tuple[str, ...], at: int) -> str:
         first, last = tokens[at], tokens[min(at + 2, len(tokens) - 1)]

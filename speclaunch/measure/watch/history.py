@@ -24,7 +24,7 @@ from speclaunch.serving import (
 
 SPAN_SECONDS = 300.0
 STALE_SECONDS = 30.0
-"""Time without a decode step after which a gauge no longer describes the present."""
+"""Time without a decode step after which a gauge is stale."""
 _MOST_READINGS = 400
 
 

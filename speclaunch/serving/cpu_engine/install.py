@@ -250,7 +250,7 @@ class Installation(Struct, frozen=True):
         """
         if self._is_marked("torch", TORCH):
             return None
-        report("looking for a CPU build")
+        report("searching for a CPU build")
         source = choose(self._offer, self.torch_index)
         if source.notice:
             report(source.notice, StepState.NOTE)

@@ -156,7 +156,7 @@ class StepState(StrEnum):
     NOTE = "note"
     """Information for the user; the step continues."""
     SKIPPED = "skipped"
-    """Done by an earlier run."""
+    """An earlier run completed the step."""
     DONE = "done"
     FAILED = "failed"
 

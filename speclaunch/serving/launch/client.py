@@ -69,7 +69,7 @@ class EngineRefusalError(EngineError):
 
 
 class EngineResponse(Struct, frozen=True):
-    """Answer of the engine, whatever its status."""
+    """Answer of the engine, with any status."""
 
     status_code: int
     content: bytes
@@ -135,11 +135,11 @@ class EngineClient:
     def get(
         self, path: str, timeout: float = HEALTH_SECONDS, *, most: int | None = None
     ) -> EngineResponse:
-        """Request any other path; return the answer whatever its status. `most`: bytes of it."""
+        """Request any other path; return the answer with any status. `most`: bytes of it."""
         return self._request("GET", path, timeout, redirects=_MAX_REDIRECTS, most=most)
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineResponse:
-        """Send a JSON document; return the answer whatever its status."""
+        """Send a JSON document; return the answer with any status."""
         return self._request("POST", path, timeout, json.dumps(body).encode())
 
     def server_info(self, timeout: float = _INFO_SECONDS) -> dict[str, Any]:

@@ -186,7 +186,7 @@ class Journal:
         self._write()
 
     def progress(self, tracker: PhaseTracker) -> None:
-        """Note milestones; write nothing without new ones."""
+        """Note milestones; write nothing if there are no new milestones."""
         steps = _milestones(tracker.steps)
         if steps != self._last["milestones"]:
             self._last["milestones"] = steps

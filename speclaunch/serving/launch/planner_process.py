@@ -98,7 +98,7 @@ class ForkedPlanner:
         return os.waitstatus_to_exitcode(status)
 
     def stop(self) -> None:
-        """End it, whatever its state."""
+        """End it in any state."""
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(self._pid, signal.SIGTERM)
             self._ended()

@@ -233,7 +233,7 @@ class EngineProcess:
         return {self._guard.pid, *guard.descendants(self._guard.pid)}
 
     def close(self) -> None:
-        """Leave no process behind, whatever state the engine and its guard are in."""
+        """Leave no process behind, in any state of the engine and its guard."""
         if self.running:
             self.stop()
             if not self.wait(self.grace_seconds + _GUARD_SLACK_SECONDS):

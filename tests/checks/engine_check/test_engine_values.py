@@ -24,7 +24,7 @@ def test_what_was_unknown_is_the_engines_and_says_so() -> None:
     row = next(one for one in effective_arguments(asked.plan) if one.name == name)
     assert row.outcome is not ArgumentOutcome.UNKNOWN
     assert row.effective == 7
-    assert row.source == f"asked SGLang {RELEASE}"
+    assert row.source == f"engine check of SGLang {RELEASE}"
 
 
 def test_another_value_than_ours_is_our_defect() -> None:

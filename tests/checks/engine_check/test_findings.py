@@ -65,7 +65,7 @@ def test_the_engines_own_words_file_and_line() -> None:
     assert finding.message == "SGLang 0.5.23 refuses this: these do not go together"
     assert finding.why == (
         "ValueError at srt/server_args.py:42 on h200:8, `assert not both`; only the "
-        "combination of --schedule-conservativeness and --stream-interval is refused; exact: asked SGLang 0.5.23"
+        "combination of --schedule-conservativeness and --stream-interval is refused; exact: engine check of SGLang 0.5.23"
     )
     assert finding.fix is not None
     assert finding.fix.text == "change or remove --schedule-conservativeness or --stream-interval"

@@ -61,7 +61,7 @@ def test_before_0_5_3(
 
 
 def test_0_4_6_leaves_more_on_large_gpus() -> None:
-    """server_args.py:262: 48 GiB of them have a fraction of 1, but 18 GiB stay free."""
+    """server_args.py:262: 48 GiB of them have a fraction of 1, but 18 GiB remain free."""
     fraction = plan("0.4.6.post5", hardware=H200).value(FRACTION)
     assert fraction == pytest.approx((143771 - 18 * 1024) / 143771)
 

@@ -353,7 +353,7 @@ class ComparisonRecord(_Record, frozen=True):
 
 
 class ComparisonDocument(_Record, frozen=True, kw_only=True):
-    """`speclaunch plan A B --output-format json`, and with several versions."""
+    """JSON of `plan` for several recipes or versions."""
 
     version: Literal[1] = 1
     plans: list[PlanRecord]

@@ -26,7 +26,7 @@ def show_budget(paper: LineWriter, budget: MemoryBudget, margins: Margins | None
     if budget.phase is not None:
         paper.say(f"the start fails at: {budget.phase.value}", "bold red", indent=2)
     if budget.message:
-        paper.say(f"the engine says: {budget.message}", indent=2)
+        paper.say(f"the engine's message: {budget.message}", indent=2)
     for fact in missing(budget):
         paper.say(f"missing: {fact}", "magenta", indent=2)
     for rank in budget.ranks:
@@ -50,7 +50,7 @@ def show_memory(paper: LineWriter, budget: MemoryBudget) -> None:
     if budget.fit is not Fit.FITS:
         paper.say(budget.why, indent=2)
     if budget.message:
-        paper.say(f"the engine says: {budget.message}", indent=2)
+        paper.say(f"the engine's message: {budget.message}", indent=2)
     for fact in missing(budget):
         paper.say(f"missing: {fact}", "magenta", indent=2)
     few = [row for row in numbers(budget) if not row[0].startswith("KV cache of")][:_FEW]

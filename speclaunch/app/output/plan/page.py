@@ -117,7 +117,7 @@ def memory_bar(rank: RankBudget, label: str) -> str:
 
 
 def page_environment(*folders: Path) -> Environment:
-    """Return the environment of a page's templates in `folders`, and of the shared ones.
+    """Return the environment of a page's templates in `folders`, and of the shared folder.
 
     Text of recipes, checkpoints, servers and processes is escaped.
     """

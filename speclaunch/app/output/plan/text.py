@@ -227,7 +227,7 @@ def why(row: EffectiveArgument) -> str:
 
 
 def values(row: EffectiveArgument) -> str:
-    """Return `given \N{RIGHTWARDS ARROW} effective`; once if both are the same."""
+    """Return `set \N{RIGHTWARDS ARROW} effective`; once if both are the same."""
     effective = formatting.effective(row)
     if row.outcome in (ArgumentOutcome.ACCEPTED, ArgumentOutcome.DEFAULT):
         return effective
@@ -236,7 +236,7 @@ def values(row: EffectiveArgument) -> str:
 
 
 def _table(paper: LineWriter, rows: Iterable[EffectiveArgument]) -> None:
-    heads = ("argument", "given \N{RIGHTWARDS ARROW} effective", "why")
+    heads = ("argument", "set \N{RIGHTWARDS ARROW} effective", "why")
     cells = [[TableCell(""), *(TableCell(head, "dim") for head in heads)]]
     for concern, group in groupby(rows, key=lambda row: row.concern):
         cells += [[TableCell("")], [TableCell(concern.value, "bold cyan")]]

@@ -74,8 +74,8 @@ class Margins(Struct, frozen=True):
 
 
 def margins(plan: Plan) -> Margins | None:
-    """Return the margins of a plan, whatever its fraction; None if a fact is missing or no fraction
-    works."""
+    """Return the margins of a plan, regardless of its fraction; None if a fact is missing or no
+    fraction works."""
     found = gather(plan)
     terms = found.terms
     if terms is None or len(found.unknown) > (found.fraction is None):
@@ -165,8 +165,8 @@ class Predictor:
         return self._budgets[name]
 
     def bounds(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the fractions that are likely to work for these changes, whatever fraction is in
-        them; None if the budget is unknown.
+        """Return the fractions that are likely to work for these changes, regardless of the
+        fraction in them; None if the budget is unknown.
 
         `Budget.working_fractions` counts as working what is not certain to fail. The upper end is
         therefore computed from the free memory in the budget, whose shares are the likely sizes.

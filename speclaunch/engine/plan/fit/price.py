@@ -1,7 +1,7 @@
 """The cost of changed settings to the user: as text, and as a number that orders candidates.
 
 A unit is half the cost of halving the running requests. Decode without CUDA graphs costs most:
-every token of such a batch takes longer, whatever else is changed.
+every token of such a batch takes longer, regardless of other changes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget 
 
 
 def format_setting(name: str, value: Any) -> str:
-    """Return a setting as it is written."""
+    """Return a setting as text."""
     return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
 
 
 def format_settings(changes: Mapping[str, Any]) -> str:
-    """Return settings as they are written, joined by commas."""
+    """Return settings as text, joined by commas."""
     return ", ".join(format_setting(name, value) for name, value in changes.items())
 
 

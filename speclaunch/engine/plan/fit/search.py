@@ -32,7 +32,7 @@ NARROW = 0.02
 LEAST_WIDTH = 0.002
 """Least width of a range to search: the engine accepts three digits."""
 _PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
-"""Settings to preserve besides the running requests, most valuable first."""
+"""Settings to preserve in addition to the running requests, most valuable first."""
 
 BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
 """The range of fractions for some changes; None if unknown."""

@@ -44,7 +44,7 @@ class _Shape(Struct, frozen=True):
     """State of a layer, before it is divided among ranks."""
 
     inner: int
-    """Convolved channels besides those of the groups."""
+    """Convolved channels in addition to those of the groups."""
     groups: int
     heads: int
     head_dim: int
@@ -158,7 +158,7 @@ class States(Struct, frozen=True):
 
 
 class StateSettings(Struct, frozen=True):
-    """Settings that determine the number of states, apart from memory."""
+    """Settings that determine the number of states, except memory."""
 
     each: int
     """Bytes of one request's state."""

@@ -306,7 +306,7 @@ def _eagle(config: ModelConfig, family: ModelFamily) -> Iterator[Matrix]:
 
 
 def _eagle3(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """Yield EAGLE-3: srt/models/llama_eagle3.py. One layer, whatever the config states; it reads
+    """Yield EAGLE-3: srt/models/llama_eagle3.py. One layer, regardless of the config; it reads
     the embedding in addition to the hidden state."""
     hidden = config.hidden
     read = config.count("target_hidden_size", default=hidden)

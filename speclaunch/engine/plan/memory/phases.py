@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.engine.plan.budget import MemoryPhase, MemoryUse
-from speclaunch.engine.plan.memory.estimates import GIB, NOTHING, Device, SizeEstimate
+from speclaunch.engine.plan.memory.estimates import GIB, MIB, NOTHING, Device, SizeEstimate
 from speclaunch.engine.plan.memory.pool import Pool, PoolSettings, pool
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.topics.hybrid import NEEDS_A_STATE
@@ -114,6 +114,11 @@ def unbalanced_message(local: int, least: int) -> str:
 EXPECTED = 0.75
 """Share of the engine's own reserve that graphs and activations are expected to need."""
 
+HOST_LOSS = 256 * MIB
+"""Memory that a CPU's host may lose while weights load, in addition to them. The engine subtracts
+it from the pool's budget: the host's available memory now, less a share of that before (0.5.23
+kv_cache_configurator.py:3007). Engines on a quiet host lost up to 80 MiB, on a busy host more."""
+
 
 class FractionDirection(StrEnum):
     """The change of `mem_fraction_static` that avoids a failure."""
@@ -132,7 +137,7 @@ class Terms(Struct, frozen=True):
     corpus: SizeEstimate
     """NGRAM's corpus; on a CPU it uses the same memory."""
     reserved: int
-    """Subtracted from the pool's budget for images (0.5.18 and later)."""
+    """Subtracted from the pool's budget: for images (0.5.18 and later), for `HOST_LOSS`."""
     pool: PoolSettings
     target_graphs: SizeEstimate
     draft_graphs: SizeEstimate
@@ -228,13 +233,19 @@ def start(plan: Plan, terms: Terms, fraction: float) -> FractionOutcome:
 
 def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
     """Return the start at the likely bound, with the expected graphs and activations."""
-    return run(plan, scaled(terms, _expected_share(plan)), fraction)
+    return run(plan, _bounded(plan, terms), fraction)
 
 
-def _expected_share(plan: Plan) -> float:
-    """Return the expected share of the estimates: 0 on a CPU, where the engine reserves nothing and
-    its rules of thumb are those of GPUs."""
-    return 0.0 if plan.device.startswith("cpu") else EXPECTED
+def _bounded(plan: Plan, terms: Terms, share: float | None = None) -> Terms:
+    """Return the terms with a share of the estimates, by default the expected one.
+
+    On a CPU that is 0, because the engine reserves nothing and its rules of thumb are for GPUs;
+    instead, the host loses memory.
+    """
+    if not plan.device.startswith("cpu"):
+        return scaled(terms, EXPECTED if share is None else share)
+    part = scaled(terms, share or 0.0)
+    return replace(part, reserved=part.reserved + HOST_LOSS)
 
 
 def scaled(terms: Terms, share: float) -> Terms:
@@ -407,7 +418,7 @@ def likely_range(
 ) -> tuple[float, float] | None:
     """Return the least and the largest fraction that work with a share of the estimates; None: the
     expected share."""
-    part = scaled(terms, _expected_share(plan) if share is None else share)
+    part = _bounded(plan, terms, share)
     return working_range(lambda tried: direction(run(plan, part, tried)))
 
 

@@ -21,7 +21,7 @@ _INDEX_BYTES = 4
 
 
 class SlotSettings(Struct, frozen=True):
-    """Settings that determine the number of requests, apart from tokens."""
+    """Settings that determine the number of requests, except tokens."""
 
     explicit: int | None
     """`max_running_requests` (48 with speculation, unless set by the user)."""
@@ -118,7 +118,7 @@ def _estimated(settings: SlotSettings, tokens: int) -> int:
 
 
 class PoolSettings(Struct, frozen=True):
-    """Settings that determine the size of the pool, apart from memory."""
+    """Settings that determine the size of the pool, except memory."""
 
     cell: int
     """Bytes of the budget per token."""

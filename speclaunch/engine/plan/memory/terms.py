@@ -39,7 +39,7 @@ _NODES = 10_000_000
 
 
 class GatheredSizes(Struct):
-    """Known sizes, and the reasons for unknown ones."""
+    """Known sizes, and the reasons for unknown sizes."""
 
     device: tuple[Device, ...] | None = None
     target_weights: MemorySize | None = None

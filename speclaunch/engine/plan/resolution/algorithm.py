@@ -103,7 +103,7 @@ def _own_draft(working: Working) -> None:
         ChangeKind.TARGET_IS_DRAFT,
         "speculative_draft_model_path",
         working.user_value("model_path"),
-        f"a {working.architecture} checkpoint contains the layers of its own draft",
+        f"a {working.architecture} checkpoint contains its own draft layers",
         "sglang 0.5.23 arg_groups/speculative_hook.py:1121, 0.4.6 server_args.py:394",
         logged=False,
     )
@@ -143,7 +143,7 @@ def _bundled_draft(working: Working) -> None:
 
 
 def _revision(working: Working) -> None:
-    """Default the draft's revision to `main` (0.5.6 and later), whatever the target's is."""
+    """Default the draft's revision to `main` (0.5.6 and later), regardless of the target's."""
     name = "speculative_draft_model_revision"
     with working.deciding(name):
         if working.in_versions(">=0.5.6") and working.user_value(name) is None:

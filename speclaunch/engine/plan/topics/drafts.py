@@ -92,7 +92,7 @@ def is_windowed_or_causal(draft: Checkpoint) -> bool:
 
 
 def dflash_backends(settings: Settings) -> tuple[str, ...]:
-    """Return the attention backends of a DFLASH draft's worker, besides trtllm_mha."""
+    """Return the attention backends of a DFLASH draft's worker, except trtllm_mha."""
     found = ["flashinfer", "fa3", "fa4", "triton"]
     found += ["ascend"] if settings.in_versions(">=0.5.13") else []
     found += ["intel_xpu"] if settings.in_versions(">=0.5.20") else []

@@ -89,7 +89,7 @@ class KnownRefusal(Struct, frozen=True):
     """True if the settings match, with any algorithm. Raises UnknownValueError."""
     versions: str = ""
     algorithm: str | None = None
-    """The algorithm that it applies to; None: any, or none."""
+    """Algorithm that the refusal requires; None if it applies to all, also without speculation."""
 
     def applies(self, settings: Settings) -> bool:
         """True if this release refuses these settings. Raises UnknownValueError."""

@@ -178,7 +178,7 @@ class AgreementKeeper(LaunchThread):
 
 
 def document(attempt: Attempt) -> dict[str, Any]:
-    """Return an attempt as JSON. Its settings are in the decision, and its log text stays here."""
+    """Return an attempt as JSON. Its settings are in the decision, and its log text is omitted."""
     found = attempt.diagnosis
     if found is None or found.cause is None:
         return {}

@@ -243,7 +243,7 @@ class Suspect(Struct, frozen=True):
     rule: str | None = None
     numbers: Mapping[str, float] = {}
     final: bool = True
-    """True if it ended a process, by the engine's output around it."""
+    """True if the error ended a process, by the lines before and after it."""
     fatal: bool = False
     """True if nothing catches it: a later sign of life is of another process."""
     life: int = 0

@@ -83,7 +83,7 @@ _UNKNOWN_TOO_HIGH, _UNKNOWN_TOO_LOW = 0.7, 0.9
 """Fractions to try if the previous fraction is unknown."""
 
 Step = tuple[Mapping[str, Any], str]
-"""All changes against the recipe, and the reason for the new ones."""
+"""All changes against the recipe, and the reason for the new changes."""
 
 
 def walk(

@@ -77,7 +77,7 @@ def test_a_budget_that_fails_says_where_with_what_message_and_by_how_much() -> N
     for said in (
         "does not fit",
         "the start fails at: capture CUDA graphs",
-        "the engine says: Capture cuda graph failed: CUDA out of memory",
+        "the engine's message: Capture cuda graph failed: CUDA out of memory",
         "6.2 GiB short",
         "^^^",
         "memory is too small",

@@ -18,7 +18,7 @@ from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.engine.facts.read_checkpoint import from_config
 from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryPhase, MemorySize, MemoryUse
-from speclaunch.engine.plan.memory import estimates, terms
+from speclaunch.engine.plan.memory import estimates, phases, terms
 from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.plan.memory.estimates import NOTHING
 from speclaunch.engine.plan.resolve import resolve
@@ -127,3 +127,27 @@ def test_the_phase_that_fails(name: str) -> None:
     assert ours == pytest.approx(least, abs=0.005)
     assert found.working_fractions is not None
     assert found.working_fractions[0] == pytest.approx(least, abs=0.006)
+
+
+@pytest.mark.parametrize("name", ["mtp_f02", "none_f02"])
+@pytest.mark.parametrize(("mib", "fit"), [(200, Fit.TIGHT), (300, Fit.FITS)])
+def test_a_static_share_that_the_host_may_use_up_is_tight(name: str, mib: int, fit: Fit) -> None:
+    """Whatever the host loses while weights load is taken from the static share."""
+    case = SERVED[name]
+    fraction = mib * estimates.MIB / case["measured"]["before"]
+    found = predicted({**case, "args": {**case["args"], "mem_fraction_static": fraction}})
+    assert found.fit is fit
+    assert found.likely_fractions is not None and found.working_fractions is not None
+    low, high = found.likely_fractions
+    assert (low <= fraction <= high) is (fit is Fit.FITS)
+    assert found.working_fractions[0] < low
+
+
+def test_the_host_lost_less_in_every_start_that_served() -> None:
+    """Without big models, whose weights may be counted late."""
+    lost = [
+        case["measured"]["before"] - case["measured"]["after"]
+        for name, case in SERVED.items()
+        if not name.startswith(("big", "ngram"))
+    ]
+    assert len(lost) > 10 and max(lost) < phases.HOST_LOSS

@@ -186,7 +186,7 @@ FILES: tuple[KnownCause, ...] = (
     known(
         name="weights-not-found",
         title="the model's directory has no weights that the engine can read",
-        meaning="It looked for safetensors, then for .bin and .pt files, and found none.",
+        meaning="It searched for safetensors, then for .bin and .pt files, and found none.",
         remedy="Complete the download: look for *.safetensors in the directory.\nFor another "
         "format set {load_format}.",
         sources=("model_loader/loader.py _prepare_weights",),
