@@ -264,6 +264,14 @@ def test_the_test_is_written_next_to_the_rules(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_a_directory_as_output_is_refused_with_a_name_to_write(tmp_path: Path) -> None:
+    done = _check("--to", "prometheus-rules", "-o", ".", cwd=tmp_path)
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert done.stderr.startswith("error: -o . is a directory\n")
+    assert "-o prometheus-rules.yaml" in done.stderr
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("value", ["0.5", "nan", "nowhere.json", "5000"])
 def test_a_baseline_that_is_none_is_refused(value: str, tmp_path: Path) -> None:
     done = _check("--to", "prometheus-rules", "--acceptance", value, cwd=tmp_path)
