@@ -66,13 +66,10 @@ class Alert(Struct, frozen=True):
     """Minute at which the test evaluates it."""
 
     @property
-    def runbook(self) -> str:
-        """Address of its runbook; the path in speclaunch's documentation if that has none."""
-        anchor = self.name.lower()
-        site = docs_url()
-        if site is None:
-            return f"docs/{RUNBOOK}#{anchor}"
-        return f"{site}{RUNBOOK.removesuffix('.md')}/#{anchor}"
+    def runbook(self) -> str | None:
+        """URL of its runbook; None if the documentation is not published."""
+        site, page = docs_url(), RUNBOOK.removesuffix(".md")
+        return None if site is None else f"{site}{page}/#{self.name.lower()}"
 
 
 class OmittedAlert(Struct, frozen=True):

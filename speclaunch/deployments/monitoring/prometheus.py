@@ -132,8 +132,9 @@ def _rule(alert: Alert) -> dict[str, Any]:
     annotations = {
         "summary": alert.summary,
         "description": alert.description.replace("{value}", '{{ $value | printf "%.2f" }}'),
-        "runbook_url": alert.runbook,
     }
+    if (runbook := alert.runbook) is not None:
+        annotations["runbook_url"] = runbook
     return {
         "alert": alert.name,
         "expr": alert.expression,

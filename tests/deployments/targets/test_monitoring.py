@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from speclaunch.checks.edit.render_check import plan_rendering, rendered
 from speclaunch.checks.edit.round_trip import RoundTripError
 from speclaunch.checks.rules.examine import Lookup, PreflightError
+from speclaunch.core.resources import DOCS_URL_VARIABLE
 from speclaunch.deployments.monitoring.alerts import RECORDED, RUNBOOK, alerts_of
 from speclaunch.deployments.monitoring.grafana import GrafanaRenderer
 from speclaunch.deployments.monitoring.prometheus import (
@@ -154,6 +155,24 @@ def test_each_alert_has_a_section_in_its_runbook() -> None:
     headings = {line.removeprefix("### ") for line in page.splitlines() if line.startswith("### ")}
     (role,) = alerts_of(everything(assembled()))
     assert {alert.name for alert in role.alerts} == headings
+
+
+@pytest.mark.parametrize("base", [None, "https://docs.example.com/x"])
+def test_a_runbook_is_an_address_of_the_published_documentation(
+    base: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(DOCS_URL_VARIABLE, raising=False)
+    if base:
+        monkeypatch.setenv(DOCS_URL_VARIABLE, base)
+    deployment = everything(assembled())
+    text = PrometheusRulesRenderer().render(deployment)
+    ((_, tests),) = PrometheusRulesRenderer().companions(deployment, "r.yaml").items()
+    rules = [rule for rule in yaml.safe_load(text)["groups"][0]["rules"] if "alert" in rule]
+    for rule in rules:
+        url = rule["annotations"].get("runbook_url")
+        assert url == (base and f"{base}/howto/monitor/#{rule['alert'].lower()}")
+    assert text.count("runbook_url") == (len(rules) if base else 0)
+    assert tests.count("runbook_url") == (len(rules) if base else 0)
 
 
 @promtool
