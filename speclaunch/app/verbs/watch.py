@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 
 from speclaunch.app.verbs.options import OutputFormat
@@ -11,12 +10,13 @@ from speclaunch.app.verbs.run_options import WatchOptions
 from speclaunch.app.verbs.runs import NothingRunsError
 from speclaunch.core import ExitCode, Problem
 from speclaunch.measure import (
-    EngineWatcher,
     WatchDocument,
     WatchedEngine,
     WatchTarget,
+    wait_for_polls,
     watch_targets,
     watched_once,
+    watching,
 )
 
 
@@ -39,39 +39,25 @@ def watch(options: WatchOptions) -> ExitCode:
 
 
 def exit_code(records: list[WatchedEngine]) -> ExitCode:
-    """Return 2 if a server is unreachable, 1 if something is wrong, else 0."""
-    if not all(record.is_reachable for record in records):
+    """Return 2 if a server is unreachable, 1 if something is wrong, 2 while an engine starts."""
+    if not all(record.is_reachable or record.is_starting for record in records):
         return ExitCode.USAGE
-    return ExitCode.FAILED if any(record.problems for record in records) else ExitCode.CLEAN
+    if any(record.problems for record in records):
+        return ExitCode.FAILED
+    return ExitCode.USAGE if any(record.is_starting for record in records) else ExitCode.CLEAN
 
 
 def _follow(targets: list[WatchTarget], options: WatchOptions) -> None:
     """Show the servers until Ctrl-C."""
-    ended = threading.Event()
-    watchers = [EngineWatcher(target) for target in targets]
-    for watcher in watchers:
-        threading.Thread(target=watcher.run, args=(ended, options.interval), daemon=True).start()
-    try:
+    with watching(targets, options.interval) as watchers:
         if options.output_format is OutputFormat.TEXT and sys.stdout.isatty():
             from speclaunch.app.output.watch import show_live
 
-            show_live(lambda: _records(watchers), options.interval)
-        _wait_for_first(watchers, options.interval)
+            show_live(lambda: [item.record for item in watchers], options.interval)
+        wait_for_polls(watchers, 1, options.interval)
         while True:
-            _show(_records(watchers), options.output_format)
+            _show([item.record for item in watchers], options.output_format)
             time.sleep(options.interval)
-    finally:
-        ended.set()
-
-
-def _wait_for_first(watchers: list[EngineWatcher], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not all(watcher.polls for watcher in watchers):
-        time.sleep(0.05)
-
-
-def _records(watchers: list[EngineWatcher]) -> list[WatchedEngine]:
-    return [watcher.record for watcher in watchers]
 
 
 def _show(records: list[WatchedEngine], form: OutputFormat) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from speclaunch.core import LARGEST, number
 from speclaunch.serving.launch.client import EngineClient, EngineError, EngineRefusalError
 from speclaunch.serving.metrics.exposition import (
     MOST_BYTES,
@@ -53,7 +54,6 @@ and 0.5.23 server_args.py).
 _OK, _NOT_FOUND = 200, 404
 _SECONDS = 5.0
 _MOST_RANKS = 256
-_LARGEST = 1e15
 _OF_TIME = ("time", "seconds", "throughput")
 
 
@@ -119,7 +119,7 @@ def engine_metrics(samples: Iterable[Sample]) -> EngineMetrics:
     role = None
     for sample in samples:
         labels = sample.labels
-        if abs(sample.value) > _LARGEST or labels.get("priority"):
+        if abs(sample.value) > LARGEST or labels.get("priority"):
             continue
         if sample.name in _FINISHED:
             name = _FINISHED[sample.name]
@@ -204,12 +204,6 @@ def read_loads(client: EngineClient, info: Mapping[str, Any]) -> EngineMetrics:
     mode = info.get("disaggregation_mode")
     role = mode if mode in ("prefill", "decode") else None
     return EngineMetrics(ranks=tuple(ranks), role=role, is_lifetime=True)
-
-
-def number(value: object) -> float | None:
-    """Return a sensible number of a JSON document; None for anything else."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < _LARGEST else None  # type: ignore[operator, arg-type]
 
 
 _LONGEST_LINE = 2_000
