@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -50,7 +51,8 @@ def exit_code(records: list[WatchedEngine]) -> ExitCode:
 def _follow(targets: list[WatchTarget], options: WatchOptions) -> None:
     """Show the servers until Ctrl-C."""
     with watching(targets, options.interval) as watchers:
-        if options.output_format is OutputFormat.TEXT and sys.stdout.isatty():
+        is_drawn = sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        if options.output_format is OutputFormat.TEXT and is_drawn:
             from speclaunch.app.output.watch import show_live
 
             show_live(lambda: [item.record for item in watchers], options.interval)
