@@ -251,7 +251,8 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
     ),
     "is_cuda_graph": (
         MetricNote(
-            f"1 if the last reported decode batch ran in a graph: one step of each interval. {_IDLE}",
+            "1 if the last reported decode batch ran in a graph: one step of each interval. "
+            + _IDLE,
             f"0.5.4.post3 managers/scheduler_metrics_mixin.py log_decode_stats; {_REPORTER}",
         ),
     ),

@@ -51,7 +51,7 @@ def everything(found: Assembled, baseline: Baseline | None = None) -> Rendering:
 
 def expressions(deployment: Rendering) -> Iterator[str]:
     for role in alerts_of(deployment):
-        yield from (alert.expression for alert in role.alerts)
+        yield from (alert.expression for alert in role.alerts.values())
         if role.record is not None:
             yield role.record
     for panel in json.loads(GrafanaRenderer().render(deployment))["panels"]:
@@ -75,8 +75,8 @@ def test_left_out_is_what_the_release_lacks() -> None:
     for version in held_versions():
         (role,) = alerts_of(everything(assembled(version)))
         assert len(role.alerts) + len(role.left_out) == 9
-        for one in role.left_out:
-            lacking.setdefault(one.name, []).append(version)
+        for name in role.left_out:
+            lacking.setdefault(name, []).append(version)
     assert lacking.pop("SpeculationLowAfterCacheHits") == [*held_versions()]
     held = list(held_versions())
     assert lacking == {
@@ -93,7 +93,7 @@ def test_left_out_is_what_cannot_apply_to_the_deployment() -> None:
     def left_out(observed: Observed) -> set[str]:
         deployment = replace(found.rendering, roles=(replace(role, observed=observed),))
         (alerts,) = alerts_of(deployment)
-        return {one.name for one in alerts.left_out}
+        return {*alerts.left_out}
 
     always = {"SpeculationLowAfterCacheHits"}
     of_speculation = {"SpeculationAcceptanceLow", "SpeculationVerifiesNothing"}
@@ -108,11 +108,11 @@ def test_left_out_is_what_cannot_apply_to_the_deployment() -> None:
 
 def test_thresholds_come_from_the_baseline() -> None:
     (role,) = alerts_of(everything(assembled(), Baseline(3.4, "certificate x")))
-    low = role.alerts[0]
+    low = role.alerts["SpeculationAcceptanceLow"]
     assert low.expression.endswith("< 2.72")
     assert "below 2.72 (80% of 3.4, certificate x)" in low.description
     (role,) = alerts_of(everything(assembled(), Baseline(1.2, "--acceptance")))
-    assert role.alerts[0].expression.endswith("< 1.1")
+    assert role.alerts["SpeculationAcceptanceLow"].expression.endswith("< 1.1")
 
 
 @promtool
@@ -141,20 +141,20 @@ def test_each_alert_has_series_that_fire_and_series_that_do_not() -> None:
         PrometheusRulesRenderer().companions(deployment, "r.yaml")["r.test.yaml"]
     )["tests"]
     (role,) = alerts_of(deployment)
-    for alert in role.alerts:
+    for name in role.alerts:
         own = [
             bool(test["alert_rule_test"][0]["exp_alerts"])
             for test in tests
-            if test["alert_rule_test"][0]["alertname"] == alert.name
+            if test["alert_rule_test"][0]["alertname"] == name
         ]
-        assert own[0] is True and len(own) > 1 and not any(own[1:]), alert.name
+        assert own[0] is True and len(own) > 1 and not any(own[1:]), name
 
 
 def test_each_alert_has_a_section_in_its_runbook() -> None:
     page = (TESTS.parent / "docs" / RUNBOOK).read_text()
     headings = {line.removeprefix("### ") for line in page.splitlines() if line.startswith("### ")}
     (role,) = alerts_of(everything(assembled()))
-    assert {alert.name for alert in role.alerts} == headings
+    assert {*role.alerts} == headings
 
 
 @pytest.mark.parametrize("base", [None, "https://docs.example.com/x"])
