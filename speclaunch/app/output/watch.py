@@ -146,11 +146,12 @@ def _details(record: WatchedEngine) -> Iterator[Text]:
     ]
     usual = ", ".join(f"{item.accept_length:.2f} ({item.source})" for item in record.baselines)
     share, verified = record.speculation_share, record.verifications_5m
-    mean = "mean since the start of the engine" if record.is_lifetime else ""
+    rate = f"rate {_text(span.accept_rate, '.0%')}"
+    kind = "mean since the start of the engine" if record.is_lifetime else rate
     for label, text in (
         ("model", " ".join(filter(None, (record.model, f"SGLang {record.version or 'unknown'}")))),
         ("drafting", ", ".join(drafting)),
-        ("acceptance", mean or f"rate {_text(span.accept_rate, '.0%')}; usually {usual or '-'}"),
+        ("acceptance", f"{kind}; usually {usual or '-'}"),
         ("drafted", "" if share is None else f"{share:.0%} of the generated tokens"),
         (
             "verified",

@@ -23,6 +23,8 @@ from tests.support.serving.metrics_server import FakeMetrics, metrics_server
 
 pytestmark = pytest.mark.thorough
 SECONDS = 300.0
+SIZES = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in SIZES}
 ALT, MAIN, CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
 COLOR = re.compile(rb"\x1b\[[0-9;]*\b(?:3[0-7]|9[0-7])m")
 CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -42,7 +44,7 @@ class Terminal:
             stderr=self.theirs,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  for Ctrl-C
-            env={**os.environ, "TERM": "xterm-256color", **env},
+            env={**ENVIRONMENT, "TERM": "xterm-256color", **env},
         )
         self.shown = b""
 
