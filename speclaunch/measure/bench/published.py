@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, Problem
+from speclaunch.core import InputError, Problem, size
 from speclaunch.engine import (
     PATH,
     STEPS,
@@ -140,9 +140,9 @@ def speculation_of(side: AnySide) -> SpeculationRecord | None:
         str(algorithm),
         str(values[_MODEL]),
         str(draft) if draft else None,
-        _number(values.get(STEPS)),
-        _number(values.get(TOPK)),
-        _number(values.get(TOKENS)),
+        size(values.get(STEPS)),
+        size(values.get(TOPK)),
+        size(values.get(TOKENS)),
         str(engine) if engine else None,
     )
 
@@ -155,10 +155,6 @@ def _planned(side: LaunchedSide, name: str) -> Any:
         return side.plan.value(name)
     except UnknownValueError:
         return None
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 _SCHEMA_VERSION = "1.0"

@@ -73,9 +73,8 @@ def watch_targets(names: Sequence[str]) -> list[WatchTarget]:
     Raises InputError.
     """
     key = key_of_server(is_baseline=False)
-    if not names:
-        runs = [run for run in list_runs() if run.holder is not None]
-    found = [] if names else [_target_of(run, key) for run in runs]
+    runs = () if names else list_runs()
+    found = [_target_of(run, key) for run in runs if run.holder is not None]
     for name in names:
         if "://" in name:
             url = server_url(name, "URL")
