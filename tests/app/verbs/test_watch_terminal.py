@@ -38,7 +38,7 @@ class Terminal:
         self.resize(*size)
         self.before = termios.tcgetattr(self.theirs)
         self.child = subprocess.Popen(
-            [*program.COMMAND, "watch", url, "--interval", "0.2"],
+            [*program.COMMAND, "watch", url, "--interval", "0.5"],
             stdin=self.theirs,
             stdout=self.theirs,
             stderr=self.theirs,
@@ -55,7 +55,7 @@ class Terminal:
         """Output up to now, once it has a text so often."""
         deadline = time.monotonic() + SECONDS
         while self.shown.count(text) < count:
-            assert time.monotonic() < deadline, self.shown
+            assert time.monotonic() < deadline and self.child.poll() is None, self.shown
             if select.select([self.ours], [], [], 1)[0]:
                 self.shown += os.read(self.ours, 1 << 16)
         return self.shown
@@ -115,7 +115,7 @@ def test_a_terminal_without_control_sequences_gets_a_table_each_time() -> None:
 def test_a_pipe_gets_lines_until_it_is_interrupted_or_closed(form: str) -> None:
     def begin(url: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*program.COMMAND, "watch", url, "--interval", "0.2", "--output-format", form],
+            [*program.COMMAND, "watch", url, "--interval", "0.5", "--output-format", form],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
