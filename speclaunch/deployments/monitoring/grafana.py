@@ -171,12 +171,7 @@ def _variables(job: str) -> list[dict[str, Any]]:
 
 
 def _place(number: int) -> dict[str, int]:
-    return {
-        "x": number % 2 * _WIDTH,
-        "y": number // 2 * _HEIGHT,
-        "w": _WIDTH,
-        "h": _HEIGHT,
-    }
+    return {"x": number % 2 * _WIDTH, "y": number // 2 * _HEIGHT, "w": _WIDTH, "h": _HEIGHT}
 
 
 def _panel(

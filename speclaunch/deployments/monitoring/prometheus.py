@@ -24,13 +24,7 @@ from speclaunch.deployments.monitoring.alerts import (
 )
 from speclaunch.deployments.monitoring.promql import unknown_names
 from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
-from speclaunch.deployments.targets.words import (
-    ALL_ADDRESSES,
-    FILL_IN,
-    metadata,
-    name_of,
-    selector,
-)
+from speclaunch.deployments.targets.words import ALL_ADDRESSES, FILL_IN, metadata, name_of, selector
 from speclaunch.deployments.targets.yaml_text import COMMENT, documents, yaml_text
 from speclaunch.engine import METRICS_PATH, series_of
 

@@ -71,9 +71,7 @@ def _counts(cell: Cell) -> bool:
 
 
 def _record(
-    cell: Cell,
-    reference: AcceptanceReference,
-    speculation: SpeculationRecord,
+    cell: Cell, reference: AcceptanceReference, speculation: SpeculationRecord
 ) -> PublishedRecord:
     length = cell.candidate.accept_length or 1.0
     return PublishedRecord(
@@ -91,9 +89,7 @@ def _record(
 
 
 def _differences(
-    cell: Cell,
-    reference: AcceptanceReference,
-    speculation: SpeculationRecord,
+    cell: Cell, reference: AcceptanceReference, speculation: SpeculationRecord
 ) -> Iterator[str]:
     """Yield the published conditions next to the measured, one difference each."""
     published = reference.published

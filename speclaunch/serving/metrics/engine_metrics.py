@@ -18,12 +18,7 @@ from msgspec import Struct
 
 from speclaunch.core import LARGEST, number
 from speclaunch.serving.launch.client import EngineClient, EngineError, EngineRefusalError
-from speclaunch.serving.metrics.exposition import (
-    MOST_BYTES,
-    ExpositionError,
-    Sample,
-    parse_metrics,
-)
+from speclaunch.serving.metrics.exposition import MOST_BYTES, ExpositionError, Sample, parse_metrics
 
 _GAUGES = {
     "sglang:num_running_reqs": "running",
