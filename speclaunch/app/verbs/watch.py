@@ -22,7 +22,7 @@ from speclaunch.measure import (
 
 
 def watch(options: WatchOptions) -> ExitCode:
-    """Show running engines until Ctrl-C; with --once, their state.
+    """Show running engines until Ctrl-C, or until the pipe is closed; with --once, their state.
 
     Raises InputError, NothingRunsError.
     """
@@ -49,7 +49,7 @@ def exit_code(records: list[WatchedEngine]) -> ExitCode:
 
 
 def _follow(targets: list[WatchTarget], options: WatchOptions) -> None:
-    """Show the servers until Ctrl-C."""
+    """Show the servers until Ctrl-C, or until the reader closes the pipe."""
     with watching(targets, options.interval) as watchers:
         is_drawn = sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
         if options.output_format is OutputFormat.TEXT and is_drawn:
@@ -57,7 +57,8 @@ def _follow(targets: list[WatchTarget], options: WatchOptions) -> None:
 
             show_live(lambda: [item.record for item in watchers], options.interval)
         wait_for_polls(watchers, 1, options.interval)
-        while True:
+        output = os.fstat(sys.stdout.fileno())
+        while os.path.samestat(output, os.fstat(sys.stdout.fileno())):  # main drops a closed pipe
             _show([item.record for item in watchers], options.output_format)
             time.sleep(options.interval)
 
