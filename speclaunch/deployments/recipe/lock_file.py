@@ -121,7 +121,7 @@ def accept_lengths(recipe: Recipe) -> dict[str, float]:
         if difference.subject is LockSubject.ARGUMENT and difference.name.startswith(_OF_LENGTH):
             return {}
     known = record(lock).certificates
-    return {one.title: one.accept_length for one in known if one.accept_length is not None}
+    return {item.title: item.accept_length for item in known if item.accept_length is not None}
 
 
 _OF_LENGTH = ("speculative_", "model_path", "revision")

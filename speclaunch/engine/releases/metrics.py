@@ -45,7 +45,7 @@ class MetricNote(Struct, frozen=True):
     """Meaning of a value in some releases."""
 
     meaning: str
-    """What it counts, when the engine updates it, and pitfalls."""
+    """Counted values, time of the engine's updates, and pitfalls."""
     source: str
     """Release and file that show it."""
     versions: str = ""
