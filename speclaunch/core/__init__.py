@@ -28,8 +28,8 @@ NAMES = {
     """,
     "reads.now": "Now",
     "reads.safe_json": """
-        is_directory is_file is_shallow mapping MAX_CONFIG_BYTES MAX_INDEX_BYTES
-        MAX_TOKENIZER_BYTES MOST_BYTES parse_document parse_object read_json read_object
+        is_directory is_file is_shallow LARGEST mapping MAX_CONFIG_BYTES MAX_INDEX_BYTES
+        MAX_TOKENIZER_BYTES MOST_BYTES number parse_document parse_object read_json read_object
         read_start size sizes text texts UnreadableFileError
     """,
     "reads.states": "digest",

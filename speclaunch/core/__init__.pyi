@@ -55,6 +55,7 @@ from speclaunch.core.reads.bounded import read_regular as read_regular
 from speclaunch.core.reads.bounded import read_stream as read_stream
 from speclaunch.core.reads.bounded import reason as reason
 from speclaunch.core.reads.now import Now as Now
+from speclaunch.core.reads.safe_json import LARGEST as LARGEST
 from speclaunch.core.reads.safe_json import MAX_CONFIG_BYTES as MAX_CONFIG_BYTES
 from speclaunch.core.reads.safe_json import MAX_INDEX_BYTES as MAX_INDEX_BYTES
 from speclaunch.core.reads.safe_json import MAX_TOKENIZER_BYTES as MAX_TOKENIZER_BYTES
@@ -64,6 +65,7 @@ from speclaunch.core.reads.safe_json import is_directory as is_directory
 from speclaunch.core.reads.safe_json import is_file as is_file
 from speclaunch.core.reads.safe_json import is_shallow as is_shallow
 from speclaunch.core.reads.safe_json import mapping as mapping
+from speclaunch.core.reads.safe_json import number as number
 from speclaunch.core.reads.safe_json import parse_document as parse_document
 from speclaunch.core.reads.safe_json import parse_object as parse_object
 from speclaunch.core.reads.safe_json import read_json as read_json

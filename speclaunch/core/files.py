@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -29,8 +30,10 @@ def make_private(folder: Path) -> None:
 def write_temporary(path: Path, data: bytes, mode: int) -> Path:
     """Return a new file next to `path` with `data`; a leftover or a link in its place is removed.
 
-    Raises OSError, and leaves no file then.
+    Raises OSError, and leaves no file then: also if `path` is a device, a pipe or a directory.
     """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a regular file")
     temporary = path.with_name(f".{path.name}.{threading.get_native_id()}")
     temporary.unlink(missing_ok=True)  # left by a killed thread with this number
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

@@ -31,6 +31,7 @@ from speclaunch.deployments.recipe.lock import LockedCheckpoint as LockedCheckpo
 from speclaunch.deployments.recipe.lock import LockedEngine as LockedEngine
 from speclaunch.deployments.recipe.lock import LockedHardware as LockedHardware
 from speclaunch.deployments.recipe.lock import lock_differences as lock_differences
+from speclaunch.deployments.recipe.lock_file import accept_lengths as accept_lengths
 from speclaunch.deployments.recipe.lock_file import image_of as image_of
 from speclaunch.deployments.recipe.lock_file import lock_and_recipe as lock_and_recipe
 from speclaunch.deployments.recipe.lock_file import read_lock as read_lock

@@ -85,7 +85,7 @@ NAMES = {
     """,
     "watch.document": "WatchDocument WatchedEngine",
     "watch.history": "RankSpan",
-    "watch.watcher": "EngineWatcher watch_targets watched_once WatchTarget",
+    "watch.watcher": "wait_for_polls watch_targets watched_once watching WatchTarget",
     "tune.writing": "elsewhere require_own Tuned tuned",
     "upgrade.deployments": """
         DeploymentUpgrade directory_upgrades file_upgrades recipe_upgrades UpgradeSettings

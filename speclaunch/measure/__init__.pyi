@@ -227,7 +227,8 @@ from speclaunch.measure.upgrade.supply import interpreters as interpreters
 from speclaunch.measure.watch.document import WatchDocument as WatchDocument
 from speclaunch.measure.watch.document import WatchedEngine as WatchedEngine
 from speclaunch.measure.watch.history import RankSpan as RankSpan
-from speclaunch.measure.watch.watcher import EngineWatcher as EngineWatcher
 from speclaunch.measure.watch.watcher import WatchTarget as WatchTarget
+from speclaunch.measure.watch.watcher import wait_for_polls as wait_for_polls
 from speclaunch.measure.watch.watcher import watch_targets as watch_targets
 from speclaunch.measure.watch.watcher import watched_once as watched_once
+from speclaunch.measure.watch.watcher import watching as watching

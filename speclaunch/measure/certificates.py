@@ -9,7 +9,7 @@ from typing import Any
 from speclaunch.core import mapping, read_json, text
 from speclaunch.deployments import LockedCertificate, Prepared
 from speclaunch.measure.bench.sides import identity_of
-from speclaunch.measure.bench.stored_names import stored_files
+from speclaunch.measure.bench.stored_names import stored_files, stored_length
 from speclaunch.measure.prove.stored import stored_proofs
 from speclaunch.serving import command
 
@@ -31,10 +31,12 @@ def _newest(
         commands = mapping(document.get("about")).get("commands")
         if not isinstance(commands, Iterable) or list(commands)[:1] != [list(identity)]:
             continue
-        result = result_of(mapping(document.get("result")))
+        stored = mapping(document.get("result"))
+        result = result_of(stored)
         if result is not None:
             day = (text(document.get("updated")) or "")[:10]
-            return LockedCertificate(kind, path.parent.name, day, result)
+            length = stored_length(stored)
+            return LockedCertificate(kind, path.parent.name, day, result, length)
     return None
 
 

@@ -47,7 +47,7 @@ NAMES = {
     "launch.supervisor": "Ending",
     "metrics.acceptance": "AcceptanceChange AcceptanceSample AcceptanceTest",
     "metrics.engine_metrics": """
-        decode_batch EngineMetrics NoMetricsError number RankMetrics read_loads read_metrics
+        decode_batch EngineMetrics NoMetricsError RankMetrics read_loads read_metrics
         USUAL_INTERVAL
     """,
 }

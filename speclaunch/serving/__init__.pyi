@@ -90,6 +90,5 @@ from speclaunch.serving.metrics.engine_metrics import NoMetricsError as NoMetric
 from speclaunch.serving.metrics.engine_metrics import RankMetrics as RankMetrics
 from speclaunch.serving.metrics.engine_metrics import USUAL_INTERVAL as USUAL_INTERVAL
 from speclaunch.serving.metrics.engine_metrics import decode_batch as decode_batch
-from speclaunch.serving.metrics.engine_metrics import number as number
 from speclaunch.serving.metrics.engine_metrics import read_loads as read_loads
 from speclaunch.serving.metrics.engine_metrics import read_metrics as read_metrics

@@ -22,6 +22,8 @@ def test_a_locked_engine_serves_again(tmp_path: Path, monkeypatch: pytest.Monkey
     assert first.returncode == 0, first.stderr
     lock = read_lock(tmp_path / "cpu_ngram.lock.yaml").deployment.lock
     assert lock is not None
+    smoke = lock.certificates[-1]
+    assert smoke.kind == "smoke" and (smoke.accept_length or 0) > 1
     assert {"sglang", "torch", "transformers"} <= {item.name for item in lock.engine.packages}
     assert "model.safetensors" in {file.name for file in lock.checkpoints[0].files}
 

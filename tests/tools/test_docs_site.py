@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from speclaunch.checks.advisories.advisory import all_advisories
 from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import DOCS_URL, DOCS_URL_VARIABLE
+from speclaunch.deployments.monitoring.alerts import RUNBOOK
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_NETWORK = """
@@ -51,6 +53,9 @@ def test_the_site(tmp_path: Path) -> None:
         assert "<strong>Severity:</strong>" in page
     for advisory in all_advisories():
         assert advisory.summary in (site / "advisories" / advisory.id / "index.html").read_text()
+    runbooks = (site / "howto" / "monitor" / "index.html").read_text()
+    for alert in re.findall(r"^### (\w+)$", (ROOT / "docs" / RUNBOOK).read_text(), re.MULTILINE):
+        assert f'<h3 id="{alert.lower()}">' in runbooks  # the anchor of its `runbook_url`
     home = (site / "index.html").read_text()
     assert 'href="rules/"' in home
     for tag in ("<script", "<link", "<img"):  # nothing of the page itself is fetched from elsewhere

@@ -74,7 +74,9 @@ def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: 
         show_passed(out(), tiny=start.tiny)
     if start.writes_lock and code is ExitCode.CLEAN:
         err_lines().print("writing the lock", markup=False)
-        path = planner.write_lock(conclusion.attempts[-1].changes)
+        generation = outcome.verification and outcome.verification.generation
+        length = generation.acceptance_length if generation else None
+        path = planner.write_lock(conclusion.attempts[-1].changes, length)
         err_lines().print(f"locked: {from_here(path)}", markup=False)
     return code
 

@@ -46,7 +46,9 @@ def watch_view(records: Sequence[WatchedEngine], width: int, height: int | None)
     lines = [*table, *below[: max(1, room + 1 - len(table))]]
     if height is not None:
         bad = sum(bool(record.problems) for record in records)
-        state = (f"{bad} wrong", "bold red") if bad else ("all well", "green")
+        starting = sum(record.is_starting for record in records)
+        state = (f"{starting} starting", "yellow") if starting else ("all well", "green")
+        state = (f"{bad} wrong", "bold red") if bad else state
         stamp = (f"   {time.strftime('%H:%M:%S')}   Ctrl-C ends", "dim")
         lines.insert(0, Text.assemble(("speclaunch watch   ", "bold"), state, stamp))
         for line in lines[:height]:
@@ -59,7 +61,8 @@ def _rows(records: Sequence[WatchedEngine], width: int, *, has_ranks: bool) -> l
     columns = _WIDE_COLUMNS if width >= _WIDE else _NARROW_COLUMNS
     rows: list[tuple[tuple[str, str], str, dict[str, str], str]] = []
     for record in records:
-        mark = ("✗", "red") if record.problems else ("●", "green" if record.is_reachable else "dim")
+        color = "green" if record.is_reachable else "yellow" if record.is_starting else "dim"
+        mark = ("✗", "red") if record.problems else ("●", color)
         style = "red" if any(item.kind.startswith("acc") for item in record.problems) else "bold"
         rows.append((mark, record.name, _cells(record, record.total), style))
         for span in record.ranks if has_ranks and len(record.ranks) > 1 else ():
@@ -143,11 +146,12 @@ def _details(record: WatchedEngine) -> Iterator[Text]:
     ]
     usual = ", ".join(f"{item.accept_length:.2f} ({item.source})" for item in record.baselines)
     share, verified = record.speculation_share, record.verifications_5m
-    mean = "mean since the start of the engine" if record.is_lifetime else ""
+    rate = f"rate {_text(span.accept_rate, '.0%')}"
+    kind = "mean since the start of the engine" if record.is_lifetime else rate
     for label, text in (
         ("model", " ".join(filter(None, (record.model, f"SGLang {record.version or 'unknown'}")))),
         ("drafting", ", ".join(drafting)),
-        ("acceptance", mean or f"rate {_text(span.accept_rate, '.0%')}; usually {usual or '-'}"),
+        ("acceptance", f"{kind}; usually {usual or '-'}"),
         ("drafted", "" if share is None else f"{share:.0%} of the generated tokens"),
         (
             "verified",

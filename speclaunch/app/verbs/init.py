@@ -129,7 +129,7 @@ def _free(output: Path, *, overwrite: bool) -> Path:
 def _write(path: Path, text: str) -> None:
 
     try:
-        write_atomically(path.resolve(), text)
+        write_atomically(path, text)
     except OSError as error:
         raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
 

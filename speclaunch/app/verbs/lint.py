@@ -350,13 +350,6 @@ def _output_file(value: str) -> tuple[Path, LintFormat]:
 
 
 def _write_file(path: Path, text: str) -> None:
-    if path.exists() and not path.is_file():  # /dev/stderr, a pipe: cannot be replaced atomically
-        try:
-            with path.open("w", encoding="utf-8") as opened:
-                opened.write(text)
-        except OSError as error:
-            raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
-        return
     from speclaunch.checks import write_atomically
 
-    write_atomically(path.resolve() if path.is_symlink() else path, text)
+    write_atomically(path, text)

@@ -64,7 +64,7 @@ def schema(options: SchemaOptions) -> None:
         return
     if output.is_dir() or not output.absolute().parent.is_dir():
         raise InputError(Problem(f"cannot write {output}: name a file in an existing directory"))
-    write_atomically(output.resolve(), text)
+    write_atomically(output, text)
     err().print(f"wrote {output}", markup=False)
 
 

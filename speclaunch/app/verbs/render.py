@@ -43,6 +43,9 @@ def render(options: RenderOptions) -> None:
                 f"unknown render target {options.to!r}", help=f"{near} {known}" if near else known
             )
         )
+    if options.output is not None and options.output.is_dir():
+        remedy = f"name a file in it: -o {options.output / f'{options.to}{renderer.suffix}'}"
+        raise InputError(Problem(f"-o {options.output} is a directory", help=remedy))
     name, changes = split_recipe(options.overrides)
     found = lookup(options.models, options.hardware)
     recipe = load(name, changes, options.config_dir)
@@ -73,6 +76,8 @@ def render(options: RenderOptions) -> None:
         write_exact(text)
         return
     write_atomically(options.output, text)
+    if not options.output.is_file():  # a device has no files next to it
+        return
     more = renderer().companions(assembled.rendering, options.output.name)
     for name, companion in more.items():
         path = options.output.with_name(name)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import threading
 import time
 
 from speclaunch.app.verbs.options import OutputFormat
@@ -11,17 +11,18 @@ from speclaunch.app.verbs.run_options import WatchOptions
 from speclaunch.app.verbs.runs import NothingRunsError
 from speclaunch.core import ExitCode, Problem
 from speclaunch.measure import (
-    EngineWatcher,
     WatchDocument,
     WatchedEngine,
     WatchTarget,
+    wait_for_polls,
     watch_targets,
     watched_once,
+    watching,
 )
 
 
 def watch(options: WatchOptions) -> ExitCode:
-    """Show running engines until Ctrl-C; with --once, their state.
+    """Show running engines until Ctrl-C, or until the pipe is closed; with --once, their state.
 
     Raises InputError, NothingRunsError.
     """
@@ -39,39 +40,27 @@ def watch(options: WatchOptions) -> ExitCode:
 
 
 def exit_code(records: list[WatchedEngine]) -> ExitCode:
-    """Return 2 if a server is unreachable, 1 if something is wrong, else 0."""
-    if not all(record.is_reachable for record in records):
+    """Return 2 if a server is unreachable, 1 if something is wrong, 2 while an engine starts."""
+    if not all(record.is_reachable or record.is_starting for record in records):
         return ExitCode.USAGE
-    return ExitCode.FAILED if any(record.problems for record in records) else ExitCode.CLEAN
+    if any(record.problems for record in records):
+        return ExitCode.FAILED
+    return ExitCode.USAGE if any(record.is_starting for record in records) else ExitCode.CLEAN
 
 
 def _follow(targets: list[WatchTarget], options: WatchOptions) -> None:
-    """Show the servers until Ctrl-C."""
-    ended = threading.Event()
-    watchers = [EngineWatcher(target) for target in targets]
-    for watcher in watchers:
-        threading.Thread(target=watcher.run, args=(ended, options.interval), daemon=True).start()
-    try:
-        if options.output_format is OutputFormat.TEXT and sys.stdout.isatty():
+    """Show the servers until Ctrl-C, or until the reader closes the pipe."""
+    with watching(targets, options.interval) as watchers:
+        is_drawn = sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        if options.output_format is OutputFormat.TEXT and is_drawn:
             from speclaunch.app.output.watch import show_live
 
-            show_live(lambda: _records(watchers), options.interval)
-        _wait_for_first(watchers, options.interval)
-        while True:
-            _show(_records(watchers), options.output_format)
+            show_live(lambda: [item.record for item in watchers], options.interval)
+        wait_for_polls(watchers, 1, options.interval)
+        output = os.fstat(sys.stdout.fileno())
+        while os.path.samestat(output, os.fstat(sys.stdout.fileno())):  # main drops a closed pipe
+            _show([item.record for item in watchers], options.output_format)
             time.sleep(options.interval)
-    finally:
-        ended.set()
-
-
-def _wait_for_first(watchers: list[EngineWatcher], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not all(watcher.polls for watcher in watchers):
-        time.sleep(0.05)
-
-
-def _records(watchers: list[EngineWatcher]) -> list[WatchedEngine]:
-    return [watcher.record for watcher in watchers]
 
 
 def _show(records: list[WatchedEngine], form: OutputFormat) -> None:

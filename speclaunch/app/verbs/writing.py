@@ -50,7 +50,7 @@ def write_result(path: Path, text: str) -> None:
     """Write a result to a file with secrets redacted, and report it. Raises InputError."""
     from speclaunch.checks import write_atomically
 
-    write_atomically(path.resolve(), redact(text))
+    write_atomically(path, redact(text))
     err_lines().print(f"wrote {path}", markup=False)
 
 

@@ -247,8 +247,18 @@ def diff(before: str, after: str, name: str, context: int = 3) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file by a text atomically, preserving its mode. Raises InputError."""
-    write_together({path: text})
+    """Replace a file by a text atomically, preserving its mode. Raises InputError.
+
+    A link is followed. A device or pipe, such as `/dev/stderr`, is written to: it cannot be
+    replaced.
+    """
+    if not path.exists() or path.is_file():
+        write_together({path.resolve() if path.is_symlink() else path: text})
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
 
 
 def write_together(texts: Mapping[Path, str]) -> None:

@@ -128,6 +128,15 @@ def size(value: object, least: int = 1, most: int = _MOST) -> int | None:
     return value if least <= value <= most else None
 
 
+def number(value: object) -> float | None:
+    """Return a number from 0 to 10^15, else None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < LARGEST else None  # type: ignore[operator, arg-type]
+
+
+LARGEST = 1e15
+
+
 def texts(value: object) -> tuple[str, ...]:
     """Return the strings of a list."""
     if not isinstance(value, Sequence) or isinstance(value, str):

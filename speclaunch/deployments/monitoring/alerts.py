@@ -41,21 +41,17 @@ SERVER = "server:30000"
 """Instance of the series in tests."""
 
 
-class Series(Struct, frozen=True):
-    """A series of a test: its text with labels, and values per minute in promtool's notation."""
-
-    text: str
-    values: str
+Series = Mapping[str, str]
+"""A series of a test as promtool has it: name with labels, and values per minute."""
 
 
-class Alert(Struct, frozen=True):
+class Alert(Struct, frozen=True, kw_only=True):
     """An alert, the value that its firing series give, and series that keep it quiet."""
 
-    name: str
     expression: str
-    minutes: int
+    minutes: int = 15
     """Minutes for which the expression must hold."""
-    severity: str
+    severity: str = "warning"
     summary: str
     description: str
     """`{value}` stands for the value of the expression, with two decimals."""
@@ -65,30 +61,21 @@ class Alert(Struct, frozen=True):
     at: int = 60
     """Minute at which the test evaluates it."""
 
-    @property
-    def runbook(self) -> str:
-        """Address of its runbook; the path in speclaunch's documentation if that has none."""
-        anchor = self.name.lower()
-        site = docs_url()
-        if site is None:
-            return f"docs/{RUNBOOK}#{anchor}"
-        return f"{site}{RUNBOOK.removesuffix('.md')}/#{anchor}"
-
-
-class OmittedAlert(Struct, frozen=True):
-    """An alert that does not apply, and the reason."""
-
-    name: str
-    why: str
-
 
 class RoleAlerts(Struct, frozen=True):
     """The alerts of one role; `record` is the expression of the recording rule, if there is one."""
 
     role: Role
     record: str | None
-    alerts: tuple[Alert, ...]
-    left_out: tuple[OmittedAlert, ...]
+    alerts: Mapping[str, Alert]
+    left_out: Mapping[str, str]
+    """Alerts that do not apply, and why."""
+
+
+def runbook_url(alert: str) -> str | None:
+    """Return the address of an alert's runbook; None if the documentation is not published."""
+    site, page = docs_url(), RUNBOOK.removesuffix(".md")
+    return None if site is None else f"{site}{page}/#{alert.lower()}"
 
 
 def alerts_of(deployment: Rendering) -> tuple[RoleAlerts, ...]:
@@ -123,7 +110,7 @@ def acceptance(selector: str, series: Mapping[str, Metric], by: str) -> str:
 
 
 class _RoleBuilder:
-    """Builder of one role's alerts."""
+    """Builder of one role's alerts: a method each, which returns why one does not apply."""
 
     def __init__(self, deployment: Rendering, role: Role) -> None:
         self.deployment, self.role = deployment, role
@@ -131,31 +118,31 @@ class _RoleBuilder:
         self.job = name_of(deployment)
         self.selector = selector_of(deployment, role)
         self.by = "job, instance" + ", role" * deployment.has_roles
+        self.release = f"SGLang {deployment.version}"
 
     def build(self) -> RoleAlerts:
         """Return the alerts and what is left out, with the recording rule of acceptance."""
-        role = self.role
-        made = [
-            self.acceptance_low(),
-            self.verifies_nothing(),
-            self.ranks_apart(),
-            self.retractions(),
-            self.graphs_off(),
-            self.kv_pressure(),
-            self.stuck(),
-            self.no_metrics(),
-            OmittedAlert(
-                "SpeculationLowAfterCacheHits",
-                "no metric of any release separates the acceptance of requests with cache hits "
-                "from that of others",
-            ),
-        ]
-        record = acceptance(self.selector, self.series, self.by) if role.observed.verifies else None
+        observed = self.role.observed
+        unverified = "the deployment does not speculate" if observed.algorithm is None else None
+        if unverified is None and not observed.verifies:
+            unverified = "a prefill server verifies nothing"
+        made: dict[str, Alert | str] = {
+            "SpeculationAcceptanceLow": unverified or self.acceptance_low(),
+            "SpeculationVerifiesNothing": unverified or self.verifies_nothing(),
+            "SpeculationRanksApart": unverified or self.ranks_apart(),
+            "SpeculationRequestsRetracted": self.retractions(),
+            "SpeculationGraphsOff": self.graphs_off(),
+            "SpeculationKvPressure": self.kv_pressure(),
+            "SpeculationSchedulerStuck": self.stuck(),
+            "SpeculationUnmonitored": self.no_metrics(),
+            "SpeculationLowAfterCacheHits": "no metric of any release separates the acceptance of "
+            "requests with cache hits from that of others",
+        }
         return RoleAlerts(
-            role,
-            record,
-            tuple(alert for alert in made if isinstance(alert, Alert)),
-            tuple(alert for alert in made if isinstance(alert, OmittedAlert)),
+            self.role,
+            acceptance(self.selector, self.series, self.by) if observed.verifies else None,
+            {name: alert for name, alert in made.items() if isinstance(alert, Alert)},
+            {name: why for name, why in made.items() if isinstance(why, str)},
         )
 
     def has(self, name: str) -> bool:
@@ -166,6 +153,12 @@ class _RoleBuilder:
         """Return a selector of the role's series."""
         return f"sglang:{name}{{{self.selector}{matchers}}}"
 
+    def over(
+        self, outer: str, inner: str, name: str, matchers: str = "", time: str = WINDOW
+    ) -> str:
+        """Return an aggregate by server of a function over a window."""
+        return f"{outer} by ({self.by}) ({inner}({self.of(name, matchers)}[{time}]))"
+
     def test(self, name: str, values: str, **labels: str) -> Series:
         """Return a series of a test, with each label that the release gives it."""
         own = {"job": self.job, "instance": SERVER}
@@ -175,99 +168,73 @@ class _RoleBuilder:
             name = f"sglang:{name}"
             own |= dict.fromkeys(self.series[name].labels, "0")
         pairs = ",".join(f'{label}="{value}"' for label, value in {**own, **labels}.items())
-        return Series(f"{name}{{{pairs}}}", values)
+        return {"series": f"{name}{{{pairs}}}", "values": values}
 
     def traffic(self, *runs: tuple[float, int], steps: int = 600) -> tuple[Series, ...]:
         """Return series of an acceptance length for minutes, run after run."""
-        lengths = [length for length, minutes in runs for _ in range(minutes)]
+        tokens = self.test("generation_tokens_total", _counted(runs, steps))
         if self.has("spec_verify_calls_total"):
-            return (
-                self.test("generation_tokens_total", _counted(runs, steps)),
-                self.test("spec_verify_calls_total", f"0+{steps}x{len(lengths)}"),
-            )
+            minutes = sum(minutes for _, minutes in runs)
+            return (tokens, self.test("spec_verify_calls_total", f"0+{steps}x{minutes}"))
         values = " ".join(f"{length:g}+0x{minutes - 1}" for length, minutes in runs)
-        return (
-            self.test("generation_tokens_total", _counted(runs, steps)),
-            self.test("spec_accept_length", values),
-        )
+        return (tokens, self.test("spec_accept_length", values))
 
-    def not_verifying(self, name: str) -> OmittedAlert | None:
-        """Return why no alert about verification applies to the role."""
-        observed = self.role.observed
-        if observed.algorithm is None:
-            return OmittedAlert(name, "the deployment does not speculate")
-        if not observed.verifies:
-            return OmittedAlert(name, "a prefill server verifies nothing")
-        return None
-
-    def acceptance_low(self) -> Alert | OmittedAlert:
+    def acceptance_low(self) -> Alert:
         """Return the alert about acceptance below the baseline, or below its own mean."""
-        name = "SpeculationAcceptanceLow"
-        if (reason := self.not_verifying(name)) is not None:
-            return reason
         recorded = f"{RECORDED}{{{self.selector}}}"
         baseline = self.deployment.baseline
         if baseline is not None:
             least = round(max(baseline.length * DROP, FLOOR), 2)
             low = _length(least * 0.75)
             return Alert(
-                name,
-                f"{recorded} < {least:g}",
-                minutes=15,
-                severity="warning",
+                expression=f"{recorded} < {least:g}",
                 summary="Speculation accepts less than its baseline",
                 description="{value} tokens per verification, below "
                 f"{least:g} ({DROP:.0%} of {baseline.length:g}, {baseline.source}).",
                 firing=self.traffic((low, 90)),
-                quiet=(self.traffic((_length(least * 1.1), 90)), self.few(low)),
+                quiet=(
+                    self.traffic((_length(least * 1.1), 90)),
+                    self.traffic((low, 90), steps=2),  # too few to tell
+                ),
                 value=low,
             )
         mean = f"avg_over_time({recorded}[1d])"
         return Alert(
-            name,
-            f"{recorded} < {FLOOR:g} or ({recorded} < {DROP:g} * {mean}"
+            expression=f"{recorded} < {FLOOR:g} or ({recorded} < {DROP:g} * {mean}"
             f" and count_over_time({recorded}[1d]) >= {LEARNED})",
-            minutes=15,
-            severity="warning",
             summary="Speculation accepts less than before",
             description="{value} tokens per verification: below "
             f"{DROP:.0%} of the mean of the last day, or below {FLOOR:g}. A decay over several "
             "days needs a baseline: render with --acceptance.",
             firing=self.traffic((3.0, 420), (1.5, 90)),
-            quiet=(self.traffic((3.0, 510)), self.traffic((3.0, 30), (1.5, 480)), self.few(1.0)),
+            quiet=(
+                self.traffic((3.0, 510)),
+                self.traffic((3.0, 30), (1.5, 480)),
+                self.traffic((1.0, 90), steps=2),
+            ),
             value=1.5,
             at=480,
         )
 
-    def few(self, length: float) -> tuple[Series, ...]:
-        """Return series of low acceptance with too little traffic for an alert."""
-        return self.traffic((length, 90), steps=2)
-
-    def verifies_nothing(self) -> Alert | OmittedAlert:
+    def verifies_nothing(self) -> Alert:
         """Return the alert about a server that generates without verifying."""
-        name = "SpeculationVerifiesNothing"
-        if (reason := self.not_verifying(name)) is not None:
-            return reason
         # The first token of a request comes from its prompt, without a verification.
         tokens = " - ".join(
-            f"sum by ({self.by}) (increase({self.of(counter)}[{WINDOW}]))"
-            for counter in ("generation_tokens_total", "num_requests_total")
+            self.over("sum", "increase", name)
+            for name in ("generation_tokens_total", "num_requests_total")
         )
         busy = self.test("generation_tokens_total", "0+1000x90")
         long, short = (self.test("num_requests_total", f"0+{n}x90") for n in (10, 1000))
         if self.has("spec_verify_calls_total"):
-            steps = self.of("spec_verify_calls_total")
-            verified = f"sum by ({self.by}) (increase({steps}[{WINDOW}])) > 0"
+            verified = self.over("sum", "increase", "spec_verify_calls_total")
             firing = self.test("spec_verify_calls_total", "500+0x90")
             quiet = self.test("spec_verify_calls_total", "0+400x90")
         else:
-            length = self.of("spec_accept_length")
-            verified = f"max by ({self.by}) (max_over_time({length}[{WINDOW}])) > 0"
+            verified = self.over("max", "max_over_time", "spec_accept_length")
             firing = self.test("spec_accept_length", "0+0x90")
             quiet = self.test("spec_accept_length", "2.5+0x90")
         return Alert(
-            name,
-            f"{tokens} >= {LEAST_TOKENS} unless {verified}",
+            expression=f"{tokens} >= {LEAST_TOKENS} unless {verified} > 0",
             minutes=10,
             severity="critical",
             summary=f"{self.role.observed.algorithm} is configured, but nothing is verified",
@@ -282,29 +249,20 @@ class _RoleBuilder:
             value=14850,
         )
 
-    def ranks_apart(self) -> Alert | OmittedAlert:
+    def ranks_apart(self) -> Alert | str:
         """Return the alert about a DP rank that accepts less than the others."""
-        name = "SpeculationRanksApart"
-        if (reason := self.not_verifying(name)) is not None:
-            return reason
         ranks = self.role.observed.ranks
         if ranks < 2:
-            return OmittedAlert(name, "the server has one data-parallel rank")
+            return "the server has one data-parallel rank"
         metric = self.series["sglang:spec_accept_length"]
         if "dp_rank" not in metric.labels_of(metric.name):
-            return OmittedAlert(
-                name, f"metrics of SGLang {self.deployment.version} have no dp_rank"
-            )
+            return f"metrics of {self.release} have no dp_rank"
         mean = f"avg_over_time(({self.of('spec_accept_length')} > 0)[{WINDOW}:])"
-        tokens = f"increase({self.of('generation_tokens_total')}[{WINDOW}])"
         busy = self.test("generation_tokens_total", "0+1000x90")
         good = self.test("spec_accept_length", "3+0x90", dp_rank="0")
         return Alert(
-            name,
-            f"min by ({self.by}) ({mean}) / avg by ({self.by}) ({mean}) < {APART:g}"
-            f" and sum by ({self.by}) ({tokens}) >= {LEAST_TOKENS}",
-            minutes=15,
-            severity="warning",
+            expression=f"min by ({self.by}) ({mean}) / avg by ({self.by}) ({mean}) < {APART:g}"
+            f" and {self.over('sum', 'increase', 'generation_tokens_total')} >= {LEAST_TOKENS}",
             summary="A data-parallel rank accepts less than the others",
             description=f"The worst of {ranks} ranks has {{value}} of their mean acceptance "
             f"length; {APART:g} is the limit.",
@@ -313,120 +271,93 @@ class _RoleBuilder:
             value=0.5,
         )
 
-    def retractions(self) -> Alert | OmittedAlert:
+    def retractions(self) -> Alert | str:
         """Return the alert about retracted requests."""
-        name = "SpeculationRequestsRetracted"
-        for series in (
-            "num_retracted_requests_total",
-            "num_retractions_sum",
-            "total_retracted_reqs",
-        ):
-            if self.has(series):
-                break
-        else:
-            return OmittedAlert(
-                name, f"SGLang {self.deployment.version} does not count retractions"
-            )
-        retracted = f"max by ({self.by}) (increase({self.of(series)}[{WINDOW}]))"
-        finished = f"sum by ({self.by}) (increase({self.of('num_requests_total')}[{WINDOW}]))"
+        names = ("num_retracted_requests_total", "num_retractions_sum", "total_retracted_reqs")
+        name = next(filter(self.has, names), None)
+        if name is None:
+            return f"{self.release} does not count retractions"
+        retracted = self.over("max", "increase", name)
+        finished = self.over("sum", "increase", "num_requests_total")
         requests = self.test("num_requests_total", "0+100x90")
         return Alert(
-            name,
-            f"{retracted} / {finished} > {RETRACTED:g} and {retracted} >= 5",
+            expression=f"{retracted} / {finished} > {RETRACTED:g} and {retracted} >= 5",
             minutes=5,
-            severity="warning",
             summary="Requests are retracted, and computed again",
             description="{value} retractions per request in "
             f"{WINDOW}; {RETRACTED:g} is the limit. The KV cache is too small for the load.",
-            firing=(requests, self.test(series, "0+20x90")),
-            quiet=(
-                (requests, self.test(series, "0+1x90")),
-                (requests, self.test(series, "7+0x90")),
-            ),
+            firing=(requests, self.test(name, "0+20x90")),
+            quiet=((requests, self.test(name, "0+1x90")), (requests, self.test(name, "7+0x90"))),
             value=0.2,
         )
 
-    def graphs_off(self) -> Alert | OmittedAlert:
+    def graphs_off(self) -> Alert | str:
         """Return the alert about decode passes without a CUDA graph."""
-        name = "SpeculationGraphsOff"
         if not self.role.observed.graphs:
-            return OmittedAlert(name, "decode runs without CUDA graphs as configured")
+            return "decode runs without CUDA graphs as configured"
         if self.role.mode == "prefill":
-            return OmittedAlert(name, "a prefill server does not decode")
+            return "a prefill server does not decode"
         if self.has("cuda_graph_passes_total"):
             passes = "cuda_graph_passes_total"
-            without, decode = ',mode="decode_none"', ',mode=~"decode_.*"'
-            none = f"increase({self.of(passes, without)}[{WINDOW}])"
-            every = f"increase({self.of(passes, decode)}[{WINDOW}])"
-            share = f"sum by ({self.by}) ({none}) / sum by ({self.by}) ({every})"
-            busy = f"sum by ({self.by}) ({every}) >= {LEAST_STEPS}"
-            graph = self.test(passes, "0+100x90", mode="decode_cuda_graph")
-            firing = (graph, self.test(passes, "0+100x90", mode="decode_none"))
-            quiet: tuple[Series, ...] = (graph, self.test(passes, "0+10x90", mode="decode_none"))
+            every = self.over("sum", "increase", passes, ',mode=~"decode_.*"')
+            none = self.over("sum", "increase", passes, ',mode="decode_none"')
+            share = f"{none} / {every}"
+            busy = f"{every} >= {LEAST_STEPS}"
+            other = self.test(passes, "0+100x90", mode="decode_cuda_graph")
+            low, high = (self.test(passes, f"0+{n}x90", mode="decode_none") for n in (10, 100))
         elif self.has("is_cuda_graph"):
-            gauge = self.of("is_cuda_graph")
-            tokens = f"increase({self.of('generation_tokens_total')}[{WINDOW}])"
-            share = f"1 - avg by ({self.by}) (avg_over_time({gauge}[{WINDOW}]))"
-            busy = f"sum by ({self.by}) ({tokens}) >= {LEAST_TOKENS}"
-            traffic = self.test("generation_tokens_total", "0+1000x90")
-            firing = (traffic, self.test("is_cuda_graph", "0.5+0x90"))
-            quiet = (traffic, self.test("is_cuda_graph", "1+0x90"))
+            share = f"1 - {self.over('avg', 'avg_over_time', 'is_cuda_graph')}"
+            tokens = self.over("sum", "increase", "generation_tokens_total")
+            busy = f"{tokens} >= {LEAST_TOKENS}"
+            other = self.test("generation_tokens_total", "0+1000x90")
+            low, high = (self.test("is_cuda_graph", f"{n}+0x90") for n in ("1", "0.5"))
         else:
-            return OmittedAlert(
-                name, f"SGLang {self.deployment.version} has no metric of CUDA graphs"
-            )
+            return f"{self.release} has no metric of CUDA graphs"
         return Alert(
-            name,
-            f"{share} > {WITHOUT_GRAPH:g} and {busy}",
-            minutes=15,
-            severity="warning",
+            expression=f"{share} > {WITHOUT_GRAPH:g} and {busy}",
             summary="Decode runs without CUDA graphs",
             description="{value} of the decode passes run without a graph; "
             f"{WITHOUT_GRAPH:g} is the limit.",
-            firing=firing,
-            quiet=(quiet,),
+            firing=(other, high),
+            quiet=((other, low),),
             value=0.5,
         )
 
     def kv_pressure(self) -> Alert:
         """Return the alert about a full KV cache with waiting requests."""
-        usage = f"max by ({self.by}) (avg_over_time({self.of('token_usage')}[{WINDOW}]))"
-        waiting = f"max by ({self.by}) (min_over_time({self.of('num_queue_reqs')}[{WINDOW}]))"
-        full = self.test("token_usage", "0.98+0x90")
+        usage = self.over("max", "avg_over_time", "token_usage")
+        waiting = self.over("max", "min_over_time", "num_queue_reqs")
+        full, waits = self.test("token_usage", "0.98+0x90"), self.test("num_queue_reqs", "3+0x90")
         return Alert(
-            "SpeculationKvPressure",
-            f"{usage} > {FULL:g} and {waiting} > 0",
+            expression=f"{usage} > {FULL:g} and {waiting} > 0",
             minutes=10,
-            severity="warning",
             summary="The KV cache is full, and requests wait",
             description="{value} of the KV cache is used; "
             f"{FULL:g} is the limit. Drafts of waiting requests cannot start.",
-            firing=(full, self.test("num_queue_reqs", "3+0x90")),
+            firing=(full, waits),
             quiet=(
                 (full, self.test("num_queue_reqs", "0+0x90")),
-                (self.test("token_usage", "0.6+0x90"), self.test("num_queue_reqs", "3+0x90")),
+                (self.test("token_usage", "0.6+0x90"), waits),
             ),
             value=0.98,
         )
 
     def stuck(self) -> Alert:
         """Return the alert about a scheduler that has requests and makes no progress."""
-        running = f"max by ({self.by}) (min_over_time({self.of('num_running_reqs')}[5m]))"
+        running = self.over("max", "min_over_time", "num_running_reqs", time="5m")
         has = self.test("num_running_reqs", "4+0x90")
         if self.has("realtime_tokens_total"):
-            tokens = self.of("realtime_tokens_total")
-            moves = f"sum by ({self.by}) (increase({tokens}[5m])) > 0"
+            moves = self.over("sum", "increase", "realtime_tokens_total", time="5m")
             still = self.test("realtime_tokens_total", "900+0x90", mode="decode")
             moving = self.test("realtime_tokens_total", "0+90x90", mode="decode")
         else:
-            moves = f"max by ({self.by}) (changes({self.of('gen_throughput')}[5m])) > 0"
+            moves = self.over("max", "changes", "gen_throughput", time="5m")
             still = self.test("gen_throughput", "50+0x90")
             moving = self.test("gen_throughput", "0+1x90")
         watchdog = self.role.observed.watchdog
         own = f" The engine stops itself after {watchdog:g} s." if watchdog is not None else ""
         return Alert(
-            "SpeculationSchedulerStuck",
-            f"{running} > 0 unless {moves}",
+            expression=f"{running} > 0 unless {moves} > 0",
             minutes=5,
             severity="critical",
             summary="The scheduler has requests and makes no progress",
@@ -448,10 +379,8 @@ class _RoleBuilder:
             for name in ("up", "num_running_reqs")
         )
         return Alert(
-            "SpeculationUnmonitored",
-            f"{up} == 1 unless on ({self.by}) {running} or absent({up}) or {up} == 0",
+            expression=f"{up} == 1 unless on ({self.by}) {running} or absent({up}) or {up} == 0",
             minutes=10,
-            severity="warning",
             summary="The engine's metrics are missing",
             description="Prometheus cannot reach the server, or it shows no metrics of SGLang: the "
             "other alerts cannot fire. Check `enable_metrics`, the port and the scrape settings.",

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct
-
 from speclaunch.deployments.monitoring.alerts import WINDOW, acceptance
 from speclaunch.deployments.monitoring.prometheus import MonitoringRenderer
 from speclaunch.deployments.monitoring.promql import unknown_names
@@ -18,19 +16,7 @@ from speclaunch.engine import series_of
 _WIDTH, _HEIGHT = 12, 8
 """Size of a panel; a row is 24 wide."""
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-
-
-class Panel(Struct, frozen=True):
-    """A panel with its queries, each with the text of its legend."""
-
-    title: str
-    text: str
-    queries: tuple[tuple[str, str], ...]
-    unit: str = "short"
-    most: float | None = None
-    """Upper end of the axis."""
-    marks: tuple[tuple[float, str], ...] = ()
-    """Thresholds and their colors."""
+_SHARE: Any = {"unit": "percentunit", "most": 1}
 
 
 class GrafanaRenderer(MonitoringRenderer):
@@ -51,15 +37,11 @@ class GrafanaRenderer(MonitoringRenderer):
         series = series_of(deployment.version)
         for panel in written["panels"]:
             for target in panel["targets"]:
-                yield from unknown_names(_filled(target["expr"]), series, frozenset())
+                query = target["expr"].replace("$__rate_interval", "5m")
+                yield from unknown_names(query, series, frozenset())
 
 
-def _filled(query: str) -> str:
-    """Return a query with values for Grafana's variables."""
-    return query.replace("$__rate_interval", "5m")
-
-
-def panels(deployment: Rendering) -> Iterator[Panel]:
+def _panels(deployment: Rendering) -> Iterator[dict[str, Any]]:
     """Yield the panels of a deployment, the most important first."""
     series = series_of(deployment.version)
     own = f'job="{name_of(deployment)}",instance=~"$instance"'
@@ -69,119 +51,86 @@ def panels(deployment: Rendering) -> Iterator[Panel]:
     def has(name: str) -> bool:
         return f"sglang:{name}" in series
 
-    def gauge(name: str, function: str = "max") -> tuple[str, str]:
-        return f"{function} by ({by}) (sglang:{name}{{{own}}})", legend
+    def gauge(name: str, shown: str = legend, function: str = "max") -> tuple[str, str]:
+        return f"{function} by ({by}) (sglang:{name}{{{own}}})", shown
 
-    def rate(name: str, more: str = "") -> str:
-        return f"sum by ({by}) (rate(sglang:{name}{{{own}{more}}}[$__rate_interval]))"
+    def rate(name: str, more: str = "", function: str = "sum") -> str:
+        return f"{function} by ({by}) (rate(sglang:{name}{{{own}{more}}}[$__rate_interval]))"
 
     roles = [role.observed for role in deployment.roles if role.observed.verifies]
     most = max((role.draft_tokens or 0 for role in roles), default=0) or None
     baseline = deployment.baseline
-    marks = () if baseline is None else ((baseline.length, "green"),)
-    interval = deployment.roles[0].observed.interval
     if roles:
-        yield Panel(
+        yield _panel(
             "Acceptance length",
             f"Tokens per verification over {WINDOW}"
             + ("." if baseline is None else f"; line: {baseline.source}."),
-            ((acceptance(own, series, by), legend),),
+            (acceptance(own, series, by), legend),
             most=most,
-            marks=marks,
+            line=None if baseline is None else baseline.length,
         )
-        yield Panel(
+        has_ranks = "tp_rank" in series["sglang:spec_accept_length"].labels
+        yield _panel(
             "Acceptance length by rank",
-            f"The engine's own mean over {interval} decode steps. An idle rank repeats its last "
-            "value.",
+            f"The engine's own mean over {deployment.roles[0].observed.interval} decode steps. An "
+            "idle rank repeats its last value.",
             (
-                (
-                    f"sglang:spec_accept_length{{{own}}}",
-                    f"{legend} dp {{{{dp_rank}}}} tp {{{{tp_rank}}}}"
-                    if "tp_rank" in series["sglang:spec_accept_length"].labels
-                    else legend,
-                ),
+                f"sglang:spec_accept_length{{{own}}}",
+                f"{legend} dp {{{{dp_rank}}}} tp {{{{tp_rank}}}}" if has_ranks else legend,
             ),
             most=most,
         )
         if has("spec_accept_rate"):
             note = series["sglang:spec_accept_rate"].note
-            yield Panel(
-                "Acceptance rate",
-                note.meaning if note is not None else "",
-                (gauge("spec_accept_rate", "avg"),),
-                "percentunit",
-                1,
-            )
+            query = gauge("spec_accept_rate", function="avg")
+            yield _panel("Acceptance rate", note.meaning if note else "", query, **_SHARE)
         if has("spec_verify_calls_total"):
-            steps = [(rate("spec_verify_calls_total"), f"verifications {legend}")]
-            yield Panel("Verifications per second", "Of finished requests.", tuple(steps), "ops")
+            query = (rate("spec_verify_calls_total"), f"verifications {legend}")
+            yield _panel("Verifications per second", "Of finished requests.", query, unit="ops")
         if has("spec_num_steps"):
-            yield Panel(
+            yield _panel(
                 "Active draft settings",
                 "Change with adaptive speculation.",
-                (
-                    (gauge("spec_num_steps")[0], f"steps {legend}"),
-                    (gauge("spec_num_draft_tokens")[0], f"draft tokens {legend}"),
-                ),
+                gauge("spec_num_steps", f"steps {legend}"),
+                gauge("spec_num_draft_tokens", f"draft tokens {legend}"),
             )
-    tokens = (rate("generation_tokens_total"), legend)
-    text = "Of finished requests."
+    tokens, text = rate("generation_tokens_total"), "Of finished requests."
     if has("realtime_tokens_total"):
-        tokens, text = (rate("realtime_tokens_total", ',mode="decode"'), legend), "As generated."
-    yield Panel("Generated tokens per second", text, (tokens,))
-    yield Panel(
+        tokens, text = rate("realtime_tokens_total", ',mode="decode"'), "As generated."
+    yield _panel("Generated tokens per second", text, (tokens, legend))
+    yield _panel(
         "Requests",
         "Running and waiting.",
-        (
-            (gauge("num_running_reqs")[0], f"running {legend}"),
-            (gauge("num_queue_reqs")[0], f"waiting {legend}"),
-        ),
+        gauge("num_running_reqs", f"running {legend}"),
+        gauge("num_queue_reqs", f"waiting {legend}"),
     )
-    yield Panel("KV cache", "Used share.", (gauge("token_usage"),), "percentunit", 1)
+    yield _panel("KV cache", "Used share.", gauge("token_usage"), **_SHARE)
     if has("num_retracted_requests_total"):
-        retracted = f"sglang:num_retracted_requests_total{{{own}}}[$__rate_interval]"
-        yield Panel(
+        yield _panel(
             "Retracted requests per second",
             "Requests that lose their KV cache and are computed again.",
-            ((f"max by ({by}) (rate({retracted}))", legend),),
+            (rate("num_retracted_requests_total", function="max"), legend),
         )
+    title = "Decode passes in CUDA graphs"
     if has("cuda_graph_passes_total"):
         graph = rate("cuda_graph_passes_total", ',mode="decode_cuda_graph"')
         every = rate("cuda_graph_passes_total", ',mode=~"decode_.*"')
-        yield Panel(
-            "Decode passes in CUDA graphs",
-            "Share of all decode passes.",
-            ((f"({graph} or 0 * {every}) / {every}", legend),),
-            "percentunit",
-            1,
-        )
+        query = (f"({graph} or 0 * {every}) / {every}", legend)
+        yield _panel(title, "Share of all decode passes.", query, **_SHARE)
     elif has("is_cuda_graph"):
-        yield Panel(
-            "Decode passes in CUDA graphs",
-            "The last reported pass.",
-            (gauge("is_cuda_graph", "avg"),),
-            "percentunit",
-            1,
-        )
+        query = gauge("is_cuda_graph", function="avg")
+        yield _panel(title, "The last reported pass.", query, **_SHARE)
     for name, title in (
         ("time_to_first_token_seconds", "Time to first token"),
         ("e2e_request_latency_seconds", "Request latency"),
     ):
-        bucket = f"sglang:{name}_bucket{{{own}}}[$__rate_interval]"
-        yield Panel(
-            title,
-            "Median and 99th percentile.",
-            tuple(
-                (f"histogram_quantile({share}, sum by (le) (rate({bucket})))", f"p{share * 100:g}")
-                for share in (0.5, 0.99)
-            ),
-            "s",
-        )
+        buckets = f"sum by (le) (rate(sglang:{name}_bucket{{{own}}}[$__rate_interval]))"
+        queries = [(f"histogram_quantile({n / 100}, {buckets})", f"p{n}") for n in (50, 99)]
+        yield _panel(title, "Median and 99th percentile.", *queries, unit="s")
 
 
 def _dashboard(deployment: Rendering) -> dict[str, Any]:
     name = name_of(deployment)
-    made = [_panel(number, panel) for number, panel in enumerate(panels(deployment))]
     return {
         "title": f"speclaunch: {deployment.name}",
         "description": deployment.title,
@@ -195,7 +144,10 @@ def _dashboard(deployment: Rendering) -> dict[str, Any]:
         "timezone": "browser",
         "templating": {"list": _variables(name)},
         "annotations": {"list": []},
-        "panels": made,
+        "panels": [
+            {"id": number + 1, "gridPos": _place(number), **panel}
+            for number, panel in enumerate(_panels(deployment))
+        ],
     }
 
 
@@ -218,32 +170,38 @@ def _variables(job: str) -> list[dict[str, Any]]:
     ]
 
 
-def _panel(number: int, panel: Panel) -> dict[str, Any]:
+def _place(number: int) -> dict[str, int]:
+    return {"x": number % 2 * _WIDTH, "y": number // 2 * _HEIGHT, "w": _WIDTH, "h": _HEIGHT}
+
+
+def _panel(
+    title: str,
+    text: str,
+    *queries: tuple[str, str],
+    unit: str = "short",
+    most: float | None = None,
+    line: float | None = None,
+) -> dict[str, Any]:
+    """Return a panel. `queries`: with their legends; `most`: upper end of the axis; `line`: value
+    to mark.
+    """
     defaults: dict[str, Any] = {
-        "unit": panel.unit,
+        "unit": unit,
         "min": 0,
         "color": {"mode": "palette-classic"},
         "custom": {"drawStyle": "line", "lineWidth": 1, "fillOpacity": 5, "showPoints": "never"},
     }
-    if panel.most is not None:
-        defaults["max"] = panel.most
-    if panel.marks:
-        steps: list[dict[str, Any]] = [{"color": "red", "value": None}]
-        steps += [{"color": color, "value": value} for value, color in panel.marks]
+    if most is not None:
+        defaults["max"] = most
+    if line is not None:
+        steps = [{"color": "red", "value": None}, {"color": "green", "value": line}]
         defaults["thresholds"] = {"mode": "absolute", "steps": steps}
         defaults["custom"]["thresholdsStyle"] = {"mode": "line"}
     return {
-        "id": number + 1,
         "type": "timeseries",
-        "title": panel.title,
-        "description": panel.text,
+        "title": title,
+        "description": text,
         "datasource": _SOURCE,
-        "gridPos": {
-            "x": number % 2 * _WIDTH,
-            "y": number // 2 * _HEIGHT,
-            "w": _WIDTH,
-            "h": _HEIGHT,
-        },
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "options": {
             "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
@@ -257,6 +215,6 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
                 "legendFormat": legend,
                 "range": True,
             }
-            for place, (query, legend) in enumerate(panel.queries)
+            for place, (query, legend) in enumerate(queries)
         ],
     }

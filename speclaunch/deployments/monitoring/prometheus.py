@@ -18,24 +18,16 @@ from speclaunch.deployments.monitoring.alerts import (
     SERVER,
     Alert,
     RoleAlerts,
+    Series,
     alerts_of,
+    runbook_url,
 )
 from speclaunch.deployments.monitoring.promql import unknown_names
 from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
-from speclaunch.deployments.targets.words import (
-    ALL_ADDRESSES,
-    FILL_IN,
-    metadata,
-    name_of,
-    selector,
-)
+from speclaunch.deployments.targets.words import ALL_ADDRESSES, FILL_IN, metadata, name_of, selector
 from speclaunch.deployments.targets.yaml_text import COMMENT, documents, yaml_text
 from speclaunch.engine import METRICS_PATH, series_of
 
-_RENAMED = ("sglang_(.+)", "sglang:$1")
-"""Pattern and replacement of metric names. prometheus_client 0.23 and later writes `sglang_` to a
-Prometheus before 3.0, which accepts OpenMetrics without `escaping=allow-utf-8`; SGLang accepts any
-prometheus_client from 0.20 on."""
 _SCRAPED = "15s"
 _EVALUATED = "1m"
 
@@ -48,21 +40,18 @@ class MonitoringRenderer(Renderer):
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
         """Return a problem for each role that exports no metrics."""
-        return tuple(metrics_refusals(deployment))
+        return tuple(
+            Problem(
+                f"{role.name} of {deployment.name} exports no metrics",
+                help="set args.enable_metrics=true",
+            )
+            for role in deployment.roles
+            if not role.observed.metrics
+        )
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:  # noqa: ARG002
         """Return no server command."""
         return ()
-
-
-def metrics_refusals(deployment: Rendering) -> Iterator[Problem]:
-    """Yield a problem for each role without metrics."""
-    for role in deployment.roles:
-        if not role.observed.metrics:
-            yield Problem(
-                f"{role.name} of {deployment.name} exports no metrics",
-                help="set args.enable_metrics=true",
-            )
 
 
 # -- rules
@@ -89,21 +78,29 @@ class PrometheusRulesRenderer(MonitoringRenderer):
         return {f"{path.stem}.test{path.suffix}": documents(head, [_tests(deployment, name)])}
 
     def notes(self, deployment: Rendering) -> Iterable[str]:
-        """Return the alerts that are left out."""
-        return left_out(deployment)
+        """Return a note about each alert that is left out, once."""
+        return dict.fromkeys(
+            f"no alert {name}: {why}"
+            for role in alerts_of(deployment)
+            for name, why in role.left_out.items()
+        )
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
         """Yield names that the release lacks, and differences between the text and its rules."""
-        yield from rule_errors(deployment, text)
-
-
-def left_out(deployment: Rendering) -> Iterable[str]:
-    """Return a note about each alert that is left out, once."""
-    return dict.fromkeys(
-        f"no alert {omitted.name}: {omitted.why}"
-        for role in alerts_of(deployment)
-        for omitted in role.left_out
-    )
+        series = series_of(deployment.version)
+        for role in alerts_of(deployment):
+            expressions = [alert.expression for alert in role.alerts.values()]
+            for expression in [*expressions, *filter(None, [role.record])]:
+                yield from unknown_names(expression, series, frozenset({RECORDED}))
+        written = [
+            group
+            for document in yaml.safe_load_all(text)
+            for group in (document or {}).get("groups")
+            or (document or {}).get("spec", {}).get("groups", ())
+        ]
+        expected = yaml.safe_load(yaml_text({"groups": groups(deployment)}))["groups"]
+        if written != expected:
+            yield "its rules differ"
 
 
 def groups(deployment: Rendering) -> list[dict[str, Any]]:
@@ -117,9 +114,9 @@ def _group(deployment: Rendering, alerts: RoleAlerts) -> dict[str, Any]:
         "name": f"speclaunch-{name_of(deployment)}{own}",
         "interval": _EVALUATED,
     }
-    for number, omitted in enumerate(alerts.left_out):
-        found[f"{COMMENT}{number}"] = f"No {omitted.name}: {omitted.why}."
-    rules = [_rule(alert) for alert in alerts.alerts]
+    for number, (name, why) in enumerate(alerts.left_out.items()):
+        found[f"{COMMENT}{number}"] = f"No {name}: {why}."
+    rules = [_rule(name, alert) for name, alert in alerts.alerts.items()]
     if alerts.record is not None:
         rules.insert(0, {"record": RECORDED, "expr": alerts.record})
     if deployment.has_roles:
@@ -128,74 +125,55 @@ def _group(deployment: Rendering, alerts: RoleAlerts) -> dict[str, Any]:
     return {**found, "rules": rules}
 
 
-def _rule(alert: Alert) -> dict[str, Any]:
-    annotations = {
-        "summary": alert.summary,
-        "description": alert.description.replace("{value}", '{{ $value | printf "%.2f" }}'),
-        "runbook_url": alert.runbook,
-    }
+def _rule(name: str, alert: Alert) -> dict[str, Any]:
     return {
-        "alert": alert.name,
+        "alert": name,
         "expr": alert.expression,
         "for": f"{alert.minutes}m",
         "labels": {"severity": alert.severity},
-        "annotations": annotations,
+        "annotations": _annotations(name, alert, '{{ $value | printf "%.2f" }}'),
     }
 
 
-def _tests(deployment: Rendering, name: str) -> dict[str, Any]:
+def _annotations(name: str, alert: Alert, value: str) -> dict[str, str]:
+    description = alert.description.replace("{value}", value)
+    found = {"summary": alert.summary, "description": description}
+    url = runbook_url(name)
+    return found if url is None else {**found, "runbook_url": url}
+
+
+def _tests(deployment: Rendering, file: str) -> dict[str, Any]:
     tests = [
-        _test(deployment, role.role, alert, series, fires=number == 0)
+        _test(deployment, role.role, name, alert, series)
         for role in alerts_of(deployment)
-        for alert in role.alerts
-        for number, series in enumerate((alert.firing, *alert.quiet))
+        for name, alert in role.alerts.items()
+        for series in (alert.firing, *alert.quiet)
     ]
-    return {"rule_files": [name], "evaluation_interval": _EVALUATED, "tests": tests}
+    return {"rule_files": [file], "evaluation_interval": _EVALUATED, "tests": tests}
 
 
 def _test(
-    deployment: Rendering, role: Role, alert: Alert, series: Sequence[Any], *, fires: bool
+    deployment: Rendering, role: Role, name: str, alert: Alert, series: Sequence[Series]
 ) -> dict[str, Any]:
-    labels = {"job": name_of(deployment), "instance": SERVER}
+    fires = series is alert.firing
+    labels = {"severity": alert.severity, "job": name_of(deployment), "instance": SERVER}
     if deployment.has_roles:
         labels["role"] = role.name
-    annotations = _rule(alert)["annotations"]
-    annotations["description"] = alert.description.replace("{value}", f"{alert.value:.2f}")
-    expected = {
-        "exp_labels": {"severity": alert.severity, **labels},
-        "exp_annotations": annotations,
-    }
+    annotations = _annotations(name, alert, f"{alert.value:.2f}")
+    expected = {"exp_labels": labels, "exp_annotations": annotations}
     own = f" of {role.name}" if deployment.has_roles else ""
     return {
-        "name": f"{alert.name}{own} {'fires' if fires else 'is quiet'}",
+        "name": f"{name}{own} {'fires' if fires else 'is quiet'}",
         "interval": _EVALUATED,
-        "input_series": [{"series": shown.text, "values": shown.values} for shown in series],
+        "input_series": list(series),
         "alert_rule_test": [
             {
                 "eval_time": f"{alert.at}m",
-                "alertname": alert.name,
+                "alertname": name,
                 "exp_alerts": [expected] if fires else [],
             }
         ],
     }
-
-
-def rule_errors(deployment: Rendering, text: str) -> Iterator[str]:
-    """Yield names in the rules that the release lacks, and rules that the text has otherwise."""
-    series = series_of(deployment.version)
-    for role in alerts_of(deployment):
-        expressions = [alert.expression for alert in role.alerts]
-        for expression in [*expressions, *filter(None, [role.record])]:
-            yield from unknown_names(expression, series, frozenset({RECORDED}))
-    written = [
-        group
-        for document in yaml.safe_load_all(text)
-        for group in (document or {}).get("groups")
-        or (document or {}).get("spec", {}).get("groups", ())
-    ]
-    expected = yaml.safe_load(yaml_text({"groups": groups(deployment)}))["groups"]
-    if written != expected:
-        yield "its rules differ"
 
 
 # -- scrape settings
@@ -230,15 +208,16 @@ def _job(deployment: Rendering) -> dict[str, Any]:
         "scrape_interval": _SCRAPED,
         "static_configs": [_targets(deployment, role) for role in deployment.roles],
         f"{COMMENT}names": "Prometheus before 3.0 may read sglang_… for sglang:…",
-        "metric_relabel_configs": [
-            {
-                "source_labels": ["__name__"],
-                "regex": _RENAMED[0],
-                "target_label": "__name__",
-                "replacement": _RENAMED[1],
-            }
-        ],
+        "metric_relabel_configs": [_renaming("source_labels", "target_label")],
     }
+
+
+def _renaming(source: str, target: str) -> dict[str, Any]:
+    """Return the relabeling of metric names. prometheus_client 0.23 and later writes `sglang_` to a
+    Prometheus before 3.0, which accepts OpenMetrics without `escaping=allow-utf-8`; SGLang accepts
+    any prometheus_client from 0.20 on."""
+    named = {source: ["__name__"], "regex": "sglang_(.+)", target: "__name__"}
+    return {**named, "replacement": "sglang:$1"}
 
 
 def _targets(deployment: Rendering, role: Role) -> dict[str, Any]:
@@ -265,14 +244,7 @@ def operator_objects(
     """
     for role in deployment.roles:
         endpoint: dict[str, Any] = {"port": "http", "path": METRICS_PATH, "interval": _SCRAPED}
-        endpoint["metricRelabelings"] = [
-            {
-                "sourceLabels": ["__name__"],
-                "regex": _RENAMED[0],
-                "targetLabel": "__name__",
-                "replacement": _RENAMED[1],
-            }
-        ]
+        endpoint["metricRelabelings"] = [_renaming("sourceLabels", "targetLabel")]
         if role.tls:
             endpoint["scheme"] = "https"
         if deployment.has_roles:

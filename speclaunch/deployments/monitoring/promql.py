@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct
-
 from speclaunch.core import lazy
 from speclaunch.engine import Metric
 
@@ -21,14 +19,7 @@ TARGET_LABELS = frozenset({"job", "instance", "role"})
 """Labels that Prometheus and our scrape settings add to every series."""
 
 
-class QueryNames(Struct, frozen=True):
-    """Names in an expression: labels of matchers by metric, and labels of label lists."""
-
-    metrics: Mapping[str, frozenset[str]]
-    grouped: frozenset[str]
-
-
-def names_in(expression: str) -> QueryNames:
+def names_in(expression: str) -> tuple[dict[str, frozenset[str]], set[str]]:
     """Return the metrics of an expression with their matched labels, and its listed labels."""
     tokens = _TOKEN.findall(expression)
     metrics: dict[str, frozenset[str]] = {}
@@ -51,16 +42,16 @@ def names_in(expression: str) -> QueryNames:
             place = end
         elif following != "(" and following not in _LABEL_LISTS:
             metrics.setdefault(token, frozenset())
-    return QueryNames(metrics, frozenset(grouped))
+    return metrics, grouped
 
 
 def unknown_names(
     expression: str, series: Mapping[str, Metric], recorded: frozenset[str]
 ) -> Iterator[str]:
     """Yield each metric and label that the release lacks. `recorded`: names of recording rules."""
-    names = names_in(expression)
+    metrics, grouped = names_in(expression)
     known = set(TARGET_LABELS)
-    for name, labels in names.metrics.items():
+    for name, labels in metrics.items():
         own: frozenset[str] = frozenset()
         if name in series:
             own = series[name].labels_of(name)
@@ -69,4 +60,4 @@ def unknown_names(
             continue
         known |= own
         yield from (f"{name} has no label {label}" for label in labels - own - TARGET_LABELS)
-    yield from (f"no metric has the label {label}" for label in names.grouped - known)
+    yield from (f"no metric has the label {label}" for label in grouped - known)

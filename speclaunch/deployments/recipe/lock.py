@@ -72,15 +72,22 @@ class LockedImage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A stored measurement or proof of the recipe."""
+    """A measurement or proof of the recipe."""
 
     kind: str
-    """`bench` or `prove`."""
-    name: str
+    """`bench`, `prove`, or `smoke`: the first generation of the launch that wrote the lock."""
+    name: str = ""
     """Folder of the stored result."""
-    date: str
-    """Day of the measurement."""
-    result: str
+    date: str = ""
+    """Day of the measurement; empty for `smoke`."""
+    result: str = ""
+    accept_length: float | None = None
+    """Measured acceptance length; absent in locks of earlier releases."""
+
+    @property
+    def title(self) -> str:
+        """Kind and name."""
+        return f"{self.kind} {self.name}".rstrip()
 
 
 class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

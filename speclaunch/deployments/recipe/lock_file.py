@@ -106,6 +106,28 @@ def _problems(recipe: Recipe, config_dirs: Sequence[Path]) -> Iterator[Problem]:
         yield replace(problem, place=recipe.place("args")) if path == recipe.path else problem
 
 
+def accept_lengths(recipe: Recipe) -> dict[str, float]:
+    """Return the acceptance lengths in the lock of a recipe by certificate.
+
+    Empty if its checkpoints or speculation differ from the recipe's, or without a readable lock.
+    """
+    try:
+        if not reads.is_file(recipe.lock_path):
+            return {}
+        lock = read_lock(recipe.lock_path)
+    except (InputError, OSError, UnicodeDecodeError):
+        return {}
+    for difference in recipe_differences(recipe, lock):
+        if difference.subject is LockSubject.ARGUMENT and difference.name.startswith(_OF_LENGTH):
+            return {}
+    known = record(lock).certificates
+    return {item.title: item.accept_length for item in known if item.accept_length is not None}
+
+
+_OF_LENGTH = ("speculative_", "model_path", "revision")
+"""Beginnings of arguments that decide the acceptance length."""
+
+
 class _Stated(Struct, frozen=True):
     """A value of a recipe that its lock fixes."""
 

@@ -10,10 +10,8 @@ import yaml
 
 from speclaunch.core import Problem
 from speclaunch.deployments.monitoring.prometheus import (
-    left_out,
-    metrics_refusals,
+    PrometheusRulesRenderer,
     operator_objects,
-    rule_errors,
     scrape_annotations,
 )
 from speclaunch.deployments.targets.interface import (
@@ -251,11 +249,12 @@ class PodRenderer(Renderer):
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
         """Return why no pods can run it."""
+        is_monitored = deployment.options.monitoring is not None
         return (
             *container_refusals(deployment, self.target),
             *router_refusals(deployment),
             *discovery_refusals(deployment, self.part),
-            *(metrics_refusals(deployment) if deployment.options.monitoring is not None else ()),
+            *(PrometheusRulesRenderer().refuses(deployment) if is_monitored else ()),
         )
 
     @abstractmethod
@@ -291,12 +290,12 @@ class PodRenderer(Renderer):
     def notes(self, deployment: Rendering) -> Iterable[str]:
         """Yield the alerts that are left out."""
         if deployment.options.monitoring is Monitoring.OPERATOR:
-            yield from left_out(deployment)
+            yield from PrometheusRulesRenderer().notes(deployment)
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
         """Yield what is wrong with the rules."""
         if deployment.options.monitoring is Monitoring.OPERATOR:
-            yield from rule_errors(deployment, text)
+            yield from PrometheusRulesRenderer().errors(deployment, text)
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
         """Return the args of each `speclaunch launch`."""

@@ -13,9 +13,9 @@ from functools import lru_cache
 from statistics import median
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
-from speclaunch.core import UnreadableFileError, mapping, models_dir, read_object, text
+from speclaunch.core import UnreadableFileError, models_dir, read_object
 from speclaunch.engine.facts.known_models import likely, same_model
 
 ACCEPTANCE_FILE = "acceptance.json"
@@ -258,7 +258,7 @@ def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
             source = source or p.source.title
     most = max(map(len, logs.values()), default=0)
     means = {at: sum(some) / most for at, some in logs.items() if len(some) == most}
-    if len(means) < _LEAST_CHAINS:
+    if len(means) < 2:
         why = f"{'/'.join(map(str, COMMON_SETTING))} loses least in SpecForge's grid of 14 drafts"
         return StartSetting(COMMON_SETTING, why)
     best = max(means, key=means.__getitem__)
@@ -267,9 +267,6 @@ def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
         f"fastest of {len(means)} published chains of this draft: "
         f"{math.exp(means[best]):.2f} times as fast as without ({source})",
     )
-
-
-_LEAST_CHAINS = 2
 
 
 def _shape(setting: Setting) -> Setting:
@@ -291,7 +288,7 @@ def acceptance_score(published: Iterable[PublishedAcceptance]) -> float | None:
         if p.length is None or tokens is None or (topk or 1) > 1:
             continue
         length = p.length if steps is None else chain_length(p.length, tokens, COMMON_SETTING[2])
-        accepted = (length - 1) / _table().factor(p.benchmark)
+        accepted = (length - 1) / _table().factors.get(p.benchmark, 1.0)
         closeness = 0 if steps is None else -abs(tokens - COMMON_SETTING[2])
         nearest[p.benchmark] = max(nearest.get(p.benchmark, (-99, 0.0)), (closeness, accepted))
     if not nearest:
@@ -311,65 +308,42 @@ def _of_model(target: str) -> tuple[PublishedAcceptance, ...]:
 
 
 class _Table(Struct, frozen=True):
-    factors: Mapping[str, Any]
-    sources: Mapping[str, Any]
-    measured: Mapping[str, Any]
-
-    def factor(self, benchmark: str) -> float:
-        found = self.factors.get(benchmark)
-        return float(found) if isinstance(found, int | float) else 1.0
+    format: int = 0
+    factors: Mapping[str, float] = {}
+    sources: Mapping[str, Mapping[str, Any]] = {}
+    measured: Mapping[str, Sequence[Mapping[str, Any]]] = {}
 
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
     """Return the table of the file; empty in a checkout without the index."""
     try:
-        table = read_object(models_dir() / ACCEPTANCE_FILE)
-    except UnreadableFileError:
-        table = {}
-    if table.get("format") != FORMAT:
-        table = {}
-    return _Table(
-        mapping(table.get("factors")), mapping(table.get("sources")), mapping(table.get("measured"))
-    )
+        found = convert(read_object(models_dir() / ACCEPTANCE_FILE), _Table)
+    except (UnreadableFileError, ValidationError):
+        return _Table()
+    return found if found.format == FORMAT else _Table()
 
 
 @lru_cache(maxsize=64)
 def _of_target(target: str) -> tuple[PublishedAcceptance, ...]:
-    rows = _table().measured.get(target)
-    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    return tuple(p for row in found for p in _measurements(target, row))
+    rows = _table().measured.get(target, ())
+    return tuple(p for row in rows for p in _measurements(target, row))
 
 
 def _measurements(target: str, row: Mapping[str, Any]) -> Iterator[PublishedAcceptance]:
     """Yield the measurements of a row: each benchmark at each setting."""
-    stated = {**mapping(_table().sources.get(str(row.get("source")))), **row}
-    source = PublishedSource(
-        text(stated.get("title")) or "",
-        text(stated.get("url")) or "",
-        text(stated.get("date")) or "",
-        text(stated.get("place")),
-    )
-    lengths, speedups = mapping(row.get("length")), mapping(row.get("speedup"))
+    stated = {**_table().sources[row["source"]], **row, "target": target}
+    stated["source"] = convert(stated, PublishedSource)
+    lengths, speedups = row.get("length", {}), row.get("speedup", {})
     for benchmark in dict.fromkeys((*lengths, *speedups)):
         for number, setting in enumerate(row.get("settings") or ((None, None, None),)):
-            yield PublishedAcceptance(
-                target,
-                text(row.get("draft")),
-                text(row.get("algorithm")) or "",
-                benchmark,
-                tuple(setting),
-                source,
-                _at(lengths.get(benchmark), number),
-                _at(speedups.get(benchmark), number),
-                text(stated.get("engine")),
-                text(stated.get("release")),
-                text(stated.get("hardware")),
-                stated.get("temperature"),
-                stated.get("batch_size"),
-                text(stated.get("mode")),
-                text(stated.get("note")),
-            )
+            found = {
+                "benchmark": benchmark,
+                "setting": setting,
+                "length": _at(lengths.get(benchmark), number),
+                "speedup": _at(speedups.get(benchmark), number),
+            }
+            yield convert(stated | found, PublishedAcceptance)
 
 
 def _at(values: Sequence[float] | None, number: int) -> float | None:

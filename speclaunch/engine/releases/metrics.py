@@ -41,25 +41,13 @@ class MetricKind(StrEnum):
     SUMMARY = "summary"
 
 
-class Updated(StrEnum):
-    """When the engine updates a metric."""
-
-    INTERVAL = "every `decode_log_interval` decode steps, at each prefill, every 30 s if idle"
-    STEP = "at each step"
-    FINISHED = "when a request finishes"
-    EVENT = "when it happens"
-
-
 class MetricNote(Struct, frozen=True):
     """Meaning of a value in some releases."""
 
     meaning: str
-    unit: str
-    updated: Updated
+    """Counted values, time of the engine's updates, and pitfalls."""
     source: str
     """Release and file that show it."""
-    trap: str = ""
-    """Pitfall for a reader."""
     versions: str = ""
     """Releases that it holds for; empty for all that have the metric."""
 
@@ -156,193 +144,130 @@ def _note(name: str, release: str) -> MetricNote | None:
 
 
 _REPORTER = "0.5.23 managers/scheduler_components/metrics_reporter.py"
+_SCHEDULER = f"0.4.6.post5 managers/scheduler.py log_decode_stats; {_REPORTER}"
 _TOKENIZER = "0.5.23 managers/tokenizer_manager.py"
-_IDLE = "An idle engine repeats the last value."
+_COLLECTOR = "metrics/collector.py observe_one_finished_request"
+_EVERY = "Updated every `decode_log_interval` decode steps, at each prefill, every 30 s if idle."
+_IDLE = f"{_EVERY} An idle engine repeats the last value."
+_FINISHED = "A request counts when it finishes."
 _MEAN = "Mean over the steps since the last update, over all requests of the rank"
 _RANKS = (
-    "Only rank 0 of each attention TP group writes gauges, unless "
+    f"{_EVERY} Only rank 0 of each attention TP group writes gauges, unless "
     "`enable_metrics_for_all_schedulers` is set; then each TP rank repeats the value."
+)
+_SETTING = (
+    f"Changes with adaptive speculation. {_EVERY} 0 until the first update, and for algorithms "
+    "without a snapshot."
 )
 NOTES: Mapping[str, tuple[MetricNote, ...]] = {
     "spec_accept_length": (
         MetricNote(
             f"{_MEAN}: tokens per verification, accepted drafts and the bonus token. 0 until the "
-            "first update, and without speculation.",
-            "tokens",
-            Updated.INTERVAL,
-            f"0.4.6.post5 managers/scheduler.py log_decode_stats; {_REPORTER}",
-            f"{_IDLE} {_RANKS} `avg_spec_accept_length` of `/get_server_info` is a mean since "
-            "the start.",
+            f"first update, and without speculation. {_IDLE} {_RANKS} `avg_spec_accept_length` of "
+            "`/get_server_info` is a mean since the start.",
+            _SCHEDULER,
         ),
     ),
     "spec_accept_rate": (
         MetricNote(
             f"{_MEAN}: accepted drafts divided by proposed drafts.",
-            "ratio",
-            Updated.INTERVAL,
             f"0.5.11 observability/scheduler_metrics_mixin.py; {_REPORTER}",
-            _IDLE,
             ">=0.5.11",
         ),
         MetricNote(
-            f"{_MEAN}: acceptance length divided by `speculative_num_draft_tokens`.",
-            "ratio",
-            Updated.INTERVAL,
+            f"{_MEAN}: acceptance length divided by `speculative_num_draft_tokens`. The bonus "
+            "token counts as accepted: not below 1 / `speculative_num_draft_tokens`.",
             "0.5.5.post3 managers/scheduler_metrics_mixin.py log_decode_stats",
-            "The bonus token counts as accepted: not below 1 / `speculative_num_draft_tokens`.",
             ">=0.5.5,<0.5.11",
         ),
         MetricNote(
-            f"{_MEAN}: acceptance length divided by `speculative_num_steps` + 1.",
-            "ratio",
-            Updated.INTERVAL,
+            f"{_MEAN}: acceptance length divided by `speculative_num_steps` + 1. The bonus token "
+            "counts as accepted; too high for trees, whose drafts outnumber steps.",
             "0.5.3.post3 managers/scheduler_metrics_mixin.py log_decode_stats",
-            "The bonus token counts as accepted; too high for trees, whose drafts outnumber steps.",
         ),
     ),
     "spec_verify_calls_total": (
         MetricNote(
-            "Verifications of finished requests; a batch counts once for each request.",
-            "verifications",
-            Updated.FINISHED,
+            "Verifications of finished requests; a batch counts once for each request. "
+            f"{_FINISHED} No series before the first request that speculated has finished.",
             f"{_TOKENIZER}; 0.5.23 observability/metrics_collector.py observe_one_finished_request",
-            "No series before the first request that speculated has finished.",
         ),
     ),
     "spec_num_steps": (
         MetricNote(
-            "Active `speculative_num_steps`; changes with adaptive speculation.",
-            "steps",
-            Updated.INTERVAL,
+            f"Active `speculative_num_steps`. {_SETTING}",
             f"{_REPORTER} _active_spec_config_snapshot",
-            "0 until the first update, and for algorithms without a snapshot.",
         ),
     ),
     "spec_num_draft_tokens": (
         MetricNote(
-            "Active `speculative_num_draft_tokens`; changes with adaptive speculation.",
-            "tokens",
-            Updated.INTERVAL,
+            f"Active `speculative_num_draft_tokens`. {_SETTING}",
             f"{_REPORTER} _active_spec_config_snapshot",
-            "0 until the first update, and for algorithms without a snapshot.",
         ),
     ),
     "generation_tokens_total": (
         MetricNote(
-            "Generated tokens of finished requests.",
-            "tokens",
-            Updated.FINISHED,
-            "0.4.6.post5 metrics/collector.py observe_one_finished_request; " + _TOKENIZER,
-            "A long request counts only at its end: no measure of progress.",
+            f"Generated tokens of finished requests. {_FINISHED} No measure of progress.",
+            f"0.4.6.post5 {_COLLECTOR}; {_TOKENIZER}",
         ),
     ),
     "realtime_tokens_total": (
         MetricNote(
-            "Processed tokens; `mode`: prefill_compute, prefill_cache, decode.",
-            "tokens",
-            Updated.STEP,
+            "Processed tokens, at each step; `mode`: prefill_compute, prefill_cache, decode. With "
+            "`enable_metrics_for_all_schedulers`, the TP ranks of a group count the same tokens.",
             "0.5.7 managers/scheduler_metrics_mixin.py log_decode_stats_every_iteration; "
             + _REPORTER,
-            "With `enable_metrics_for_all_schedulers`, the TP ranks of a group count the same "
-            "tokens.",
         ),
     ),
     "gen_throughput": (
         MetricNote(
-            "Generated tokens per second since the last update.",
-            "tokens/s",
-            Updated.INTERVAL,
-            f"0.4.6.post5 managers/scheduler.py log_decode_stats; {_REPORTER}",
-            "A stopped scheduler repeats the last value.",
+            f"Generated tokens per second since the last update. {_EVERY} A stopped scheduler "
+            "repeats the last value.",
+            _SCHEDULER,
         ),
     ),
-    "num_running_reqs": (
-        MetricNote("Running requests.", "requests", Updated.INTERVAL, _REPORTER, _RANKS),
-    ),
-    "num_queue_reqs": (
-        MetricNote("Waiting requests.", "requests", Updated.INTERVAL, _REPORTER, _RANKS),
-    ),
+    "num_running_reqs": (MetricNote(f"Running requests. {_RANKS}", _REPORTER),),
+    "num_queue_reqs": (MetricNote(f"Waiting requests. {_RANKS}", _REPORTER),),
     "token_usage": (
         MetricNote(
-            "Used share of the KV cache without evictable tokens; of several pools the fullest.",
-            "ratio",
-            Updated.INTERVAL,
+            "Used share of the KV cache without evictable tokens; of several pools the fullest. "
+            + _RANKS,
             "0.5.23 managers/scheduler_components/pool_stats_observer.py; "
             "0.4.6.post5 managers/scheduler.py log_decode_stats",
-            _RANKS,
         ),
     ),
     "num_retracted_requests_total": (
         MetricNote(
-            "Retracted requests.",
-            "requests",
-            Updated.EVENT,
+            "Retracted requests. Each TP rank counts the same; no series before the first.",
             "0.5.7 managers/scheduler.py; 0.5.23 managers/scheduler.py",
-            "Each TP rank counts the same retractions; no series before the first.",
-        ),
-    ),
-    "num_retracted_reqs": (
-        MetricNote(
-            "Always 0.",
-            "requests",
-            Updated.INTERVAL,
-            "0.5.2 managers/scheduler_metrics_mixin.py: nothing sets the value",
-            "Use `total_retracted_reqs`.",
-            "<0.5.3",
-        ),
-        MetricNote(
-            "Requests of the last retraction since the last update.",
-            "requests",
-            Updated.INTERVAL,
-            f"0.5.3.post3 managers/scheduler.py; {_REPORTER}",
-            "Back to 0 at the next update: a scrape may miss it. Label `pid`: a restart leaves "
-            "no trace of the old series.",
         ),
     ),
     "total_retracted_reqs": (
         MetricNote(
-            "Retracted requests since the start.",
-            "requests",
-            Updated.INTERVAL,
+            f"Retracted requests since the start. {_EVERY} A gauge that counts: use `delta`, or "
+            "`increase` for restarts.",
             "0.4.9.post6 managers/scheduler.py; 0.5.2 managers/scheduler_metrics_mixin.py",
-            "A gauge that counts: use `delta`, or `increase` for restarts.",
         ),
     ),
     "is_cuda_graph": (
         MetricNote(
-            "1 if the last reported decode batch ran in a graph.",
-            "boolean",
-            Updated.INTERVAL,
+            "1 if the last reported decode batch ran in a graph: one step of each interval. "
+            + _IDLE,
             f"0.5.4.post3 managers/scheduler_metrics_mixin.py log_decode_stats; {_REPORTER}",
-            f"One step of each interval. {_IDLE}",
         ),
     ),
     "cuda_graph_passes_total": (
         MetricNote(
             "Forward passes; `mode`: decode_cuda_graph, decode_none, prefill_cuda_graph, "
-            "prefill_none.",
-            "passes",
-            Updated.STEP,
+            "prefill_none. Each TP rank counts the same passes.",
             "0.5.10.post1 observability/metrics_collector.py; 0.5.23 "
             "managers/scheduler_components/batch_result_processor.py",
-            "Each TP rank counts the same passes.",
             ">=0.5.10",
         ),
         MetricNote(
-            "Decode passes; `mode`: decode_cuda_graph, decode_none.",
-            "passes",
-            Updated.STEP,
+            "Decode passes; `mode`: decode_cuda_graph, decode_none. Each TP rank counts the same "
+            "passes.",
             "0.5.7 metrics/collector.py increment_cuda_graph_pass",
-            "Each TP rank counts the same passes.",
-        ),
-    ),
-    "cached_tokens_total": (
-        MetricNote(
-            "Prompt tokens of finished requests that were in the prefix cache.",
-            "tokens",
-            Updated.FINISHED,
-            f"0.4.6.post5 metrics/collector.py observe_one_finished_request; {_TOKENIZER}",
-            "Not split by acceptance: no metric separates requests with cache hits from others.",
         ),
     ),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, Problem
+from speclaunch.core import InputError, Problem, size
 from speclaunch.engine import (
     PATH,
     STEPS,
@@ -71,9 +71,7 @@ def _counts(cell: Cell) -> bool:
 
 
 def _record(
-    cell: Cell,
-    reference: AcceptanceReference,
-    speculation: SpeculationRecord,
+    cell: Cell, reference: AcceptanceReference, speculation: SpeculationRecord
 ) -> PublishedRecord:
     length = cell.candidate.accept_length or 1.0
     return PublishedRecord(
@@ -91,9 +89,7 @@ def _record(
 
 
 def _differences(
-    cell: Cell,
-    reference: AcceptanceReference,
-    speculation: SpeculationRecord,
+    cell: Cell, reference: AcceptanceReference, speculation: SpeculationRecord
 ) -> Iterator[str]:
     """Yield the published conditions next to the measured, one difference each."""
     published = reference.published
@@ -140,9 +136,9 @@ def speculation_of(side: AnySide) -> SpeculationRecord | None:
         str(algorithm),
         str(values[_MODEL]),
         str(draft) if draft else None,
-        _number(values.get(STEPS)),
-        _number(values.get(TOPK)),
-        _number(values.get(TOKENS)),
+        size(values.get(STEPS)),
+        size(values.get(TOPK)),
+        size(values.get(TOKENS)),
         str(engine) if engine else None,
     )
 
@@ -155,10 +151,6 @@ def _planned(side: LaunchedSide, name: str) -> Any:
         return side.plan.value(name)
     except UnknownValueError:
         return None
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 _SCHEMA_VERSION = "1.0"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from speclaunch.core import speclaunch_home
+from speclaunch.core import mapping, number, speclaunch_home
 
 FILE = "bench.json"
 LAST = "last"
@@ -19,6 +21,17 @@ def directory() -> Path:
 def stored_files() -> list[Path]:
     """Return the files of stored comparisons, oldest first."""
     return sorted(directory().glob(f"*/{FILE}"))
+
+
+def stored_length(result: Mapping[str, Any]) -> float | None:
+    """Return the mean acceptance length in a stored result of `bench` or `prove`."""
+    cells = result.get("cells", result.get("concurrencies"))
+    lengths = [
+        length
+        for cell in map(mapping, cells if isinstance(cells, list) else ())
+        if (length := number(mapping(cell.get("candidate", cell)).get("accept_length")))
+    ]
+    return round(sum(lengths) / len(lengths), 3) if lengths else None
 
 
 def stored_names() -> list[str]:

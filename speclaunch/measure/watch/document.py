@@ -13,8 +13,10 @@ from msgspec import Struct, field
 
 from speclaunch.measure.watch.history import EngineHistory, RankSpan
 
-START_CHECK = "start check"
-"""Source of the acceptance length of a launch's first generation: a single prompt."""
+START_CHECK, LOCK = "start check", "lock: "
+"""Source of the acceptance length of a launch's first generation, and beginning of a lock's."""
+SINGLE_PROMPT = (START_CHECK, f"{LOCK}smoke")
+"""Sources of a single prompt, which says little about other prompts."""
 ProblemKind = Literal[
     "unreachable",
     "acceptance dropped",
@@ -42,7 +44,8 @@ class WatchBaseline(Struct, frozen=True):
     """An acceptance length to compare with, and its source."""
 
     source: str
-    """`journal`, `learned`, `bench NAME`, `start check` or `published`."""
+    """`journal`, `learned`, `lock: bench NAME`, `lock: prove NAME`, `bench NAME`, `start check`,
+    `lock: smoke` or `published`."""
     accept_length: float
 
 
@@ -63,6 +66,8 @@ class WatchedEngine(Struct, kw_only=True):
     source: SourceName = "none"
     """Source of the values."""
     is_reachable: bool = False
+    is_starting: bool = False
+    """True if it does not answer because its launch is starting the engine."""
     version: str | None = None
     model: str | None = None
     algorithm: str | None = None
@@ -108,15 +113,15 @@ _GRAPHS_OFF = ("disable_cuda_graph", "disable_decode_cuda_graph")
 
 
 def problems(
-    engine: WatchedEngine, history: EngineHistory, info: Mapping[str, Any]
+    engine: WatchedEngine, history: EngineHistory, info: Mapping[str, Any], drop: str = ""
 ) -> Iterator[WatchProblem]:
-    """Yield what is wrong with a reachable engine."""
+    """Yield what is wrong with a reachable engine. `drop`: of its acceptance, by its journal."""
     total = engine.total
     if total is None:
         return
     length = total.accept_length_5m or total.accept_length
     if engine.algorithm and engine.role != "prefill":
-        yield from _of_acceptance(engine, history, length)
+        yield from _of_acceptance(engine, history, length, drop)
     off = any(info.get(name) for name in _GRAPHS_OFF) or info.get("device") == "cpu"
     steps, share = total.decode_steps, total.graph_share
     if share is not None and share < 0.5 and steps >= _LEAST_DECODE_STEPS and not off:
@@ -134,14 +139,16 @@ def problems(
 
 
 def _of_acceptance(
-    engine: WatchedEngine, history: EngineHistory, length: float | None
+    engine: WatchedEngine, history: EngineHistory, length: float | None, drop: str
 ) -> Iterator[WatchProblem]:
     if history.is_low:
         usual = f", usually {history.learned:.2f}" if history.learned else ""
         now = f" to {length:.2f}" if length else ""
         yield WatchProblem("acceptance dropped", f"acceptance length dropped{now}{usual}")
+    elif drop:
+        yield WatchProblem("acceptance dropped", drop)
     elif length and length > _NOTHING_ACCEPTED:
-        known = [item for item in engine.baselines if item.source != START_CHECK]
+        known = [item for item in engine.baselines if item.source not in SINGLE_PROMPT]
         low = min(known, key=lambda item: item.accept_length, default=None)
         if low is not None and length - 1 < _FAR_BELOW * (low.accept_length - 1):
             text = f"acceptance length {length:.2f}; {low.source}: {low.accept_length:.2f}"

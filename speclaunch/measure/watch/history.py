@@ -8,8 +8,9 @@ history.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
+from statistics import fmean
 
 from msgspec import Struct, field
 
@@ -155,10 +156,9 @@ class EngineHistory:
     @property
     def learned(self) -> float | None:
         """Usual acceptance length that the history learned; None while it is too short."""
-        found = [item.test.baseline for item in self._ranks.values()]
-        known = [baseline for baseline in found if baseline is not None]
-        steps = sum(baseline.steps for baseline in known)
-        return sum(item.length * item.steps for item in known) / steps if known else None
+        found = [known for item in self._ranks.values() if (known := item.test.baseline)]
+        steps = sum(item.steps for item in found)
+        return sum(item.length * item.steps for item in found) / steps if found else None
 
     @property
     def is_low(self) -> bool:
@@ -182,13 +182,11 @@ class EngineHistory:
     @property
     def stuck_seconds(self) -> float:
         """Time with running requests and without any progress, up to now."""
-        found = 0.0
-        last = self._engine[-1] if self._engine else None
-        for at, metrics in reversed(self._engine):
-            if last is None or not _is_same(metrics, last[1]):
-                break
-            found = last[0] - at
-        return found
+        if not self._engine:
+            return 0.0
+        now, last = self._engine[-1]
+        same = takewhile(lambda item: _is_same(item[1], last), reversed(self._engine))
+        return now - min((at for at, _ in same), default=now)
 
     def ranks(self) -> list[RankSpan]:
         """Return the values of each rank."""
@@ -198,33 +196,25 @@ class EngineHistory:
     def total(self) -> RankSpan | None:
         """Return the values of all ranks together; None without a reading."""
         spans = self.ranks()
-        return _together(spans) if spans else None
+        if not spans:
+            return None
+        total = RankSpan(rank="", steps=spans[0].steps, draft_tokens=spans[0].draft_tokens)
+        for name, together in _TOGETHER.items():
+            known = [value for span in spans if (value := getattr(span, name)) is not None]
+            if known:
+                setattr(total, name, together(known))
+        graphs = sum((span.graph_share or 0.0) * span.decode_steps for span in spans)
+        total.graph_share = graphs / total.decode_steps if total.decode_steps else None
+        return total
 
 
-_MEANS = ("accept_length", "accept_rate", "accept_length_5m")
-_SUMS = ("running", "queued", "retracted_5m", "tokens_per_second")
-
-
-def _together(spans: Sequence[RankSpan]) -> RankSpan:
-    def known(name: str) -> list[float]:
-        return [value for span in spans if (value := getattr(span, name)) is not None]
-
-    passes = sum(span.decode_steps for span in spans)
-    graphs = sum((span.graph_share or 0.0) * span.decode_steps for span in spans)
-    means: dict[str, Any] = {
-        name: sum(some) / len(some) for name in _MEANS if (some := known(name))
-    }
-    sums: dict[str, Any] = {name: sum(some) for name in _SUMS if (some := known(name))}
-    return RankSpan(
-        rank="",
-        kv_usage=max(known("kv_usage"), default=None),
-        steps=spans[0].steps,
-        draft_tokens=spans[0].draft_tokens,
-        graph_share=graphs / passes if passes else None,
-        decode_steps=passes,
-        **means,
-        **sums,
-    )
+_TOGETHER: Mapping[str, Callable[[Sequence[float]], float]] = {
+    **dict.fromkeys(("accept_length", "accept_rate", "accept_length_5m"), fmean),
+    **dict.fromkeys(("running", "queued", "retracted_5m", "tokens_per_second"), sum),
+    "decode_steps": sum,
+    "kv_usage": max,
+}
+"""Value of all ranks, from those of each."""
 
 
 def _rounded(value: float | None) -> int | None:

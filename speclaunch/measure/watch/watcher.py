@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, Problem, mapping, read_json, single_line
+from speclaunch.core import InputError, Problem, mapping, number, read_json, single_line
 from speclaunch.engine import acceptance_reference
 from speclaunch.measure.bench.running import key_of_server, server_url
-from speclaunch.measure.bench.stored_names import stored_files
+from speclaunch.measure.bench.stored_names import stored_files, stored_length
 from speclaunch.measure.watch.document import (
+    LOCK,
+    SINGLE_PROMPT,
     START_CHECK,
     WatchBaseline,
     WatchedEngine,
@@ -25,7 +30,6 @@ from speclaunch.measure.watch.document import (
 )
 from speclaunch.measure.watch.history import EngineHistory
 from speclaunch.serving import (
-    FILE,
     EngineClient,
     EngineError,
     EngineMetrics,
@@ -38,9 +42,9 @@ from speclaunch.serving import (
     decode_batch,
     find_run,
     list_runs,
-    number,
     read_loads,
     read_metrics,
+    reread_run,
 )
 
 _SECONDS = 5.0
@@ -50,6 +54,7 @@ _FACTS_SECONDS = 60.0
 _JOURNAL_SECONDS = 10.0
 _MOST_EVENTS, _MOST_WORKERS, _LONGEST = 5, 10_000, 120
 _MOST_TARGETS = 64
+_OK, _UNAUTHORIZED = 200, (401, 403)
 _ENABLE = "start the engine with --enable-metrics (in a recipe: +args.enable_metrics=true)"
 
 
@@ -68,9 +73,8 @@ def watch_targets(names: Sequence[str]) -> list[WatchTarget]:
     Raises InputError.
     """
     key = key_of_server(is_baseline=False)
-    if not names:
-        runs = [run for run in list_runs() if run.holder is not None]
-    found = [] if names else [_target_of(run, key) for run in runs]
+    runs = () if names else list_runs()
+    found = [_target_of(run, key) for run in runs if run.holder is not None]
     for name in names:
         if "://" in name:
             url = server_url(name, "URL")
@@ -91,25 +95,23 @@ def _target_of(run: Run, key: str | None) -> WatchTarget:
 
 
 class EngineWatcher:
-    """Watcher of one server. `record` is its latest state."""
+    """Watcher of one server. `record` is its latest state, `polls` how many it had."""
 
     def __init__(self, target: WatchTarget, clock: Callable[[], float] = time.monotonic) -> None:
-        self.target = target
         self.record = WatchedEngine(name=single_line(target.name), url=single_line(target.url))
         self.polls = 0
         self._clock = clock
         self._client = EngineClient.of_server(target.url, target.key)
         self._history = EngineHistory()
-        self._events: list[WatchEvent] = []
+        self._events: deque[WatchEvent] = deque(maxlen=_MOST_EVENTS)
+        self._notes: list[str] = []
         self._info: Mapping[str, Any] = {}
-        self._info_at = self._journal_at = -_FACTS_SECONDS
+        self._published: Mapping[str, float] = {}
         self._run = target.run
-        self._baselines: list[WatchBaseline] = []
-        self._published: list[WatchBaseline] = []
-        self._measured = bench_baselines(target.run.recipe) if target.run else []
+        self._measured = bench_lengths(target.run.recipe) if target.run else {}
+        self._info_at = self._journal_at = -inf
         self._log: tuple[Path, Follower] | None = None
         self._batches: dict[str, RankMetrics] = {}
-        self._notes: list[str] = []
 
     def run(self, ended: threading.Event, interval: float) -> None:
         """Poll until `ended`."""
@@ -121,120 +123,107 @@ class EngineWatcher:
 
     def poll(self) -> None:
         """Read the server once, and replace `record`. Raises nothing."""
-        self._notes = []
-        self._read_journal()
-        base = replace(self.record, problems=[], notes=self._notes, is_reachable=True)
+        last, self._notes = self.record, []
+        if self._clock() - self._journal_at >= _JOURNAL_SECONDS:
+            self._read_journal()
+        found = WatchedEngine(name=last.name, url=last.url, role=last.role, version=last.version)
         try:
-            found = self._polled(base)
+            self._read(found)
+            found.is_reachable = True
         except EngineError as error:
-            text = _reason(error)
-            if self._run is not None and self._run.document.get("state") == LaunchState.STARTING:
-                text = "the engine is starting"
-            found = WatchedEngine(
-                name=base.name,
-                url=base.url,
-                role=base.role,
-                version=base.version,
-                problems=[WatchProblem("unreachable", text)],
-                notes=self._notes,
-            )
-        self.record = replace(
-            found,
-            baselines=self._known_baselines(),
-            events=self._recent_events(),
-            restarts=self._history.restarts,
-        )
+            self._read_journal()
+            if self._run is not None and self._run.state is LaunchState.STARTING:
+                found.is_starting = True
+                self._notes.append(f"the engine is starting{_phase(self._run)}")
+            else:
+                found.problems = [WatchProblem("unreachable", _reason(error))]
+        found.baselines, found.notes = self._baselines(), self._notes
+        found.events = self._recent_events()
+        found.restarts = self._history.restarts
+        self.record = found
         self.polls += 1
 
-    def _polled(self, base: WatchedEngine) -> WatchedEngine:
-        source = "metrics"
+    def _read(self, found: WatchedEngine) -> None:
+        """Read the values of a server. Raises EngineError."""
         try:
-            metrics = read_metrics(self._client, _SECONDS)
+            metrics, found.source = read_metrics(self._client, _SECONDS), "metrics"
         except NoMetricsError:
-            router = self._router(base)
-            if router is not None:
-                return router
-            self._info_at = -_FACTS_SECONDS
-            self._read_facts(is_required=True)
-            metrics, source = read_loads(self._client, self._info), "server_info"
+            if self._read_router(found):
+                return
+            self._read_facts()
+            metrics, found.source = read_loads(self._client, self._info), "server_info"
             self._notes.append(f"no /metrics: {_ENABLE}")
             if self._read_log():
                 ranks = tuple(sorted(self._batches.values(), key=lambda item: item.rank.zfill(4)))
-                metrics, source = replace(metrics, ranks=ranks, is_lifetime=False), "log"
+                metrics, found.source = replace(metrics, ranks=ranks, is_lifetime=False), "log"
         else:
-            self._read_facts(is_required=False)
-        return self._recorded(base, metrics, source)
+            if self._clock() - self._info_at >= _FACTS_SECONDS:
+                try:
+                    self._read_facts()
+                except EngineError as error:
+                    self._notes.append(_reason(error, "/server_info"))
+        self._add(found, metrics)
 
-    def _recorded(self, base: WatchedEngine, metrics: EngineMetrics, source: Any) -> WatchedEngine:
+    def _add(self, found: WatchedEngine, metrics: EngineMetrics) -> None:
+        """Add values to the history, and the history to the record."""
         history, info, restarts = self._history, self._info, self._history.restarts
         for rank, change in history.add(self._clock(), metrics):
             self._note_event(f"rank {rank}: {change}" if rank else str(change))
         if history.restarts > restarts:
             self._note_event("the engine has started again: its counters begin at 0")
-            self._info_at = -_FACTS_SECONDS
-        total, finished = history.total(), history.finished
-        if total is not None:  # the gauges begin with the first decode_log_interval
+            self._info_at = -inf
+        found.ranks, found.total, finished = history.ranks(), history.total(), history.finished
+        role = metrics.role or info.get("disaggregation_mode")
+        found.role = role if role in ("prefill", "decode") else "engine"
+        found.version = _text(info.get("version"))
+        found.model = _text(info.get("served_model_name") or info.get("model_path"))
+        found.algorithm = _text(info.get("speculative_algorithm"))
+        found.is_lifetime = metrics.is_lifetime
+        if (total := found.total) is not None:
+            # the gauges begin with the first decode_log_interval
             total.steps = total.steps or _rounded(info.get("speculative_num_steps"))
             drafts = total.draft_tokens or _rounded(info.get("speculative_num_draft_tokens"))
             total.draft_tokens = drafts
-        length = None if total is None else total.accept_length_5m or total.accept_length
-        role = metrics.role or info.get("disaggregation_mode")
-        found = replace(
-            base,
-            role=role if role in ("prefill", "decode") else "engine",
-            source=source,
-            version=_text(info.get("version")),
-            model=_text(info.get("served_model_name") or info.get("model_path")),
-            algorithm=_text(info.get("speculative_algorithm")),
-            is_lifetime=metrics.is_lifetime,
-            total=total,
-            ranks=history.ranks(),
-            speculation_share=1 - 1 / length if length and length >= 1 else None,
-            verifications_5m=(
-                round(finished[1]) if finished and metrics.verifications is not None else None
-            ),
-            baselines=self._known_baselines(),
-        )
-        found.problems.extend(problems(found, history, info))
-        kinds = {problem.kind for problem in found.problems}
-        if self._dropped() and "acceptance dropped" not in kinds:
-            found.problems.append(WatchProblem("acceptance dropped", self._dropped()))
+            length = total.accept_length_5m or total.accept_length or 0.0
+            found.speculation_share = 1 - 1 / length if length >= 1 else None
+        if finished and metrics.verifications is not None:
+            found.verifications_5m = round(finished[1])
+        found.baselines = self._baselines()
+        found.problems = [*problems(found, history, info, self._recorded_drop())]
         if not found.algorithm and info:
             self._notes.append("it does not speculate")
-        return found
 
-    def _read_facts(self, *, is_required: bool) -> None:
-        """Read `/server_info` from time to time. Raises EngineError only if required."""
-        if self._clock() - self._info_at < _FACTS_SECONDS:
-            return
+    def _read_facts(self) -> None:
+        """Read `/server_info`. Raises EngineError."""
         self._info_at = self._clock()
-        try:
-            self._info = self._client.server_info(_SECONDS)
-            self._published = published_baselines(self._info)
-        except EngineError as error:
-            if is_required:
-                raise
-            self._notes.append(_reason(error, "/server_info"))
+        self._info = self._client.server_info(_SECONDS)
+        self._published = published_lengths(self._info)
 
-    def _router(self, base: WatchedEngine) -> WatchedEngine | None:
-        """Return the record of a router (`/workers` of sglang_router); None for anything else."""
+    def _read_router(self, found: WatchedEngine) -> bool:
+        """Read the workers of a router; False for anything else. Raises EngineRefusalError.
+
+        Source: sglang_router 0.3.2, sgl-model-gateway/src/server.rs (GET `/workers`, which needs
+        the router's API key) and src/protocols/worker_spec.rs (WorkerInfo). Its metrics have
+        another port.
+        """
         answer = self._client.get("/workers", _SECONDS)
+        if answer.status_code in _UNAUTHORIZED:
+            raise EngineRefusalError("/workers", answer)
         try:
-            workers = answer.json().get("workers") if answer.status_code == 200 else None
+            workers = answer.json().get("workers") if answer.status_code == _OK else None
         except EngineError:
             workers = None
         if not isinstance(workers, list):
-            return None
+            return False
         known = [item for item in workers[:_MOST_WORKERS] if isinstance(item, dict)]
-        healthy = sum(item.get("is_healthy", item.get("healthy")) is True for item in known)
-        found = replace(
-            base, role="router", source="router", workers=len(known), workers_healthy=healthy
-        )
+        healthy = sum(item.get("is_healthy") is True for item in known)
+        found.role = found.source = "router"
+        found.workers, found.workers_healthy = len(known), healthy
         if healthy < len(known) or not known:
             text = f"{healthy} of {len(known)} workers are healthy"
-            found.problems.append(WatchProblem("unhealthy workers", text))
+            found.problems = [WatchProblem("unhealthy workers", text)]
         self._notes.append("a router has no acceptance: watch its servers by their addresses")
-        return found
+        return True
 
     def _read_log(self) -> bool:
         """Read the log of an engine of this machine; return True if it has decode steps."""
@@ -250,21 +239,23 @@ class EngineWatcher:
         return bool(self._batches)
 
     def _read_journal(self) -> None:
-        run, now = self._run, self._clock()
-        if run is None or now - self._journal_at < _JOURNAL_SECONDS:
-            return
-        self._journal_at = now
-        run = self._run = replace(run, document=read_json(run.directory / FILE) or run.document)
-        self._baselines = [*journal_baselines(run), *self._measured]
+        self._journal_at = self._clock()
+        self._run = self._run and reread_run(self._run)
 
-    def _known_baselines(self) -> list[WatchBaseline]:
-        learned = self._history.learned
-        own = [WatchBaseline("learned", round(learned, 3))] if learned else []
-        return [*self._baselines, *own, *self._published]
+    def _baselines(self) -> list[WatchBaseline]:
+        """Return the known baselines; the first counts as the usual length."""
+        learned, run = self._history.learned, self._run
+        known = {} if run is None else journal_lengths(run)
+        known |= {"learned": learned} if learned else {}
+        locked = {} if run is None else lock_lengths(run)
+        known |= locked
+        known |= {k: v for k, v in self._measured.items() if f"{LOCK}{k}" not in locked}
+        own = sorted(known.items(), key=lambda item: item[0] in SINGLE_PROMPT)
+        found = (*own, *self._published.items())
+        return [WatchBaseline(source, round(length, 3)) for source, length in found]
 
     def _note_event(self, text: str) -> None:
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self._events = [*self._events, WatchEvent(at, text)][-_MOST_EVENTS:]
+        self._events.append(WatchEvent(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text))
 
     def _recent_events(self) -> list[WatchEvent]:
         recorded = [
@@ -273,7 +264,7 @@ class EngineWatcher:
         ]
         return sorted([*recorded, *self._events], key=lambda item: item.at)[-_MOST_EVENTS:]
 
-    def _dropped(self) -> str:
+    def _recorded_drop(self) -> str:
         """Return the drop that the journal holds and that has not ended; empty without one."""
         last: dict[str, str] = {}
         for item in self._run.events if self._run else ():
@@ -282,7 +273,7 @@ class EngineWatcher:
         return next((single_line(text) for text in last.values() if text), "")
 
 
-def journal_baselines(run: Run) -> list[WatchBaseline]:
+def journal_lengths(run: Run) -> dict[str, float]:
     """Return the acceptance lengths in the journal of a launch: learned, and of its first check."""
     last = run.attempts[-1] if run.attempts else {}
     course, verification = (mapping(last.get(name)) for name in ("course", "verification"))
@@ -291,61 +282,73 @@ def journal_baselines(run: Run) -> list[WatchBaseline]:
         for item in mapping(course.get("baselines")).values()
         if (length := number(mapping(item).get("accept_length"))) is not None
     ]
-    found = [WatchBaseline("journal", round(_mean(lengths), 3))] if lengths else []
+    found = {"journal": sum(lengths) / len(lengths)} if lengths else {}
     first = number(mapping(verification.get("generation")).get("acceptance_length"))
-    return [*found, WatchBaseline(START_CHECK, round(first, 3))] if first else found
+    return found | ({START_CHECK: first} if first else {})
 
 
-def bench_baselines(recipe: str) -> list[WatchBaseline]:
+def lock_lengths(run: Run) -> dict[str, float]:
+    """Return the acceptance lengths in the lock of a launch, by certificate."""
+    found = ((f"{LOCK}{single_line(name)}", value) for name, value in run.header.locked.items())
+    return {name[:_LONGEST]: value for name, value in found if number(value)}
+
+
+def bench_lengths(recipe: str) -> dict[str, float]:
     """Return the acceptance length of the newest finished measurement of a recipe."""
     for path in reversed(stored_files()):
-        if path.parent.name.split("-", 2)[-1] != recipe:
-            continue
-        result = mapping((read_json(path) or {}).get("result"))
-        cells = result.get("cells")
-        lengths = [
-            length
-            for cell in map(mapping, cells if isinstance(cells, list) else ())
-            if (length := number(mapping(cell.get("candidate", cell)).get("accept_length")))
-        ]
-        if lengths:
-            return [WatchBaseline(f"bench {path.parent.name}", round(_mean(lengths), 3))]
-    return []
+        if path.parent.name.split("-", 2)[-1] == recipe:
+            length = stored_length(mapping((read_json(path) or {}).get("result")))
+            if length:
+                return {f"bench {path.parent.name}": length}
+    return {}
 
 
-def published_baselines(info: Mapping[str, Any]) -> list[WatchBaseline]:
+def published_lengths(info: Mapping[str, Any]) -> dict[str, float]:
     """Return the lowest published acceptance length for a server's checkpoints and setting."""
     target, draft = _text(info.get("model_path")), _text(info.get("speculative_draft_model_path"))
     names = ("num_steps", "eagle_topk", "num_draft_tokens")
     steps, topk, tokens = (_rounded(info.get(f"speculative_{name}")) for name in names)
     if target is None or _text(info.get("speculative_algorithm")) is None:
-        return []
+        return {}
     own = draft in (None, target)
     found = acceptance_reference(target, None if own else draft, (steps, topk, tokens))
-    return [WatchBaseline("published", round(found.lowest, 3))] if found else []
+    return {"published": found.lowest} if found else {}
+
+
+@contextmanager
+def watching(targets: Sequence[WatchTarget], interval: float) -> Iterator[list[EngineWatcher]]:
+    """Poll servers during the block, each in a thread; yield their watchers."""
+    ended = threading.Event()
+    watchers = [EngineWatcher(target) for target in targets]
+    for item in watchers:
+        threading.Thread(target=item.run, args=(ended, interval), daemon=True).start()
+    try:
+        yield watchers
+    finally:
+        ended.set()
+
+
+def wait_for_polls(watchers: Sequence[EngineWatcher], most: int, seconds: float) -> None:
+    """Wait until each server was polled: a server that answers `most` times, others once."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not all(
+        item.polls >= (most if item.record.is_reachable else 1) for item in watchers
+    ):
+        time.sleep(0.05)
 
 
 def watched_once(targets: Sequence[WatchTarget], interval: float) -> list[WatchedEngine]:
     """Return the state of each server from two readings that are `interval` seconds apart."""
-    watchers = [EngineWatcher(target) for target in targets]
-
-    def twice(watcher: EngineWatcher) -> None:
-        watcher.poll()
-        if watcher.record.is_reachable:
-            time.sleep(interval)
-            watcher.poll()
-
-    threads = [threading.Thread(target=twice, args=(item,), daemon=True) for item in watchers]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + interval + 8 * _SECONDS
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return [watcher.record for watcher in watchers]
+    with watching(targets, interval) as watchers:
+        wait_for_polls(watchers, 2, interval + 8 * _SECONDS)
+        return [item.record for item in watchers]
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _phase(run: Run) -> str:
+    """Return the current phase of a start; empty before the first."""
+    steps = run.attempts[-1].get("milestones") if run.attempts else None
+    phase = _text(mapping(steps[-1]).get("phase")) if isinstance(steps, list) and steps else None
+    return f": {phase}" if phase else ""
 
 
 def _reason(error: EngineError, path: str = "") -> str:
@@ -353,7 +356,7 @@ def _reason(error: EngineError, path: str = "") -> str:
     text, path = str(error), error.path or path
     if not text.startswith(path):
         text = f"{path} {text}"
-    if isinstance(error, EngineRefusalError) and error.answer.status_code in (401, 403):
+    if isinstance(error, EngineRefusalError) and error.answer.status_code in _UNAUTHORIZED:
         text += ": set the key in SPECLAUNCH_API_KEY"
     return single_line(text)[:_LONGEST]
 

@@ -102,6 +102,8 @@ class JournalHeader(Struct, frozen=True):
     address: str = ""
     model: str = ""
     plan: PlanEntry | None = None
+    locked: Mapping[str, float] = {}
+    """Acceptance lengths in the recipe's lock, by certificate."""
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> JournalHeader:

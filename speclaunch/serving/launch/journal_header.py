@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.core import is_secret_variable
-from speclaunch.deployments import Prepared, shown_overrides
+from speclaunch.deployments import Prepared, accept_lengths, shown_overrides
 from speclaunch.engine import Hardware, Plan, canonical, is_secret_argument, is_secret_text
 from speclaunch.serving.launch.journal import (
     BudgetEntry,
@@ -50,6 +50,7 @@ def header(
         prepared.address.url,
         prepared.model,
         None if plan is None else _plan(plan),
+        accept_lengths(prepared.recipe),
     )
 
 

@@ -172,7 +172,7 @@ def observe(
         checkpoints=tuple(_checkpoints(prepared, verify=request.verify)),
         hardware=_hardware(plan),
         image=image_of(recipe),
-        certificates=() if steps else request.certificates,
+        certificates=request.certificates,
     )
 
 

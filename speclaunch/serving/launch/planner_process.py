@@ -164,13 +164,14 @@ class ReopenedPlanner:
             return LadderEnd(str(error))
         return step
 
-    def write_lock(self, changes: Mapping[str, Any]) -> Path:
+    def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
         """Write the lock of the deployment with these changes; return its path.
 
-        Raises LaunchError.
+        `accept_length`: of its first generation. Raises LaunchError.
         """
         path: Path = _answered(
-            lambda: self._opened().write_lock(changes), "the lock could not be written"
+            lambda: self._opened().write_lock(changes, accept_length),
+            "the lock could not be written",
         )
         return path
 

@@ -315,17 +315,21 @@ class Session(Struct):
             return LadderEnd(f"the next step is unknown: {error}")
         return step if isinstance(step, Rung) else LadderEnd(step.why, step.help)
 
-    def write_lock(self, changes: Mapping[str, Any]) -> Path:
+    def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
         """Write the lock of the deployment with these changes, which served; return its path.
 
-        Raises LaunchError.
+        `accept_length`: of its first generation. Stored results hold without changes only. Raises
+        LaunchError.
         """
-        from speclaunch.serving.launch.lock import write_lock  # noqa: PLC0415  on request
+        from speclaunch.deployments import LockedCertificate  # noqa: PLC0415  on request
+        from speclaunch.serving.launch.lock import write_lock  # noqa: PLC0415
 
         assert self.lock is not None  # noqa: S101  requested
-        return write_lock(
-            self.prepared.changed(changes), self.plan_with(changes), self.lock, changes
-        )
+        found = () if changes else self.lock.certificates
+        if accept_length is not None:
+            found = (*found, LockedCertificate("smoke", accept_length=round(accept_length, 3)))
+        request = replace(self.lock, certificates=found)
+        return write_lock(self.prepared.changed(changes), self.plan_with(changes), request, changes)
 
     def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
         """Return the last known good settings that this engine accepts, and their description."""

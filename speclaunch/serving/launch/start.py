@@ -100,10 +100,10 @@ class Planner(Protocol):
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
         """Return the next rung of the ladder after these attempts."""
 
-    def write_lock(self, changes: Mapping[str, Any]) -> Path:
+    def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
         """Write the lock of the deployment with these changes; return its path.
 
-        Raises LaunchError.
+        `accept_length`: of its first generation. Raises LaunchError.
         """
 
 

@@ -16,18 +16,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.serving.launch.client import (
-    EngineClient,
-    EngineError,
-    EngineRefusalError,
-    EngineResponse,
-)
-from speclaunch.serving.metrics.exposition import (
-    MOST_BYTES,
-    ExpositionError,
-    Sample,
-    parse_metrics,
-)
+from speclaunch.core import LARGEST, number
+from speclaunch.serving.launch.client import EngineClient, EngineError, EngineRefusalError
+from speclaunch.serving.metrics.exposition import MOST_BYTES, ExpositionError, Sample, parse_metrics
 
 _GAUGES = {
     "sglang:num_running_reqs": "running",
@@ -48,6 +39,7 @@ _FINISHED = {
     "sglang:spec_verify_calls_total": "verifications",
     "sglang:num_requests_total": "requests",
 }
+_PATH = "/metrics"
 _NAMES = (*_GAUGES, _DECODED, _PASSES, *_RETRACTED, *_FINISHED)
 _COUNTERS = (_DECODED, _GENERATED, "sglang:prompt_tokens_total")
 INTERVAL, USUAL_INTERVAL = "decode_log_interval", 40
@@ -57,7 +49,6 @@ and 0.5.23 server_args.py).
 _OK, _NOT_FOUND = 200, 404
 _SECONDS = 5.0
 _MOST_RANKS = 256
-_LARGEST = 1e15
 _OF_TIME = ("time", "seconds", "throughput")
 
 
@@ -102,23 +93,18 @@ class EngineMetrics(Struct, frozen=True, kw_only=True):
 
 def read_metrics(client: EngineClient, seconds: float = _SECONDS) -> EngineMetrics:
     """Return the values in `/metrics`. Raises EngineError, and NoMetricsError without it."""
-    answer = _answer(client, "/metrics", seconds)
+    answer = client.get(_PATH, seconds, most=MOST_BYTES)
+    if answer.status_code == _NOT_FOUND:
+        raise NoMetricsError(f"no {_PATH}")
+    if answer.status_code != _OK:
+        raise EngineRefusalError(_PATH, answer)
     try:
         samples = parse_metrics(answer.content, _NAMES)
     except ExpositionError as error:
-        raise EngineError(f"/metrics {error}") from None
+        raise EngineError(f"{_PATH} {error}") from None
     if not samples:
-        raise EngineError("/metrics has no metric of SGLang")
+        raise EngineError(f"{_PATH} has no metric of SGLang")
     return engine_metrics(samples)
-
-
-def _answer(client: EngineClient, path: str, seconds: float) -> EngineResponse:
-    answer = client.get(path, seconds, most=MOST_BYTES)
-    if answer.status_code == _NOT_FOUND:
-        raise NoMetricsError(f"no {path}")
-    if answer.status_code != _OK:
-        raise EngineRefusalError(path, answer)
-    return answer
 
 
 def engine_metrics(samples: Iterable[Sample]) -> EngineMetrics:
@@ -128,7 +114,7 @@ def engine_metrics(samples: Iterable[Sample]) -> EngineMetrics:
     role = None
     for sample in samples:
         labels = sample.labels
-        if abs(sample.value) > _LARGEST or labels.get("priority"):
+        if abs(sample.value) > LARGEST or labels.get("priority"):
             continue
         if sample.name in _FINISHED:
             name = _FINISHED[sample.name]
@@ -215,12 +201,6 @@ def read_loads(client: EngineClient, info: Mapping[str, Any]) -> EngineMetrics:
     return EngineMetrics(ranks=tuple(ranks), role=role, is_lifetime=True)
 
 
-def number(value: object) -> float | None:
-    """Return a sensible number of a JSON document; None for anything else."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < _LARGEST else None  # type: ignore[operator, arg-type]
-
-
 _LONGEST_LINE = 2_000
 _RANK = re.compile(r"\[[^\]\n]{0,60}?\bDP(?P<rank>\d{1,4})\b")
 """Data-parallel rank in a line's header, 0 here: `[2026-11-21 02:16:12 DP0 TP0]`."""
@@ -264,18 +244,20 @@ def progress(client: EngineClient, paths: list[str]) -> object:
     has. A path that does not exist is removed from `paths`."""
     for path in list(paths):
         try:
-            answer = _answer(client, path, _SECONDS)
-            if path == "/metrics":
+            answer = client.get(path, _SECONDS, most=MOST_BYTES)
+        except EngineError:
+            return None
+        if answer.status_code == _NOT_FOUND:
+            paths.remove(path)  # it will not appear later
+        if answer.status_code != _OK:
+            continue
+        try:
+            if path == _PATH:
                 found: object = parse_metrics(answer.content, _COUNTERS)
             else:
                 found = _numbers(answer.document())
-        except NoMetricsError:
-            paths.remove(path)  # it will not appear later
+        except (EngineError, ExpositionError):
             continue
-        except (EngineRefusalError, ExpositionError):
-            continue
-        except EngineError:
-            return None
         if found:
             return found
     return None

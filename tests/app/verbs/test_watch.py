@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from rich.text import Text
 
 from speclaunch.app.output.tables import sparkline
 from speclaunch.app.output.watch import watch_view
+from speclaunch.app.verbs.watch import exit_code
+from speclaunch.core import ExitCode
 from speclaunch.measure.watch.document import WatchedEngine, WatchEvent, WatchProblem
 from speclaunch.measure.watch.history import RankSpan
 from tests.support.program import run
@@ -29,6 +32,18 @@ def test_exit_codes_and_the_document() -> None:
     assert document["version"] == 1
     found = [[one["kind"] for one in engine["problems"]] for engine in document["engines"]]
     assert found == [[], ["nothing accepted"], ["unreachable"]]
+
+
+def test_an_engine_that_starts_is_neither_well_nor_wrong() -> None:
+    well, bad = engine("well", problems=[]), engine("bad")
+    starting = WatchedEngine(name="s", url="http://h", is_starting=True)
+    away = WatchedEngine(name="u", url="http://h", problems=[WatchProblem("unreachable", "x")])
+    assert exit_code([well]) is ExitCode.CLEAN
+    assert exit_code([well, starting]) is ExitCode.USAGE
+    assert exit_code([bad, starting]) is ExitCode.FAILED
+    assert exit_code([bad, starting, away]) is ExitCode.USAGE
+    assert "1 starting" in watch_view([well, starting], 80, 24).plain
+    assert "1 wrong" in watch_view([bad, starting], 80, 24).plain
 
 
 @pytest.mark.thorough
@@ -55,7 +70,10 @@ def test_mistakes(words: tuple[str, ...], code: int, text: str) -> None:
     assert done.returncode == code and text in done.stderr and "Traceback" not in done.stderr
 
 
-def engine(name: str, ranks: int = 1) -> WatchedEngine:
+APART = WatchProblem("ranks apart", "one rank is apart " * 9)
+
+
+def engine(name: str, ranks: int = 1, problems: Sequence[WatchProblem] = (APART,)) -> WatchedEngine:
     spans = [
         RankSpan(rank=str(number), accept_length=2.5, accept_length_5m=2.4, running=3, kv_usage=0.5)
         for number in range(ranks)
@@ -68,7 +86,7 @@ def engine(name: str, ranks: int = 1) -> WatchedEngine:
         algorithm="EAGLE3",
         total=spans[0],
         ranks=spans,
-        problems=[WatchProblem("ranks apart", "one rank is apart " * 9)],
+        problems=[*problems],
         events=[WatchEvent("2026-11-27T02:31:40Z", "it dropped")],
     )
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from pathlib import Path
@@ -92,6 +93,20 @@ def test_a_file_is_written_whole_and_keeps_its_mode(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(InputError, match="cannot write"):
         write_atomically(tmp_path / "none" / "x", "c")
+
+
+def test_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(pipe, "a")
+    assert os.read(reading, 9) == b"a" and pipe.is_fifo()
+    os.close(reading)
+    with pytest.raises(InputError, match="not a regular file"):
+        write_together({pipe: "a"})
+    assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
+    with pytest.raises(InputError, match="Is a directory"):
+        write_atomically(tmp_path, "a")
 
 
 def test_files_are_replaced_all_or_none(tmp_path: Path) -> None:

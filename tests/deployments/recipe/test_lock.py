@@ -21,6 +21,7 @@ from speclaunch.deployments.recipe.lock import (
     lock_differences,
 )
 from speclaunch.deployments.recipe.lock_file import (
+    accept_lengths,
     image_of,
     lock_and_recipe,
     read_lock,
@@ -300,6 +301,30 @@ def test_overrides_in_a_lock_belong_to_its_recipe(own: Path) -> None:
     lock, alone = lock_and_recipe(load(str(path), ["args.mem_fraction_static=0.7"]))
     (found,) = recipe_differences(alone, lock)
     assert found.found == "0.7"
+
+
+@pytest.mark.parametrize(
+    ("words", "is_same"),
+    [
+        ((), True),
+        (("++args.mem_fraction_static=0.5", "++args.port=4"), True),
+        (("args.speculative_num_draft_tokens=4",), False),
+        (("args.model_path=other",), False),
+    ],
+)
+def test_acceptance_lengths_are_those_of_a_lock_with_the_same_speculation(
+    own: Path, words: tuple[str, ...], is_same: bool
+) -> None:
+    recipe = load(str(own), words)
+    assert accept_lengths(recipe) == {}
+    path, text = written(own.parent, str(own))
+    assert accept_lengths(recipe) == {}  # a lock without lengths, as earlier releases wrote it
+    smoke = "    - {kind: smoke, accept_length: 2.5}\n"
+    path.write_text(text.replace("  certificates:\n", f"  certificates:\n{smoke}"))
+    assert accept_lengths(recipe) == ({"smoke": 2.5} if is_same else {})
+    assert accept_lengths(load(str(path))) == {"smoke": 2.5}
+    path.write_text("lock: 3\n")
+    assert accept_lengths(recipe) == {}
 
 
 def test_a_lock_of_another_program_is_ignored(own: Path) -> None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from speclaunch.checks.edit.render_check import plan_rendering, rendered
 from speclaunch.checks.edit.round_trip import RoundTripError
 from speclaunch.checks.rules.examine import Lookup, PreflightError
+from speclaunch.core.resources import DOCS_URL_VARIABLE
 from speclaunch.deployments.monitoring.alerts import RECORDED, RUNBOOK, alerts_of
 from speclaunch.deployments.monitoring.grafana import GrafanaRenderer
 from speclaunch.deployments.monitoring.prometheus import (
@@ -50,7 +51,7 @@ def everything(found: Assembled, baseline: Baseline | None = None) -> Rendering:
 
 def expressions(deployment: Rendering) -> Iterator[str]:
     for role in alerts_of(deployment):
-        yield from (alert.expression for alert in role.alerts)
+        yield from (alert.expression for alert in role.alerts.values())
         if role.record is not None:
             yield role.record
     for panel in json.loads(GrafanaRenderer().render(deployment))["panels"]:
@@ -65,7 +66,7 @@ def test_every_name_in_alerts_and_panels_exists_in_its_release() -> None:
         for expression in expressions(deployment):
             text = expression.replace("$__rate_interval", "5m")
             assert not [*unknown_names(text, series, frozenset({RECORDED}))], (version, expression)
-            assert names_in(text).metrics
+            assert names_in(text)[0]
 
 
 @pytest.mark.thorough
@@ -74,8 +75,8 @@ def test_left_out_is_what_the_release_lacks() -> None:
     for version in held_versions():
         (role,) = alerts_of(everything(assembled(version)))
         assert len(role.alerts) + len(role.left_out) == 9
-        for one in role.left_out:
-            lacking.setdefault(one.name, []).append(version)
+        for name in role.left_out:
+            lacking.setdefault(name, []).append(version)
     assert lacking.pop("SpeculationLowAfterCacheHits") == [*held_versions()]
     held = list(held_versions())
     assert lacking == {
@@ -92,7 +93,7 @@ def test_left_out_is_what_cannot_apply_to_the_deployment() -> None:
     def left_out(observed: Observed) -> set[str]:
         deployment = replace(found.rendering, roles=(replace(role, observed=observed),))
         (alerts,) = alerts_of(deployment)
-        return {one.name for one in alerts.left_out}
+        return {*alerts.left_out}
 
     always = {"SpeculationLowAfterCacheHits"}
     of_speculation = {"SpeculationAcceptanceLow", "SpeculationVerifiesNothing"}
@@ -107,11 +108,11 @@ def test_left_out_is_what_cannot_apply_to_the_deployment() -> None:
 
 def test_thresholds_come_from_the_baseline() -> None:
     (role,) = alerts_of(everything(assembled(), Baseline(3.4, "certificate x")))
-    low = role.alerts[0]
+    low = role.alerts["SpeculationAcceptanceLow"]
     assert low.expression.endswith("< 2.72")
     assert "below 2.72 (80% of 3.4, certificate x)" in low.description
     (role,) = alerts_of(everything(assembled(), Baseline(1.2, "--acceptance")))
-    assert role.alerts[0].expression.endswith("< 1.1")
+    assert role.alerts["SpeculationAcceptanceLow"].expression.endswith("< 1.1")
 
 
 @promtool
@@ -140,20 +141,38 @@ def test_each_alert_has_series_that_fire_and_series_that_do_not() -> None:
         PrometheusRulesRenderer().companions(deployment, "r.yaml")["r.test.yaml"]
     )["tests"]
     (role,) = alerts_of(deployment)
-    for alert in role.alerts:
+    for name in role.alerts:
         own = [
             bool(test["alert_rule_test"][0]["exp_alerts"])
             for test in tests
-            if test["alert_rule_test"][0]["alertname"] == alert.name
+            if test["alert_rule_test"][0]["alertname"] == name
         ]
-        assert own[0] is True and len(own) > 1 and not any(own[1:]), alert.name
+        assert own[0] is True and len(own) > 1 and not any(own[1:]), name
 
 
 def test_each_alert_has_a_section_in_its_runbook() -> None:
     page = (TESTS.parent / "docs" / RUNBOOK).read_text()
     headings = {line.removeprefix("### ") for line in page.splitlines() if line.startswith("### ")}
     (role,) = alerts_of(everything(assembled()))
-    assert {alert.name for alert in role.alerts} == headings
+    assert {*role.alerts} == headings
+
+
+@pytest.mark.parametrize("base", [None, "https://docs.example.com/x"])
+def test_a_runbook_is_an_address_of_the_published_documentation(
+    base: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(DOCS_URL_VARIABLE, raising=False)
+    if base:
+        monkeypatch.setenv(DOCS_URL_VARIABLE, base)
+    deployment = everything(assembled())
+    text = PrometheusRulesRenderer().render(deployment)
+    ((_, tests),) = PrometheusRulesRenderer().companions(deployment, "r.yaml").items()
+    rules = [rule for rule in yaml.safe_load(text)["groups"][0]["rules"] if "alert" in rule]
+    for rule in rules:
+        url = rule["annotations"].get("runbook_url")
+        assert url == (base and f"{base}/howto/monitor/#{rule['alert'].lower()}")
+    assert text.count("runbook_url") == (len(rules) if base else 0)
+    assert tests.count("runbook_url") == (len(rules) if base else 0)
 
 
 @promtool
@@ -261,6 +280,14 @@ def test_the_test_is_written_next_to_the_rules(tmp_path: Path) -> None:
     assert "note: also wrote r.test.yaml" in done.stderr
     assert "< 2" in (tmp_path / "r.yaml").read_text()
     assert yaml.safe_load((tmp_path / "r.test.yaml").read_text())["rule_files"] == ["r.yaml"]
+
+
+@pytest.mark.thorough
+def test_a_directory_as_output_is_refused_with_a_name_to_write(tmp_path: Path) -> None:
+    done = _check("--to", "prometheus-rules", "-o", ".", cwd=tmp_path)
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert done.stderr.startswith("error: -o . is a directory\n")
+    assert "-o prometheus-rules.yaml" in done.stderr
 
 
 @pytest.mark.thorough

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from speclaunch.core import InputError
+from speclaunch.core import InputError, speclaunch_home
 from speclaunch.measure.watch import watcher as module
 from speclaunch.measure.watch.document import WatchDocument, WatchedEngine
 from speclaunch.measure.watch.watcher import (
     EngineWatcher,
     WatchTarget,
-    journal_baselines,
+    journal_lengths,
     watch_targets,
     watched_once,
 )
-from speclaunch.serving.launch.runs import Run
+from speclaunch.serving.launch.runs import HeldLock, Holder, Run, acquire
 from tests.measure.watch.write_schema import SCHEMA, schema
 from tests.support.scripted_server import HOSTILE, body, scripted, sends
 from tests.support.serving.metrics_server import FakeMetrics, FakeRank, metrics_server
@@ -130,6 +131,16 @@ def test_a_router_shows_its_workers_and_is_not_followed() -> None:
     assert kinds(record) == ["unhealthy workers"]
 
 
+def test_a_router_that_needs_a_key_says_so() -> None:
+    answer = b"HTTP/1.1 %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    answers = iter([answer % b"404 Not Found", answer % b"401 Unauthorized"])
+    with scripted(lambda connection: connection.sendall(next(answers))) as url:
+        found = EngineWatcher(WatchTarget("a", url))
+        found.poll()
+    (problem,) = found.record.problems
+    assert problem.text == "/workers answered 401: set the key in SPECLAUNCH_API_KEY"
+
+
 def test_without_metrics_it_says_how_to_enable_them() -> None:
     state = FakeMetrics(has_metrics=False)
     state.info |= {"internal_states": [{"avg_spec_accept_length": 2.25}]}
@@ -206,6 +217,53 @@ def test_the_journal_has_baselines_events_and_a_drop(tmp_path: Path) -> None:
     assert "acceptance dropped" not in kinds(watched(FakeMetrics(verifications=1), run))
 
 
+def test_baselines_of_the_lock_name_their_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path / "home"))
+    locked = {"bench 20261127-1-r": 3.0, "prove p\x1b": 3.2, "smoke": 9.0}
+    stored = speclaunch_home() / "benches" / "20261127-1-r" / "bench.json"
+    stored.parent.mkdir(parents=True)
+    cells = [{"candidate": {"accept_length": length}} for length in (2.5, 3.5)]
+    stored.write_text(json.dumps({"result": {"cells": cells}}))
+    run = run_of(tmp_path, recipe={"name": "r"}, locked=locked)
+    record = watched(FakeMetrics(verifications=1), run, rank0=2.9)
+    assert [(one.source, one.accept_length) for one in record.baselines] == [
+        ("lock: bench 20261127-1-r", 3.0),
+        (r"lock: prove p\u001b", 3.2),
+        ("lock: smoke", 9.0),
+    ]
+    assert kinds(record) == ["nothing verified"]
+    record = watched(FakeMetrics(verifications=1), run, rank0=1.9)
+    assert [one.text for one in record.problems if one.kind == "acceptance far below"] == [
+        "acceptance length 1.90; lock: bench 20261127-1-r: 3.00"
+    ]
+    run = run_of(tmp_path, recipe={"name": "r"}, locked={"smoke": -1})
+    record = watched(FakeMetrics(verifications=1), run)
+    assert [(one.source, one.accept_length) for one in record.baselines] == [
+        ("bench 20261127-1-r", 3.0)
+    ]
+
+
+def test_an_engine_that_starts_is_not_wrong(tmp_path: Path) -> None:
+    milestones = [{"phase": "load weights"}]
+    run = run_of(tmp_path, state="starting", attempts=[{"milestones": milestones}])
+    held = acquire(f"run-{run.name}", Holder(os.getpid(), "r", 0.0, str(tmp_path)))
+    assert isinstance(held, HeldLock)
+    found = EngineWatcher(WatchTarget("e", "http://127.0.0.1:1", None, run))
+    found.poll()
+    record = found.record
+    assert (record.is_reachable, record.is_starting, record.problems) == (False, True, [])
+    assert record.notes == ["the engine is starting: load weights"]
+    run_of(tmp_path, state="serving")
+    found.poll()
+    assert not found.record.is_starting and kinds(found.record) == ["unreachable"]
+    run_of(tmp_path, state="starting")
+    held.close()  # its speclaunch was killed
+    found.poll()
+    assert not found.record.is_starting and kinds(found.record) == ["unreachable"]
+
+
 def test_far_below_the_lowest_baseline(tmp_path: Path) -> None:
     course = {"baselines": {"": {"accept_length": 3.5}}}
     run = run_of(tmp_path, attempts=[{"log": "x", "course": course}])
@@ -217,7 +275,7 @@ def test_far_below_the_lowest_baseline(tmp_path: Path) -> None:
     "odd", [{}, {"attempts": 3}, {"attempts": [{"course": {"baselines": [1]}}]}]
 )
 def test_journals_of_any_form(odd: dict[str, object]) -> None:
-    assert journal_baselines(Run(Path(), odd, None)) == []
+    assert journal_lengths(Run(Path(), odd, None)) == {}
 
 
 def test_a_restart_is_an_event() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.core.errors import InputError, LaunchError
 from speclaunch.deployments.recipe.load import load
-from speclaunch.deployments.recipe.lock import LockDifference
+from speclaunch.deployments.recipe.lock import LockDifference, LockedCertificate
 from speclaunch.deployments.recipe.lock_file import lock_and_recipe, read_lock
 from speclaunch.deployments.targets.prepare import Prepared, prepare
 from speclaunch.engine.facts import file_hashes
@@ -271,6 +272,23 @@ def test_recovery_steps_are_in_a_lock_and_a_lock_takes_none(machine: Machine) ->
     assert machine.differences() == ()
     assert Session(before, plan.facts, []).recovers
     assert not Session(prepare(lock), plan.facts, []).recovers
+
+
+@pytest.mark.thorough
+def test_a_lock_has_the_acceptance_length_of_its_launch(machine: Machine) -> None:
+    recipe = load(str(machine.recipe))
+    prepared = prepare(recipe)
+    bench = LockedCertificate("bench", "b", "2026-11-27", "pays", 3.25)
+    request = replace(locks.lock_request(recipe, ()), certificates=(bench,))
+    session = Session(prepared, machine.plan(prepared).facts, [], lock=request)
+    smoke = LockedCertificate("smoke", accept_length=2.667)
+    for changes, length, expected in (
+        ({}, 8 / 3, (bench, smoke)),
+        ({}, None, (bench,)),
+        ({"mem_fraction_static": 0.6}, 8 / 3, (smoke,)),
+    ):
+        lock = read_lock(session.write_lock(changes, length)).deployment.lock
+        assert lock is not None and lock.certificates == expected
 
 
 @pytest.mark.parametrize(

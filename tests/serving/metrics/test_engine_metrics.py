@@ -146,6 +146,18 @@ def test_progress_is_the_token_counters_of_the_first_path_that_has_any() -> None
         assert progress(client, paths) == [("num_tokens", 3)]
 
 
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"loads": ', b"[" * 90])
+def test_progress_is_read_from_the_next_path_after_an_answer_that_is_no_document(
+    body: bytes,
+) -> None:
+    state = FakeMetrics(raw=b"<html>", loads={"loads": [{"num_tokens": 3}]})
+    state.others["/x"] = body
+    with metrics_server(state) as url:
+        paths = ["/metrics", "/x", "/v1/loads"]
+        assert progress(EngineClient.of_server(url, None), paths) == [("num_tokens", 3)]
+        assert paths == ["/metrics", "/x", "/v1/loads"]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_a_hostile_server_is_an_error_in_bounded_time(name: str) -> None:

@@ -63,6 +63,8 @@ class FakeMetrics:
     workers: list[dict[str, Any]] | None = None
     raw: bytes | None = None
     """Text in place of the metrics."""
+    others: dict[str, bytes] = field(default_factory=dict)
+    """Bodies of other paths."""
 
     def text(self) -> bytes:
         """The metrics in the engine's form."""
@@ -118,6 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
             "/workers": json.dumps({"workers": state.workers}).encode()
             if state.workers is not None
             else None,
+            **state.others,
         }
         body = bodies.get(self.path)
         self.send_response(200 if body is not None else 404)

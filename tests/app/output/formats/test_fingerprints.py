@@ -49,8 +49,9 @@ def test_another_file_rule_and_message_are_others(tmp_path: Path) -> None:
 
 def test_what_agrees_in_all_has_its_own_for_gitlab() -> None:
     """An error of one version that is a warning of another: lint tells both, at one place."""
-    ones = [finding("a.sh", 2), finding("a.sh", 2, severity=Severity.WARNING)]
-    assert len(set(fingerprints(ones))) == 2
+    severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+    ones = [finding("a.sh", 2, severity=severity) for severity in severities]
+    assert len(set(fingerprints(ones))) == 3
 
 
 def test_the_order_of_equal_findings_is_that_of_the_file(tmp_path: Path) -> None:
