@@ -113,7 +113,8 @@ def _in_process(
         {release: str(path) for release, path in pythons.items()},
     )
     os.environ["SPECLAUNCH_HOME"] = str(folder)
-    stored = searching.begin_bisect("planted", task.key, {}, fresh=True)
+    begun = searching.BisectProgress()
+    stored = searching.StoredBisect.begin("bisect", "planted", task.key, {}, begun, fresh=True)
     with EngineSupply(task.pythons, quiet) as supply:
         end = searching.search(task, stored, supply, quiet)
     return str(end.outcome), list(end.pair or ()), len(stored.progress.probes)
@@ -160,12 +161,14 @@ def _upgraded(folder: Path, recipe: Path, old: str, new: str, pythons: dict[str,
     words = (f"recipe={recipe}", MODEL)
     settings = UpgradeSettings(new, old, (), Lookup(hardware=declare(HARDWARE)), all_rules())
     (upgrade,) = recipe_upgrades(words, settings)
-    runs: list[running.ReleaseRun] = []
-    for release in (old, new):
-        found = recipe_for(words, release, (), python=str(pythons[release]))
-        reference = runs[0] if runs else None
-        runs.append(running.run_release(found, folder, SECONDS, quiet, reference))
-    done = replace(upgrade, reasons=running.run_reasons(upgrade, *runs))
+    engines = {release: str(path) for release, path in pythons.items()}
+    recipes = [recipe_for(words, release, (), python=engines[release]) for release in (old, new)]
+    os.environ["SPECLAUNCH_HOME"] = str(folder)
+    begun = running.UpgradeProgress()
+    stored = running.StoredUpgrade.begin("upgrade", "planted", "", {}, begun, fresh=True)
+    with EngineSupply(engines, quiet) as supply:
+        running.run_releases(recipes, stored, supply, SECONDS, quiet)
+    done = replace(upgrade, reasons=running.run_reasons(upgrade, *stored.progress.runs))
     return {reason.aspect.value for reason in done.reasons}
 
 

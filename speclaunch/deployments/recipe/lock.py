@@ -75,7 +75,7 @@ class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """A stored measurement or proof of the recipe."""
 
     kind: str
-    """`bench` or `prove`."""
+    """`bench`, `prove` or `contract`."""
     name: str
     """Folder of the stored result."""
     date: str

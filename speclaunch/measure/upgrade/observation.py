@@ -8,16 +8,13 @@ the noise of its data type are a tie (see `prove`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.core import LaunchError, beating
-from speclaunch.engine import Address, Plan
+from speclaunch.core import LaunchError, Redactor
+from speclaunch.engine import Address
 from speclaunch.measure.bench.workload import shipped, workload
-from speclaunch.measure.contract.contract import check_contract
-from speclaunch.measure.contract.servers import ContractServer
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer
 from speclaunch.measure.prove.proof import AnswerKind, compare, first_difference, noise
 from speclaunch.serving import EngineClient, EngineError
@@ -77,21 +74,6 @@ def fixed_prompts() -> tuple[ProofPrompt, ...]:
     )
 
 
-def broken_fields(ours: Address, plain: Address, plan: Plan, say: Say) -> tuple[str, ...]:
-    """Return the request fields that two running servers treat differently, undocumented.
-
-    Raises LaunchError if a server gives no answer.
-    """
-    fields: list[str] = []
-    servers = (ContractServer(partial(EngineClient, address)) for address in (ours, plain))
-    try:
-        with beating(say, lambda _: f"contract: {max(len(fields) - 1, 0)} fields checked"):
-            found = check_contract(*servers, plan=plan, say=fields.append)
-    except EngineError as error:
-        raise LaunchError(f"the server gave no answer: {error}") from error
-    return tuple(row.field for row in found.rows if row.breaks)
-
-
 class ObservedServer:
     """A running server. Methods raise LaunchError if it gives no answer."""
 
@@ -108,10 +90,10 @@ class ObservedServer:
             raise LaunchError(f"the server gave no answer: {error}") from error
 
     def info(self) -> Mapping[str, Any]:
-        """Return the arguments that it reports."""
+        """Return the arguments that it reports, without secrets."""
         try:
             with EngineClient(self._address) as client:
-                return client.server_info()
+                return dict(Redactor().value(client.server_info()))
         except EngineError as error:
             raise LaunchError(f"the server did not report its arguments: {error}") from error
 
