@@ -20,7 +20,8 @@ NAMES = {
         LockedHardware LockSubject
     """,
     "recipe.lock_file": """
-        image_of lock_and_recipe read_lock record recipe_differences with_lock_differences
+        image_of lock_and_recipe of_this_host read_lock record recipe_differences
+        with_lock_differences
     """,
     "recipe.roles": "of_role role_names",
     "recipe.schema": """
