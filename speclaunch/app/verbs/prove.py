@@ -27,7 +27,6 @@ from speclaunch.core import (
     beating,
     duration,
 )
-from speclaunch.engine import Address
 from speclaunch.measure import (
     CONTRACT,
     FIELDS,
@@ -60,8 +59,6 @@ from speclaunch.serving import EngineClient, EngineError, command, free_port, un
 
 _MOST_CONCURRENCY, _MOST_WORDS = 1024, 1 << 20
 _START_SECONDS = 3600.0
-_DYING_SECONDS = 10.0
-"""Seconds within which an engine that closed its connections exits, and its speclaunch too."""
 
 
 def prove(options: ProveOptions) -> ExitCode:
@@ -143,7 +140,7 @@ def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSid
         engines.serving(plain) as other,
     ):
         contract = served_contract(
-            *(served.address, other.address, ours.plan, say, stored.progress.rows),
+            *(served.engine.address, other.engine.address, ours.plan, say, stored.progress.rows),
             lambda rows: stored.add(ContractProgress(rows)),
         )
     found = contract.document(ours.name, plain.name)
@@ -211,7 +208,6 @@ class Served(Struct, frozen=True):
 
     side: LaunchedSide
     engine: MeasuredEngine
-    address: Address
     say: Say
 
     @contextmanager
@@ -225,27 +221,21 @@ class Served(Struct, frozen=True):
         try:
             with beating(self.say, lambda seconds: f"{self.side.name}: {count.text(seconds)}"):
                 yield lambda level: ProofServer(
-                    lambda: EngineClient(self.address), level, count.tick
+                    lambda: EngineClient(self.engine.address), level, count.tick
                 )
         except EngineError as error:
             raise self._no_answer(str(error)) from error
         except LaunchError as error:
-            if self._is_gone(0.0):
+            if self.engine.is_gone(0.0):
                 raise self._no_answer(str(error)) from error
             raise
 
     def _no_answer(self, reason: str) -> LaunchError:
-        what = "ended during the queries" if self._is_gone(_DYING_SECONDS) else "gave no answer"
+        what = "ended during the queries" if self.engine.is_gone() else "gave no answer"
         return LaunchError(
             f"{self.side.name} {what}: {reason}",
             help=f"read its log: speclaunch diagnose {self.engine.log}",
         )
-
-    def _is_gone(self, seconds: float) -> bool:
-        until = time.monotonic() + seconds
-        while self.engine.lives and time.monotonic() < until:
-            time.sleep(0.1)
-        return not self.engine.lives
 
 
 class Engines:
@@ -276,13 +266,10 @@ class Engines:
     def serving(self, side: LaunchedSide) -> Iterator[Served]:
         """Serve a side within the block and stop it at the end. Raises LaunchError."""
         engine = self.begin(side)
-        with beating(self._say, lambda seconds: f"{side.name}: starting for {duration(seconds)}"):
-            seconds = engine.wait(_START_SECONDS)
+        seconds = engine.wait(_START_SECONDS, self._say)
         self._say(f"{side.name} serves after {seconds:.0f} s")
-        key = side.prepared.address.api_key
-        address = Address(host="127.0.0.1", port=engine.order.port, tls=False, api_key=key)
         try:
-            yield Served(side, engine, address, self._say)
+            yield Served(side, engine, self._say)
         finally:
             engine.stop()
 

@@ -122,7 +122,7 @@ def search(task: BisectTask, stored: StoredBisect, supply: EngineSupply, say: Sa
         due = step(
             task.releases, progress.probes, rate=task.flaky or 0.0, installed=supply.installed()
         )
-        if task.check.needs_reference and progress.reference is None and not progress.probes:
+        if task.check.reference and progress.reference is None and not progress.probes:
             due = SearchStep(task.releases[0], following=(due.probe,) if due.probe else ())
         if due.probe is None:
             return due
@@ -168,9 +168,9 @@ def probe(
                 plain = stack.enter_context(
                     launched(recipe, folder, task.seconds, say, speculates=False)
                 )
-                servers = (served.address, plain.address, served.plan)
+                servers = (served.engine.address, plain.engine.address, served.plan)
                 server = replace(server, broken=lambda: served_contract(*servers, say).broken)
-            if task.check.needs_reference and reference is None:
+            if task.check.reference and reference is None:
                 reference = task.check.reference(server)
             found = _evaluated(task, server, served, reference)
     except StartFailedError as error:
@@ -194,7 +194,7 @@ def _evaluated(
         try:
             result = task.check.evaluate(server, reference)
         except LaunchError as error:
-            if not served.is_gone():
+            if not served.engine.is_gone():
                 raise
             result = Evaluation(ProbeVerdict.BAD, f"the server ended during the check: {error}")
             counts[ProbeVerdict.BAD] += needed - 1

@@ -44,27 +44,6 @@ class ReleaseAnswers(Struct, frozen=True):
         return sum(verified) / steps if steps else None
 
 
-class OutputDifference(Struct, frozen=True):
-    """First answer that another release does not give: its prompt, and the tokens."""
-
-    prompt: str
-    position: int
-    before: int | None
-    after: int | None
-    gap: float
-    """Nats by which the compared server prefers its own token."""
-
-    @property
-    def text(self) -> str:
-        """The difference in a sentence."""
-        if self.before is None or self.after is None:
-            return f"another length: {self.prompt!r}"
-        return (
-            f"token {self.position + 1} is {self.after} instead of {self.before}, preferred by "
-            f"{self.gap:.3g} nats (prompt {self.prompt!r})"
-        )
-
-
 def fixed_prompts() -> tuple[ProofPrompt, ...]:
     """Return the prompts that every release answers: some of each shipped set."""
     return tuple(
@@ -97,9 +76,7 @@ class ObservedServer:
         except EngineError as error:
             raise LaunchError(f"the server did not report its arguments: {error}") from error
 
-    def difference(
-        self, reference: ReleaseAnswers, found: ReleaseAnswers
-    ) -> OutputDifference | None:
+    def difference(self, reference: ReleaseAnswers, found: ReleaseAnswers) -> str | None:
         """Return the first answer that differs from the reference beyond a tie; None if none does.
 
         `found`: its own answers.
@@ -114,13 +91,12 @@ class ObservedServer:
             )
             if verdict.kind is not AnswerKind.WRONG:
                 continue
-            has_both = at < min(len(before.ids), len(after.ids))
-            return OutputDifference(
-                " ".join(prompt.text.split())[:60],
-                at,
-                before.ids[at] if has_both else None,
-                after.ids[at] if has_both else None,
-                verdict.gap,
+            shown = repr(" ".join(prompt.text.split())[:60])
+            if at >= min(len(before.ids), len(after.ids)):
+                return f"another length: {shown}"
+            return (
+                f"token {at + 1} is {after.ids[at]} instead of {before.ids[at]}, preferred by "
+                f"{verdict.gap:.3g} nats (prompt {shown})"
             )
         return None
 

@@ -15,7 +15,7 @@ from speclaunch.measure.bench.statistics import LEAST_PAIRS, SpeedClaim, interva
 from speclaunch.measure.contract.contract import served_contract
 from speclaunch.measure.contract.records import ContractProgress, FieldRow
 from speclaunch.measure.upgrade.deployments import DeploymentUpgrade
-from speclaunch.measure.upgrade.observation import OutputDifference, ReleaseAnswers, Say
+from speclaunch.measure.upgrade.observation import ReleaseAnswers, Say
 from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict, shown
 from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe, launched
 from speclaunch.measure.upgrade.supply import EngineSupply
@@ -37,7 +37,7 @@ class ReleaseRun(Struct, frozen=True):
     seconds: float | None = None
     observation: ReleaseAnswers = ReleaseAnswers()
     info: Mapping[str, Any] = {}
-    difference: OutputDifference | None = None
+    difference: str | None = None
     """First answer that differs from the other release's."""
 
 
@@ -90,7 +90,8 @@ def run_release(
             if served.can_run_twice:
                 with launched(found, folder, seconds, say, speculates=False) as plain:
                     contract = served_contract(
-                        *(served.address, plain.address, served.plan, say, stored.progress.rows),
+                        *(served.engine.address, plain.engine.address, served.plan, say),
+                        stored.progress.rows,
                         lambda rows: stored.add(UpgradeProgress(runs, rows)),
                     )
                 observation = replace(observation, broken=contract.broken)
@@ -180,7 +181,7 @@ def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[s
 
 def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[UpgradeReason]:
     if after.difference is not None:
-        text = f"another greedy answer: {after.difference.text}"
+        text = f"another greedy answer: {after.difference}"
         yield UpgradeReason(Aspect.OUTPUT, UpgradeVerdict.DIFFERS, text)
     for name in after.observation.broken:
         if name not in before.observation.broken:

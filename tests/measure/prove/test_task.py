@@ -136,10 +136,11 @@ def test_the_data_type_is_that_of_the_arguments(task: Task) -> None:
 
 def served(*, lives: bool) -> tuple[Served, list[str]]:
     said: list[str] = []
-    engine: Any = SimpleNamespace(lives=lives, log=Path("engine-1.log"))
+    engine: Any = SimpleNamespace(
+        is_gone=lambda *_: not lives, log=Path("engine-1.log"), address=None
+    )
     side: Any = SimpleNamespace(name="one")
-    address: Any = None
-    return Served(side, engine, address, said.append), said
+    return Served(side, engine, said.append), said
 
 
 @pytest.mark.parametrize("error", [EngineError("refused"), LaunchError("/generate answered 500")])
@@ -151,8 +152,7 @@ def test_an_engine_that_ended_is_told_with_its_log(error: Exception) -> None:
     assert problem.help == "read its log: speclaunch diagnose engine-1.log"
 
 
-def test_an_engine_that_lives_gave_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speclaunch.app.verbs.prove._DYING_SECONDS", 0.0)
+def test_an_engine_that_lives_gave_no_answer() -> None:
     one, _ = served(lives=True)
     with pytest.raises(LaunchError, match="one gave no answer: silent"), one.queried(3):
         raise EngineError("silent")

@@ -19,7 +19,7 @@ from speclaunch.measure.upgrade.deployments import (
     recipe_upgrades,
 )
 from speclaunch.measure.upgrade.document import upgrade_document
-from speclaunch.measure.upgrade.observation import OutputDifference, ReleaseAnswers
+from speclaunch.measure.upgrade.observation import ReleaseAnswers
 from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict, verdict_of
 from speclaunch.measure.upgrade.running import ReleaseRun, run_reasons
 
@@ -142,7 +142,7 @@ def test_two_servers_alike_are_safe() -> None:
         ({"serves": False, "reason": "x"}, "start", "not safe", "0.5.23 does not serve: x"),
         ({"info": {"page_size": 64}}, "value", "differs", "page_size: 1 → 64 (as the servers"),
         (
-            {"difference": OutputDifference("a prompt", 3, 5, 6, 2.0)},
+            {"difference": "token 4 is 6 instead of 5"},
             *("output", "differs", "token 4 is 6 instead of 5"),
         ),
         ({"observation": answers(10)}, "acceptance", "not safe", "4.00 → 3.20"),

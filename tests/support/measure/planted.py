@@ -127,10 +127,10 @@ def served(
         checked = verify(client, prepared.rendered_args, prepared.recipe.deployment.launch.verify)
         if not checked.ok:
             raise StartFailedError("; ".join(checked.problems))
-        engine: Any = SimpleNamespace(url=address.url, lives=True, log=folder)
+        engine: Any = SimpleNamespace(url=address.url, address=address, is_gone=lambda: False)
         plan = resolve(prepared.request({}), Lookup().facts(prepared.request({})))
         observed = ObservedServer(address, "bfloat16")
-        yield LaunchedRelease(found.version, engine, address, plan, observed, 0.1, False)
+        yield LaunchedRelease(found.version, engine, plan, observed, 0.1, False)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
