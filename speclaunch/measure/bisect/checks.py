@@ -71,7 +71,7 @@ def _accepts(least: float, server: CheckedServer, reference: ReleaseAnswers | No
     return Evaluation(verdict, f"acceptance length {found:.2f}")
 
 
-def _answers_alike(server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
+def _gives_same_answers(server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
     """Compare the answers to the fixed prompts, except for numerical ties."""
     found = server.observed.observe()
     difference = server.observed.difference(reference or found, found)
@@ -141,7 +141,7 @@ _NAMED = {
             is_start=True,
             is_single=True,
         ),
-        Check("same-output", _answers_alike, lambda server: server.observed.observe()),
+        Check("same-output", _gives_same_answers, lambda server: server.observed.observe()),
         Check(
             "contract",
             _keeps_contract,

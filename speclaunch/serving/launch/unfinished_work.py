@@ -20,7 +20,7 @@ VERSION = 1
 
 
 class Progress(Struct, frozen=True):
-    """What is done of long work."""
+    """Finished parts of long work."""
 
     @property
     def saved(self) -> str:

@@ -145,12 +145,12 @@ def _planted(self):
     _sound(self)
 ServerArgs.check_server_args = _planted
 """
-_DEFAULT = """
-_sound = ServerArgs.__post_init__
+_VALUE = """
+_sound = ServerArgs.resolve_once
 def _planted(self):
     _sound(self)
-    self.{name} = {value}
-ServerArgs.__post_init__ = _planted
+    object.__setattr__(self, "{name}", {value})
+ServerArgs.resolve_once = _planted
 """
 _WORKER = """
 def _planted(self):
@@ -175,8 +175,8 @@ _PROCESSOR = "srt/layers/logits_processor.py"
 ENGINE_PLANTS: tuple[tuple[str, str, str], ...] = (
     ("start", _ARGUMENTS, _CHECK),
     ("start", "srt/managers/scheduler.py", _WORKER),
-    ("value", _ARGUMENTS, _DEFAULT.format(name="max_prefill_tokens", value=4096)),
-    ("value", _ARGUMENTS, _DEFAULT.format(name="schedule_conservativeness", value=0.3)),
+    ("value", _ARGUMENTS, _VALUE.format(name="max_prefill_tokens", value=4096)),
+    ("value", _ARGUMENTS, _VALUE.format(name="schedule_conservativeness", value=0.3)),
     ("output", _PROCESSOR, _LOGITS.format(changed="logits.roll(1, -1)")),
     ("output", _PROCESSOR, _LOGITS.format(changed="logits + logits.roll(1, -1)")),
     ("acceptance", _WORKERS, _DRAFT.format(tokens="(tokens + 1) % 512")),
