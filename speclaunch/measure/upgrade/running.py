@@ -163,6 +163,8 @@ def _changed_values(
         why = new.why if is_expected else "as the servers report"
         if isinstance(ours, dict) and isinstance(theirs, dict):
             ours, theirs = _without_equal(ours, theirs), _without_equal(theirs, ours)
+            if not (ours or theirs):  # one has a key without a value
+                continue
         text = f"{new.name}: {shown(ours)} → {shown(theirs)} ({why})"
         yield UpgradeReason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, new.name)
 
@@ -172,8 +174,9 @@ def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[s
     found: dict[str, Any] = {}
     for name, ours in value.items():
         theirs = other.get(name)
-        if isinstance(ours, dict) and isinstance(theirs, dict) and ours != theirs:
-            found[name] = _without_equal(ours, theirs)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            if inner := _without_equal(ours, theirs):
+                found[name] = inner
         elif ours != theirs:
             found[name] = ours
     return found

@@ -192,6 +192,13 @@ def test_nested_values_show_what_differs() -> None:
     assert "page_size: {'decode': {'max': 8}} → {'decode': {'max': 16}} (as" in found.text
 
 
+def test_a_nested_key_without_a_value_is_no_difference() -> None:
+    before = {"page_size": {"decode": {"bs": [1], "max": None}, "prefill": {}}}
+    after = {"page_size": {"decode": {"bs": [1]}, "prefill": {"bs": None}}}
+    upgrade = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20")
+    assert run_reasons(upgrade, replace(GOOD, info=before), replace(GOOD, info=after)) == ()
+
+
 def test_an_interrupted_upgrade_repeats_no_release_and_no_field(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
