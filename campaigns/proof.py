@@ -167,7 +167,7 @@ def _questions() -> list[ProofPrompt]:
 def _flush(served: Served) -> None:
     """What a broken kernel left in the KV cache and in the table of n-grams is no prefix of the
     next proof."""
-    with EngineClient(served.address) as client:
+    with EngineClient(served.engine.address) as client:
         answer = client.post("/flush_cache?timeout=30", {}, 60)
         if answer.status_code != 200:
             raise SystemExit(f"/flush_cache answered {answer.status_code}: {answer.text[:200]}")

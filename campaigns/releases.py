@@ -1,11 +1,13 @@
 """Plant regressions in scripted engines of several releases, and let bisect and upgrade find them.
 
     python -m campaigns releases bisect|flaky|upgrade [--cases N] [--whole] [--store]
+    python -m campaigns releases engine --home DIR [--store]
 
 `bisect`: a regression of each check in 8 to 12 releases; the pair and the number of starts count.
 `flaky`: the same with a command that is wrong in a fifth of its runs. `upgrade`: a refusal, value,
 output or acceptance length that only the new release has, each with a control without it. `--whole`
 runs the command line, which launches each engine as users do; without it, this process starts them.
+`engine`: regressions in the CPU engines 0.5.20, 0.5.22 and 0.5.23 in DIR, copies that are edited.
 """
 
 from __future__ import annotations
@@ -18,21 +20,24 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from speclaunch.checks import Lookup, all_rules
-from speclaunch.engine import declare
+from speclaunch.core import speclaunch_home
+from speclaunch.engine import CpuEngine, declare
 from speclaunch.measure.bisect import bisect as searching
 from speclaunch.measure.bisect.checks import check_of
 from speclaunch.measure.bisect.search import SearchOutcome, most_starts
 from speclaunch.measure.upgrade import running
 from speclaunch.measure.upgrade.deployments import UpgradeSettings, recipe_upgrades
-from speclaunch.measure.upgrade.release_recipe import recipe_for
+from speclaunch.measure.upgrade.reasons import UpgradeReason
+from speclaunch.measure.upgrade.release_recipe import LaunchedRelease, launched, recipe_for
 from speclaunch.measure.upgrade.supply import EngineSupply
 from tests.support.measure import planted
 
@@ -113,7 +118,8 @@ def _in_process(
         {release: str(path) for release, path in pythons.items()},
     )
     os.environ["SPECLAUNCH_HOME"] = str(folder)
-    stored = searching.begin_bisect("planted", task.key, {}, fresh=True)
+    begun = searching.BisectProgress()
+    stored = searching.StoredBisect.begin("bisect", "planted", task.key, {}, begun, fresh=True)
     with EngineSupply(task.pythons, quiet) as supply:
         end = searching.search(task, stored, supply, quiet)
     return str(end.outcome), list(end.pair or ()), len(stored.progress.probes)
@@ -160,26 +166,81 @@ def _upgraded(folder: Path, recipe: Path, old: str, new: str, pythons: dict[str,
     words = (f"recipe={recipe}", MODEL)
     settings = UpgradeSettings(new, old, (), Lookup(hardware=declare(HARDWARE)), all_rules())
     (upgrade,) = recipe_upgrades(words, settings)
-    runs: list[running.ReleaseRun] = []
-    for release in (old, new):
-        found = recipe_for(words, release, (), python=str(pythons[release]))
-        reference = runs[0] if runs else None
-        runs.append(running.run_release(found, folder, SECONDS, quiet, reference))
-    done = replace(upgrade, reasons=running.run_reasons(upgrade, *runs))
+    engines = {release: str(path) for release, path in pythons.items()}
+    recipes = [recipe_for(words, release, (), python=engines[release]) for release in (old, new)]
+    os.environ["SPECLAUNCH_HOME"] = str(folder)
+    begun = running.UpgradeProgress()
+    stored = running.StoredUpgrade.begin("upgrade", "planted", "", {}, begun, fresh=True)
+    with EngineSupply(engines, quiet) as supply:
+        running.run_releases(recipes, stored, supply, SECONDS, quiet)
+    done = replace(upgrade, reasons=running.run_reasons(upgrade, *stored.progress.runs))
     return {reason.aspect.value for reason in done.reasons}
+
+
+@contextmanager
+def without_contract(*words: Any, **more: Any) -> Iterator[LaunchedRelease]:
+    """Serve a release as `launched`, without a second server for the contract."""
+    with launched(*words, **more) as served:
+        yield replace(served, can_run_twice=False)
+
+
+PAIRS = (("0.5.20", "0.5.22"), ("0.5.20", "0.5.23"), ("0.5.22", "0.5.23"))
+ENGINE_WORDS = ("recipe=cpu_standalone",)
+
+
+def engine_case(number: int, *, home: Path) -> dict[str, Any]:
+    """Plant a regression in a copied CPU engine, and return what upgrade finds in addition.
+
+    The first cases are controls, one for each pair of releases: no start, output or acceptance may
+    be a reason.
+    """
+    old, new = PAIRS[number % len(PAIRS)]
+    plant = None if number < len(PAIRS) else planted.ENGINE_PLANTS[number - len(PAIRS)]
+    known = set() if plant is None else set(_engine_reasons(old, new))
+    with ExitStack() as stack:
+        if plant is not None:
+            (package,) = CpuEngine(home, new).venv.glob("lib/python*/site-packages/sglang")
+            stack.enter_context(planted.planted_engine(package, *plant[1:]))
+        reasons = _engine_reasons.__wrapped__(old, new) if plant else _engine_reasons(old, new)
+    found = [reason for reason in reasons if reason not in known]
+    aspects = {reason.aspect.value for reason in found}
+    return {
+        "case": number,
+        "planted": None if plant is None else plant[0],
+        "releases": [old, new],
+        "found": [reason.text for reason in found],
+        "right": plant[0] in aspects if plant else not aspects & {"start", "output", "acceptance"},
+    }
+
+
+@cache
+def _engine_reasons(old: str, new: str) -> tuple[UpgradeReason, ...]:
+    settings = UpgradeSettings(new, old, (), Lookup(), all_rules())
+    (upgrade,) = recipe_upgrades(ENGINE_WORDS, settings)
+    before = _engine_run(old)
+    return running.run_reasons(upgrade, before, _engine_run.__wrapped__(new, before))
+
+
+@cache
+def _engine_run(release: str, *before: running.ReleaseRun) -> running.ReleaseRun:
+    begun = running.UpgradeProgress(before)
+    stored = running.StoredUpgrade.begin("upgrade", "planted", "", {}, begun, fresh=True)
+    found = recipe_for(ENGINE_WORDS, release, ())
+    return running.run_release(found, stored, 10 * SECONDS, print)
 
 
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "bisect": bisect_case,
     "flaky": partial(bisect_case, flaky=True),
     "upgrade": upgrade_case,
+    "engine": engine_case,
 }
 
 
 def summary(kind: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the counts of a kind's results, and the cases that went wrong."""
     found: dict[str, Any] = {"cases": len(rows), "right": sum(row["right"] for row in rows)}
-    if kind == "upgrade":
+    if kind in ("upgrade", "engine"):
         plants = [row for row in rows if row["planted"]]
         controls = [row for row in rows if not row["planted"]]
         found["planted"], found["caught"] = len(plants), sum(row["right"] for row in plants)
@@ -196,17 +257,25 @@ def main() -> int:
     """Run the cases of a kind; exit 1 if one went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m campaigns releases")
     parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("--cases", type=int, default=100)
+    parser.add_argument("--cases", type=int, default=100, help="`engine` has 11")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--home", type=Path, help="home with the copied CPU engines")
     parser.add_argument("--whole", action="store_true", help="launch each engine as users do")
     parser.add_argument("--store", action="store_true", help=f"write the counts to {STORED.name}")
     options = parser.parse_args()
-    if not options.whole:
+    more: dict[str, Any] = {"whole": options.whole}
+    if options.kind == "engine":
+        if options.home is None or options.home.samefile(speclaunch_home()):
+            parser.error("--home needs a folder with copies of CPU engines: they are edited")
+        os.environ["SPECLAUNCH_HOME"] = str(options.home)
+        more = {"home": options.home}
+        running.launched = without_contract  # type: ignore[attr-defined]
+    elif not options.whole:
         searching.launched = running.launched = planted.served  # type: ignore[attr-defined]
     rows = []
     count = 2 * options.cases if options.kind == "upgrade" else options.cases
     for case in range(options.first, options.first + count):
-        rows.append(KINDS[options.kind](case, whole=options.whole))
+        rows.append(KINDS[options.kind](case, **more))
         print(json.dumps(rows[-1]), flush=True)
     found = summary(options.kind, rows)
     print(json.dumps(found, indent=1))

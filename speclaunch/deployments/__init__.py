@@ -20,7 +20,7 @@ NAMES = {
         LockedHardware LockSubject
     """,
     "recipe.lock_file": """
-        accept_lengths image_of lock_and_recipe read_lock record recipe_differences
+        accept_lengths image_of lock_and_recipe of_this_host read_lock record recipe_differences
         with_lock_differences
     """,
     "recipe.roles": "of_role role_names",

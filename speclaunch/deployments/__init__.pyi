@@ -34,6 +34,7 @@ from speclaunch.deployments.recipe.lock import lock_differences as lock_differen
 from speclaunch.deployments.recipe.lock_file import accept_lengths as accept_lengths
 from speclaunch.deployments.recipe.lock_file import image_of as image_of
 from speclaunch.deployments.recipe.lock_file import lock_and_recipe as lock_and_recipe
+from speclaunch.deployments.recipe.lock_file import of_this_host as of_this_host
 from speclaunch.deployments.recipe.lock_file import read_lock as read_lock
 from speclaunch.deployments.recipe.lock_file import recipe_differences as recipe_differences
 from speclaunch.deployments.recipe.lock_file import record as record

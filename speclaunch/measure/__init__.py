@@ -55,20 +55,21 @@ NAMES = {
         key_of require_cells StoredBench
     """,
     "bench.workload": "Prompts RANDOM shipped workload",
-    "bisect.bisect": "begin_bisect BisectTask releases_between search StoredBisect",
+    "bisect.bisect": "BisectProgress BisectTask releases_between search StoredBisect",
     "bisect.checks": "check_of",
     "bisect.document": "bisect_document BisectDocument DependencyRecord",
     "bisect.search": "most_starts SearchOutcome",
     "certificates": "certificates_of",
-    "contract.contract": "check_contract FIELDS",
-    "contract.records": "ContractDocument FieldResult FieldRow",
-    "contract.servers": "ContractServer",
+    "contract.contract": "FIELDS served_contract",
+    "contract.records": """
+        CONTRACT ContractDocument ContractProgress FieldResult FieldRow StoredContract
+    """,
     "prove.answers": "ProofPrompt ProofServer",
     "prove.proof": """
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree
         served_dtype WrongRecord
     """,
-    "prove.stored": "begin_proof StoredAnswers StoredProof",
+    "prove.stored": "PROOF StoredAnswers StoredProof",
     "sweep.course": "refused_row require_launcher run_sweep",
     "sweep.jobs": "Folder Job JobOptions JobVerdict LOCAL Planned Row",
     "sweep.judging": "check_jobs",
@@ -94,7 +95,7 @@ NAMES = {
         DeploymentRecord RunRecord upgrade_document UpgradeDocument ValueRecord
     """,
     "upgrade.reasons": "Aspect UpgradeReason UpgradeVerdict",
-    "upgrade.running": "ReleaseRun run_reasons run_release",
+    "upgrade.running": "run_reasons run_releases StoredUpgrade UpgradeProgress",
     "upgrade.supply": "EngineSupply interpreters",
     "upgrade.release_recipe": "plan_here recipe_for",
 }

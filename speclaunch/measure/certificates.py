@@ -10,15 +10,18 @@ from speclaunch.core import mapping, read_json, text
 from speclaunch.deployments import LockedCertificate, Prepared
 from speclaunch.measure.bench.sides import identity_of
 from speclaunch.measure.bench.stored_names import stored_files, stored_length
-from speclaunch.measure.prove.stored import stored_proofs
-from speclaunch.serving import command
+from speclaunch.measure.contract.records import CONTRACT
+from speclaunch.measure.prove.stored import PROOF
+from speclaunch.serving import command, unfinished_work
 
 
 def certificates_of(prepared: Prepared) -> tuple[LockedCertificate, ...]:
-    """Return the newest finished measurement and proof of exactly this command, if stored."""
+    """Return the newest finished results of exactly this command, one of each kind."""
+    proofs, contracts = map(unfinished_work.stored_work, (PROOF, CONTRACT))
     found = (
         _newest("bench", stored_files(), identity_of(prepared), _measured),
-        _newest("prove", stored_proofs(), command(prepared), _proven),
+        _newest("prove", proofs, command(prepared), _proven),
+        _newest("contract", contracts, command(prepared), _contracted),
     )
     return tuple(certificate for certificate in found if certificate is not None)
 
@@ -50,3 +53,11 @@ def _proven(result: Mapping[str, Any]) -> str | None:
     answers = mapping(result.get("answers"))
     counted = ", ".join(f"{answers.get(kind)} {kind}" for kind in ("same", "tie", "wrong"))
     return f"{'lossless' if result['lossless'] else 'not lossless'}: {counted}"
+
+
+def _contracted(result: Mapping[str, Any]) -> str | None:
+    if "counts" not in result or "same" not in result:
+        return None
+    counts = mapping(result["counts"])
+    counted = f"{counts.get('same')} request fields the same, {counts.get('differs')} differ"
+    return f"{'same' if result['same'] else 'not the same'}: {counted}"

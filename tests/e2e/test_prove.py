@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.measure.prove.stored import FILE
 from tests.e2e.conftest import Marked
 from tests.support.measure.contract_faults import FIELD_FAULTS
 from tests.support.proof_faults import FAULTS, activate, breakable_shim
@@ -49,7 +48,7 @@ def test_a_broken_verification_is_found_also_after_ctrl_c(
     assert marked.left() == []
     assert "interrupted: engines stopped" in told
     (folder,) = first_home.glob("proofs/*")
-    kept = json.loads((folder / FILE).read_text())
+    kept = json.loads((folder / "proof.json").read_text())
     assert (len(kept["greedy"]["1"]), kept["result"]) == (20, None)
 
     done = marked.run(*asked)
@@ -58,7 +57,7 @@ def test_a_broken_verification_is_found_also_after_ctrl_c(
     assert (done.returncode, said["lossless"]) == (1, False), done.stderr
     assert said["wrong"][0]["got"] != said["wrong"][0]["expected"]
     assert said["wrong"][0]["gap_nats"] > said["tolerance_nats"]
-    assert json.loads((folder / FILE).read_text())["result"] == said
+    assert json.loads((folder / "proof.json").read_text())["result"] == said
     assert marked.left() == []
 
 
@@ -89,5 +88,5 @@ def test_a_contract_names_the_broken_fields_of_a_release(first_home: Path, marke
     same = ("stop_token_ids", "end_at_max_new_tokens", "logit_bias", "n", "regex", "abort")
     assert [rows[name]["result"] for name in same] == ["same"] * len(same)
     (folder,) = first_home.glob("contracts/*")
-    assert json.loads((folder / "contract.json").read_text()) == document
+    assert json.loads((folder / "contract.json").read_text())["result"] == document
     assert marked.left() == []

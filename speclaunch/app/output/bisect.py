@@ -23,8 +23,8 @@ def show_bisect(console: Console, found: BisectDocument) -> None:
     paper.table(rows, (16, 8, 8))
     if found.flaky:
         paper.say(f"flaky, with contradicting results: {', '.join(found.flaky)}", "bold yellow")
-    changes = found.changes
-    if changes is not None:
+    changes, pair = found.changes, found.pair
+    if changes is not None and pair is not None:
         if changes.command:
             paper.heading("Command")
             for line in changes.command:
@@ -36,7 +36,7 @@ def show_bisect(console: Console, found: BisectDocument) -> None:
         bugs = [("fixes", bug) for bug in changes.fixed]
         bugs += [("introduces", bug) for bug in changes.introduced]
         if bugs:
-            paper.heading("Known engine bugs", f"of SGLang {found.bad}, against {found.good}")
+            paper.heading("Known engine bugs", f"of SGLang {pair.bad}, against {pair.good}")
             for verb, bug in bugs:
                 unknown = f" (unknown: {bug.unknown})" if bug.unknown else ""
                 paper.say(f"{verb} {bug.id}: {bug.summary}{unknown}", indent=2)

@@ -17,11 +17,11 @@ from speclaunch.deployments import load, split_recipe
 from speclaunch.engine import trust
 from speclaunch.measure import (
     BisectDocument,
+    BisectProgress,
     BisectTask,
     EngineSupply,
     SearchOutcome,
     StoredBisect,
-    begin_bisect,
     bisect_document,
     check_of,
     end_on_signals,
@@ -66,8 +66,9 @@ def bisect(options: BisectOptions) -> ExitCode:
             _show_task(task, supply)
             return ExitCode.CLEAN
         about = {"recipe": name, "check": check.text, "releases": task.releases}
-        stored = begin_bisect(recipe.deployment.name, task.key, about, fresh=options.fresh)
-        document = _searched(recipe.deployment.name, task, stored, supply, options)
+        name, begun = recipe.deployment.name, BisectProgress()
+        stored = StoredBisect.begin("bisect", name, task.key, about, begun, fresh=options.fresh)
+        document = _searched(name, task, stored, supply, options)
     return ExitCode.CLEAN if document.outcome is SearchOutcome.FOUND else ExitCode.FAILED
 
 
@@ -80,18 +81,9 @@ def _searched(
 ) -> BisectDocument:
     """Search, store and show the result; return its document."""
     lines = err_lines()
-    done = len(stored.progress.probes)
-    if done:
-        lines.print(f"resuming {stored.directory.name} ({done} probes saved; --fresh starts over)")
     end_on_signals()
-    try:
+    with stored.resuming(lines.print):
         end = search(task, stored, supply, lines.print)
-    except KeyboardInterrupt:
-        lines.print(
-            f"interrupted: engines stopped, {len(stored.progress.probes)} probes saved to "
-            f"{stored.directory}; repeat the command to resume"
-        )
-        raise
     document = bisect_document(name, task, end, stored)
     stored.write(to_builtins(document))
     if options.output_format is OutputFormat.JSON:

@@ -17,7 +17,7 @@ from speclaunch.core import (
     Problem,
     from_here,
 )
-from speclaunch.deployments import lock_and_recipe, prepare, split_recipe
+from speclaunch.deployments import lock_and_recipe, of_this_host, prepare, split_recipe
 from speclaunch.engine import find_runtime, resolve
 from speclaunch.serving import (
     LockRequest,
@@ -85,7 +85,9 @@ class LaunchLock:
 
     def overrides(self, overrides: list[str]) -> list[str]:
         """Return the overrides that start the same again: with `--locked` those of the lock."""
-        return overrides if self._lock is None else [f"recipe={self._lock.path}"]
+        if self._lock is None:
+            return overrides
+        return [f"recipe={self._lock.path}", *of_this_host(overrides)]
 
     def require(self, prepared: Prepared, facts: Lookup, busy: Busy) -> None:
         """Print what differs from the lock. Raises PreflightError if that prevents its start."""

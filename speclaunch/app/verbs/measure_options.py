@@ -261,9 +261,7 @@ class ProveOptions(VerbOptions):
         "logprobs, and others.",
     )
     dry_run = flag("--dry-run", help="List the starts and requests. Start nothing.")
-    fresh = flag(
-        "--fresh", help="Query all answers again instead of resuming an interrupted proof."
-    )
+    fresh = flag("--fresh", help="Start over instead of resuming an interrupted proof or contract.")
     config_dir = CONFIG_DIR
     engine = ENGINE
     hardware = HARDWARE
@@ -413,8 +411,8 @@ class BisectOptions(VerbOptions):
         str,
         "--check",
         metavar="CHECK",
-        help="`start`, `'acceptance>=X'`, `same-output`, or a command in quotes, which gets "
-        "SPECLAUNCH_URL and exits 0 (good), 1 to 124 (bad) or 125 (skip).",
+        help="`start`, `'acceptance>=X'`, `same-output`, `contract` (request fields), or a command "
+        "in quotes, which gets SPECLAUNCH_URL and exits 0 (good), 1 to 124 (bad) or 125 (skip).",
     )
     flaky = option(
         float,

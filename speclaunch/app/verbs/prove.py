@@ -26,32 +26,31 @@ from speclaunch.core import (
     Problem,
     beating,
     duration,
-    speclaunch_home,
 )
-from speclaunch.engine import Address
 from speclaunch.measure import (
+    CONTRACT,
     FIELDS,
     NONE,
+    PROOF,
     RANDOM,
-    ContractDocument,
-    ContractServer,
+    ContractProgress,
     LaunchedSide,
     MeasuredEngine,
     Proof,
     ProofPrompt,
     ProofServer,
     StoredAnswers,
+    StoredContract,
     StoredProof,
     baseline,
-    begin_proof,
     candidate,
-    check_contract,
     end_on_signals,
     next_log,
     prove_answers,
     reference,
     sampled,
     samples_agree,
+    served_contract,
     served_dtype,
     shipped,
     workload,
@@ -60,8 +59,6 @@ from speclaunch.serving import EngineClient, EngineError, command, free_port, un
 
 _MOST_CONCURRENCY, _MOST_WORDS = 1024, 1 << 20
 _START_SECONDS = 3600.0
-_DYING_SECONDS = 10.0
-"""Seconds within which an engine that closed its connections exits, and its speclaunch too."""
 
 
 def prove(options: ProveOptions) -> ExitCode:
@@ -93,15 +90,17 @@ def prove(options: ProveOptions) -> ExitCode:
             )
         )
     if options.requests:
-        return prove_requests(options, ours, plain)
+        code = prove_requests(options, ours, plain)
+        if code is ExitCode.CLEAN:
+            locking.write()
+        return code
     task = Task(ours, plain, tuple(questions), levels, options.samples)
     if options.dry_run:
         for line in task.lines():
             out().print(line, markup=False, highlight=False)
         return ExitCode.CLEAN
-    stored = begin_proof(
-        ours.prepared.recipe.deployment.name, task.key, task.about, fresh=options.fresh
-    )
+    name, begun = ours.prepared.recipe.deployment.name, StoredAnswers({})
+    stored = StoredProof.begin(PROOF, name, task.key, task.about, begun, fresh=options.fresh)
     result = _proof(task, stored)
     dtype = served_dtype(ours.plan)
     document = result.document(ours.name, plain.name, ours.prepared.version, dtype)
@@ -125,45 +124,35 @@ def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSid
         out_lines().print(f"starts:   2, both at once: {ours.name}; {plain.name}")
         out_lines().print(f"fields:   {', '.join(field.name for field in FIELDS)}")
         return ExitCode.CLEAN
-    end_on_signals()
+    # both servers identify a contract, as they do a proof without questions
+    task = Task(ours, plain, (), (), 0)
+    key = unfinished_work.digest([task.key, [field.name for field in FIELDS]])
     name = ours.prepared.recipe.deployment.name
-    folder = unfinished_work.new_folder(speclaunch_home() / "contracts", name)
-    found = _contract(ours, plain, folder)
-    unfinished_work.write(folder / "contract.json", to_builtins(found))
+    begun = ContractProgress()
+    stored = StoredContract.begin(CONTRACT, name, key, task.about, begun, fresh=options.fresh)
+    say = err_lines().print
+    end_on_signals()
+    # one start at a time: the memory of the second depends on what the first leaves
+    with (
+        stored.resuming(say),
+        Engines(stored.directory, say) as engines,
+        engines.serving(ours) as served,
+        engines.serving(plain) as other,
+    ):
+        contract = served_contract(
+            *(served.engine.address, other.engine.address, ours.plan, say, stored.progress.rows),
+            lambda rows: stored.add(ContractProgress(rows)),
+        )
+    found = contract.document(ours.name, plain.name)
+    stored.write(to_builtins(found))
     if options.output_format is ProveFormat.JSON:
         out().print_json(json.dumps(to_builtins(found)))
     elif options.output_format is ProveFormat.HTML:
         write_exact(contract_page(found))
     else:
         show_contract(out(), found)
-        err_lines().print(f"saved to {folder}")
+        err_lines().print(f"saved to {stored.directory}")
     return ExitCode.CLEAN if found.same else ExitCode.FAILED
-
-
-def _contract(ours: LaunchedSide, plain: LaunchedSide, folder: Path) -> ContractDocument:
-    """Serve both sides at the same time and return their contract; `folder` receives the logs."""
-    say = err_lines().print
-    fields: list[str] = []
-
-    def progress(seconds: float) -> str:
-        done = f"{max(len(fields) - 1, 0)} of {len(FIELDS)} fields"
-        return f"{ours.name}: {done} checked in {duration(seconds)}"
-
-    # one start at a time: the memory of the second depends on what the first leaves
-    with (
-        Engines(folder, say) as engines,
-        engines.serving(ours) as served,
-        engines.serving(plain) as other,
-        beating(say, progress),
-    ):
-        try:
-            found = check_contract(
-                served.contract_server, other.contract_server, plan=ours.plan, say=fields.append
-            )
-        except EngineError as error:
-            help_ = f"read the logs in {folder}"
-            raise LaunchError(f"{ours.name} gave no answer: {error}", help=help_) from error
-    return found.document(ours.name, plain.name)
 
 
 def _proof(task: Task, stored: StoredProof) -> Proof:
@@ -171,26 +160,14 @@ def _proof(task: Task, stored: StoredProof) -> Proof:
 
     The answers of the speculative server are saved as they arrive.
     """
-    lines = err_lines()
-    if stored.answers.count:
-        lines.print(
-            f"resuming {stored.directory.name} ({stored.answers.count} answers saved; --fresh "
-            "starts over)"
-        )
+    say = err_lines().print
     end_on_signals()
-    try:
-        with Engines(stored.directory, lines.print) as engines:
-            if task.together and not task.is_complete(stored.answers):
-                engines.begin(task.ours)
-                engines.begin(task.plain)
-            ask_ours(task, engines, stored, lines.print)
-            return check_answers(task, engines, stored.answers, served_dtype(task.ours.plan))
-    except KeyboardInterrupt:
-        lines.print(
-            f"interrupted: engines stopped, {stored.answers.count} answers saved to "
-            f"{stored.directory}; repeat the command to resume"
-        )
-        raise
+    with stored.resuming(say), Engines(stored.directory, say) as engines:
+        if task.together and not task.is_complete(stored.progress):
+            engines.begin(task.ours)
+            engines.begin(task.plain)
+        ask_ours(task, engines, stored, say)
+        return check_answers(task, engines, stored.progress, served_dtype(task.ours.plan))
 
 
 def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPrompt]:
@@ -231,13 +208,7 @@ class Served(Struct, frozen=True):
 
     side: LaunchedSide
     engine: MeasuredEngine
-    address: Address
     say: Say
-
-    @property
-    def contract_server(self) -> ContractServer:
-        """The engine as a server of a contract."""
-        return ContractServer(lambda: EngineClient(self.address))
 
     @contextmanager
     def queried(self, requests: int) -> Iterator[Callable[[int], ProofServer]]:
@@ -250,27 +221,21 @@ class Served(Struct, frozen=True):
         try:
             with beating(self.say, lambda seconds: f"{self.side.name}: {count.text(seconds)}"):
                 yield lambda level: ProofServer(
-                    lambda: EngineClient(self.address), level, count.tick
+                    lambda: EngineClient(self.engine.address), level, count.tick
                 )
         except EngineError as error:
             raise self._no_answer(str(error)) from error
         except LaunchError as error:
-            if self._is_gone(0.0):
+            if self.engine.is_gone(0.0):
                 raise self._no_answer(str(error)) from error
             raise
 
     def _no_answer(self, reason: str) -> LaunchError:
-        what = "ended during the queries" if self._is_gone(_DYING_SECONDS) else "gave no answer"
+        what = "ended during the queries" if self.engine.is_gone() else "gave no answer"
         return LaunchError(
             f"{self.side.name} {what}: {reason}",
             help=f"read its log: speclaunch diagnose {self.engine.log}",
         )
-
-    def _is_gone(self, seconds: float) -> bool:
-        until = time.monotonic() + seconds
-        while self.engine.lives and time.monotonic() < until:
-            time.sleep(0.1)
-        return not self.engine.lives
 
 
 class Engines:
@@ -301,13 +266,10 @@ class Engines:
     def serving(self, side: LaunchedSide) -> Iterator[Served]:
         """Serve a side within the block and stop it at the end. Raises LaunchError."""
         engine = self.begin(side)
-        with beating(self._say, lambda seconds: f"{side.name}: starting for {duration(seconds)}"):
-            seconds = engine.wait(_START_SECONDS)
+        seconds = engine.wait(_START_SECONDS, self._say)
         self._say(f"{side.name} serves after {seconds:.0f} s")
-        key = side.prepared.address.api_key
-        address = Address(host="127.0.0.1", port=engine.order.port, tls=False, api_key=key)
         try:
-            yield Served(side, engine, address, self._say)
+            yield Served(side, engine, self._say)
         finally:
             engine.stop()
 
@@ -423,10 +385,10 @@ class Task(Struct, frozen=True):
 
 def ask_ours(task: Task, engines: Engines, stored: StoredProof, say: Say) -> None:
     """Query and save the missing answers of the speculative server. Raises LaunchError."""
-    if task.is_complete(stored.answers):
+    if task.is_complete(stored.progress):
         return
-    due = [level for level in task.levels if level not in stored.answers.greedy]
-    samples = 0 if stored.answers.samples else task.drawn
+    due = [level for level in task.levels if level not in stored.progress.greedy]
+    samples = 0 if stored.progress.samples else task.drawn
     with (
         engines.serving(task.ours) as served,
         served.queried(len(due) * len(task.questions) + samples) as server,
@@ -435,13 +397,13 @@ def ask_ours(task: Task, engines: Engines, stored: StoredProof, say: Say) -> Non
             began = time.monotonic()
             answers = server(level).answers(task.questions, logprobs=False)
             stored.add(
-                StoredAnswers({**stored.answers.greedy, level: answers}, stored.answers.samples)
+                StoredAnswers({**stored.progress.greedy, level: answers}, stored.progress.samples)
             )
             took = duration(time.monotonic() - began)
             say(f"{task.ours.name}: {len(answers)} answers at concurrency {level} in {took}")
         if samples:
             drawn = sampled(server(_SAMPLING_AT_ONCE), task.few, task.samples)
-            stored.add(StoredAnswers(stored.answers.greedy, drawn))
+            stored.add(StoredAnswers(stored.progress.greedy, drawn))
 
 
 def check_answers(task: Task, engines: Engines, stored_answers: StoredAnswers, dtype: str) -> Proof:

@@ -301,6 +301,9 @@ class UpgradeOptions(VerbOptions):
     )
     engine_python = ENGINE_PYTHON
     timeout = TIMEOUT
+    fresh = flag(
+        "--fresh", section="Run", help="Start over instead of resuming an interrupted --run."
+    )
     write = flag(
         "--write",
         section="Output",

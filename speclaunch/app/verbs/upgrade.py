@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -31,7 +30,8 @@ from speclaunch.deployments import YAML_SUFFIXES, NothingFoundError, find_recipe
 from speclaunch.measure import (
     DeploymentUpgrade,
     EngineSupply,
-    ReleaseRun,
+    StoredUpgrade,
+    UpgradeProgress,
     UpgradeSettings,
     UpgradeVerdict,
     directory_upgrades,
@@ -42,10 +42,10 @@ from speclaunch.measure import (
     recipe_for,
     recipe_upgrades,
     run_reasons,
-    run_release,
+    run_releases,
     upgrade_document,
 )
-from speclaunch.serving import lock_request, write_lock
+from speclaunch.serving import lock_request, unfinished_work, write_lock
 
 
 def upgrade(options: UpgradeOptions) -> ExitCode:
@@ -68,9 +68,10 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
         _require_single_recipe(options, found)
     if options.write:
         _require_writable(options, settings)
-    runs: list[ReleaseRun] = []
-    if options.run:
-        found, runs = _run(options, settings, found[0], pythons)
+    stored = _run(options, settings, found[0], pythons) if options.run else None
+    runs = () if stored is None else stored.progress.runs
+    if runs:
+        found = [replace(found[0], reasons=run_reasons(found[0], *runs))]
     document = upgrade_document(settings.to, found, runs)
     if options.output_format is OutputFormat.JSON:
         out().print_json(json.dumps(to_builtins(document)))
@@ -80,6 +81,8 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
         show_upgrades(out(), document)
     if options.write:
         _write(options, settings, found[0], pythons.get(settings.to))
+    if stored is not None:
+        stored.write(to_builtins(document))
     return ExitCode.CLEAN if document.verdict is UpgradeVerdict.SAFE else ExitCode.FAILED
 
 
@@ -131,24 +134,24 @@ def _run(
     settings: UpgradeSettings,
     upgrade: DeploymentUpgrade,
     pythons: Mapping[str, str],
-) -> tuple[list[DeploymentUpgrade], list[ReleaseRun]]:
-    """Start both releases in turn. Raises InputError, LaunchError."""
-    lines = err_lines()
+) -> StoredUpgrade:
+    """Start both releases in turn and return their runs. Raises InputError, LaunchError."""
+    say = err_lines().print
+    releases = (upgrade.source, settings.to)
+    recipes = [
+        recipe_for(options.words, release, settings.config_dirs, python=pythons.get(release))
+        for release in releases
+    ]
+    key = unfinished_work.digest(
+        [(found.version, found.overrides, found.migration.text) for found in recipes]
+    )
+    about = {"recipe": upgrade.name, "releases": releases}
+    begun = UpgradeProgress()
+    stored = StoredUpgrade.begin("upgrade", upgrade.name, key, about, begun, fresh=options.fresh)
     end_on_signals()
-    runs: list[ReleaseRun] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="speclaunch-upgrade-") as folder,
-        EngineSupply(pythons, lines.print) as supply,
-    ):
-        supply.prefetch((upgrade.source, settings.to))
-        for release in (upgrade.source, settings.to):
-            recipe = recipe_for(
-                options.words, release, settings.config_dirs, python=pythons.get(release)
-            )
-            supply.require(recipe)
-            reference = runs[0] if runs else None
-            runs.append(run_release(recipe, Path(folder), options.timeout, lines.print, reference))
-    return [replace(upgrade, reasons=run_reasons(upgrade, *runs))], runs
+    with stored.resuming(say), EngineSupply(pythons, say) as supply:
+        run_releases(recipes, stored, supply, options.timeout, say)
+    return stored
 
 
 def _write(

@@ -279,7 +279,7 @@ def changed_args(args: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
     return found
 
 
-_OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_addr=HOST:20000"}
+OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_addr=HOST:20000"}
 """Arguments that differ by host or by start, with an example."""
 
 
@@ -318,7 +318,7 @@ def require_host(recipe: Recipe) -> None:
     if not isinstance(nodes, int) or nodes < 2 or value_of(args, "use_ray"):
         return
     missing = [
-        name for name in _OF_A_HOST if (value := value_of(args, name)) is None or unset_in(value)
+        name for name in OF_A_HOST if (value := value_of(args, name)) is None or unset_in(value)
     ]
     if missing:
         raise InputError(
@@ -326,7 +326,7 @@ def require_host(recipe: Recipe) -> None:
                 f"{recipe.deployment.name} runs on {nodes} hosts, but {' and '.join(missing)} "
                 f"{'is' if len(missing) == 1 else 'are'} not set",
                 recipe.place("args", "nnodes"),
-                f"start it on each host with {' '.join(_OF_A_HOST[name] for name in missing)} "
+                f"start it on each host with {' '.join(OF_A_HOST[name] for name in missing)} "
                 f"(rank 0 to {nodes - 1}; the address is that of rank 0)",
             )
         )

@@ -75,7 +75,8 @@ class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """A measurement or proof of the recipe."""
 
     kind: str
-    """`bench`, `prove`, or `smoke`: the first generation of the launch that wrote the lock."""
+    """`bench`, `prove`, `contract`, or `smoke`: the first generation of the launch that wrote the
+    lock."""
     name: str = ""
     """Folder of the stored result."""
     date: str = ""
@@ -194,6 +195,8 @@ def lock_differences(lock: Lock, now: Lock) -> Iterator[LockDifference]:
         yield LockDifference(subject, name, locked, found, refuses=refuses)
 
 
+_OF_A_RANK = ("node_rank", "dist_init_addr", "SGLANG_HOST_IP")
+"""Values in which the ranks of a server differ; an explicit argument is compared in the recipe."""
 _REFUSES = ("name", "count", "memory_mib", "capability")
 
 
@@ -205,9 +208,11 @@ def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubje
         files = f" (files {package.hash[:19]})" if package.hash else ""
         yield (LockSubject.PACKAGE, package.name), f"{package.version}{files}"
     for name, value in sorted(lock.resolved.items()):
-        yield (LockSubject.RESOLVED, name), _text(value)
+        if name not in _OF_A_RANK:
+            yield (LockSubject.RESOLVED, name), _text(value)
     for name, value in sorted(lock.variables.items()):
-        yield (LockSubject.VARIABLE, name), value
+        if name not in _OF_A_RANK:
+            yield (LockSubject.VARIABLE, name), value
     for checkpoint in lock.checkpoints:
         if checkpoint.files:
             yield (LockSubject.CHECKPOINT, checkpoint.role), checkpoint.name

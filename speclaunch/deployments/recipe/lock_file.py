@@ -20,8 +20,13 @@ from speclaunch.core import (
     lazy,
     reads,
 )
-from speclaunch.deployments.recipe.find_recipe import recipe_names, recipe_of_lock, with_overrides
-from speclaunch.deployments.recipe.load import Recipe, changed_args, load, select_role
+from speclaunch.deployments.recipe.find_recipe import (
+    override_key,
+    recipe_names,
+    recipe_of_lock,
+    with_overrides,
+)
+from speclaunch.deployments.recipe.load import OF_A_HOST, Recipe, changed_args, load, select_role
 from speclaunch.deployments.recipe.lock import (
     IMAGE,
     LockDifference,
@@ -38,7 +43,14 @@ if TYPE_CHECKING:
 _IS_LOCK = lazy(r"^lock:", re.MULTILINE)
 
 
-def read_lock(path: Path, config_dirs: Sequence[Path] = ()) -> Recipe:
+def of_this_host(overrides: Sequence[str]) -> list[str]:
+    """Return the overrides in which ranks with one lock differ."""
+    return [word for word in overrides if override_key(word).removeprefix("args.") in OF_A_HOST]
+
+
+def read_lock(
+    path: Path, config_dirs: Sequence[Path] = (), overrides: Sequence[str] = ()
+) -> Recipe:
     """Return the recipe in a lock file, with its record in `deployment.lock`. Raises InputError."""
     shown = from_here(path)
     if reads.is_dir(path):
@@ -46,7 +58,7 @@ def read_lock(path: Path, config_dirs: Sequence[Path] = ()) -> Recipe:
     if not reads.is_file(path):
         remedy = "write it: speclaunch launch recipe=NAME --smoke --lock"
         raise InputError(Problem(f"there is no lock {shown}", help=remedy))
-    recipe = load(str(path), (), config_dirs)
+    recipe = load(str(path), overrides, config_dirs)
     if recipe.deployment.lock is None:
         raise InputError(Problem(f"{shown} is not a lock: it has no section `lock`"))
     return recipe
@@ -66,10 +78,10 @@ def lock_and_recipe(
 
     The recipe gets the overrides that its lock records, and `overrides`, which are already in
     `recipe`. A lock is its own lock, and is compared with the recipe that it names, if that still
-    exists. Raises InputError.
+    exists. A rank sets its own number and address in both. Raises InputError.
     """
     path = recipe.lock_path
-    lock = read_lock(path, config_dirs)
+    lock = read_lock(path, config_dirs, of_this_host(overrides))
     locked, named = record(lock), str(recipe.path)
     if path == recipe.path:
         named = recipe_of_lock(str(path)) or locked.recipe

@@ -10,17 +10,21 @@ import contextlib
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 from msgspec import Struct
 
-from speclaunch.core import LaunchError, children
+from speclaunch.core import LaunchError, beating, children, duration
+from speclaunch.engine import Address
 from speclaunch.serving import LaunchState, Run, reread_run, running_launches
 
 _POLL_SECONDS = 0.1
 _END_SECONDS = 90.0
 _TAIL = 30
+_DYING_SECONDS = 10.0
+"""Seconds within which an engine that closed its connections exits, and its speclaunch too."""
 
 
 class EngineOrder(Struct, frozen=True):
@@ -65,8 +69,19 @@ class MeasuredEngine:
         """Base URL of the server."""
         return f"http://127.0.0.1:{self.order.port}"
 
-    def wait(self, seconds: float) -> float:
-        """Wait until it serves and is verified; return the seconds. Raises LaunchError."""
+    @property
+    def address(self) -> Address:
+        """Address of the server, with its key."""
+        return Address("127.0.0.1", self.order.port, tls=False, api_key=self.order.key or None)
+
+    def wait(self, seconds: float, say: Callable[[str], None] | None = None) -> float:
+        """Wait until it serves and is verified; return the seconds. Raises LaunchError.
+
+        `say` receives progress periodically.
+        """
+        if say is not None:
+            with beating(say, lambda waited: f"{self.order.name}: starting for {duration(waited)}"):
+                return self.wait(seconds)
         began = time.monotonic()
         while time.monotonic() - began < seconds:
             if self._process.poll() is not None:
@@ -109,6 +124,13 @@ class MeasuredEngine:
     def lives(self) -> bool:
         """True if its speclaunch is running."""
         return self._process.poll() is None
+
+    def is_gone(self, seconds: float = _DYING_SECONDS) -> bool:
+        """True if it ended, or ends within `seconds`."""
+        until = time.monotonic() + seconds
+        while self.lives and time.monotonic() < until:
+            time.sleep(0.1)
+        return not self.lives
 
     def pause(self) -> None:
         """Pause its processes, because an idle engine would slow the other down."""

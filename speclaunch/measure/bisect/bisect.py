@@ -6,11 +6,10 @@ An interrupted search continues with the same command.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +21,6 @@ from speclaunch.core import (
     Place,
     Problem,
     reads,
-    speclaunch_home,
 )
 from speclaunch.engine import held_versions
 from speclaunch.measure.bisect.checks import Check, CheckedServer, Evaluation
@@ -35,7 +33,8 @@ from speclaunch.measure.bisect.search import (
     net_evaluations,
     step,
 )
-from speclaunch.measure.upgrade.observation import ReleaseAnswers, Say, broken_fields
+from speclaunch.measure.contract.contract import served_contract
+from speclaunch.measure.upgrade.observation import ReleaseAnswers, Say
 from speclaunch.measure.upgrade.release_recipe import (
     LaunchedRelease,
     ReleaseRecipe,
@@ -45,8 +44,6 @@ from speclaunch.measure.upgrade.release_recipe import (
 )
 from speclaunch.measure.upgrade.supply import EngineSupply
 from speclaunch.serving import unfinished_work
-
-FILE = "bisect.json"
 
 
 class BisectTask(Struct, frozen=True):
@@ -77,21 +74,20 @@ class BisectTask(Struct, frozen=True):
         return unfinished_work.digest(parts)
 
 
-class BisectProgress(Struct, frozen=True):
+class BisectProgress(unfinished_work.Progress, frozen=True):
     """Finished probes, and the good release's answers if the check compares with them."""
 
     probes: tuple[ReleaseProbe, ...] = ()
     reference: ReleaseAnswers | None = None
 
+    @property
+    def saved(self) -> str:
+        """Number of probes."""
+        return f"{len(self.probes)} probes" if self.probes else ""
+
 
 StoredBisect: TypeAlias = unfinished_work.StoredWork[BisectProgress]
 """A search on disk. `key` identifies its releases and its check."""
-
-
-def begin_bisect(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredBisect:
-    """Return the newest unfinished search of the same key, or a new one. Raises InputError."""
-    home = speclaunch_home() / "bisects"
-    return StoredBisect.begin(home, FILE, name, key, about, BisectProgress(), fresh=fresh)
 
 
 def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str, ...]:
@@ -126,7 +122,7 @@ def search(task: BisectTask, stored: StoredBisect, supply: EngineSupply, say: Sa
         due = step(
             task.releases, progress.probes, rate=task.flaky or 0.0, installed=supply.installed()
         )
-        if task.check.needs_reference and progress.reference is None and not progress.probes:
+        if task.check.reference and progress.reference is None and not progress.probes:
             due = SearchStep(task.releases[0], following=(due.probe,) if due.probe else ())
         if due.probe is None:
             return due
@@ -172,9 +168,9 @@ def probe(
                 plain = stack.enter_context(
                     launched(recipe, folder, task.seconds, say, speculates=False)
                 )
-                contract = partial(broken_fields, served.address, plain.address, served.plan, say)
-                server = replace(server, broken=contract)
-            if task.check.needs_reference and reference is None:
+                servers = (served.engine.address, plain.engine.address, served.plan)
+                server = replace(server, broken=lambda: served_contract(*servers, say).broken)
+            if task.check.reference and reference is None:
                 reference = task.check.reference(server)
             found = _evaluated(task, server, served, reference)
     except StartFailedError as error:
@@ -198,7 +194,7 @@ def _evaluated(
         try:
             result = task.check.evaluate(server, reference)
         except LaunchError as error:
-            if not served.is_gone():
+            if not served.engine.is_gone():
                 raise
             result = Evaluation(ProbeVerdict.BAD, f"the server ended during the check: {error}")
             counts[ProbeVerdict.BAD] += needed - 1

@@ -1,6 +1,6 @@
 """The checks of a search: what makes a release good or bad."""
 
-# ruff: noqa: ARG002  checks have one signature
+# ruff: noqa: ARG001  checks have one signature
 from __future__ import annotations
 
 import contextlib
@@ -10,8 +10,8 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from msgspec import Struct
 
@@ -48,134 +48,109 @@ class CheckedServer(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """A check that needs only a server that serves."""
+    """A check. `evaluate` returns the result of one evaluation, and raises LaunchError."""
 
     text: str
-    needs_reference: ClassVar[bool] = False
-    """True if answers are compared with those of the good release."""
-    is_start: ClassVar[bool] = False
+    evaluate: Callable[[CheckedServer, ReleaseAnswers | None], Evaluation]
+    reference: Callable[[CheckedServer], ReleaseAnswers] | None = None
+    """Returns what the good release answers, if answers are compared with it."""
+    is_start: bool = False
     """True if a release is bad if it does not serve; else such a release is skipped."""
-    is_contract: ClassVar[bool] = False
+    is_contract: bool = False
     """True if it also needs a server without speculation."""
-    is_single: ClassVar[bool] = False
+    is_single: bool = False
     """True if one evaluation decides."""
 
-    def reference(self, server: CheckedServer) -> ReleaseAnswers:
-        """Return what the good release answers. Raises LaunchError."""
-        return server.observed.observe()
 
-    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-        """Return the result of one evaluation. Raises LaunchError."""
-        raise NotImplementedError
-
-
-class StartCheck(Check, frozen=True):
-    """Good if the server starts, serves and speculates as requested."""
-
-    is_start: ClassVar[bool] = True
-    is_single: ClassVar[bool] = True
-
-    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-        """Return good: the launch verified the server."""
-        return Evaluation(ProbeVerdict.GOOD, "it serves")
+def _accepts(least: float, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
+    """Measure the acceptance length with the fixed prompts."""
+    found = server.observed.observe().acceptance
+    if found is None:
+        return Evaluation(ProbeVerdict.BAD, "no answer has a verify step")
+    verdict = ProbeVerdict.GOOD if found >= least else ProbeVerdict.BAD
+    return Evaluation(verdict, f"acceptance length {found:.2f}")
 
 
-class AcceptanceCheck(Check, frozen=True):
-    """Good if the acceptance length is at least `least`."""
-
-    least: float
-
-    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-        """Measure the acceptance length with the fixed prompts."""
-        found = server.observed.observe().acceptance
-        if found is None:
-            return Evaluation(ProbeVerdict.BAD, "no answer has a verify step")
-        verdict = ProbeVerdict.GOOD if found >= self.least else ProbeVerdict.BAD
-        return Evaluation(verdict, f"acceptance length {found:.2f}")
+def _gives_same_answers(server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
+    """Compare the answers to the fixed prompts, except for numerical ties."""
+    found = server.observed.observe()
+    difference = server.observed.difference(reference or found, found)
+    if difference is None:
+        return Evaluation(ProbeVerdict.GOOD, "the same answers")
+    return Evaluation(ProbeVerdict.BAD, difference)
 
 
-class SameOutputCheck(Check, frozen=True):
-    """Good if greedy answers equal those of the good release, except for numerical ties."""
-
-    needs_reference: ClassVar[bool] = True
-
-    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-        """Compare the answers to the fixed prompts."""
-        found = server.observed.observe()
-        difference = server.observed.difference(reference or found, found)
-        if difference is None:
-            return Evaluation(ProbeVerdict.GOOD, "the same answers")
-        return Evaluation(ProbeVerdict.BAD, difference.text)
+def _keeps_contract(server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
+    """Compare the request fields that speculation changes. It repeats its requests itself."""
+    known = () if reference is None else reference.broken
+    found = [name for name in server.broken() if name not in known]
+    if found:
+        return Evaluation(ProbeVerdict.BAD, f"speculation changes {', '.join(found)}")
+    as_before = f" but {', '.join(known)}, as in the good release" if known else ""
+    return Evaluation(ProbeVerdict.GOOD, f"speculation changes no request field{as_before}")
 
 
-class ContractCheck(Check, frozen=True):
-    """Good if speculation changes no request field that it leaves unchanged in the good release.
+def _exits(
+    argv: tuple[str, ...],
+    seconds: float,
+    server: CheckedServer,
+    reference: ReleaseAnswers | None,
+) -> Evaluation:
+    """Run a command in its own process group, without a shell, as `git bisect run`.
 
-    It repeats its requests itself.
+    Raises LaunchError if it does not exist or a signal ends it.
     """
-
-    needs_reference: ClassVar[bool] = True
-    is_contract: ClassVar[bool] = True
-    is_single: ClassVar[bool] = True
-
-    def reference(self, server: CheckedServer) -> ReleaseAnswers:
-        """Return the fields that the good release breaks."""
-        return ReleaseAnswers(broken=server.broken())
-
-    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-        """Check the contract against the server without speculation."""
-        known = () if reference is None else reference.broken
-        found = [name for name in server.broken() if name not in known]
-        if found:
-            return Evaluation(ProbeVerdict.BAD, f"speculation changes {', '.join(found)}")
-        as_before = f" but {', '.join(known)}, as in the good release" if known else ""
-        return Evaluation(ProbeVerdict.GOOD, f"speculation changes no request field{as_before}")
-
-
-class CommandCheck(Check, frozen=True):
-    """Good if a command of the command line exits 0, as for `git bisect run`."""
-
-    argv: tuple[str, ...]
-    seconds: float
-
-    def evaluate(self, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-        """Run the command in its own process group, without a shell.
-
-        Raises LaunchError if it does not exist or a signal ends it.
-        """
-        env = {**os.environ, URL_VARIABLE: server.url, RELEASE_VARIABLE: server.release}
-        with (server.folder / f"command-{server.release}.log").open("ab") as log:
-            try:
-                process = children.start(
-                    children.bound(self.argv),
-                    cwd=Path.cwd(),
-                    env=children.without_safe_path(env),
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise LaunchError(f"cannot run {self.argv[0]}: {error.strerror}") from error
-            try:
-                code = process.wait(self.seconds)
-            except subprocess.TimeoutExpired:
-                return Evaluation(ProbeVerdict.BAD, f"no end within {self.seconds:.0f} s")
-            finally:  # also on Ctrl-C: the command and what it started
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        if code < 0 or code >= _NOT_RUN:
-            how = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
-            raise LaunchError(
-                f"{shlex.join(self.argv)} could not test SGLang {server.release}: {how}",
-                help=f"0: good, 1 to 124: bad, 125: skip; its output: {log.name}",
+    env = {**os.environ, URL_VARIABLE: server.url, RELEASE_VARIABLE: server.release}
+    with (server.folder / f"command-{server.release}.log").open("ab") as log:
+        try:
+            process = children.start(
+                children.bound(argv),
+                cwd=Path.cwd(),
+                env=children.without_safe_path(env),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
-        if code == _SKIP:
-            return Evaluation(ProbeVerdict.SKIP, f"exit code {_SKIP}")
-        return Evaluation(ProbeVerdict.BAD if code else ProbeVerdict.GOOD, f"exit code {code}")
+        except OSError as error:
+            raise LaunchError(f"cannot run {argv[0]}: {error.strerror}") from error
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return Evaluation(ProbeVerdict.BAD, f"no end within {seconds:.0f} s")
+        finally:  # also on Ctrl-C: the command and what it started
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if code < 0 or code >= _NOT_RUN:
+        how = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+        raise LaunchError(
+            f"{shlex.join(argv)} could not test SGLang {server.release}: {how}",
+            help=f"0: good, 1 to 124: bad, 125: skip; its output: {log.name}",
+        )
+    if code == _SKIP:
+        return Evaluation(ProbeVerdict.SKIP, f"exit code {_SKIP}")
+    return Evaluation(ProbeVerdict.BAD if code else ProbeVerdict.GOOD, f"exit code {code}")
 
 
-_NAMED = {"start": StartCheck, "same-output": SameOutputCheck, "contract": ContractCheck}
+_NAMED = {
+    check.text: check
+    for check in (
+        Check(
+            "start",
+            lambda *_: Evaluation(ProbeVerdict.GOOD, "it serves"),  # the launch verified it
+            is_start=True,
+            is_single=True,
+        ),
+        Check("same-output", _gives_same_answers, lambda server: server.observed.observe()),
+        Check(
+            "contract",
+            _keeps_contract,
+            lambda server: ReleaseAnswers(broken=server.broken()),
+            is_contract=True,
+            is_single=True,
+        ),
+    )
+}
 FORMS = ("start", "acceptance>=X", "same-output", "contract", '"COMMAND"')
 
 
@@ -183,10 +158,10 @@ def check_of(text: str, seconds: float) -> Check:
     """Return the check of `--check`. `seconds`: time limit of a command. Raises InputError."""
     text = text.strip()
     if text in _NAMED:
-        return _NAMED[text](text)
+        return _NAMED[text]
     place = Place(COMMAND_LINE, text=f"--check {text}")
     if (found := _ACCEPTANCE.fullmatch(text)) is not None:
-        return AcceptanceCheck(text, float(found[1]))
+        return Check(text, partial(_accepts, float(found[1])))
     if text.startswith("acceptance"):
         message = f"{text!r} has no bound"
         raise InputError(Problem(message, place, "quote it for the shell: 'acceptance>=3'"))
@@ -201,4 +176,5 @@ def check_of(text: str, seconds: float) -> Check:
         near = suggest(text, list(_NAMED)) if len(argv) == 1 else None
         help_ = near or f"use one of {', '.join(FORMS)}"
         raise InputError(Problem(f"there is no program {argv[0]!r}", place, help_))
-    return CommandCheck(text, (str(Path(program).absolute()), *argv[1:]), seconds)
+    absolute = (str(Path(program).absolute()), *argv[1:])
+    return Check(text, partial(_exits, absolute, seconds))

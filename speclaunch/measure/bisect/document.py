@@ -73,6 +73,7 @@ def bisect_document(
     """Return the document of a finished search."""
     probes = stored.progress.probes
     pair = None if end.pair is None else PairRecord(*end.pair)
+    ends = [] if pair is None else [task.releases.index(each) for each in (pair.good, pair.bad)]
     changes = dependencies = None
     if pair is not None and end.outcome in (SearchOutcome.FOUND, SearchOutcome.SKIPPED):
         with contextlib.suppress(InputError):
@@ -86,20 +87,13 @@ def bisect_document(
         bad=task.releases[-1],
         outcome=end.outcome or SearchOutcome.UNDECIDED,
         pair=pair,
-        untested=_between(task, pair),
+        untested=list(task.releases[ends[0] + 1 : ends[1]]) if ends else [],
         flaky=_flaky(probes),
         starts=len(probes),
         probes=list(probes),
         changes=changes,
         dependencies=dependencies,
     )
-
-
-def _between(task: BisectTask, pair: PairRecord | None) -> list[str]:
-    if pair is None:
-        return []
-    first, last = task.releases.index(pair.good), task.releases.index(pair.bad)
-    return list(task.releases[first + 1 : last])
 
 
 def _flaky(probes: tuple[ReleaseProbe, ...]) -> list[str]:
@@ -118,7 +112,8 @@ def _changes(task: BisectTask, pair: PairRecord) -> ChangesRecord | None:
 
 
 def _dependencies(task: BisectTask, pair: PairRecord) -> list[DependencyRecord]:
-    good, bad = (_packages(task, release) for release in (pair.good, pair.bad))
+    pythons = (task.recipe(release).prepared().python for release in (pair.good, pair.bad))
+    good, bad = (read_packages(Path(python)) for python in pythons)
     required = _requirements(good), _requirements(bad)
     names = {**required[0], **required[1], **good.installed, **bad.installed}
     records = [
@@ -138,10 +133,6 @@ def _dependencies(task: BisectTask, pair: PairRecord) -> list[DependencyRecord]:
         if record.good_requires != record.bad_requires
         or record.good_installed != record.bad_installed
     ]
-
-
-def _packages(task: BisectTask, release: str) -> Packages:
-    return read_packages(Path(task.recipe(release).prepared().python))
 
 
 def _requirements(packages: Packages) -> Mapping[str, str]:

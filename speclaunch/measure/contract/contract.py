@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
 from speclaunch.checks import RequestField
-from speclaunch.core import LaunchError
-from speclaunch.engine import Plan
+from speclaunch.core import LaunchError, beating, duration
+from speclaunch.engine import Address, Plan
 from speclaunch.measure.contract import answer_fields, greedy_fields, sampled_fields
 from speclaunch.measure.contract.greedy_fields import GRAMMARS, PENALTIES
 from speclaunch.measure.contract.known import known_bugs, statement
 from speclaunch.measure.contract.pair import Outcome, Pair, untested
 from speclaunch.measure.contract.records import Contract, FieldResult, FieldRow
 from speclaunch.measure.contract.servers import ContractServer
-from speclaunch.serving import EngineError
+from speclaunch.measure.prove.proof import served_dtype
+from speclaunch.serving import EngineClient, EngineError
 
 
 class ContractField(Struct, frozen=True):
@@ -65,28 +67,60 @@ def check_contract(
     plain: ContractServer,
     *,
     plan: Plan | None = None,
-    say: Callable[[str], None] = lambda _: None,
     fields: Sequence[ContractField] = FIELDS,
+    done: Sequence[FieldRow] = (),
+    save: Callable[[tuple[FieldRow, ...]], None] = lambda _: None,
 ) -> Contract:
     """Return the contract of two running servers of one release and checkpoint.
 
-    `plan` of the speculative server selects advisories; none are listed without it. `say` receives
-    the name of each field before its check. Raises LaunchError if the plain server gives no answer,
-    or the speculative one does not speculate, and EngineError if one cannot be reached at first.
+    `plan` of the speculative server states its data type and selects advisories; none are listed
+    without it. `done`: rows of the first fields, from an interrupted contract. `save` receives all
+    rows after each field. Raises LaunchError if the plain server gives no answer, or the
+    speculative one does not speculate, and EngineError if one cannot be reached at first.
     """
     info = speculative.info
     algorithm = info.get("speculative_algorithm")
     if not algorithm or plain.info.get("speculative_algorithm"):
         raise LaunchError("a contract needs a speculative server and a plain one")
     release = str(info.get("version") or "")
-    pair, rows, ended = Pair(speculative, plain), [], ""
-    for field in fields:
-        say(field.name)
+    pair = Pair(speculative, plain, "" if plan is None else served_dtype(plan))
+    rows, ended = tuple(done), ""
+    for field in fields[len(rows) :]:
         outcome = untested(f"the server ended at {ended}") if ended else _outcome(field, pair)
-        rows.append(_row(field, outcome, release, str(algorithm), info.get("device"), plan))
+        row = _row(field, outcome, release, str(algorithm), info.get("device"), plan)
+        rows = (*rows, row)
+        save(rows)
         if outcome.result is FieldResult.DIFFERS and not ended and not speculative.lives():
             ended = field.name
-    return Contract(tuple(rows), release, str(algorithm))
+    return Contract(rows, release, str(algorithm))
+
+
+def served_contract(
+    ours: Address,
+    plain: Address,
+    plan: Plan,
+    say: Callable[[str], None],
+    done: Sequence[FieldRow] = (),
+    save: Callable[[tuple[FieldRow, ...]], None] = lambda _: None,
+) -> Contract:
+    """Return the contract of two engines on this machine, as `check_contract`, and report progress.
+
+    Raises LaunchError if one gives no answer.
+    """
+    count = len(done)
+
+    def add(rows: tuple[FieldRow, ...]) -> None:
+        nonlocal count
+        count = len(rows)
+        save(rows)
+
+    servers = (ContractServer(partial(EngineClient, address)) for address in (ours, plain))
+    text = "request contract: {} of {} fields checked in {}".format
+    with beating(say, lambda seconds: text(count, len(FIELDS), duration(seconds))):
+        try:
+            return check_contract(*servers, plan=plan, done=done, save=add)
+        except EngineError as error:
+            raise LaunchError(f"the server gave no answer: {error}") from error
 
 
 def _outcome(field: ContractField, pair: Pair) -> Outcome:

@@ -227,14 +227,6 @@ _SCHEMA: dict[str, Any] = {
 }
 
 
-def _matches_regex(text: str) -> bool:
-    return re.fullmatch(_REGEX, text) is not None
-
-
-def _matches_ebnf(text: str) -> bool:
-    return re.fullmatch(r"(red|green|blue) [0-9][0-9]", text) is not None
-
-
 def _matches_schema(text: str) -> bool:
     """True if a text is an object of the schema, or begins like it: blanks may fill an answer."""
     begun = "".join(text.split())
@@ -245,8 +237,8 @@ def _matches_schema(text: str) -> bool:
 
 
 GRAMMARS: dict[str, tuple[str, Callable[[str], bool]]] = {
-    "regex": (_REGEX, _matches_regex),
-    "ebnf": (_EBNF, _matches_ebnf),
+    "regex": (_REGEX, lambda text: bool(re.fullmatch(_REGEX, text))),
+    "ebnf": (_EBNF, lambda text: bool(re.fullmatch(r"(red|green|blue) [0-9][0-9]", text))),
     "json_schema": (json.dumps(_SCHEMA), _matches_schema),
 }
 """Text of each grammar, and whether an answer matches it."""

@@ -79,13 +79,15 @@ def request(prompt: str, **sampling: Any) -> dict[str, Any]:
 class Pair:
     """The servers of a contract. `ours` speculates."""
 
-    def __init__(self, ours: ContractServer, plain: ContractServer) -> None:
+    def __init__(self, ours: ContractServer, plain: ContractServer, dtype: str = "") -> None:
+        """`dtype`: data type that they compute in; empty: that which the plain server reports."""
         self.ours, self.plain = self.servers = ours, plain
+        self._dtype = dtype
 
     @cached_property
     def tolerance(self) -> float:
         """Nats within which two tokens count as equal."""
-        return noise(str(self.plain.info.get("dtype")), (), ())
+        return noise(self._dtype or str(self.plain.info.get("dtype")), (), ())
 
     @cached_property
     def bases(self) -> tuple[Base, ...]:

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
+
+from speclaunch.serving import unfinished_work
+
+CONTRACT = "contract"
+"""Its kind among stored work."""
 
 
 class FieldResult(StrEnum):
@@ -42,6 +47,21 @@ class FieldRow(Struct, frozen=True, forbid_unknown_fields=True):
         return self.result is FieldResult.DIFFERS and self.documented is None
 
 
+class ContractProgress(unfinished_work.Progress, frozen=True):
+    """Rows of the fields that were checked."""
+
+    rows: tuple[FieldRow, ...] = ()
+
+    @property
+    def saved(self) -> str:
+        """Number of fields."""
+        return f"{len(self.rows)} fields" if self.rows else ""
+
+
+StoredContract: TypeAlias = unfinished_work.StoredWork[ContractProgress]
+"""A contract on disk. `key` identifies both servers and the fields."""
+
+
 class Contract(Struct, frozen=True):
     """All rows of a pair of servers, in the order of `FIELDS`."""
 
@@ -50,10 +70,15 @@ class Contract(Struct, frozen=True):
     algorithm: str
 
     @property
+    def broken(self) -> tuple[str, ...]:
+        """Fields that differ although the engine does not document that."""
+        return tuple(row.field for row in self.rows if row.breaks)
+
+    @property
     def is_same(self) -> bool:
-        """True if a field was compared, and each difference is documented."""
+        """True if a field was compared, and none is broken."""
         compared = any(row.result is not FieldResult.NOT_TESTED for row in self.rows)
-        return compared and not any(row.breaks for row in self.rows)
+        return compared and not self.broken
 
     def document(self, speculative: str, plain: str) -> ContractDocument:
         """Return the contract as its document; the names are those of the servers."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
@@ -25,22 +25,6 @@ _LOADS_PATH = "/v1/loads?include=core"
 _ABORT_SECONDS = 60.0
 _STARTED_SECONDS = 0.5
 _RELEASE_SECONDS = 30.0
-
-
-class ContractClient(Protocol):
-    """Client of a server: `launch.client.EngineClient`, one per thread. Raises EngineError."""
-
-    def post(self, path: str, body: dict[str, Any], timeout: float) -> Any:
-        """Send a JSON document; return an answer with `status_code`, `text` and `json()`."""
-
-    def get(self, path: str, timeout: float = ...) -> Any:
-        """Request a path; return an answer as `post` does."""
-
-    def server_info(self) -> dict[str, Any]:
-        """Return the effective arguments of the server."""
-
-    def healthy(self) -> bool:
-        """True if the server accepts requests."""
 
 
 class Finish(Struct, frozen=True):
@@ -71,8 +55,8 @@ class ContractAnswer(Struct, frozen=True):
 class ContractServer:
     """A running server. Methods raise EngineError for a missing or an unreadable answer."""
 
-    def __init__(self, make: Callable[[], AbstractContextManager[ContractClient]]) -> None:
-        """Create the server. `make` returns a new client, a context manager."""
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
+        """Create the server. `make` returns a new client like `EngineClient`, one per thread."""
         self._make = make
         self.seeds = itertools.count(1)
         """Unused seeds for independent samples of a deterministic server."""
@@ -81,7 +65,7 @@ class ContractServer:
     def info(self) -> dict[str, Any]:
         """`/server_info`: effective arguments, release and device."""
         with self._make() as client:
-            return client.server_info()
+            return dict(client.server_info())
 
     def generate(self, body: Body) -> ContractAnswer:
         """Return the answer to a request of one answer."""
@@ -151,13 +135,13 @@ class ContractServer:
     def lives(self) -> bool:
         """True if `/health` answers 200."""
         with self._make() as client:
-            return client.healthy()
+            return bool(client.healthy())
 
     def post(self, path: str, body: Body) -> tuple[int, str]:
         """Return the status and the text of an answer."""
         with self._make() as client:
             answer = client.post(path, dict(body), _SECONDS)
-        return answer.status_code, answer.text
+        return int(answer.status_code), str(answer.text)
 
 
 def _short(text: str) -> str:

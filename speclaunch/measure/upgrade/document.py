@@ -168,6 +168,6 @@ def _run(run: ReleaseRun) -> RunRecord:
         run.seconds,
         observed.acceptance,
         len(observed.answers),
-        None if run.difference is None else run.difference.text,
+        run.difference,
         list(observed.broken),
     )

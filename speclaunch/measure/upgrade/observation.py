@@ -8,16 +8,13 @@ the noise of its data type are a tie (see `prove`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.core import LaunchError, beating
-from speclaunch.engine import Address, Plan
+from speclaunch.core import LaunchError, Redactor
+from speclaunch.engine import Address
 from speclaunch.measure.bench.workload import shipped, workload
-from speclaunch.measure.contract.contract import check_contract
-from speclaunch.measure.contract.servers import ContractServer
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer
 from speclaunch.measure.prove.proof import AnswerKind, compare, first_difference, noise
 from speclaunch.serving import EngineClient, EngineError
@@ -47,27 +44,6 @@ class ReleaseAnswers(Struct, frozen=True):
         return sum(verified) / steps if steps else None
 
 
-class OutputDifference(Struct, frozen=True):
-    """First answer that another release does not give: its prompt, and the tokens."""
-
-    prompt: str
-    position: int
-    before: int | None
-    after: int | None
-    gap: float
-    """Nats by which the compared server prefers its own token."""
-
-    @property
-    def text(self) -> str:
-        """The difference in a sentence."""
-        if self.before is None or self.after is None:
-            return f"another length: {self.prompt!r}"
-        return (
-            f"token {self.position + 1} is {self.after} instead of {self.before}, preferred by "
-            f"{self.gap:.3g} nats (prompt {self.prompt!r})"
-        )
-
-
 def fixed_prompts() -> tuple[ProofPrompt, ...]:
     """Return the prompts that every release answers: some of each shipped set."""
     return tuple(
@@ -75,21 +51,6 @@ def fixed_prompts() -> tuple[ProofPrompt, ...]:
         for name in shipped()
         for text in (workload(name, TOKENS, 0).texts or ())[:PROMPTS_OF_A_SET]
     )
-
-
-def broken_fields(ours: Address, plain: Address, plan: Plan, say: Say) -> tuple[str, ...]:
-    """Return the request fields that two running servers treat differently, undocumented.
-
-    Raises LaunchError if a server gives no answer.
-    """
-    fields: list[str] = []
-    servers = (ContractServer(partial(EngineClient, address)) for address in (ours, plain))
-    try:
-        with beating(say, lambda _: f"contract: {max(len(fields) - 1, 0)} fields checked"):
-            found = check_contract(*servers, plan=plan, say=fields.append)
-    except EngineError as error:
-        raise LaunchError(f"the server gave no answer: {error}") from error
-    return tuple(row.field for row in found.rows if row.breaks)
 
 
 class ObservedServer:
@@ -108,16 +69,14 @@ class ObservedServer:
             raise LaunchError(f"the server gave no answer: {error}") from error
 
     def info(self) -> Mapping[str, Any]:
-        """Return the arguments that it reports."""
+        """Return the arguments that it reports, without secrets."""
         try:
             with EngineClient(self._address) as client:
-                return client.server_info()
+                return dict(Redactor().value(client.server_info()))
         except EngineError as error:
             raise LaunchError(f"the server did not report its arguments: {error}") from error
 
-    def difference(
-        self, reference: ReleaseAnswers, found: ReleaseAnswers
-    ) -> OutputDifference | None:
+    def difference(self, reference: ReleaseAnswers, found: ReleaseAnswers) -> str | None:
         """Return the first answer that differs from the reference beyond a tie; None if none does.
 
         `found`: its own answers.
@@ -132,13 +91,12 @@ class ObservedServer:
             )
             if verdict.kind is not AnswerKind.WRONG:
                 continue
-            has_both = at < min(len(before.ids), len(after.ids))
-            return OutputDifference(
-                " ".join(prompt.text.split())[:60],
-                at,
-                before.ids[at] if has_both else None,
-                after.ids[at] if has_both else None,
-                verdict.gap,
+            shown = repr(" ".join(prompt.text.split())[:60])
+            if at >= min(len(before.ids), len(after.ids)):
+                return f"another length: {shown}"
+            return (
+                f"token {at + 1} is {after.ids[at]} instead of {before.ids[at]}, preferred by "
+                f"{verdict.gap:.3g} nats (prompt {shown})"
             )
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +14,11 @@ from speclaunch.core import (
     InputError,
     LaunchError,
     Problem,
-    beating,
-    duration,
     reads,
     replace_file,
 )
 from speclaunch.deployments import Prepared, Recipe, load, prepare, split_recipe, with_overrides
-from speclaunch.engine import Address, Plan, is_version, resolve
+from speclaunch.engine import Plan, is_version, resolve
 from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, next_log
 from speclaunch.measure.bench.sides import UNATTENDED, without_speculation
 from speclaunch.measure.prove.proof import served_dtype
@@ -32,7 +29,6 @@ CPU = "cpu"
 _PIN = "engine.version"
 _UNCHANGED = ("--fresh", "--max-attempts=1", "--force")
 """Options of a launch that starts exactly the recipe's settings, and starts them once."""
-_DYING_SECONDS = 10.0
 
 
 class ReleaseRecipe(Struct, frozen=True):
@@ -130,19 +126,11 @@ class LaunchedRelease(Struct, frozen=True):
 
     release: str
     engine: MeasuredEngine
-    address: Address
     plan: Plan
     observed: ObservedServer
     seconds: float
     can_run_twice: bool
     """True if a server without speculation fits next to it: on the CPU engine."""
-
-    def is_gone(self) -> bool:
-        """True if its engine ended, or ends within a few seconds."""
-        until = time.monotonic() + _DYING_SECONDS
-        while self.engine.lives and time.monotonic() < until:
-            time.sleep(0.1)
-        return not self.engine.lives
 
 
 @contextmanager
@@ -166,20 +154,18 @@ def launched(
     changes = (f"args.port={port}", *UNATTENDED, *(() if speculates else off))
     words = (*with_overrides(found.words(folder), changes), *_UNCHANGED)
     name = f"SGLang {found.version}{'' if speculates else ' without speculation'}"
-    key = prepared.address.api_key
-    engine = MeasuredEngine(EngineOrder(name, words, port, key=key), next_log(folder))
+    order = EngineOrder(name, words, port, key=prepared.address.api_key)
+    engine = MeasuredEngine(order, next_log(folder))
     try:
-        with beating(say, lambda waited: f"{name}: starting for {duration(waited)}"):
-            try:
-                taken = engine.wait(seconds)
-            except LaunchError as error:
-                problem = error.problems[0]
-                why = (problem.help or "").removeprefix(f"see {engine.log}: ")
-                raise StartFailedError(why or problem.message, help=f"see {engine.log}") from error
+        try:
+            taken = engine.wait(seconds, say)
+        except LaunchError as error:
+            problem = error.problems[0]
+            why = (problem.help or "").removeprefix(f"see {engine.log}: ")
+            raise StartFailedError(why or problem.message, help=f"see {engine.log}") from error
         plan = plan_here(prepared)
-        address = Address(host="127.0.0.1", port=port, tls=False, api_key=key)
-        observed = ObservedServer(address, served_dtype(plan))
+        observed = ObservedServer(engine.address, served_dtype(plan))
         can_run_twice = prepared.cpu is not None and bool(off) and speculates
-        yield LaunchedRelease(found.version, engine, address, plan, observed, taken, can_run_twice)
+        yield LaunchedRelease(found.version, engine, plan, observed, taken, can_run_twice)
     finally:
         engine.stop()

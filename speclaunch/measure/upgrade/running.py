@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,15 +12,14 @@ from speclaunch.core import InputError, LaunchError
 from speclaunch.engine import ArgumentOutcome, EffectiveArgument, is_idle
 from speclaunch.measure.advice.comparison import PlanComparison
 from speclaunch.measure.bench.statistics import LEAST_PAIRS, SpeedClaim, interval
+from speclaunch.measure.contract.contract import served_contract
+from speclaunch.measure.contract.records import ContractProgress, FieldRow
 from speclaunch.measure.upgrade.deployments import DeploymentUpgrade
-from speclaunch.measure.upgrade.observation import (
-    OutputDifference,
-    ReleaseAnswers,
-    Say,
-    broken_fields,
-)
+from speclaunch.measure.upgrade.observation import ReleaseAnswers, Say
 from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict, shown
 from speclaunch.measure.upgrade.release_recipe import ReleaseRecipe, launched
+from speclaunch.measure.upgrade.supply import EngineSupply
+from speclaunch.serving import unfinished_work
 
 _VOLATILE = frozenset(
     {"port", "nccl_port", "random_seed", "dist_init_addr", "log_file", "config", "model_path"}
@@ -39,14 +37,51 @@ class ReleaseRun(Struct, frozen=True):
     seconds: float | None = None
     observation: ReleaseAnswers = ReleaseAnswers()
     info: Mapping[str, Any] = {}
-    difference: OutputDifference | None = None
+    difference: str | None = None
     """First answer that differs from the other release's."""
 
 
+class UpgradeProgress(unfinished_work.Progress, frozen=True):
+    """Releases that ran, and the contract of the next one as far as it was checked."""
+
+    runs: tuple[ReleaseRun, ...] = ()
+    rows: tuple[FieldRow, ...] = ()
+
+    @property
+    def saved(self) -> str:
+        """Number of releases and of fields."""
+        parts = (f"{len(self.runs)} releases" * bool(self.runs), ContractProgress(self.rows).saved)
+        return ", ".join(filter(None, parts))
+
+
+StoredUpgrade: TypeAlias = unfinished_work.StoredWork[UpgradeProgress]
+"""The runs of an upgrade on disk. `key` identifies both recipes."""
+
+
+def run_releases(
+    recipes: Sequence[ReleaseRecipe],
+    stored: StoredUpgrade,
+    supply: EngineSupply,
+    seconds: float,
+    say: Say,
+) -> None:
+    """Run the recipes that did not run yet, in turn. Raises InputError, LaunchError."""
+    due = recipes[len(stored.progress.runs) :]
+    supply.prefetch([found.version for found in due])
+    for found in due:
+        supply.require(found)
+        run = run_release(found, stored, seconds, say)
+        stored.add(UpgradeProgress((*stored.progress.runs, run)))
+
+
 def run_release(
-    found: ReleaseRecipe, folder: Path, seconds: float, say: Say, reference: ReleaseRun | None
+    found: ReleaseRecipe, stored: StoredUpgrade, seconds: float, say: Say
 ) -> ReleaseRun:
-    """Start a release, let it answer the fixed prompts, and stop it. Raises InputError."""
+    """Start a release, let it answer the fixed prompts, check its contract, and stop it.
+
+    Raises InputError.
+    """
+    runs, folder = stored.progress.runs, stored.directory
     say(f"starting SGLang {found.version}")
     try:
         with launched(found, folder, seconds, say) as served:
@@ -54,12 +89,15 @@ def run_release(
             info, observation = served.observed.info(), served.observed.observe()
             if served.can_run_twice:
                 with launched(found, folder, seconds, say, speculates=False) as plain:
-                    say(f"SGLang {found.version}: checking the request contract")
-                    broken = broken_fields(served.address, plain.address, served.plan, say)
-                    observation = replace(observation, broken=broken)
+                    contract = served_contract(
+                        *(served.engine.address, plain.engine.address, served.plan, say),
+                        stored.progress.rows,
+                        lambda rows: stored.add(UpgradeProgress(runs, rows)),
+                    )
+                observation = replace(observation, broken=contract.broken)
             difference = None
-            if reference is not None and reference.serves:
-                difference = served.observed.difference(reference.observation, observation)
+            if runs and runs[0].serves:
+                difference = served.observed.difference(runs[0].observation, observation)
             return ReleaseRun(
                 found.version, True, "", served.seconds, observation, info, difference
             )
@@ -125,6 +163,8 @@ def _changed_values(
         why = new.why if is_expected else "as the servers report"
         if isinstance(ours, dict) and isinstance(theirs, dict):
             ours, theirs = _without_equal(ours, theirs), _without_equal(theirs, ours)
+            if not (ours or theirs):  # one has a key without a value
+                continue
         text = f"{new.name}: {shown(ours)} → {shown(theirs)} ({why})"
         yield UpgradeReason(Aspect.VALUE, UpgradeVerdict.DIFFERS, text, new.name)
 
@@ -134,8 +174,9 @@ def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[s
     found: dict[str, Any] = {}
     for name, ours in value.items():
         theirs = other.get(name)
-        if isinstance(ours, dict) and isinstance(theirs, dict) and ours != theirs:
-            found[name] = _without_equal(ours, theirs)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            if inner := _without_equal(ours, theirs):
+                found[name] = inner
         elif ours != theirs:
             found[name] = ours
     return found
@@ -143,7 +184,7 @@ def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[s
 
 def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[UpgradeReason]:
     if after.difference is not None:
-        text = f"another greedy answer: {after.difference.text}"
+        text = f"another greedy answer: {after.difference}"
         yield UpgradeReason(Aspect.OUTPUT, UpgradeVerdict.DIFFERS, text)
     for name in after.observation.broken:
         if name not in before.observation.broken:

@@ -7,16 +7,28 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
-from speclaunch.core import InputError, Problem, read_json, write_json
+from speclaunch.core import InputError, Problem, read_json, speclaunch_home, write_json
 
 VERSION = 1
-Progress = TypeVar("Progress", bound=Struct)
+
+
+class Progress(Struct, frozen=True):
+    """Finished parts of long work."""
+
+    @property
+    def saved(self) -> str:
+        """Number of finished parts, with their noun; empty if there are none."""
+        raise NotImplementedError
+
+
+Done = TypeVar("Done", bound=Progress)
 
 
 def digest(data: object) -> str:
@@ -60,39 +72,43 @@ def write(path: Path, document: Mapping[str, Any]) -> None:
         raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
 
 
-class StoredWork(Struct, Generic[Progress]):
+def stored_work(kind: str) -> list[Path]:
+    """Return the documents of stored work of a kind, oldest first."""
+    return sorted((speclaunch_home() / f"{kind}s").glob(f"*/{kind}.json"))
+
+
+class StoredWork(Struct, Generic[Done]):
     """Work on disk. The same `key` continues it until it has a result."""
 
     path: Path
     key: str
     about: Mapping[str, Any]
-    progress: Progress
+    progress: Done
 
     @classmethod
     def begin(
         cls,
-        home: Path,
-        file: str,
+        kind: str,
         name: str,
         key: str,
         about: Mapping[str, Any],
-        progress: Progress,
+        progress: Done,
         *,
         fresh: bool,
     ) -> Self:
-        """Return the newest unfinished work below `home` of the same key, or new work.
+        """Return the newest unfinished work of the same kind and key, or new work.
 
-        `file`: name of the document in each folder; those of another format are ignored.
-        `progress`: that of new work. Raises InputError.
+        Documents of another format are ignored. `progress`: that of new work. Raises InputError.
         """
-        files = [] if fresh else sorted(home.glob(f"*/{file}"), reverse=True)
+        files = [] if fresh else reversed(stored_work(kind))
         for folder, document in unfinished(files, key):
             try:
                 done = convert(document, type(progress), strict=False)
             except ValidationError:
                 continue
-            return cls(folder / file, key, about, done)
-        begun = cls(new_folder(home, name) / file, key, about, progress)
+            return cls(folder / f"{kind}.json", key, about, done)
+        folder = new_folder(speclaunch_home() / f"{kind}s", name)
+        begun = cls(folder / f"{kind}.json", key, about, progress)
         if fresh:  # a later run continues this work, not older work
             begun.write()
         return begun
@@ -102,7 +118,22 @@ class StoredWork(Struct, Generic[Progress]):
         """Folder of the document, for logs."""
         return self.path.parent
 
-    def add(self, progress: Progress) -> None:
+    @contextmanager
+    def resuming(self, say: Callable[[str], None]) -> Iterator[None]:
+        """Report the saved progress, and what Ctrl-C within the block leaves of it."""
+        if self.progress.saved:
+            saved = self.progress.saved
+            say(f"resuming {self.directory.name} ({saved} saved; --fresh starts over)")
+        try:
+            yield
+        except KeyboardInterrupt:
+            say(
+                f"interrupted: engines stopped, {self.progress.saved or 'nothing'} saved to "
+                f"{self.directory}; repeat the command to resume"
+            )
+            raise
+
+    def add(self, progress: Done) -> None:
         """Store the progress so far. Raises InputError if writing fails."""
         self.progress = progress
         self.write()

@@ -281,6 +281,25 @@ def test_the_name_of_a_lock_follows_its_recipe(
     assert recipe_of_lock("other.lock.yaml") is recipe_of_lock("mine.yaml") is None
 
 
+def test_the_ranks_of_a_server_share_a_lock(own: Path) -> None:
+    own.write_text("args: {model_path: m, tp_size: 2, nnodes: 2}\n")
+    first = ("args.node_rank=0", "args.dist_init_addr=a:20000")
+    path, _ = written(own.parent, str(own), *first)
+    second = ("args.node_rank=1", "++args.dist_init_addr=b:20000")
+    lock, recipe = lock_and_recipe(load(str(own), second), second)
+    assert (lock.path, lock.deployment.args["node_rank"]) == (path, 1)
+    assert not list(recipe_differences(recipe, lock))
+    more = (*second, "args.tp_size=4")
+    lock, recipe = lock_and_recipe(load(str(own), more), more)
+    (found,) = recipe_differences(recipe, lock)
+    assert found.message == "argument tp_size is 4, locked 2"
+    own_values = [
+        replace(LOCK, resolved={"node_rank": n}, variables={"SGLANG_HOST_IP": f"{n}"})
+        for n in (0, 1)
+    ]
+    assert not list(lock_differences(*own_values))
+
+
 def test_a_lock_is_no_recipe_name(tmp_path: Path, own: Path) -> None:
     written(tmp_path, str(own))
     assert "mine" in recipe_names([tmp_path])

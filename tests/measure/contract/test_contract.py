@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from campaigns.contract import objections, sound, stored
 from speclaunch.core.errors import LaunchError
+from speclaunch.engine import Facts, resolve
 from speclaunch.measure.contract.contract import FIELDS, ContractField, check_contract
-from speclaunch.measure.contract.pair import GreedyCase, Pair
-from speclaunch.measure.contract.records import FieldResult
+from speclaunch.measure.contract.pair import GreedyCase, Pair, same
+from speclaunch.measure.contract.records import (
+    CONTRACT,
+    ContractProgress,
+    FieldResult,
+    StoredContract,
+)
 from speclaunch.measure.contract.servers import ContractServer
 from speclaunch.serving import EngineError
 from tests.measure.contract.test_known import plan
+from tests.support.checks.rules.harness import request_of
 from tests.support.measure.contract_faults import FIELD_FAULTS
 from tests.support.measure.contract_server import FAULTS, Reply, ScriptedServer, pair
 from tests.support.proof_faults import breakable_shim
@@ -87,6 +98,54 @@ def test_a_difference_has_a_reason_and_what_is_known_of_it() -> None:
     assert "tokens, stop at" in row.reason and "the plain server" in row.reason
     assert row.advisories == ("SPA-2026-0002",)
     assert row.breaks and not found.is_same
+
+
+def test_an_interrupted_contract_repeats_no_field() -> None:
+    fields, saved = named("stop_token_ids", "usage", "n"), []
+    whole = check_contract(*pair(), fields=fields, save=saved.append)
+    assert [len(rows) for rows in saved] == [1, 2, 3]
+    later: list[object] = []
+    again = check_contract(*pair(), fields=fields, done=saved[1], save=later.append)
+    assert (again, later) == (whole, saved[2:])
+
+
+KILLED = """\
+import os, signal
+from speclaunch.measure.contract.contract import FIELDS, check_contract
+from speclaunch.measure.contract.records import CONTRACT, ContractProgress, StoredContract
+from tests.support.measure.contract_server import pair
+
+stored = StoredContract.begin(CONTRACT, "one", "key", {}, ContractProgress(), fresh=False)
+def save(rows):
+    stored.add(ContractProgress(rows))
+    if len(rows) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+check_contract(*pair(), fields=FIELDS[2:5], save=save)
+"""
+
+
+@pytest.mark.thorough
+def test_a_kill_loses_no_finished_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path))
+    killed = subprocess.run([sys.executable, "-c", KILLED], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    lines: list[str] = []
+    begun = ContractProgress()
+    stored = StoredContract.begin(CONTRACT, "one", "key", {}, begun, fresh=False)
+    with stored.resuming(lines.append):
+        found = check_contract(*pair(), fields=FIELDS[2:5], done=stored.progress.rows)
+    assert lines == [f"resuming {stored.directory.name} (2 fields saved; --fresh starts over)"]
+    assert found == check_contract(*pair(), fields=FIELDS[2:5])
+
+
+def test_the_served_data_type_decides_ties() -> None:
+    seen = []
+    probe = ContractField("any", lambda pair: seen.append(pair.tolerance) or same([]))  # type: ignore[func-returns-value]
+    args = {"model_path": "m", "speculative_algorithm": "EAGLE", "dtype": "half"}
+    served = resolve(request_of(args, None, {}, "0.5.23"), Facts())
+    for known in (served, plan("0.5.23", "EAGLE"), None):
+        check_contract(*pair(), plan=known, fields=[probe])
+    assert seen == [0.05, 1e-3, 1e-3]  # what the plan leaves open, the server reports
 
 
 def test_a_documented_difference_is_none_of_the_contract() -> None:

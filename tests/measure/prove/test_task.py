@@ -17,9 +17,9 @@ from speclaunch.core.errors import LaunchError
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.prove.answers import ProofPrompt, ProofServer
 from speclaunch.measure.prove.proof import served_dtype
-from speclaunch.measure.prove.stored import begin_proof
 from speclaunch.serving.launch.client import EngineError
 from tests.measure.prove.test_proof import Cycle
+from tests.measure.prove.test_stored import begun
 
 RECIPE = "recipe=cpu_standalone"
 
@@ -80,9 +80,9 @@ def test_a_dry_run_says_starts_and_requests(task: Task) -> None:
 
 def test_all_is_asked_once_and_judged(task: Task) -> None:
     engines, said = Engines(), []
-    stored = begin_proof("one", task.key, task.about, fresh=False)
+    stored = begun(task.key, task.about, fresh=False)
     ask_ours(task, engines, stored, said.append)  # type: ignore[arg-type]
-    proof = check_answers(task, engines, stored.answers, "float32")  # type: ignore[arg-type]
+    proof = check_answers(task, engines, stored.progress, "float32")  # type: ignore[arg-type]
     assert engines.served == ["cpu_standalone", "cpu_standalone without speculation"]
     assert (engines.ended, proof.counts.same, proof.is_lossless) == (2, 6, True)
     assert said[0].startswith("cpu_standalone: 3 answers at concurrency 1 in ")
@@ -90,29 +90,29 @@ def test_all_is_asked_once_and_judged(task: Task) -> None:
 
 def test_what_was_answered_before_ctrl_c_is_not_asked_again(task: Task) -> None:
     first = Engines(fails_at=4)
-    stored = begin_proof("one", task.key, task.about, fresh=False)
+    stored = begun(task.key, task.about, fresh=False)
     with pytest.raises(KeyboardInterrupt):
         ask_ours(task, first, stored, lambda _: None)  # type: ignore[arg-type]
     assert first.ended == 1
-    again = begin_proof("one", task.key, task.about, fresh=False)
-    assert again.answers.count == 3
+    again = begun(task.key, task.about, fresh=False)
+    assert again.progress.saved == "3 answers"
     second = Engines()
     ask_ours(task, second, again, lambda _: None)  # type: ignore[arg-type]
     assert second.levels == [4]
     third = Engines()
-    ask_ours(task, third, begin_proof("one", task.key, {}, fresh=False), print)  # type: ignore[arg-type]
+    ask_ours(task, third, begun(task.key, {}, fresh=False), print)  # type: ignore[arg-type]
     assert third.served == []  # all is there: the plain server alone is started
-    assert check_answers(task, third, again.answers, "float32").is_lossless  # type: ignore[arg-type]
+    assert check_answers(task, third, again.progress, "float32").is_lossless  # type: ignore[arg-type]
 
 
 @pytest.mark.thorough
 def test_samples_are_drawn_from_both(task: Task) -> None:
     sampled = replace(task, samples=10)
     engines = Engines()
-    stored = begin_proof("one", sampled.key, {}, fresh=False)
+    stored = begun(sampled.key, {}, fresh=False)
     ask_ours(sampled, engines, stored, lambda _: None)  # type: ignore[arg-type]
-    assert stored.answers.count == 6 + 30
-    proof = check_answers(sampled, engines, stored.answers, "float32")  # type: ignore[arg-type]
+    assert stored.progress.saved == "36 answers"
+    proof = check_answers(sampled, engines, stored.progress, "float32")  # type: ignore[arg-type]
     assert proof.sampled is not None
     assert (proof.sampled.positions, proof.sampled.probability) == (9, 1.0)
 
@@ -136,10 +136,11 @@ def test_the_data_type_is_that_of_the_arguments(task: Task) -> None:
 
 def served(*, lives: bool) -> tuple[Served, list[str]]:
     said: list[str] = []
-    engine: Any = SimpleNamespace(lives=lives, log=Path("engine-1.log"))
+    engine: Any = SimpleNamespace(
+        is_gone=lambda *_: not lives, log=Path("engine-1.log"), address=None
+    )
     side: Any = SimpleNamespace(name="one")
-    address: Any = None
-    return Served(side, engine, address, said.append), said
+    return Served(side, engine, said.append), said
 
 
 @pytest.mark.parametrize("error", [EngineError("refused"), LaunchError("/generate answered 500")])
@@ -151,8 +152,7 @@ def test_an_engine_that_ended_is_told_with_its_log(error: Exception) -> None:
     assert problem.help == "read its log: speclaunch diagnose engine-1.log"
 
 
-def test_an_engine_that_lives_gave_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speclaunch.app.verbs.prove._DYING_SECONDS", 0.0)
+def test_an_engine_that_lives_gave_no_answer() -> None:
     one, _ = served(lives=True)
     with pytest.raises(LaunchError, match="one gave no answer: silent"), one.queried(3):
         raise EngineError("silent")

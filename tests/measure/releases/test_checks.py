@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -11,18 +12,10 @@ import psutil
 import pytest
 
 from speclaunch.core.errors import InputError, LaunchError
-from speclaunch.measure.bisect.checks import (
-    AcceptanceCheck,
-    CheckedServer,
-    CommandCheck,
-    ContractCheck,
-    SameOutputCheck,
-    StartCheck,
-    check_of,
-)
+from speclaunch.measure.bisect.checks import Check, CheckedServer, check_of
 from speclaunch.measure.bisect.search import ProbeVerdict
 from speclaunch.measure.prove.answers import ProofAnswer
-from speclaunch.measure.upgrade.observation import OutputDifference, ReleaseAnswers
+from speclaunch.measure.upgrade.observation import ReleaseAnswers
 
 
 class Answers:
@@ -34,9 +27,9 @@ class Answers:
     def observe(self) -> ReleaseAnswers:
         return self.found
 
-    def difference(self, before: ReleaseAnswers, after: ReleaseAnswers) -> OutputDifference | None:
+    def difference(self, before: ReleaseAnswers, after: ReleaseAnswers) -> str | None:
         same = before.answers[0].ids == after.answers[0].ids
-        return None if same else OutputDifference("a prompt", 1, 2, 7, 3.5)
+        return None if same else "token 2 is 7 instead of 2"
 
 
 def server(folder: Path, answers: Any = None, **more: Any) -> CheckedServer:
@@ -44,18 +37,20 @@ def server(folder: Path, answers: Any = None, **more: Any) -> CheckedServer:
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"),
+    ("text", "is_start", "compares", "is_single"),
     [
-        ("start", StartCheck),
-        ("same-output", SameOutputCheck),
-        ("contract", ContractCheck),
-        ("acceptance>=3", AcceptanceCheck),
-        ("acceptance >= 2.5", AcceptanceCheck),
-        (f"{sys.executable} -c pass", CommandCheck),
+        ("start", True, False, True),
+        ("same-output", False, True, False),
+        ("contract", False, True, True),
+        (" acceptance >= 2.5 ", False, False, False),
+        (f"{sys.executable} -c pass", False, False, False),
     ],
 )
-def test_a_check_is_read(text: str, kind: type) -> None:
-    assert type(check_of(text, 1)) is kind
+def test_a_check_is_read(text: str, *, is_start: bool, compares: bool, is_single: bool) -> None:
+    found = check_of(text, 1)
+    assert found.text == text.strip()
+    assert (found.is_start, found.reference is not None) == (is_start, compares)
+    assert (found.is_single, found.is_contract) == (is_single, text == "contract")
 
 
 @pytest.mark.parametrize(
@@ -76,8 +71,8 @@ def test_an_unusable_check_is_refused(text: str, message: str, remedy: str | Non
     assert message in problem.message and (remedy or "") in (problem.help or "")
 
 
-def command(*lines: str, seconds: float = 30) -> CommandCheck:
-    return CommandCheck("check", (sys.executable, "-c", "\n".join(lines)), seconds)
+def command(*lines: str, more: str = "", seconds: float = 30) -> Check:
+    return check_of(f"{shlex.join([sys.executable, '-c', chr(10).join(lines)])} {more}", seconds)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +102,7 @@ def test_a_command_gets_the_server_and_no_shell(tmp_path: Path) -> None:
         "names = ('SPECLAUNCH_URL', 'SPECLAUNCH_ENGINE')",
         "sys.exit([os.environ[name] for name in names] != expected or sys.argv[1:] != ['$HOME;'])",
     )
-    check = CommandCheck("check", (sys.executable, "-c", "\n".join(lines), "$HOME;"), 30)
+    check = command(*lines, more="'$HOME;'")
     assert check.evaluate(server(tmp_path), None).verdict is ProbeVerdict.GOOD
 
 
@@ -132,17 +127,18 @@ def test_a_late_command_ends_with_its_children(tmp_path: Path) -> None:
 def test_the_acceptance_length_is_compared(
     least: float, verdict: ProbeVerdict, tmp_path: Path
 ) -> None:
-    found = AcceptanceCheck("acceptance", least).evaluate(server(tmp_path), None)
+    found = check_of(f"acceptance>={least}", 1).evaluate(server(tmp_path), None)
     assert (found.verdict, found.reason) == (verdict, "acceptance length 2.00")
 
 
 def test_no_verify_step_is_bad(tmp_path: Path) -> None:
-    found = AcceptanceCheck("acceptance", 1).evaluate(server(tmp_path, Answers(steps=0)), None)
+    found = check_of("acceptance>=1", 1).evaluate(server(tmp_path, Answers(steps=0)), None)
     assert found.verdict is ProbeVerdict.BAD
 
 
 def test_answers_are_compared_with_the_good_release(tmp_path: Path) -> None:
-    check = SameOutputCheck("same-output")
+    check = check_of("same-output", 1)
+    assert check.reference is not None
     reference = check.reference(server(tmp_path))
     assert check.evaluate(server(tmp_path), reference).verdict is ProbeVerdict.GOOD
     found = check.evaluate(server(tmp_path, Answers((1, 7, 3, 4))), reference)
@@ -169,7 +165,8 @@ def test_a_contract_is_compared_with_the_good_release(
     reason: str,
     tmp_path: Path,
 ) -> None:
-    check = ContractCheck("contract")
+    check = check_of("contract", 1)
+    assert check.reference is not None
     reference = check.reference(server(tmp_path, broken=lambda: known))
     found = check.evaluate(server(tmp_path, broken=lambda: broken), reference)
     assert (found.verdict, found.reason) == (verdict, f"speculation changes {reason}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +13,9 @@ from msgspec.structs import replace
 
 from speclaunch.checks import Lookup, all_rules
 from speclaunch.engine import declare
+from speclaunch.measure.contract.records import Contract, FieldResult, FieldRow
 from speclaunch.measure.prove.answers import ProofAnswer
+from speclaunch.measure.upgrade import running
 from speclaunch.measure.upgrade.deployments import (
     DeploymentUpgrade,
     UpgradeSettings,
@@ -19,7 +24,7 @@ from speclaunch.measure.upgrade.deployments import (
     recipe_upgrades,
 )
 from speclaunch.measure.upgrade.document import upgrade_document
-from speclaunch.measure.upgrade.observation import OutputDifference, ReleaseAnswers
+from speclaunch.measure.upgrade.observation import ReleaseAnswers
 from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict, verdict_of
 from speclaunch.measure.upgrade.running import ReleaseRun, run_reasons
 
@@ -150,7 +155,7 @@ def test_two_servers_alike_are_safe() -> None:
         ({"serves": False, "reason": "x"}, "start", "not safe", "0.5.23 does not serve: x"),
         ({"info": {"page_size": 64}}, "value", "differs", "page_size: 1 → 64 (as the servers"),
         (
-            {"difference": OutputDifference("a prompt", 3, 5, 6, 2.0)},
+            {"difference": "token 4 is 6 instead of 5"},
             *("output", "differs", "token 4 is 6 instead of 5"),
         ),
         ({"observation": answers(10)}, "acceptance", "not safe", "4.00 → 3.20"),
@@ -193,3 +198,67 @@ def test_nested_values_show_what_differs() -> None:
     upgrade = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20")
     (found,) = run_reasons(upgrade, replace(GOOD, info=before), replace(GOOD, info=after))
     assert "page_size: {'decode': {'max': 8}} → {'decode': {'max': 16}} (as" in found.text
+
+
+def test_a_nested_key_without_a_value_is_no_difference() -> None:
+    before = {"page_size": {"decode": {"bs": [1], "max": None}, "prefill": {}}}
+    after = {"page_size": {"decode": {"bs": [1]}, "prefill": {"bs": None}}}
+    upgrade = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20")
+    assert run_reasons(upgrade, replace(GOOD, info=before), replace(GOOD, info=after)) == ()
+
+
+def test_an_interrupted_upgrade_repeats_no_release_and_no_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECLAUNCH_HOME", str(tmp_path))
+    rows = tuple(FieldRow(name, FieldResult.SAME) for name in ("stop", "n", "usage"))
+    started: list[str] = []
+    begun_with: list[int] = []
+    interrupted = False
+
+    @contextmanager
+    def launched(found: Any, *_: Any, speculates: bool = True) -> Iterator[Any]:
+        started.append(found.version)
+        observed = SimpleNamespace(
+            info=lambda: {"page_size": 1}, observe=answers, difference=lambda *_: None
+        )
+        yield SimpleNamespace(
+            observed=observed,
+            seconds=1.0,
+            can_run_twice=speculates,
+            engine=SimpleNamespace(address=None),
+            plan=None,
+        )
+
+    def contract(*words: Any) -> Contract:
+        done, save = words[-2:]
+        begun_with.append(len(done))
+        for count in range(len(done), 3):
+            save(rows[: count + 1])
+            if started[-1] == "0.5.23" and count == 1 and interrupted:
+                raise KeyboardInterrupt
+        return Contract(rows, started[-1], "EAGLE")
+
+    monkeypatch.setattr(running, "launched", launched)
+    monkeypatch.setattr(running, "served_contract", contract)
+    recipes: Any = [SimpleNamespace(version=release) for release in ("0.5.20", "0.5.23")]
+    supply: Any = SimpleNamespace(prefetch=lambda _: None, require=lambda _: None)
+
+    def run() -> running.StoredUpgrade:
+        first = running.UpgradeProgress()
+        stored = running.StoredUpgrade.begin("upgrade", "one", "key", {}, first, fresh=False)
+        lines.append(stored.progress.saved)
+        running.run_releases(recipes, stored, supply, 9, lambda _: None)
+        return stored
+
+    lines: list[str] = []
+    interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    interrupted = False
+    found = run()
+    assert lines == ["", "1 releases, 2 fields"]
+    assert started == ["0.5.20"] * 2 + ["0.5.23"] * 4
+    assert begun_with == [0, 0, 2]
+    assert [one.release for one in found.progress.runs] == ["0.5.20", "0.5.23"]
+    assert found.progress.runs[0].observation == answers()

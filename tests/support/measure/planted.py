@@ -127,11 +127,71 @@ def served(
         checked = verify(client, prepared.rendered_args, prepared.recipe.deployment.launch.verify)
         if not checked.ok:
             raise StartFailedError("; ".join(checked.problems))
-        engine: Any = SimpleNamespace(url=address.url, lives=True, log=folder)
+        engine: Any = SimpleNamespace(url=address.url, address=address, is_gone=lambda: False)
         plan = resolve(prepared.request({}), Lookup().facts(prepared.request({})))
         observed = ObservedServer(address, "bfloat16")
-        yield LaunchedRelease(found.version, engine, address, plan, observed, 0.1, False)
+        yield LaunchedRelease(found.version, engine, plan, observed, 0.1, False)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+_CHECK = """
+_sound = ServerArgs.check_server_args
+def _planted(self):
+    if self.speculative_algorithm:
+        raise ValueError("speculative_num_draft_tokens is no longer supported")
+    _sound(self)
+ServerArgs.check_server_args = _planted
+"""
+_VALUE = """
+_sound = ServerArgs.resolve_once
+def _planted(self):
+    _sound(self)
+    object.__setattr__(self, "{name}", {value})
+ServerArgs.resolve_once = _planted
+"""
+_WORKER = """
+def _planted(self):
+    raise RuntimeError("planted")
+Scheduler.init_model_worker = _planted
+"""
+_LOGITS = """
+_sound = LogitsProcessor._get_logits
+def _planted(self, *words, **more):
+    logits = _sound(self, *words, **more)
+    return {changed}
+LogitsProcessor._get_logits = _planted
+"""
+_DRAFT = """
+_sound = select_top_k_tokens
+def select_top_k_tokens(step, *words, **more):
+    ids, hidden, scores, (score, tokens, parents) = _sound(step, *words, **more)
+    return ids, hidden, scores, (score, {tokens}, parents)
+"""
+_ARGUMENTS, _WORKERS = "srt/server_args.py", "srt/speculative/eagle_worker_v2.py"
+_PROCESSOR = "srt/layers/logits_processor.py"
+ENGINE_PLANTS: tuple[tuple[str, str, str], ...] = (
+    ("start", _ARGUMENTS, _CHECK),
+    ("start", "srt/managers/scheduler.py", _WORKER),
+    ("value", _ARGUMENTS, _VALUE.format(name="max_prefill_tokens", value=4096)),
+    ("value", _ARGUMENTS, _VALUE.format(name="schedule_conservativeness", value=0.3)),
+    ("output", _PROCESSOR, _LOGITS.format(changed="logits.roll(1, -1)")),
+    ("output", _PROCESSOR, _LOGITS.format(changed="logits + logits.roll(1, -1)")),
+    ("acceptance", _WORKERS, _DRAFT.format(tokens="(tokens + 1) % 512")),
+    ("acceptance", _WORKERS, _DRAFT.format(tokens="tokens if step else (tokens + 1) % 512")),
+)
+"""Aspect of an upgrade, module of SGLang, and what breaks it at the module's end."""
+
+
+@contextmanager
+def planted_engine(package: Path, module: str, code: str) -> Iterator[None]:
+    """Within the block, a module of an installed SGLang ends with `code`."""
+    path = package / module
+    sound = path.read_bytes()
+    try:
+        path.write_bytes(sound + code.encode())
+        yield
+    finally:
+        path.write_bytes(sound)
