@@ -13,7 +13,6 @@ from speclaunch.deployments import LockedCertificate, load, prepare
 from speclaunch.measure.bench.sides import identity_of
 from speclaunch.measure.bench.stored_names import stored_files, stored_length
 from speclaunch.measure.certificates import certificates_of
-from speclaunch.measure.prove.stored import stored_proofs
 from speclaunch.serving import command
 
 
@@ -39,12 +38,17 @@ def test_the_newest_results_of_the_same_command_with_their_lengths(
     store("benches", "1-r", "bench.json", identity, measured)
     store("benches", "2-r", "bench.json", identity, {**measured, "counts": False})
     store("benches", "3-r", "bench.json", [*identity, "--x"], measured)
+    agreed = {"same": True, "counts": {"same": 20, "differs": 0}}
     store("proofs", "4-r", "proof.json", [*command(prepared)], proven)
-    assert (len(stored_files()), len(stored_proofs())) == (3, 1)
+    store("contracts", "5-r", "contract.json", [*command(prepared)], agreed)
+    assert len(stored_files()) == 3
     result = "lossless: 3 same, None tie, None wrong"
     assert certificates_of(prepared) == (
         LockedCertificate("bench", "1-r", "2026-11-27", "pays", 2.5),
         LockedCertificate("prove", "4-r", "2026-11-27", result, 2.25),
+        LockedCertificate(
+            "contract", "5-r", "2026-11-27", "same: 20 request fields the same, 0 differ"
+        ),
     )
 
 
