@@ -22,6 +22,8 @@ ORDINARY = {"model", "ep"}
 MEANT = {
     # A field of ServerArgs in the engine's own log text, which has its version's name.
     ("serving/launch/diagnosis/launch_log.py", "cuda_graph_max_bs"),
+    # A key of vLLM's speculative configuration.
+    ("deployments/sources/vllm.py", "tensor_parallel_size"),
 }
 
 
