@@ -169,7 +169,7 @@ def probe(
                     launched(recipe, folder, task.seconds, say, speculates=False)
                 )
                 servers = (served.engine.address, plain.engine.address, served.plan)
-                server = replace(server, broken=lambda: served_contract(*servers, say).broken)
+                server = replace(server, broken=lambda: served_contract(*servers, say).changed)
             if task.check.reference and reference is None:
                 reference = task.check.reference(server)
             found = _evaluated(task, server, served, reference)

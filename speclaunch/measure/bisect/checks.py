@@ -44,7 +44,7 @@ class CheckedServer(Struct, frozen=True):
     folder: Path
     """Folder for the output of commands."""
     broken: Callable[[], tuple[str, ...]] = tuple
-    """Checks its contract with a plain server, if that runs; returns the broken fields."""
+    """Checks its contract with a plain server, if that runs; returns the fields that differ."""
 
 
 class Check(Struct, frozen=True):

@@ -75,6 +75,12 @@ class Contract(Struct, frozen=True):
         return tuple(row.field for row in self.rows if row.breaks)
 
     @property
+    def changed(self) -> tuple[str, ...]:
+        """Fields that differ, also if the engine documents that: what to compare with another
+        release, whose source may document less."""
+        return tuple(row.field for row in self.rows if row.result is FieldResult.DIFFERS)
+
+    @property
     def is_same(self) -> bool:
         """True if a field was compared, and none is broken."""
         compared = any(row.result is not FieldResult.NOT_TESTED for row in self.rows)

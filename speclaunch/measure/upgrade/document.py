@@ -74,7 +74,7 @@ class RunRecord(Struct, frozen=True, forbid_unknown_fields=True):
     differs: str | None
     """First greedy answer that the other release does not give."""
     broken_fields: list[str]
-    """Request fields that speculation changes, undocumented; empty if not checked."""
+    """Request fields that speculation changes; empty if not checked."""
 
 
 class DeploymentRecord(Struct, frozen=True, forbid_unknown_fields=True):

@@ -94,7 +94,7 @@ def run_release(
                         stored.progress.rows,
                         lambda rows: stored.add(UpgradeProgress(runs, rows)),
                     )
-                observation = replace(observation, broken=contract.broken)
+                observation = replace(observation, broken=contract.changed)
             difference = None
             if runs and runs[0].serves:
                 difference = served.observed.difference(runs[0].observation, observation)
