@@ -323,8 +323,11 @@ def _fails(
 ) -> MemoryBudget:
     why = (
         f"{failure.what}: at least {in_gib(failure.short)} short, with "
-        f"{in_gib(terms.device.free)} free at the start; {_ADVICE[failure.turn]}"
+        f"{in_gib(terms.device.free)} free at the start"
     )
+    if not failure.short:
+        why = f"{failure.what} does not fit"
+    why += f"; {_ADVICE[failure.turn]}"
     likely = outcome.likely.failure
     message = failure.message  # with the likely numbers, if these fail in the same way
     if likely is not None and likely.phase is failure.phase:
@@ -361,7 +364,7 @@ def _holds(
     if pool is None:  # no pool with the likely sizes, but in the best case
         return MemoryBudget(Fit.TIGHT, _small_pool(terms, doubt), **base)
     notes = _limits(pool, terms, context)
-    if doubt is not None:
+    if doubt is not None and doubt.turn is FractionDirection.LOWER:
         notes.append(_doubt(plan, terms, doubt))
     if outcome.best.free < _CLOSE * terms.device.free:
         notes.append(f"it is close: {in_gib(outcome.best.free)} free in the best case")
@@ -375,10 +378,11 @@ def _holds(
     missing = None if found.fraction is None else expected(plan, terms, found.fraction).failure
     if missing is None:
         return MemoryBudget(Fit.FITS, why, notes=tuple(notes), **base)
-    why += (
-        f", but only in the best case: '{missing.phase.value}' is expected to need "
-        f"{in_gib(missing.short)} more"
-    )
+    if missing.turn is FractionDirection.LOWER:
+        need = f"'{missing.phase.value}' is expected to need {in_gib(missing.short)} more"
+    else:
+        need = f"{missing.what} may not fit"
+    why += f", but only in the best case: {need}"
     return MemoryBudget(Fit.TIGHT, why, notes=tuple(notes), **base)
 
 

@@ -87,6 +87,12 @@ def _small_window(tokens: int, window: int, page: int) -> str:
     )
 
 
+def _no_prompt(longest: int) -> str:
+    """Return the message if the warm-up prompt is longer than the pool permits (0.5.23
+    managers/utils.py:284, 0.4.6 managers/utils.py:52)."""
+    return f"exceeds the maximum allowed length ({longest} tokens)"
+
+
 def _no_requests() -> str:
     """Return the message if the pool leaves no request (0.5.23 tp_worker.py:420, 0.4.6
     tp_worker.py:128)."""
@@ -113,6 +119,17 @@ def unbalanced_message(local: int, least: int) -> str:
 
 EXPECTED = 0.75
 """Share of the engine's own reserve that graphs and activations are expected to need."""
+
+WARM_UP_TOKENS = (3, 30)
+"""Tokens of the engine's warm-up prompt: at least, and with a tokenizer of characters ("The capital
+city of France is", 0.5.23 entrypoints/http_server.py:2455)."""
+_NO_INPUT = 6
+"""Tokens of the pool that no prompt may use (0.5.23 managers/tp_worker.py:568, 0.4.6
+tp_worker.py:144)."""
+
+INDEX_BYTES = 80
+"""Host memory for each token of the pool while a CPU serves: copies of the list of free slots
+(0.5.23 mem_cache/allocator/token.py:59). Measured: 73 bytes, EAGLE3 with 3,966,095 tokens."""
 
 HOST_LOSS = 256 * MIB
 """Memory that a CPU's host may lose while weights load, in addition to them. The engine subtracts
@@ -151,6 +168,8 @@ class Terms(Struct, frozen=True):
     """Prefill graphs of measured size."""
     prefill_needs: int = 0
     """Free bytes without which the engine skips prefill graphs."""
+    index_token: int = 0
+    """Bytes that serving needs for each token of the pool, besides `activations`."""
     eager_prefill: int = 0
     """The part of `activations` that prefill graphs hold if they are captured."""
 
@@ -169,7 +188,7 @@ class PredictedFailure(Struct, frozen=True):
     what: str
     """The use that does not fit."""
     short: int
-    """Least number of missing bytes."""
+    """Least number of missing bytes; 0 if tokens are missing."""
 
 
 class PhaseRun(Struct):
@@ -239,13 +258,20 @@ def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
 def _bounded(plan: Plan, terms: Terms, share: float | None = None) -> Terms:
     """Return the terms with a share of the estimates, by default the expected one.
 
-    On a CPU that is 0, because the engine reserves nothing and its rules of thumb are for GPUs;
-    instead, the host loses memory.
+    On a CPU that is 0, because the engine reserves nothing and its rules of thumb are for GPUs.
+    Instead, the host loses memory, and the engine's processes may grow after the pool was sized.
     """
     if not plan.device.startswith("cpu"):
         return scaled(terms, EXPECTED if share is None else share)
     part = scaled(terms, share or 0.0)
-    return replace(part, reserved=part.reserved + HOST_LOSS)
+    growth = terms.device.runtime.size.bytes + HOST_LOSS
+    size = replace(terms.activations.size, bytes=max(growth, part.activations.size.bytes))
+    return replace(
+        part,
+        reserved=part.reserved + HOST_LOSS,
+        activations=replace(part.activations, size=size),
+        index_token=INDEX_BYTES,
+    )
 
 
 def scaled(terms: Terms, share: float) -> Terms:
@@ -308,8 +334,11 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
     eager = terms.eager_prefill if held else 0
     held += _capture(course, terms, terms.draft_prefill, terms.draft_graphs, graphs)
     size, lowest = terms.activations.size, max(0, terms.activations.least - eager)
-    rest = SizeEstimate(replace(size, bytes=max(lowest, size.bytes - held)), lowest)
+    index = terms.index_token * (0 if course.pool is None else course.pool.tokens)
+    rest = SizeEstimate(replace(size, bytes=max(lowest, size.bytes - held) + index), lowest)
     course.take(MemoryUse.ACTIVATIONS, rest, MemoryPhase.SERVING, FractionDirection.LOWER, full)
+    if course.failure is None and course.pool is not None:
+        course.failure = _too_short(terms, course.pool, WARM_UP_TOKENS[0 if least else 1])
     return course
 
 
@@ -395,6 +424,17 @@ def _refusal(
     return PredictedFailure(
         MemoryPhase.KV_POOL, FractionDirection.RAISE, text, "the KV cache", short
     )
+
+
+def _too_short(terms: Terms, found: Pool, prompt: int) -> PredictedFailure | None:
+    """Return the failure of the warm-up request, a prompt of so many tokens."""
+    longest = found.tokens - _NO_INPUT
+    if prompt < longest:
+        return None
+    is_limited = terms.pool.most is not None and terms.pool.most <= found.profiled
+    turn = FractionDirection.NEITHER if is_limited else FractionDirection.RAISE
+    what = f"the warm-up prompt in {found.tokens:,} tokens of KV cache"
+    return PredictedFailure(MemoryPhase.SERVING, turn, _no_prompt(longest), what, 0)
 
 
 _STEPS = 1000
