@@ -11,13 +11,15 @@ from speclaunch.engine.releases.metrics import MetricKind, series_of
 from speclaunch.serving.launch.client import EngineClient, EngineError
 from speclaunch.serving.metrics import engine_metrics as module
 from speclaunch.serving.metrics.engine_metrics import (
+    ExpositionError,
     NoMetricsError,
+    Sample,
     engine_metrics,
+    parse_metrics,
     progress,
     read_loads,
     read_metrics,
 )
-from speclaunch.serving.metrics.exposition import ExpositionError, Sample, parse_metrics
 from tests.support.scripted_server import HOSTILE, body, scripted, sends
 from tests.support.serving.metrics_server import FakeMetrics, FakeRank, metrics_server
 
