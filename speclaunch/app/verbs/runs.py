@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -102,10 +103,12 @@ def logs(options: LogsOptions) -> None:
         else:
             last.extend(lines)
     _print(list(last))
-    while options.follow:
+    if not options.follow:
+        return
+    for _ in pauses(_PAUSE_SECONDS):
         _print(follower.lines())
-        if follower.is_behind:
-            continue
+        while follower.is_behind:
+            _print(follower.lines())
         run = reread_run(run)
         latest = _log(run, options.attempt)
         if not options.own and latest is not None and latest != log:
@@ -115,7 +118,17 @@ def logs(options: LogsOptions) -> None:
         elif run.holder is None:
             _print(follower.lines())
             return
-        time.sleep(_PAUSE_SECONDS)
+
+
+def pauses(seconds: float) -> Iterator[None]:
+    """Yield after each pause, until the reader of standard output closes the pipe."""
+    output = os.fstat(sys.stdout.fileno())
+    closing = select.poll()
+    closing.register(sys.stdout.fileno(), 0)  # errors are always reported
+    while not closing.poll(seconds * 1000):
+        if not os.path.samestat(output, os.fstat(sys.stdout.fileno())):  # main drops a closed pipe
+            return
+        yield
 
 
 def _written(log: Path, follower: Follower) -> Iterator[list[str]]:

@@ -8,7 +8,7 @@ import time
 
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import WatchOptions
-from speclaunch.app.verbs.runs import NothingRunsError
+from speclaunch.app.verbs.runs import NothingRunsError, pauses
 from speclaunch.core import ExitCode, Problem
 from speclaunch.measure import (
     WatchDocument,
@@ -57,10 +57,9 @@ def _follow(targets: list[WatchTarget], options: WatchOptions) -> None:
 
             show_live(lambda: [item.record for item in watchers], options.interval)
         wait_for_polls(watchers, 1, options.interval)
-        output = os.fstat(sys.stdout.fileno())
-        while os.path.samestat(output, os.fstat(sys.stdout.fileno())):  # main drops a closed pipe
+        _show([item.record for item in watchers], options.output_format)
+        for _ in pauses(options.interval):
             _show([item.record for item in watchers], options.output_format)
-            time.sleep(options.interval)
 
 
 def _show(records: list[WatchedEngine], form: OutputFormat) -> None:

@@ -8,7 +8,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -32,9 +32,11 @@ def port() -> int:
 def run(tmp_path: Path) -> Iterator[Run]:
     home = tmp_path / "home"
 
-    def call(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    def call(
+        *words: str, command: Sequence[str] = (sys.executable, "-m", "speclaunch"), **env: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "speclaunch", *words],
+            [*command, *words],
             capture_output=True,
             text=True,
             env={**os.environ, "SPECLAUNCH_HOME": str(home), "COLUMNS": "200", **env},
@@ -70,6 +72,9 @@ def test_the_life_of_a_detached_launch(run: Run, recipe: str, port: int) -> None
     assert "Application startup complete" in run("logs").stdout
     assert len(run("logs", name, "-n", "2").stdout.splitlines()) == 2
     assert "is serving at" in run("logs", "--speclaunch").stdout
+    follow = f"'{sys.executable}' -m speclaunch logs -f {name} | head -1"
+    first = run(follow, command=("bash", "-c"))  # ends, although the engine writes nothing more
+    assert len(first.stdout.splitlines()) == 1 and "Traceback" not in first.stderr
 
     stopped = run("stop", str(port))
     assert (stopped.returncode, stopped.stdout) == (0, f"{name} has ended\n")
