@@ -17,18 +17,21 @@ _EAGLE, _NGRAM = "srt/speculative/eagle_worker_v2.py", "srt/speculative/ngram_wo
 
 
 class Plant(Struct, frozen=True):
-    """A regression. `aspect`: the subject of the reason that must follow."""
+    """A regression. `aspect`: the subject of the reason that must follow. `name`: its argument."""
 
     aspect: str
     module: str
     code: str
+    name: str = ""
 
     def is_effective(self, sound: ReleaseRun, planted: ReleaseRun) -> bool:
         """True if the engine behaves differently with it, as far as its aspect is concerned."""
-        if self.aspect == "start" or not planted.serves:
+        if self.aspect == "start":
             return not planted.serves
+        if not planted.serves:
+            return False
         if self.aspect == "value":
-            return sound.info != planted.info
+            return bool(sound.info[self.name] != planted.info[self.name])
         answers = (sound.observation.answers, planted.observation.answers)
         if self.aspect == "output":
             ours, theirs = ([answer.ids for answer in found] for found in answers)
@@ -40,10 +43,8 @@ class Plant(Struct, frozen=True):
 def planted_engine(package: Path, plant: Plant) -> Iterator[None]:
     """Within the block, a module of an installed SGLang has the plant.
 
-    The sound module is saved next to it, and restored by the next block after a kill.
+    The sound module is saved next to it, for `restore` after a kill.
     """
-    for saved in package.rglob("*.sound"):
-        saved.replace(saved.with_suffix(".py"))
     path = package / plant.module
     saved = path.with_suffix(".sound")
     saved.write_bytes(path.read_bytes())
@@ -52,6 +53,12 @@ def planted_engine(package: Path, plant: Plant) -> Iterator[None]:
         yield
     finally:
         saved.replace(path)
+
+
+def restore(home: Path) -> None:
+    """Remove the plants that a killed campaign left in the engines of `home`."""
+    for saved in home.glob("cpu-engine*/venv/lib/python*/site-packages/sglang/srt/**/*.sound"):
+        saved.replace(saved.with_suffix(".py"))
 
 
 def _wrapped(owner: str, method: str, body: str) -> str:
@@ -102,8 +109,9 @@ def _values() -> Iterator[Plant]:
         ("max_running_requests", "2"),
         ("allow_auto_truncate", "True"),
     ):
-        body = f"_sound(self)\n    object.__setattr__(self, '{name}', {value})"
-        yield Plant("value", _ARGUMENTS, _wrapped("ServerArgs", "resolve_once", body))
+        # as if the release had another default; `setattr` would refuse it while it resolves
+        body = f"msgspec.Struct.__setattr__(self, '{name}', {value})\n    _sound(self)"
+        yield Plant("value", _ARGUMENTS, _wrapped("ServerArgs", "resolve_once", body), name)
 
 
 def _outputs() -> Iterator[Plant]:

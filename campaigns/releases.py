@@ -31,7 +31,7 @@ from typing import Any
 import msgspec.json
 from msgspec.structs import replace
 
-from campaigns._engine_plants import PLANTS, Plant, planted_engine
+from campaigns._engine_plants import PLANTS, Plant, planted_engine, restore
 from speclaunch.checks import Lookup, all_rules
 from speclaunch.core import speclaunch_home
 from speclaunch.engine import CpuEngine, declare
@@ -40,7 +40,7 @@ from speclaunch.measure.bisect.checks import check_of
 from speclaunch.measure.bisect.search import SearchOutcome, most_starts
 from speclaunch.measure.upgrade import running
 from speclaunch.measure.upgrade.deployments import UpgradeSettings, recipe_upgrades
-from speclaunch.measure.upgrade.reasons import UpgradeReason
+from speclaunch.measure.upgrade.reasons import UpgradeReason, UpgradeVerdict
 from speclaunch.measure.upgrade.release_recipe import LaunchedRelease, launched, recipe_for
 from speclaunch.measure.upgrade.supply import EngineSupply
 from tests.support.measure import planted
@@ -231,7 +231,8 @@ def _planted_case(recipe: str, old: str, new: str, plant: Plant, home: Path) -> 
         "code": plant.code,
         "found": [reason.text[:200] for reason in found],
         "effective": plant.is_effective(sound, run),
-        "right": plant.aspect in {reason.aspect for reason in found},
+        "right": plant.aspect
+        in {reason.aspect for reason in found if reason.verdict is not UpgradeVerdict.UNKNOWN},
     }
 
 
@@ -310,6 +311,7 @@ def main() -> int:
             parser.error("--home needs a folder with copies of CPU engines: they are edited")
         os.environ["SPECLAUNCH_HOME"] = str(options.home)
         more = {"home": options.home}
+        restore(options.home)
         running.launched = without_contract  # type: ignore[attr-defined]
     elif not options.whole:
         searching.launched = running.launched = planted.served  # type: ignore[attr-defined]
