@@ -60,8 +60,8 @@ def test_an_engine_is_sound_after_a_plant_and_after_a_kill(tmp_path: Path) -> No
     with engine_plants.planted_engine(package, plant):
         assert module.read_text() == f"sound\n{plant.code}"
     assert module.read_text() == "sound\n"
-    killed = engine_plants.planted_engine(package, plant)
-    killed.__enter__()
+    module.rename(module.with_suffix(".sound"))
+    module.write_text("planted\n")  # as after a kill
     engine_plants.restore(tmp_path)
     assert module.read_text() == "sound\n" and list(module.parent.iterdir()) == [module]
 
