@@ -166,6 +166,14 @@ def test_together(n): pass
 
 def test_always(): pass
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("n", range(20))
+def test_thorough(n): pass
+
+@pytest.mark.thorough
+@pytest.mark.core
+def test_thorough_core(): pass
+
 @pytest.mark.e2e
 def test_engine(): pass
 
@@ -208,7 +216,9 @@ class Case:
         return SimpleNamespace(args=()) if name in self.marks else None
 
 
-@pytest.mark.parametrize("marks", [("campaign",), ("campaign", "e2e", "core")], ids=str)
+@pytest.mark.parametrize(
+    "marks", [("campaign",), ("campaign", "e2e", "core"), ("thorough",), ("slow",)], ids=str
+)
 def test_ten_samples_are_everything(marks: tuple[str, ...]) -> None:
     config = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
     cases: list[Any] = [Case(f"test_it[{number}]", *marks) for number in range(25)]
@@ -224,10 +234,12 @@ def test_ten_samples_are_everything(marks: tuple[str, ...]) -> None:
 @pytest.mark.thorough
 def test_a_sample_has_its_part_the_core_and_what_a_change_reaches(tmp_path: Path) -> None:
     everything, _ = selected(tmp_path)
-    assert len(everything) == 46
+    assert len(everything) == 67
     usual, said = selected(tmp_path, TESTS_PART="0")
-    assert {"test_always", "test_core"} <= set(usual) and "test_engine" not in usual
-    assert len(usual) < 20
+    assert {"test_always", "test_core", "test_thorough_core"} <= set(usual)
+    assert "test_engine" not in usual
+    assert 0 < sum(name.startswith("test_thorough[") for name in usual) < 10
+    assert len(usual) < 25
     assert "sample: part 0 of 10 of each campaign" in said
     touched = tmp_path / "touched.json"
     touched.write_text('{"test_some.py": 1}')

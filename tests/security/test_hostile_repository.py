@@ -16,7 +16,7 @@ import pytest
 from speclaunch.core import resources
 from tests.security.hostile import SECRET, make_hostile_repository
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.thorough, pytest.mark.core, pytest.mark.timeout(600)]
 
 AUDITED = Path(__file__).with_name("audited.py")
 SECONDS = 60

@@ -1,9 +1,10 @@
 """Select what `make test` runs: a part of each campaign, and all that a change reaches.
 
-- Each case of a campaign (`pytest.mark.campaign`) belongs to one of ten parts, by the hash of its
-  name or of the name that the mark has. A run takes one part; ten successive commits run all.
-- Of the tests on the engine (`e2e`), those run that are marked `core`.
-- Other cases run if an import path leads from their module to a changed one, the shortest path
+- Tests without a marker and those marked `core` run.
+- Each test marked `thorough` or `slow`, and each case of a campaign, belongs to one of ten parts, by
+  the hash of its name or of the name that the mark `campaign` has. A run takes one part; ten
+  successive commits run all.
+- Other tests run if an import path leads from their module to a changed one, the shortest path
   first, as long as there is time. The report lists the modules that had none.
 
 `tools/run_tests.py --sample` sets the variables below. Without them everything runs.
@@ -91,8 +92,10 @@ class Sample:
         usual, extra, left_out = [], [], []
         for item in items:
             part = starts.get(item.nodeid, part_of(_name(item)))
-            always = not _is(item, "e2e") or _is(item, "core")
-            if always and (part == self.part or not _is(item, "campaign")):
+            is_core = _is(item, "core")
+            is_long = not is_core and (_is(item, "thorough") or _is(item, "slow"))
+            in_part = part == self.part or not (is_long or _is(item, "campaign"))
+            if in_part and (is_core or not _is(item, "e2e")):
                 usual.append(item)
             elif item.nodeid.partition("::")[0] in self.touched:
                 extra.append(item)

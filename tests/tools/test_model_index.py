@@ -71,6 +71,7 @@ def test_keys_that_peers_have_and_a_document_lacks_are_unread() -> None:
     assert index["a/said"]["unread"] == ["attention_bias", "vocab_size"]
 
 
+@pytest.mark.thorough
 def test_a_key_that_is_null_wherever_it_stands_is_not_missed() -> None:
     stated = without(LLAMA, "rope_scaling")
     index = evidence.build([line("a/whole", LLAMA), line("a/said", stated, "stated in docs")], {})

@@ -53,6 +53,7 @@ def test_they_are_listed_by_release(speclaunch: Any) -> None:
     assert STOP not in {one["id"] for one in some}
 
 
+@pytest.mark.thorough
 def test_one_is_shown(speclaunch: Any) -> None:
     shown = speclaunch("advisories", "show", STOP.lower())
     assert "fixed in 0.5.14" in shown.stdout

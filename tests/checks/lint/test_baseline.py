@@ -222,6 +222,7 @@ def test_a_known_error_that_got_worse_is_reported(
     assert left(ranks(2, "ranks: 2, GPUs: 0")) == 0  # no value of the user
 
 
+@pytest.mark.thorough
 def test_a_reworded_finding_of_format_1_stays_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

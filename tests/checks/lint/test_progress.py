@@ -44,6 +44,7 @@ def test_a_short_lint_says_nothing() -> None:
     assert said == []
 
 
+@pytest.mark.thorough
 def test_what_is_wrong_with_a_recipe_is_told_with_what_is_wrong_in_it(tmp_path: Path) -> None:
     recipe = tmp_path / "r.yaml"
     recipe.write_text(

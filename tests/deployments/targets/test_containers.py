@@ -353,6 +353,7 @@ def test_kubernetes_and_slurm_have_the_same_memory(tmp_path: Path) -> None:
         assert f"#SBATCH --mem={memory.removesuffix('i')}\n" in text
 
 
+@pytest.mark.thorough
 def test_a_server_may_end_what_it_serves(tmp_path: Path) -> None:
     found = rendered(tmp_path, "prefill_decode_hosts", "kubernetes")
     (one, *_) = of_kind(found, "StatefulSet")
