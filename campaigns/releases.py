@@ -8,6 +8,7 @@
 output or acceptance length that only the new release has, each with a control without it. `--whole`
 runs the command line, which launches each engine as users do; without it, this process starts them.
 `engine`: regressions in the CPU engines 0.5.20, 0.5.22 and 0.5.23 in DIR, copies that are edited.
+The same command continues an interrupted campaign.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import cache, partial
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec.json
 from msgspec.structs import replace
 
+from campaigns._engine_plants import PLANTS, Plant, planted_engine, restore
 from speclaunch.checks import Lookup, all_rules
 from speclaunch.core import speclaunch_home
 from speclaunch.engine import CpuEngine, declare
@@ -36,7 +40,7 @@ from speclaunch.measure.bisect.checks import check_of
 from speclaunch.measure.bisect.search import SearchOutcome, most_starts
 from speclaunch.measure.upgrade import running
 from speclaunch.measure.upgrade.deployments import UpgradeSettings, recipe_upgrades
-from speclaunch.measure.upgrade.reasons import UpgradeReason
+from speclaunch.measure.upgrade.reasons import UpgradeReason, UpgradeVerdict
 from speclaunch.measure.upgrade.release_recipe import LaunchedRelease, launched, recipe_for
 from speclaunch.measure.upgrade.supply import EngineSupply
 from tests.support.measure import planted
@@ -185,48 +189,80 @@ def without_contract(*words: Any, **more: Any) -> Iterator[LaunchedRelease]:
 
 
 PAIRS = (("0.5.20", "0.5.22"), ("0.5.20", "0.5.23"), ("0.5.22", "0.5.23"))
-ENGINE_WORDS = ("recipe=cpu_standalone",)
+RECIPES = ("cpu_standalone", "cpu_ngram")
+CONTROLS = [(recipe, *pair) for recipe in RECIPES for pair in PAIRS]
+PLANTED = [(recipe, *pair, plant) for recipe, plant in PLANTS for pair in PAIRS]
 
 
 def engine_case(number: int, *, home: Path) -> dict[str, Any]:
     """Plant a regression in a copied CPU engine, and return what upgrade finds in addition.
 
-    The first cases are controls, one for each pair of releases: no start, output or acceptance may
-    be a reason.
+    The first cases are controls, one for each recipe and pair of releases: no start, output or
+    acceptance may be a reason. A finished case and each unplanted run are stored in `home`.
     """
-    old, new = PAIRS[number % len(PAIRS)]
-    plant = None if number < len(PAIRS) else planted.ENGINE_PLANTS[number - len(PAIRS)]
-    known = set() if plant is None else set(_engine_reasons(old, new))
-    with ExitStack() as stack:
-        if plant is not None:
-            (package,) = CpuEngine(home, new).venv.glob("lib/python*/site-packages/sglang")
-            stack.enter_context(planted.planted_engine(package, *plant[1:]))
-        reasons = _engine_reasons.__wrapped__(old, new) if plant else _engine_reasons(old, new)
-    found = [reason for reason in reasons if reason not in known]
-    aspects = {reason.aspect.value for reason in found}
+    path = home / f"case-{number}.json"
+    if path.exists():
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+    began = time.monotonic()
+    if number < len(CONTROLS):
+        recipe, old, new = CONTROLS[number]
+        aspects = {reason.aspect.value for reason in _sound_reasons(recipe, old, new, home)}
+        is_right = not aspects & {"start", "output", "acceptance"}
+        row: dict[str, Any] = {"planted": None, "right": is_right}
+    else:
+        recipe, old, new, plant = PLANTED[number - len(CONTROLS)]
+        row = _planted_case(recipe, old, new, plant, home)
+    row |= {"case": number, "recipe": recipe, "releases": [old, new]}
+    row["seconds"] = round(time.monotonic() - began)
+    path.write_text(json.dumps(row))
+    return row
+
+
+def _planted_case(recipe: str, old: str, new: str, plant: Plant, home: Path) -> dict[str, Any]:
+    known, sound = _sound_reasons(recipe, old, new, home), _sound_run(recipe, new, old, home)
+    before = _sound_run(recipe, old, None, home)
+    (package,) = CpuEngine(home, new).venv.glob("lib/python*/site-packages/sglang")
+    with planted_engine(package, plant):
+        run = _engine_run(recipe, new, before)
+    found = [reason for reason in _run_reasons(recipe, before, run) if reason not in known]
     return {
-        "case": number,
-        "planted": None if plant is None else plant[0],
-        "releases": [old, new],
-        "found": [reason.text for reason in found],
-        "right": plant[0] in aspects if plant else not aspects & {"start", "output", "acceptance"},
+        "planted": plant.aspect,
+        "code": plant.code,
+        "found": [reason.text[:200] for reason in found],
+        "effective": plant.is_effective(sound, run),
+        "right": plant.aspect
+        in {reason.aspect for reason in found if reason.verdict is not UpgradeVerdict.UNKNOWN},
     }
 
 
-@cache
-def _engine_reasons(old: str, new: str) -> tuple[UpgradeReason, ...]:
-    settings = UpgradeSettings(new, old, (), Lookup(), all_rules())
-    (upgrade,) = recipe_upgrades(ENGINE_WORDS, settings)
-    before = _engine_run(old)
-    return running.run_reasons(upgrade, before, _engine_run.__wrapped__(new, before))
+def _sound_reasons(recipe: str, old: str, new: str, home: Path) -> tuple[UpgradeReason, ...]:
+    before = _sound_run(recipe, old, None, home)
+    return _run_reasons(recipe, before, _sound_run(recipe, new, old, home))
 
 
-@cache
-def _engine_run(release: str, *before: running.ReleaseRun) -> running.ReleaseRun:
+def _run_reasons(
+    recipe: str, before: running.ReleaseRun, after: running.ReleaseRun
+) -> tuple[UpgradeReason, ...]:
+    settings = UpgradeSettings(after.release, before.release, (), Lookup(), all_rules())
+    (upgrade,) = recipe_upgrades([f"recipe={recipe}"], settings)
+    return running.run_reasons(upgrade, before, after)
+
+
+def _sound_run(recipe: str, release: str, old: str | None, home: Path) -> running.ReleaseRun:
+    """Return the run of an unplanted engine, compared with `old`; it is started only once."""
+    path = home / f"sound-{recipe}-{release}-{old}.json"
+    if not path.exists():
+        before = [] if old is None else [_sound_run(recipe, old, None, home)]
+        path.write_bytes(msgspec.json.encode(_engine_run(recipe, release, *before)))
+    return msgspec.json.decode(path.read_bytes(), type=running.ReleaseRun)
+
+
+def _engine_run(recipe: str, release: str, *before: running.ReleaseRun) -> running.ReleaseRun:
     begun = running.UpgradeProgress(before)
     stored = running.StoredUpgrade.begin("upgrade", "planted", "", {}, begun, fresh=True)
-    found = recipe_for(ENGINE_WORDS, release, ())
-    return running.run_release(found, stored, 10 * SECONDS, print)
+    found = recipe_for([f"recipe={recipe}"], release, ())
+    return running.run_release(found, stored, 10 * SECONDS, quiet)
 
 
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {
@@ -246,6 +282,7 @@ def summary(kind: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         found["planted"], found["caught"] = len(plants), sum(row["right"] for row in plants)
         found["controls"] = len(controls)
         found["false"] = sum(not row["right"] for row in controls)
+        found["not effective"] = sum(not row.get("effective", True) for row in plants)
     else:
         found["within the bound of starts"] = sum(row["within"] for row in rows)
         found["starts"] = dict(sorted(Counter(str(row["starts"]) for row in rows).items()))
@@ -257,7 +294,12 @@ def main() -> int:
     """Run the cases of a kind; exit 1 if one went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m campaigns releases")
     parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("--cases", type=int, default=100, help="`engine` has 11")
+    parser.add_argument(
+        "--cases",
+        type=int,
+        default=100,
+        help=f"engine: {len(CONTROLS)} controls and {len(PLANTED)} plants",
+    )
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--home", type=Path, help="home with the copied CPU engines")
     parser.add_argument("--whole", action="store_true", help="launch each engine as users do")
@@ -269,6 +311,7 @@ def main() -> int:
             parser.error("--home needs a folder with copies of CPU engines: they are edited")
         os.environ["SPECLAUNCH_HOME"] = str(options.home)
         more = {"home": options.home}
+        restore(options.home)
         running.launched = without_contract  # type: ignore[attr-defined]
     elif not options.whole:
         searching.launched = running.launched = planted.served  # type: ignore[attr-defined]

@@ -69,11 +69,11 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, str]:
-        """Column names of the two plans: version or recipe."""
+        """Column names of the two plans: version, recipe, or `before` and `after`."""
         before, after = self.before, self.after
         if before.version != after.version:
             return before.version, after.version
-        return before.label, after.label
+        return (before.label, after.label) if before.label != after.label else ("before", "after")
 
     @property
     def same(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -169,7 +170,7 @@ def probe(
                     launched(recipe, folder, task.seconds, say, speculates=False)
                 )
                 servers = (served.engine.address, plain.engine.address, served.plan)
-                server = replace(server, broken=lambda: served_contract(*servers, say).changed)
+                server = replace(server, fields=cache(lambda: served_contract(*servers, say).rows))
             if task.check.reference and reference is None:
                 reference = task.check.reference(server)
             found = _evaluated(task, server, served, reference)

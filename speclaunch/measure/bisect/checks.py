@@ -18,6 +18,7 @@ from msgspec import Struct
 from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem, children
 from speclaunch.engine import suggest
 from speclaunch.measure.bisect.search import ProbeVerdict
+from speclaunch.measure.contract.records import FieldRow, changed_fields
 from speclaunch.measure.upgrade.observation import ObservedServer, ReleaseAnswers
 
 URL_VARIABLE, RELEASE_VARIABLE = "SPECLAUNCH_URL", "SPECLAUNCH_ENGINE"
@@ -43,8 +44,8 @@ class CheckedServer(Struct, frozen=True):
     observed: ObservedServer
     folder: Path
     """Folder for the output of commands."""
-    broken: Callable[[], tuple[str, ...]] = tuple
-    """Checks its contract with a plain server, if that runs; returns the fields that differ."""
+    fields: Callable[[], tuple[FieldRow, ...]] = tuple
+    """Returns the rows of its contract with a plain server, if that runs."""
 
 
 class Check(Struct, frozen=True):
@@ -82,12 +83,13 @@ def _gives_same_answers(server: CheckedServer, reference: ReleaseAnswers | None)
 
 def _keeps_contract(server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
     """Compare the request fields that speculation changes. It repeats its requests itself."""
-    known = () if reference is None else reference.broken
-    found = [name for name in server.broken() if name not in known]
-    if found:
-        return Evaluation(ProbeVerdict.BAD, f"speculation changes {', '.join(found)}")
-    as_before = f" but {', '.join(known)}, as in the good release" if known else ""
-    return Evaluation(ProbeVerdict.GOOD, f"speculation changes no request field{as_before}")
+    rows = server.fields()
+    changed = changed_fields(rows if reference is None else reference.fields, rows)
+    if changed.broken:
+        return Evaluation(ProbeVerdict.BAD, f"speculation changes {', '.join(changed.broken)}")
+    unknown = f" (not tested in it: {', '.join(changed.unknown)})" if changed.unknown else ""
+    text = f"speculation changes no further request field than in the good release{unknown}"
+    return Evaluation(ProbeVerdict.GOOD, text)
 
 
 def _exits(
@@ -145,7 +147,7 @@ _NAMED = {
         Check(
             "contract",
             _keeps_contract,
-            lambda server: ReleaseAnswers(broken=server.broken()),
+            lambda server: ReleaseAnswers(fields=server.fields()),
             is_contract=True,
             is_single=True,
         ),

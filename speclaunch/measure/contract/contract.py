@@ -14,7 +14,7 @@ from speclaunch.measure.contract import answer_fields, greedy_fields, sampled_fi
 from speclaunch.measure.contract.greedy_fields import GRAMMARS, PENALTIES
 from speclaunch.measure.contract.known import known_bugs, statement
 from speclaunch.measure.contract.pair import Outcome, Pair, untested
-from speclaunch.measure.contract.records import Contract, FieldResult, FieldRow
+from speclaunch.measure.contract.records import REFUSED, Contract, FieldResult, FieldRow
 from speclaunch.measure.contract.servers import ContractServer
 from speclaunch.measure.prove.proof import served_dtype
 from speclaunch.serving import EngineClient, EngineError
@@ -151,7 +151,7 @@ def _row(
     if outcome.result is FieldResult.DIFFERS:
         documented = statement(field.name, release, algorithm, device)
         if outcome.refused.startswith(_BAD_REQUEST):
-            documented = f"The server refuses it: {outcome.refused}"
+            documented = f"{REFUSED}{outcome.refused}"
         if field.concern is not None and plan is not None:
             bugs = known_bugs(field.concern, plan)
     return FieldRow(field.name, outcome.result, outcome.reason, outcome.requests, documented, bugs)

@@ -8,6 +8,7 @@ removed or redefined; new keys may be added.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
@@ -17,6 +18,8 @@ from speclaunch.serving import unfinished_work
 
 CONTRACT = "contract"
 """Its kind among stored work."""
+REFUSED = "The server refuses it: "
+"""Beginning of the engine's own statement if its validation refuses a field."""
 
 
 class FieldResult(StrEnum):
@@ -46,6 +49,35 @@ class FieldRow(Struct, frozen=True, forbid_unknown_fields=True):
         """True if it differs and the engine does not document that."""
         return self.result is FieldResult.DIFFERS and self.documented is None
 
+    @property
+    def is_refused(self) -> bool:
+        """True if only the speculative server refuses the field."""
+        return (self.documented or "").startswith(REFUSED)
+
+
+class ChangedFields(Struct, frozen=True):
+    """Request fields that speculation changes in a release, but not in the release before it."""
+
+    broken: tuple[str, ...]
+    """Fields that the release before leaves unchanged."""
+    unknown: tuple[str, ...]
+    """Fields that were not tested in the release before."""
+
+
+def changed_fields(before: Sequence[FieldRow], after: Sequence[FieldRow]) -> ChangedFields:
+    """Return the undocumented differences and refusals of `after` that `before` does not have.
+
+    `before` counts with its documented differences, too: the source of a release may document less
+    than that of another one with the same behavior.
+    """
+    known = {row.field: row.result for row in before}
+    found = [(row.field, known.get(row.field)) for row in after if row.breaks or row.is_refused]
+    same, differs = FieldResult.SAME, FieldResult.DIFFERS
+    return ChangedFields(
+        tuple(name for name, result in found if result is same),
+        tuple(name for name, result in found if result not in (same, differs)),
+    )
+
 
 class ContractProgress(unfinished_work.Progress, frozen=True):
     """Rows of the fields that were checked."""
@@ -73,12 +105,6 @@ class Contract(Struct, frozen=True):
     def broken(self) -> tuple[str, ...]:
         """Fields that differ although the engine does not document that."""
         return tuple(row.field for row in self.rows if row.breaks)
-
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """Fields that differ, also if the engine documents that: what to compare with another
-        release, whose source may document less."""
-        return tuple(row.field for row in self.rows if row.result is FieldResult.DIFFERS)
 
     @property
     def is_same(self) -> bool:

@@ -135,12 +135,17 @@ def _ids(server: ContractServer, bodies: list[dict[str, Any]]) -> Sample | str:
 
 
 def _agree(ours: Sample | str, theirs: Sample | str, permutations: int = _PERMUTATIONS) -> bool:
-    """True if two samples may be of one distribution."""
+    """True if two samples may be of one distribution.
+
+    The complete answer counts as one more token: argmax after a sampled token may give each
+    position the right tokens, but too few different answers.
+    """
     if isinstance(ours, str) or isinstance(theirs, str):
         return ours == theirs
     longest = max(map(len, (*ours, *theirs)))
     own, other = (
-        tuple(ids + (_NONE,) * (longest - len(ids)) for ids in sample) for sample in (ours, theirs)
+        tuple((*ids, *[_NONE] * (longest - len(ids)), ids) for ids in sample)
+        for sample in (ours, theirs)
     )
     pair = SamplePair(own, other)
     return compared([pair], draws=permutations).probability > _LEVEL

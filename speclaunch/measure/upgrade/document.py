@@ -14,6 +14,7 @@ from msgspec import Struct
 from speclaunch.checks import Advisory
 from speclaunch.engine import ArgumentOutcome, EffectiveArgument, PlanDifference
 from speclaunch.measure.advice.comparison import PlanComparison
+from speclaunch.measure.contract.records import FieldResult
 from speclaunch.measure.upgrade.deployments import DeploymentUpgrade
 from speclaunch.measure.upgrade.reasons import (
     UpgradeReason,
@@ -74,7 +75,7 @@ class RunRecord(Struct, frozen=True, forbid_unknown_fields=True):
     differs: str | None
     """First greedy answer that the other release does not give."""
     broken_fields: list[str]
-    """Request fields that speculation changes; empty if not checked."""
+    """Request fields that speculation changes, documented or not; empty if not checked."""
 
 
 class DeploymentRecord(Struct, frozen=True, forbid_unknown_fields=True):
@@ -169,5 +170,5 @@ def _run(run: ReleaseRun) -> RunRecord:
         observed.acceptance,
         len(observed.answers),
         run.difference,
-        list(observed.broken),
+        [row.field for row in observed.fields if row.result is FieldResult.DIFFERS],
     )

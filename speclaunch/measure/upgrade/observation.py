@@ -15,6 +15,7 @@ from msgspec import Struct
 from speclaunch.core import LaunchError, Redactor
 from speclaunch.engine import Address
 from speclaunch.measure.bench.workload import shipped, workload
+from speclaunch.measure.contract.records import FieldRow
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer
 from speclaunch.measure.prove.proof import AnswerKind, compare, first_difference, noise
 from speclaunch.serving import EngineClient, EngineError
@@ -30,11 +31,11 @@ _AT_ONCE = 1
 class ReleaseAnswers(Struct, frozen=True):
     """Greedy answers of a release to the same prompts.
 
-    `broken`: request fields that speculation changes, if the contract was checked.
+    `fields`: rows of the request contract, if it was checked.
     """
 
     answers: tuple[ProofAnswer, ...] = ()
-    broken: tuple[str, ...] = ()
+    fields: tuple[FieldRow, ...] = ()
 
     @property
     def acceptance(self) -> float | None:

@@ -13,7 +13,7 @@ from speclaunch.engine import ArgumentOutcome, EffectiveArgument, is_idle
 from speclaunch.measure.advice.comparison import PlanComparison
 from speclaunch.measure.bench.statistics import LEAST_PAIRS, SpeedClaim, interval
 from speclaunch.measure.contract.contract import served_contract
-from speclaunch.measure.contract.records import ContractProgress, FieldRow
+from speclaunch.measure.contract.records import ContractProgress, FieldRow, changed_fields
 from speclaunch.measure.upgrade.deployments import DeploymentUpgrade
 from speclaunch.measure.upgrade.observation import ReleaseAnswers, Say
 from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict, shown
@@ -94,7 +94,7 @@ def run_release(
                         stored.progress.rows,
                         lambda rows: stored.add(UpgradeProgress(runs, rows)),
                     )
-                observation = replace(observation, broken=contract.changed)
+                observation = replace(observation, fields=contract.rows)
             difference = None
             if runs and runs[0].serves:
                 difference = served.observed.difference(runs[0].observation, observation)
@@ -186,10 +186,13 @@ def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[UpgradeReason]:
     if after.difference is not None:
         text = f"another greedy answer: {after.difference}"
         yield UpgradeReason(Aspect.OUTPUT, UpgradeVerdict.DIFFERS, text)
-    for name in after.observation.broken:
-        if name not in before.observation.broken:
-            text = f"speculation changes the request field {name}"
-            yield UpgradeReason(Aspect.CONTRACT, UpgradeVerdict.NOT_SAFE, text, name)
+    changed = changed_fields(before.observation.fields, after.observation.fields)
+    for name in changed.broken:
+        text = f"speculation changes the request field {name}"
+        yield UpgradeReason(Aspect.CONTRACT, UpgradeVerdict.NOT_SAFE, text, name)
+    for name in changed.unknown:
+        text = f"speculation changes the request field {name}; SGLang {before.release} was not "
+        yield UpgradeReason(Aspect.CONTRACT, UpgradeVerdict.UNKNOWN, f"{text}tested for it", name)
     old, new = _by_prompt(before), _by_prompt(after)
     pairs = [(theirs, ours) for ours, theirs in zip(old, new, strict=True) if ours and theirs]
     if any(old) and not any(new):

@@ -21,6 +21,7 @@ from speclaunch.measure.contract.records import (
     FieldResult,
     StoredContract,
 )
+from speclaunch.measure.contract.sampled_fields import _agree
 from speclaunch.measure.contract.servers import ContractServer
 from speclaunch.serving import EngineError
 from tests.measure.contract.test_known import plan
@@ -247,3 +248,9 @@ def test_a_tie_is_no_difference() -> None:
     assert both.difference(base.body(), (ours, plain))[0] is None
     third = type(plain)((*plain.ids[:3], 40, *plain.ids[4:]), finish=plain.finish)
     assert both.difference(base.body(), (third, plain))[0] == f"token 4 is 40, not {best[1]}"
+
+
+def test_argmax_after_a_sampled_token_is_another_distribution() -> None:
+    ours = tuple((token,) * 4 for token in (1, 2)) * 50
+    theirs = tuple((n & 1 or 2, n & 2 or 1, n >> 2 & 1 or 2, n >> 3 & 1 or 2) for n in range(100))
+    assert _agree(theirs, theirs[::-1]) and not _agree(ours, theirs)

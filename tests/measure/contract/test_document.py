@@ -91,11 +91,6 @@ def test_the_verdict_counts_undocumented_differences(
     assert printed(*rows)[0] == verdict
 
 
-def test_releases_are_compared_by_all_fields_that_differ() -> None:
-    contract = Contract((SAME, KNOWN, BROKEN, SKIPPED), "0.5.23", "NGRAM")
-    assert (contract.changed, contract.broken) == (("top_k", "n"), ("n",))
-
-
 def test_the_text_has_a_line_for_each_field_and_what_is_known() -> None:
     assert printed(SAME, BROKEN, KNOWN, SKIPPED)[1:] == [
         "  ✓ stop                    same",

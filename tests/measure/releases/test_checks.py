@@ -14,6 +14,7 @@ import pytest
 from speclaunch.core.errors import InputError, LaunchError
 from speclaunch.measure.bisect.checks import Check, CheckedServer, check_of
 from speclaunch.measure.bisect.search import ProbeVerdict
+from speclaunch.measure.contract.records import FieldResult, FieldRow
 from speclaunch.measure.prove.answers import ProofAnswer
 from speclaunch.measure.upgrade.observation import ReleaseAnswers
 
@@ -145,15 +146,23 @@ def test_answers_are_compared_with_the_good_release(tmp_path: Path) -> None:
     assert found.verdict is ProbeVerdict.BAD and "token 2 is 7 instead of 2" in found.reason
 
 
+def rows(broken: tuple[str, ...]) -> tuple[FieldRow, ...]:
+    """A contract with fields that differ, undocumented."""
+    return tuple(
+        FieldRow(name, FieldResult.DIFFERS if name in broken else FieldResult.SAME)
+        for name in ("stop", "n")
+    )
+
+
 @pytest.mark.parametrize(
     ("known", "broken", "verdict", "reason"),
     [
-        ((), (), ProbeVerdict.GOOD, "no request field"),
+        ((), (), ProbeVerdict.GOOD, "no further request field than in the good release"),
         (
             ("stop",),
             ("stop",),
             ProbeVerdict.GOOD,
-            "no request field but stop, as in the good release",
+            "no further request field than in the good release",
         ),
         (("stop",), ("stop", "n"), ProbeVerdict.BAD, "n"),
     ],
@@ -167,6 +176,14 @@ def test_a_contract_is_compared_with_the_good_release(
 ) -> None:
     check = check_of("contract", 1)
     assert check.reference is not None
-    reference = check.reference(server(tmp_path, broken=lambda: known))
-    found = check.evaluate(server(tmp_path, broken=lambda: broken), reference)
+    reference = check.reference(server(tmp_path, fields=lambda: rows(known)))
+    found = check.evaluate(server(tmp_path, fields=lambda: rows(broken)), reference)
     assert (found.verdict, found.reason) == (verdict, f"speculation changes {reason}")
+
+
+def test_a_field_that_the_good_release_did_not_test_is_reported(tmp_path: Path) -> None:
+    check = check_of("contract", 1)
+    reference = ReleaseAnswers(fields=(FieldRow("min_p", FieldResult.NOT_TESTED),))
+    probed = (FieldRow("min_p", FieldResult.DIFFERS),)
+    found = check.evaluate(server(tmp_path, fields=lambda: probed), reference)
+    assert found.verdict is ProbeVerdict.GOOD and found.reason.endswith("(not tested in it: min_p)")

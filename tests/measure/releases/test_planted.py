@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from campaigns import _engine_plants as engine_plants
 from campaigns import releases as campaign
 from speclaunch.measure.bisect import bisect as searching
 from speclaunch.measure.upgrade import running
@@ -48,6 +49,21 @@ def test_the_campaign_found_enough() -> None:
     assert stored["flaky"]["right"] >= 0.95 * stored["flaky"]["cases"]
     assert stored["upgrade"]["caught"] >= 0.98 * stored["upgrade"]["planted"]
     assert stored["upgrade"]["false"] == 0
+
+
+def test_an_engine_is_sound_after_a_plant_and_after_a_kill(tmp_path: Path) -> None:
+    plant = engine_plants.PLANTS[0][1]
+    package = tmp_path / "cpu-engine" / "venv/lib/python3.11/site-packages/sglang"
+    module = package / plant.module
+    module.parent.mkdir(parents=True)
+    module.write_text("sound\n")
+    with engine_plants.planted_engine(package, plant):
+        assert module.read_text() == f"sound\n{plant.code}"
+    assert module.read_text() == "sound\n"
+    module.rename(module.with_suffix(".sound"))
+    module.write_text("planted\n")  # as after a kill
+    engine_plants.restore(tmp_path)
+    assert module.read_text() == "sound\n" and list(module.parent.iterdir()) == [module]
 
 
 def bisect(folder: Path, words: list[str]) -> subprocess.Popen[str]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from speclaunch.checks import Lookup, all_rules
 from speclaunch.engine import declare
-from speclaunch.measure.contract.records import Contract, FieldResult, FieldRow
+from speclaunch.measure.contract.records import REFUSED, Contract, FieldResult, FieldRow
 from speclaunch.measure.prove.answers import ProofAnswer
 from speclaunch.measure.upgrade import running
 from speclaunch.measure.upgrade.deployments import (
@@ -65,6 +65,11 @@ def test_unknown_hardware_is_unknown() -> None:
 
 def test_the_same_release_hides_nothing() -> None:
     assert one("recipe=eagle3_llama8b", "0.5.23", "0.5.23", None).verdict is UpgradeVerdict.SAFE
+
+
+def test_columns_of_the_same_release_have_two_names() -> None:
+    comparison = one("recipe=eagle3_llama8b", "0.5.23", "0.5.23", None).comparison
+    assert comparison is not None and comparison.names == ("before", "after")
 
 
 def test_a_recipe_that_excludes_the_release_is_not_safe() -> None:
@@ -137,7 +142,15 @@ def answers(steps: int = 8, count: int = 6) -> ReleaseAnswers:
     return ReleaseAnswers(tuple(ProofAnswer(tuple(range(32)), 4, steps) for _ in range(count)))
 
 
-GOOD = ReleaseRun("0.5.20", True, seconds=1.0, observation=answers(), info={"page_size": 1})
+SAME, DIFFERS, NOT_TESTED = FieldResult
+DOCUMENTED = "argmax (f.py:1)"
+
+
+def contract(result: FieldResult, documented: str | None = None) -> ReleaseAnswers:
+    return replace(answers(), fields=(FieldRow("stop", result, documented=documented),))
+
+
+GOOD = ReleaseRun("0.5.20", True, seconds=1.0, observation=contract(SAME), info={"page_size": 1})
 
 
 def ran(hardware: str | None = "h100", **changes: Any) -> tuple[UpgradeReason, ...]:
@@ -160,8 +173,9 @@ def test_two_servers_alike_are_safe() -> None:
         ),
         ({"observation": answers(10)}, "acceptance", "not safe", "4.00 → 3.20"),
         ({"observation": answers(0)}, "acceptance", "not safe", "no answer has a verify step"),
+        ({"observation": contract(DIFFERS)}, "contract", "not safe", "the request field stop"),
         (
-            {"observation": replace(answers(), broken=("stop",))},
+            {"observation": contract(DIFFERS, f"{REFUSED}400: no")},
             *("contract", "not safe", "the request field stop"),
         ),
     ],
@@ -172,6 +186,27 @@ def test_what_only_the_new_server_shows(
     (found,) = ran(**changes)
     assert (found.aspect.value, found.verdict.value) == (aspect, verdict)
     assert text in found.text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        (contract(DIFFERS, DOCUMENTED), contract(DIFFERS), "safe"),
+        (contract(DIFFERS), contract(DIFFERS, DOCUMENTED), "safe"),
+        (contract(NOT_TESTED), contract(DIFFERS, DOCUMENTED), "safe"),
+        (contract(NOT_TESTED), contract(DIFFERS), "unknown"),
+        (contract(DIFFERS), contract(SAME), "safe"),
+        (contract(SAME), contract(NOT_TESTED), "safe"),
+    ],
+)
+def test_a_field_counts_if_only_the_new_release_changes_it(
+    before: ReleaseAnswers, after: ReleaseAnswers, verdict: str
+) -> None:
+    upgrade = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20")
+    found = run_reasons(
+        upgrade, replace(GOOD, observation=before), replace(GOOD, observation=after)
+    )
+    assert verdict_of(found) == verdict
 
 
 def test_a_longer_acceptance_is_no_reason() -> None:
@@ -230,7 +265,7 @@ def test_an_interrupted_upgrade_repeats_no_release_and_no_field(
             plan=None,
         )
 
-    def contract(*words: Any) -> Contract:
+    def checked(*words: Any) -> Contract:
         done, save = words[-2:]
         begun_with.append(len(done))
         for count in range(len(done), 3):
@@ -240,7 +275,7 @@ def test_an_interrupted_upgrade_repeats_no_release_and_no_field(
         return Contract(rows, started[-1], "EAGLE")
 
     monkeypatch.setattr(running, "launched", launched)
-    monkeypatch.setattr(running, "served_contract", contract)
+    monkeypatch.setattr(running, "served_contract", checked)
     recipes: Any = [SimpleNamespace(version=release) for release in ("0.5.20", "0.5.23")]
     supply: Any = SimpleNamespace(prefetch=lambda _: None, require=lambda _: None)
 
@@ -261,4 +296,4 @@ def test_an_interrupted_upgrade_repeats_no_release_and_no_field(
     assert started == ["0.5.20"] * 2 + ["0.5.23"] * 4
     assert begun_with == [0, 0, 2]
     assert [one.release for one in found.progress.runs] == ["0.5.20", "0.5.23"]
-    assert found.progress.runs[0].observation == answers()
+    assert found.progress.runs[0].observation == replace(answers(), fields=rows)
