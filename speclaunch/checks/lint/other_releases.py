@@ -7,6 +7,8 @@ finds. An error that some release does not have becomes a warning that names the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -78,26 +80,26 @@ def _taken(
 ) -> tuple[frozenset[_Key], str, str] | None:
     """Return the errors of all releases, and the first and last release of the newest range that
     accepts the rest; None if there is none."""
-    words = {version: checker.refused(version) for version in others}
-    everywhere = frozenset.intersection(*words.values())
-    fewest = [version for version in reversed(others) if words[version] == everywhere]
-    checked: dict[str, frozenset[_Key]] = {}
-    for version in dict.fromkeys((*fewest[: _MOST_CHECKED - 1], *fewest[-1:])):
-        checked[version] = checker.errors(version)
-    if not checked:
+    refused = cache(checker.refused)
+    everywhere: frozenset[Place] = frozenset()
+    if all(refused(version) for version in reversed(others)):
+        everywhere = frozenset.intersection(*map(refused, others))
+    fewest = (version for version in reversed(others) if refused(version) == everywhere)
+    newest = list(islice(fewest, _MOST_CHECKED - 1))
+    oldest = islice((version for version in others if refused(version) == everywhere), 1)
+    checked = dict.fromkeys((*newest, *oldest))
+    codes = {code for code, _ in errors}
+    alike = replace(checker, rules=tuple(rule for rule in checker.rules if rule.code in codes))
+    always = errors.intersection(*map(alike.errors, checked))
+    if not checked or always == errors:
         return None
-    always = errors.intersection(*checked.values())
-    if always == errors:
-        return None
-    last = next((version for version, found in checked.items() if found <= always), None)
+    found = cache(checker.errors)
+    last = next((version for version in checked if found(version) <= always), None)
     if last is None:
         return None
     first = last
     for version in reversed(others[: others.index(last)]):
-        if words[version] != everywhere:
-            break
-        found = checked[version] if version in checked else checker.errors(version)
-        if not found <= always:
+        if refused(version) != everywhere or not found(version) <= always:
             break
         first = version
     return always, first, last
