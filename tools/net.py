@@ -4,16 +4,18 @@
     make net BASE=… [QUICK=1] [ONLY=…]
 
 BASE is a commit, which is built in its own environment, or the folder of a checkout whose
-`.venv` is ready; the other version is the checkout of this tool, or that of `--now`. Both run the same command lines
-(`netting/cases.py`) in the same folders with an empty HOME: exit code, both streams and all files
-that a command changes must be the same. `--quick` takes a tenth of the cases. With `--facts` words
-may differ: codes, places, severities, numbers and the rendered text besides comments may not; of a
-help, also options and defaults. The answers of the base are stored for the next time.
+`.venv` is ready; the other version is the checkout of this tool, or that of `--now`. Both run
+the same command lines (`netting/cases.py`) in the same folders with an empty HOME: exit code, both
+streams and all files that a command changes must be the same. `--quick` takes a tenth of the
+cases. With `--facts` words may differ: codes, places, severities, numbers and the lines of written
+files besides comments may not; of a help, options and defaults may not. The answers of the base
+are stored for the next time.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import hashlib
 import json
@@ -27,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,7 @@ FORMAT = 3
 
 WORDS = frozenset(
     {"message", "why", "help", "fix", "title", "note", "notes", "text", "reason", "because", "url"}
+    | {"hardware_note", "markdown", "unknown", "doubt", "end"}
 )
 """Keys of JSON whose values are words; numbers in them still count."""
 WRITERS = frozenset({"render", "import"})
@@ -116,9 +119,7 @@ class Net:
             _store(part, digest.hexdigest(), known)
         return {case.name: known[repr(case)] for case in cases}
 
-    def differences(
-        self, before: Answer, after: Answer, *, is_file: bool = False
-    ) -> Iterator[str]:
+    def differences(self, before: Answer, after: Answer, *, is_file: bool = False) -> Iterator[str]:
         """Yield what differs, line by line; nothing if the answers are the same.
 
         `is_file`: standard output is a written file.
@@ -149,6 +150,7 @@ class Net:
         except ValueError:
             if not self.words_may_differ:
                 return text.splitlines()
+            is_text = is_text or text.startswith("Usage: ")
             return text_facts(text) if is_text else _without_comments(text)
         if self.words_may_differ:
             document = facts(document)
@@ -160,7 +162,14 @@ def _numbers(text: str) -> list[str]:
 
 
 def _without_comments(text: str) -> list[str]:
-    return [line for full in text.splitlines() if (line := COMMENT.sub("", full))]
+    """Return the lines of a written file without comments and, if it is Python, docstrings."""
+    lines = text.splitlines()
+    with suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                count = (node.end_lineno or node.lineno) - node.lineno + 1
+                lines[node.lineno - 1 : node.lineno - 1 + count] = [""] * count
+    return [line for full in lines if (line := COMMENT.sub("", full))]
 
 
 def text_facts(text: str) -> list[str]:
