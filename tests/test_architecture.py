@@ -177,7 +177,7 @@ TESTS_OF_TOOLS = {
     "serving/launch/test_faults.py": {"campaigns.fault_injection"},
     "measure/contract/test_contract.py": {"campaigns.contract"},
     "measure/prove/test_campaign.py": {"campaigns.proof"},
-    "measure/releases/test_planted.py": {"campaigns.releases"},
+    "measure/releases/test_planted.py": {"campaigns._engine_plants", "campaigns.releases"},
     "recall/test_drawing.py": {"campaigns.recalling"},
     "recall/test_sample.py": {"campaigns.recalling"},
     "test_sampling.py": {"tools.changed_tests", "tools.run_tests"},

@@ -364,7 +364,7 @@ def test_docstrings_start_with_a_noun_or_a_verb() -> None:
 
 AVOIDED = {
     "told", "said", "says", "kept", "wanted", "asked", "given", "whole", "one", "beside", "stands",
-    "around", "alike", "heard", "foresee", "foretold", "unjudged", "judgement", "spell", "spelled",
+    "around", "alike", "heard", "foresee", "foretold", "judged", "unjudged", "judgement", "spell", "spelled",
     "spelling",
 }  # fmt: skip
 """Words of identifiers that the glossary replaces."""
@@ -376,15 +376,17 @@ NAMES_WITH_A_REASON = {
 
 
 def identifiers(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and name of each function, class, parameter and variable that a module defines."""
+    """Yield line and name of each function, class, parameter, variable and attribute of a module."""
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
-            case ast.FunctionDef() | ast.ClassDef():
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.lineno, node.name
             case ast.arg():
                 yield node.lineno, node.arg
             case ast.Name(ctx=ast.Store()):
                 yield node.lineno, node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.lineno, node.attr
 
 
 @pytest.mark.thorough

@@ -183,7 +183,7 @@ def recorded(said: dict[str, Any]) -> dict[str, Any]:
     """What is stored of a verdict: the fields that matter here, one line of the message."""
     kept = {name: said[name] for name in ("verdict", "stage", "error") if name in said}
     if kept["verdict"] == "unjudged":  # a checkpoint that is nowhere: the configurations' own ones
-        kept["verdict"] = "refused" if said["error"] not in ("", "NotJudged") else "artefact"
+        kept["verdict"] = "refused" if said["error"] not in ("", "NotChecked") else "artefact"
     if "message" in said:
         lines = (line.strip() for line in said["message"].splitlines() if line.strip())
         kept["message"] = next(lines, "")[:300]

@@ -1,19 +1,21 @@
 """Compare all that two versions of speclaunch say of the same, byte for byte.
 
-    python tools/net.py BASE [--quick] [--only PART,PART…] [--match TEXT] [--facts]
+    python tools/net.py BASE [--now FOLDER] [--quick] [--only PART,PART…] [--match TEXT] [--facts]
     make net BASE=… [QUICK=1] [ONLY=…]
 
-BASE is a commit, which is built in an environment of its own, or the folder of a checkout whose
-`.venv` is ready; the other version is the checkout of this tool. Both run the same command lines
-(`netting/cases.py`) in the same folders with an empty HOME: exit code, both streams and all files
-that a command changes must be the same. `--quick` takes a tenth of the cases; with `--facts` words
-may differ: codes, places, severities and numbers may not. What the base says is stored for the
-next time, and asked only for what is new.
+BASE is a commit, which is built in its own environment, or the folder of a checkout whose
+`.venv` is ready; the other version is the checkout of this tool, or that of `--now`. Both run
+the same command lines (`netting/cases.py`) in the same folders with an empty HOME: exit code, both
+streams and all files that a command changes must be the same. `--quick` takes a tenth of the
+cases. With `--facts` words may differ: codes, places, severities, numbers and the lines of written
+files besides comments may not; of a help, options and defaults may not. The answers of the base
+are stored for the next time.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import hashlib
 import json
@@ -27,14 +29,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT)]
 
-from netting.cases import PARTS, Verbs, dealt, read_verbs, settle  # noqa: E402
+from netting.cases import PARTS, Verbs, dealt, read_help, read_verbs, settle  # noqa: E402
 from netting.sides import Answer, Case, Side, contents  # noqa: E402
 
 JOBS = os.cpu_count() or 1
@@ -48,8 +50,17 @@ FORMAT = 3
 
 WORDS = frozenset(
     {"message", "why", "help", "fix", "title", "note", "notes", "text", "reason", "because", "url"}
+    | {"hardware_note", "markdown", "unknown", "doubt", "end"}
 )
 """Keys of JSON whose values are words; numbers in them still count."""
+WRITERS = frozenset({"render", "import"})
+"""Verbs whose standard output is a file: only its comments are words."""
+FACT = re.compile(
+    r"SP[LA]-?\d[\d-]*|\b(?:error|warning|info)\[|[\w./-]+:\d+(?::\d+)?|\d+(?:\.\d+)*"
+)
+"""Facts of a text for people: codes, severities, places and numbers."""
+COMMENT = re.compile(r"(?:^|\s+)#(?: .*)?$")
+DEFAULT = re.compile(r"\[(?:default: |required|\w?[<>=])[^]]*\]")
 
 
 class Net:
@@ -87,7 +98,8 @@ class Net:
         after = self.ours.answers(cases, net, jobs)
         found = 0
         for case in cases:
-            lines = list(self.differences(before[case.name], after[case.name]))
+            is_file = bool(case.args) and case.args[0] in WRITERS
+            lines = list(self.differences(before[case.name], after[case.name], is_file=is_file))
             found += bool(lines)
             if lines and found <= SHOWN_CASES:
                 print(f"{part}: {case.name}", *lines, sep="\n  ", flush=True)
@@ -107,8 +119,11 @@ class Net:
             _store(part, digest.hexdigest(), known)
         return {case.name: known[repr(case)] for case in cases}
 
-    def differences(self, before: Answer, after: Answer) -> Iterator[str]:
-        """Yield what differs, line by line; nothing if the answers are the same."""
+    def differences(self, before: Answer, after: Answer, *, is_file: bool = False) -> Iterator[str]:
+        """Yield what differs, line by line; nothing if the answers are the same.
+
+        `is_file`: standard output is a written file.
+        """
         if before.code != after.code:
             yield f"exit code {before.code}, now {after.code}"
         texts = {
@@ -120,7 +135,8 @@ class Net:
         for name, (old, new) in texts.items():
             if old == new:
                 continue
-            one, other = (self._lines(text) for text in (old, new))
+            is_text = name == "standard error" or (name == "standard output" and not is_file)
+            one, other = (self._lines(text, is_text=is_text) for text in (old, new))
             if self.words_may_differ and one == other:
                 continue
             yield f"{name}:"
@@ -128,12 +144,14 @@ class Net:
             for line in diff[2 : 2 + SHOWN_LINES] or [f"  {old[:80]!r}", f"  {new[:80]!r}"]:
                 yield f"  {line[:SHOWN_WIDTH]}"
 
-    def _lines(self, text: str) -> list[str]:
+    def _lines(self, text: str, *, is_text: bool) -> list[str]:
         try:
             document = json.loads(text)
         except ValueError:
-            found = text.splitlines()
-            return [" ".join(_numbers(line)) for line in found] if self.words_may_differ else found
+            if not self.words_may_differ:
+                return text.splitlines()
+            is_text = is_text or text.startswith("Usage: ")
+            return text_facts(text) if is_text else _without_comments(text)
         if self.words_may_differ:
             document = facts(document)
         return json.dumps(document, indent=1, ensure_ascii=False).splitlines()
@@ -141,6 +159,26 @@ class Net:
 
 def _numbers(text: str) -> list[str]:
     return re.findall(r"SPL\d+|\d+(?:\.\d+)*", text)
+
+
+def _without_comments(text: str) -> list[str]:
+    """Return the lines of a written file without comments and, if it is Python, docstrings."""
+    lines = text.splitlines()
+    with suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                count = (node.end_lineno or node.lineno) - node.lineno + 1
+                lines[node.lineno - 1 : node.lineno - 1 + count] = [""] * count
+    return [line for full in lines if (line := COMMENT.sub("", full))]
+
+
+def text_facts(text: str) -> list[str]:
+    """Return the facts of a text for people, line by line; of a help its options and defaults."""
+    if text.startswith("Usage: "):
+        options, verbs = read_help(text)
+        rows = [" ".join((*sorted(one.ways), one.metavar)) for one in options]
+        return sorted(rows) + sorted(verbs) + sorted(DEFAULT.findall(" ".join(text.split())))
+    return [" ".join(found) for line in text.splitlines() if (found := sorted(FACT.findall(line)))]
 
 
 def facts(value: Any, key: str = "") -> Any:
@@ -207,14 +245,16 @@ def main() -> int:
     """The command line; exit 1 where anything differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("base", help="a commit, or the folder of a ready checkout")
+    parser.add_argument("--now", default=str(ROOT), help="the other version, like BASE")
     parser.add_argument("--quick", action="store_true", help="a tenth of the cases")
     parser.add_argument("--only", default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
     parser.add_argument("--match", default="", help="only cases whose name contains this")
     parser.add_argument("--facts", action="store_true", help="words may differ")
     args = parser.parse_args()
-    root = installation(args.base)
-    base = Side(root, root / ".venv/bin/python", is_base=True)
-    ours = Side(ROOT, Path(sys.executable), is_base=False)
+    base, ours = (
+        Side(root, root / ".venv/bin/python", is_base=is_base)
+        for is_base, root in ((True, installation(args.base)), (False, installation(args.now)))
+    )
     net = Net(base, ours, is_quick=args.quick, words_may_differ=args.facts)
     verbs = net.verbs()
     differ = 0

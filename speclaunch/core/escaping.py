@@ -26,7 +26,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def printable(text: str) -> str:
-    r"""Return the text with `\u001b` for control characters but tabs and ends of lines.
+    r"""Return the text with control characters, except tabs and newlines, as `\u001b` escapes.
 
     The escape means the same character inside a JSON string.
     """

@@ -65,7 +65,7 @@ def test_what_differs_is_found() -> None:
         Answer(1, one.out, one.err, one.files),
         Answer(0, one.out.replace("301", "302"), one.err, one.files),
         Answer(0, one.out.replace("4", "5"), one.err, one.files),
-        Answer(0, one.out, "a\n", one.files),
+        Answer(0, one.out, one.err + "2\n", one.files),
         Answer(0, one.out, one.err, {"x": "2\n"}),
         Answer(0, one.out, one.err),
         Answer(0, one.out, one.err, {"x": "1\n", "y": "2\n"}),

@@ -74,24 +74,25 @@ def read_verbs(ask: Ask) -> Verbs:
         shown = ask(cases)
         names = []
         for name, answer in shown.items():
-            found[name], below = _read_help(answer.out)
+            found[name], below = read_help(answer.out)
             names += [f"{name} {one}".strip() for one in below if one != "-m"]
         if "" in shown:
             names.append("sweep")
     return found
 
 
-def _read_help(text: str) -> tuple[list[Option], list[str]]:
+def read_help(text: str) -> tuple[list[Option], list[str]]:
+    """Return the options of a help, in all of its groups, and its verbs."""
     title, options, below = "", [], []
     for line in text.splitlines():
         if line and line[0] != " ":
             title = line.rstrip(":")
             continue
         row = re.match(r"  (\S.*?)(?:  |$)", line)
-        if row is None or title.startswith("Usage") or title == "Arguments":
+        if row is None or title.startswith(("Usage", "Argument", "Example")):
             continue
         words = row[1].replace(" / ", ", ")
-        if title == "Options":
+        if words.startswith("-") and words != "-m":
             ways = re.match(r"(?:--?[\w-]+(?:, )?)+", words)
             if ways is not None:
                 options.append(Option(tuple(ways[0].split(", ")), words[ways.end() :].strip()))

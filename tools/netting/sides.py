@@ -100,7 +100,8 @@ class Side:
         code = net / "code"
         shutil.rmtree(code, ignore_errors=True)
         for name in CODE:
-            shutil.copytree(self.root / name, code / name)
+            if (self.root / name).is_dir():  # older versions have no advisories
+                shutil.copytree(self.root / name, code / name)
         shutil.copyfile(self.server, code / "server.py")
         with self._servers(net, jobs if any(not one.is_cold for one in cases) else 0) as servers:
             free = list(servers)

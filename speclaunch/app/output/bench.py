@@ -1,4 +1,4 @@
-"""Terminal output of `bench`: a certificate, a single server, a comparison of two, a list."""
+"""Terminal output of `bench`: one certificate, one server, two certificates compared, a list."""
 
 from __future__ import annotations
 

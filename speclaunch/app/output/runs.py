@@ -175,7 +175,7 @@ def _show_course(console: Console, course: Mapping[str, Any]) -> None:
     seconds = course.get("seconds")
     if isinstance(seconds, int | float) and course.get("accept_length"):
         long = duration(seconds * len(course["accept_length"]))
-        console.print(label_line("", f"over {long}, {seconds:g} s a value", 13), style="dim")
+        console.print(label_line("", f"over {long}, one value per {seconds:g} s", 13), style="dim")
 
 
 def _ending(run: Run) -> str:

@@ -103,15 +103,15 @@ class ImportOptions(VerbOptions):
         str,
         is_required=True,
         metavar="FILE | - | -- COMMAND…",
-        help="Shell script, docker-compose or Kubernetes file, document, `-` for standard input, "
-        "or a command after `--`.",
+        help="Shell script, docker-compose or Kubernetes file, Markdown document, `-` for "
+        "standard input, or a command after `--`.",
     )
     engine = option(
         str,
         "--engine",
         metavar="VERSION",
-        help="SGLang version of the command. Default: its image's, else the installed version, "
-        "else the newest; without an image, an older version if only that accepts the command.",
+        help="SGLang version of the command. Default: the image's version. Without an image: the "
+        "installed or newest version that accepts the command.",
     )
     command = option(
         int,
@@ -207,11 +207,13 @@ class PullOptions(VerbOptions):
         str,
         is_required=True,
         metavar="RECIPE|NAME|DIR…",
-        help="Recipe (its target and draft; overrides may follow), model on the hub, or with --as "
-        "a directory.",
+        help="Recipe (with overrides), hub model, or, with --as, a directory.",
     )
     called = option(
-        str, "--as", metavar="ORG/NAME", help="Name of the checkpoint in the directory."
+        str,
+        "--as",
+        metavar="ORG/NAME",
+        help="Read the directory and store its facts under this name.",
     )
     revision = option(str, "--revision", help="Branch, tag or commit on the hub. Default: main.")
     into = option(
@@ -226,7 +228,7 @@ class PullOptions(VerbOptions):
 
 _START = option(
     Path,
-    metavar="[PATH]",
+    metavar="PATH",
     default=Path(),
     help="File or directory from which to search upward for `.speclaunch/models`.",
 )
@@ -436,11 +438,14 @@ class AdvisoriesUpdateOptions(VerbOptions):
         "`advisories.json`, or an https address.",
     )
     sha256 = option(
-        str, "--sha256", metavar="HEX", help="The checksum. Default: the text of SOURCE.sha256."
+        str,
+        "--sha256",
+        metavar="HEX",
+        help="The checksum. Default: read from FILE.sha256 or URL.sha256.",
     )
 
 
 class LspOptions(VerbOptions):
     """The options of `speclaunch lsp`."""
 
-    stdio = flag("--stdio", default=True, help="Use standard input and output (always the case).")
+    stdio = flag("--stdio", help="Accepted for editors that pass it; no effect.")

@@ -66,6 +66,15 @@ class _Command(TyperCommand):
 
     verb: Verb
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the arguments as declared: click adds braces and a second ellipsis."""
+        pieces = [str(self.options_metavar)]
+        for parameter in self.get_params(ctx):
+            if parameter.param_type_name == "argument":
+                name = _shown_argument(parameter)
+                pieces.append(name if parameter.required else f"[{name}]")
+        return pieces
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, the verb's own options, then the other sections."""
         declared = self.verb.declared.declared()
@@ -76,7 +85,7 @@ class _Command(TyperCommand):
                 option = declared.get(str(parameter.name))
                 section = "Options" if option is None else option.section
                 if parameter.param_type_name == "argument":
-                    section = "Arguments"
+                    section, row = "Arguments", (_shown_argument(parameter), row[1])
                 sections.setdefault(section, []).append(row)
         for section, rows in sections.items():
             if rows:
@@ -88,6 +97,11 @@ class _Command(TyperCommand):
         if self.verb.example or not self.verb.below:
             with formatter.section("Example"):
                 formatter.write(f"  {ctx.command_path} {self.verb.example}".rstrip() + "\n")
+
+
+def _shown_argument(parameter: Any) -> str:
+    name = str(parameter.metavar or parameter.name.upper())
+    return f"{name}…" if parameter.nargs != 1 and "…" not in name else name
 
 
 class _Bench(TyperGroup):

@@ -36,8 +36,8 @@ TAKE_RECIPES = frozenset(
 """Verbs whose arguments are recipes and overrides."""
 
 _PLAIN = lazy(r"[\w@%+=:,./~-]*\Z")
-"""Text that a shell leaves unchanged. bash inserts a candidate unquoted, so it would execute a
-file name like `$(…).yaml` with the line."""
+"""Text that a shell leaves unchanged. bash inserts a candidate unquoted, so running the
+line would execute a file name such as `$(…).yaml`."""
 
 
 class CompletionCandidate(Struct, frozen=True):

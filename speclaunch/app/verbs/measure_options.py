@@ -187,7 +187,7 @@ class BenchShowOptions(VerbOptions):
     name = option(
         str,
         default="last",
-        help="Saved comparison: its name, its recipe's name (the newest), `last`, a directory, its "
+        help="Saved comparison: its name, its recipe (newest comparison), `last`, a directory, its "
         "bench.json, or a certificate as JSON.",
     )
     output_format = _CERTIFICATE_FORMAT
@@ -257,11 +257,11 @@ class ProveOptions(VerbOptions):
     )
     requests = flag(
         "--requests",
-        help="Check instead that each request field keeps its meaning: stop, penalties, grammars, "
-        "logprobs, and others.",
+        help="Check request fields (stop, penalties, grammars, logprobs, …) instead of greedy "
+        "answers.",
     )
     dry_run = flag("--dry-run", help="List the starts and requests. Start nothing.")
-    fresh = flag("--fresh", help="Start over instead of resuming an interrupted proof or contract.")
+    fresh = flag("--fresh", help="Start over instead of resuming an interrupted run.")
     config_dir = CONFIG_DIR
     engine = ENGINE
     hardware = HARDWARE
@@ -420,9 +420,9 @@ class BisectOptions(VerbOptions):
         metavar="RATE",
         least=0,
         most=0.4,
-        help="Share of starts that show the wrong result: 0.2 starts releases again until the pair "
-        "is 99 % certain. Default: starts are reliable, and a check repeats on each server until "
-        "four more results agree than disagree. 0: once.",
+        help="Fraction of starts that give the wrong result. Releases restart until the pair is "
+        "99% certain. 0: check once. Default: repeat each check on one server until its results "
+        "lead by four.",
     )
     engine_python = ENGINE_PYTHON
     timeout = TIMEOUT

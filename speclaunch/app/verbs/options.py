@@ -271,7 +271,7 @@ TIMEOUT = option(
     least=1,
     default=1800.0,
     section="Run",
-    help="Time limit of a start and of the check command.",
+    help="Time limit for each engine start, and for bisect's check command.",
 )
 TRUST_ENGINE = flag(
     "--trust-engine",

@@ -1,4 +1,4 @@
-"""Secrets in the process title of speclaunch."""
+"""Redact secrets in speclaunch's own process title."""
 
 from __future__ import annotations
 

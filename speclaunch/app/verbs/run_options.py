@@ -14,7 +14,7 @@ from speclaunch.app.verbs.options import (
 )
 
 _DIRECTORY = option(
-    Path, "--dir", help="Directory of the launches, if `launch.log_dir` moves them."
+    Path, "--dir", help="Directory of the launches. Set it if `launch.log_dir` is not the default."
 )
 
 
@@ -39,7 +39,7 @@ class WatchOptions(VerbOptions):
 
     names = repeated(
         str,
-        metavar="[NAME|URL]…",
+        metavar="NAME|URL…",
         help="Launch, recipe, port or process, or the address of any SGLang server or router. "
         "Default: all running engines.",
     )
@@ -66,7 +66,7 @@ class LogsOptions(VerbOptions):
 
 
 class RunsOptions(VerbOptions):
-    """The options of `speclaunch runs`, before a verb of its group."""
+    """Options of `speclaunch runs` that precede its subcommand."""
 
     directory = _DIRECTORY
 
@@ -81,7 +81,7 @@ class RunsListOptions(VerbOptions):
 class RunsShowOptions(VerbOptions):
     """The options of `speclaunch runs show`."""
 
-    name = option(str, default="last", help="Launch, its recipe's name (the newest), or `last`.")
+    name = option(str, default="last", help="Launch, recipe (its newest launch), or `last`.")
     directory = _DIRECTORY
     output_format = OUTPUT_FORMAT
 
@@ -99,8 +99,8 @@ class DiagnoseOptions(VerbOptions):
     log = required(
         str,
         metavar="LOGFILE|RUN|-",
-        help="Engine log, or a launch as in `runs ls` (its name, its recipe's name for the newest, "
-        "or `last`). `-` reads standard input.",
+        help="Engine log, or a launch: its name, its recipe (newest launch), or `last`. `-` reads "
+        "standard input.",
     )
     engine = option(
         str,

@@ -159,11 +159,11 @@ class LaunchOptions(VerbOptions):
     lock = LOCK
     locked = flag(
         "--locked",
-        help="Start only what the recipe's lock records; name each difference otherwise.",
+        help="Start only if everything matches the recipe's lock. Otherwise list the differences.",
     )
     verify = flag(
         "--verify",
-        help="With --lock or --locked: read all weights again, even if size and time are the same.",
+        help="With --lock or --locked: hash all weights, even if file size and time are unchanged.",
     )
     fresh = flag("--fresh", help="Start from the recipe, ignoring the last known good settings.")
     max_attempts = option(
@@ -202,7 +202,7 @@ class PlanOptions(VerbOptions):
     words = repeated(
         str,
         is_required=True,
-        metavar="RECIPE [RECIPE] [key=value]…",
+        metavar="RECIPE… [key=value]…",
         help="Recipe (`recipe=NAME`, `NAME` or a path) and Hydra overrides. With several recipes, "
         "plan shows their differences. An override applies to the preceding recipe, or to all "
         "if it comes first.",
@@ -222,8 +222,11 @@ class PlanOptions(VerbOptions):
     everything = flag(
         "--all", section="Output", help="Like --full, including arguments at their defaults."
     )
-    fit = flag("--fit", help="Propose the fitting settings with the least loss.")
-    best = flag("--best", help="Recommend settings for --requests of --context tokens.")
+    fit = flag("--fit", help="Propose the smallest change that fits in memory.")
+    best = flag(
+        "--best",
+        help="Recommend settings for a load: --requests concurrent requests of --context tokens.",
+    )
     requests = option(
         int,
         "--requests",

@@ -182,7 +182,7 @@ VERBS = (
         "watch:watch",
         "run_options:WatchOptions",
         "Watch the speculation of running engines: acceptance, speed, KV cache, ranks, events.\n\n"
-        "Reads /metrics (--enable-metrics), else /server_info and the log. Ctrl-C ends it.",
+        "Reads /metrics (--enable-metrics), else /server_info and the log. Press Ctrl-C to quit.",
         "eagle3_llama8b",
     ),
     Verb(
@@ -297,8 +297,9 @@ VERBS = (
                 "check",
                 "advisories:check",
                 "change_options:AdvisoriesCheckOptions",
-                "Show the known bugs that affect each server of a recipe, script or manifest.\n\n"
-                "Also lists those that depend on a missing fact. Exit 1 for one of error severity.",
+                "Show the known bugs of each server of a deployment.\n\n"
+                "Also lists bugs that may apply because a fact is missing. Exits 1 if a bug "
+                "has error severity.",
                 "recipe=eagle3_llama8b --engine 0.5.12,0.5.23 --hardware h100",
             ),
             Verb(
@@ -429,7 +430,7 @@ VERBS = (
                 "judge",
                 "",
                 _NONE,
-                "Manage the SGLang releases whose own validation can run here.",
+                "Manage judges: installed validators, one per SGLang release.",
                 below=(
                     Verb(
                         "add",
@@ -493,7 +494,7 @@ VERBS = (
                 "check",
                 "models:check",
                 "change_options:ModelsCheckOptions",
-                "Compare the stored facts with the hub. Exit 1 if any is stale or unknown there.",
+                "Compare the stored facts with the hub. Exits 1 if one is stale or missing there.",
                 "--update",
             ),
         ),

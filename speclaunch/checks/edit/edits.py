@@ -247,7 +247,7 @@ def diff(before: str, after: str, name: str, context: int = 3) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file by a text atomically, preserving its mode. Raises InputError.
+    """Replace a file with a text atomically, preserving its mode. Raises InputError.
 
     A link is followed. A device or pipe, such as `/dev/stderr`, is written to: it cannot be
     replaced.
@@ -262,7 +262,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def write_together(texts: Mapping[Path, str]) -> None:
-    """Replace files by texts, all or none, preserving their modes. Raises InputError.
+    """Replace files with texts, all or none, preserving their modes. Raises InputError.
 
     Everything is first written to temporary files. If a file cannot be replaced, the files before
     it get their old text back.

@@ -105,7 +105,7 @@ def _secrets(path: str, run: LintRun) -> Sequence[str]:
 
 
 def written(fixed: FixedFile, before: bytes) -> None:
-    """Replace the old text by the new one atomically, unless the file changed meanwhile.
+    """Replace the old text with the new one atomically, unless the file changed meanwhile.
 
     Links, a byte order mark and the mode are preserved. Raises InputError.
     """

@@ -1,6 +1,6 @@
 """Quick fixes: the edits of a finding's fix, and a comment that ignores a finding.
 
-A comment is offered only after a test: the new text no longer has the finding and has no others.
+A comment is offered only after a test: the new text loses this finding and gains none.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def _finish(
     *,
     light: bool,
 ) -> AddedJudge:
-    """Replace the old folder by the new one."""
+    """Replace the old folder with the new one."""
     site = place / SITE
     if source is None and first.version != name:
         raise LaunchError(f"the wheel of SGLang {name} contains version {first.version}")

@@ -37,7 +37,7 @@ class JsonWorker:
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str], folder: Path) -> None:
         self._buffer = b""
-        self._said = b""
+        self._output_tail = b""
         self._number = 0
         self._process = children.start(
             command,
@@ -116,7 +116,7 @@ class JsonWorker:
                     self._buffer += chunk
                     open_still = open_still and bool(chunk)
                 elif chunk:
-                    self._said = (self._said + chunk)[-_TAIL:]
+                    self._output_tail = (self._output_tail + chunk)[-_TAIL:]
                 else:
                     self._selector.unregister(key.fileobj)
         return open_still
@@ -132,7 +132,7 @@ class JsonWorker:
             if -status in set(signal.Signals)
             else f"ended with exit {status}"
         )
-        lines = self._said.decode("utf-8", "replace").strip().splitlines()
+        lines = self._output_tail.decode("utf-8", "replace").strip().splitlines()
         return f"the judge's process {how}" + (f": {lines[-1][:300]}" if lines else "")
 
     def _failed(self, why: str) -> WorkerError:

@@ -89,8 +89,8 @@ def _taken(
     oldest = islice((version for version in others if refused(version) == everywhere), 1)
     checked = dict.fromkeys((*newest, *oldest))
     codes = {code for code, _ in errors}
-    alike = replace(checker, rules=tuple(rule for rule in checker.rules if rule.code in codes))
-    always = errors.intersection(*map(alike.errors, checked))
+    related = replace(checker, rules=tuple(rule for rule in checker.rules if rule.code in codes))
+    always = errors.intersection(*map(related.errors, checked))
     if not checked or always == errors:
         return None
     found = cache(checker.errors)

@@ -113,7 +113,7 @@ _ALL = "TRTLLM MHA backend for prefill requires Hopper (SM90), Blackwell (SM100)
 _DECODE = "TRTLLM MHA backend for decode is only supported on Hopper (SM90), Blackwell (SM100) "
 _FA3 = "FlashAttention v3 Backend requires SM>=80 and SM<=90."
 _AMPERE = 8
-"""Generation that supports only fa3, and without latent attention."""
+"""GPU generation (SM8x) that of these backends supports only fa3, and not with MLA."""
 _CUTE = "CuteDSL MLA backend is only supported on Blackwell GPUs (SM100)."
 _BACKENDS = (
     _Backend("trtllm_mla", ">=0.4.10,<0.5.1", (10,), _MLA, names=_BOTH),

@@ -55,7 +55,7 @@ def _fallback(plan: Plan, topk: int) -> Verdict:
         "because spec v2 currently only supports topk = 1.",
         severity=Severity.WARNING,
         fix=Fix(
-            "set speculative_eagle_topk to 1, or confirm it with disable_overlap_schedule: true; "
+            "set speculative_eagle_topk to 1, or set disable_overlap_schedule: true to accept it; "
             "SpecV2 verifies trees from 0.5.13",
         ),
     )

@@ -200,7 +200,7 @@ def _misread(name: str, argument: str, wrong: list[Misshapen]) -> Verdict:
         at=(argument,),
         why=(
             "for sharded matrices the engine reads the rows or columns that it expects, and "
-            "silently replaces missing values by zeros: the model computes nonsense"
+            "silently replaces missing values with zeros: the model computes nonsense"
         ),
         fix=Fix("use the config.json that belongs to these weights"),
         severity=Severity.WARNING,

@@ -42,7 +42,7 @@ SERVER = "server:30000"
 
 
 Series = Mapping[str, str]
-"""A series of a test as promtool has it: name with labels, and values per minute."""
+"""A promtool test series: name with labels, and values per minute."""
 
 
 class Alert(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Containers in YAML: those of Kubernetes pods in any kind of object, and of Compose."""
+"""Containers in Kubernetes pods (any object kind) and in Compose files."""
 
 from __future__ import annotations
 

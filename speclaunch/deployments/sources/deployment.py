@@ -1,4 +1,4 @@
-"""Conversion of a found server command to a recipe, for the release that reads it."""
+"""Convert a server command found in a file to a recipe for its release."""
 
 from __future__ import annotations
 

@@ -98,13 +98,11 @@ class SettledCommand(Struct, frozen=True):
 def settled(
     invocation: Invocation, catalogue: Catalogue, strays: Collection[str] = ()
 ) -> SettledCommand:
-    """Return a command without the words that do not reach the parser unchanged.
+    """Return a command without the tokens that the program consumes before its parser.
 
-    Words that the program consumes first, and words that may be any number of arguments, are in
-    `dropped`: edits of the text leave them unchanged. Files that the command names are not read.
-    `strays` are such texts of an earlier form of the command. They were no flag's value there: they
-    begin with a flag, or the command was rejected. A list option in front of them therefore does
-    not consume them now.
+    Edits leave these, and tokens that may expand to any number of arguments, unchanged; they are
+    in `dropped`. Files that the command names are not read. `strays` are the dropped texts of an
+    earlier form of the command. A list option before a stray does not consume it.
     """
     found = EffectiveWords(invocation.words)
     if invocation.kind is InvocationKind.SERVE:

@@ -199,8 +199,8 @@ def read_notebook(text: str, shown: str) -> Reading:
 def read_yaml(text: str, shown: str) -> Reading:
     """Return the servers in YAML.
 
-    docker-compose, Kubernetes, SGLang's own ``--config``, or scripts in it. The reading is empty
-    for our recipes, and for anything else without a server.
+    Reads docker-compose, Kubernetes and SGLang ``--config`` files, and scripts embedded in them.
+    Empty for recipes and for YAML without a server.
     """
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  scripts need none
 

@@ -71,7 +71,7 @@ def read_root(root: yaml.Node, document: Document, version: str | None = None) -
             arguments.problem(
                 f"`{key}` appears twice: the engine silently uses the last value",
                 node,
-                f"the first is in line {seen[key].start_mark.line + 1}",
+                f"the first is on line {seen[key].start_mark.line + 1}",
             )
         seen[key] = node
         values[key] = (values[key][0] if key in values else node, value)

@@ -211,9 +211,9 @@ def base(text: str) -> str:
     return text.rsplit("/", 1)[-1]
 
 
-def find_program(words: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR0911
-    """Return the first SGLang server among the words of a command."""
-    texts = [word.text for word in words]
+def find_program(tokens: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR0911
+    """Return the first SGLang server in a command's tokens."""
+    texts = [token.text for token in tokens]
     if not texts or base(texts[0]) in SILENT:
         return None
     for index, text in enumerate(texts):

@@ -1,4 +1,4 @@
-"""Probe of this machine's GPUs, through NVIDIA's management library, and of its memory."""
+"""Probe this machine's memory, and its GPUs through NVIDIA's NVML."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Spans of keys (of tables: their headers) and values, by their paths."""
+    """Spans of keys and values by path. The span of a table's key is its header."""
 
     keys: dict[Path, Span]
     values: dict[Path, Span]

@@ -1,10 +1,10 @@
 """Prometheus metrics of every known SGLang release: names, kinds, labels, meanings, traps.
 
-``tools/metrics.py`` reads names, kinds and labels in released wheels; help texts and conditions
-are in the data to show changes between releases. What a value means, and when the engine updates
-it, was read in the same sources: :data:`NOTES`.
+``tools/metrics.py`` reads names, kinds and labels from released wheels, and help texts and
+conditions to compare releases. :data:`NOTES` states what each value means and when the engine
+updates it, from the same sources.
 
-prometheus_client 0.23 and later replaces the colon of a name by an underscore in OpenMetrics,
+prometheus_client 0.23 and later replaces the colon of a name with an underscore in OpenMetrics,
 unless the client accepts `escaping=allow-utf-8`. Plain text keeps it.
 """
 

@@ -1,6 +1,6 @@
 """Estimated duration of a comparison, before it starts and from its finished rounds.
 
-None where there is no basis for an estimate.
+None if there is nothing to estimate from.
 """
 
 from __future__ import annotations

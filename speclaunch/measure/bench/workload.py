@@ -114,8 +114,8 @@ def _texts(path: Path) -> tuple[str, ...]:
 _MOST_PROBLEMS = 5
 _FORM = (
     'write one JSON object per line: {"prompt": "…"}, or {"messages": [{"role": "user", '
-    '"content": "…"}]}; or a list with {"conversations": [{"from": "human", "value": "…"}]}, as '
-    "ShareGPT has it"
+    '"content": "…"}]}; or a list of {"conversations": [{"from": "human", "value": "…"}]} '
+    "(ShareGPT format)"
 )
 
 

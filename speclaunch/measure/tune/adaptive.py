@@ -4,8 +4,8 @@
 `candidate_steps`, the step counts that the engine switches between by acceptance. A batch uses the
 largest key that is not above it (`_find_closest_bs`); smaller batches use the smallest key. It
 applies to EAGLE and EAGLE3 with a topk of 1 (`adaptive_unsupported_reason`).
-`speculative_num_steps` must be one of all candidates (arg_groups/speculative_hook.py
-`_init_adaptive_speculative_params`), which all get graphs and buffers.
+`speculative_num_steps` must be one of the candidates (arg_groups/speculative_hook.py
+`_init_adaptive_speculative_params`); the engine builds graphs and buffers for each.
 """
 
 from __future__ import annotations

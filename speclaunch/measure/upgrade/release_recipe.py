@@ -1,4 +1,4 @@
-"""A recipe for a release, as `migrate` would write it, and the same while it serves."""
+"""Recipes for a release: as `migrate` would write them, and as a running server."""
 
 from __future__ import annotations
 

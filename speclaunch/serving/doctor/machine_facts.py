@@ -59,7 +59,7 @@ class Process(Struct, frozen=True):
     session: int | None = None
     age_seconds: float | None = None
     run: str | None = None
-    """Mark of a launch of speclaunch in its environment."""
+    """Run ID that speclaunch sets in the environment of the processes it launches."""
     ports: tuple[int, ...] = ()
     """TCP ports that it listens on."""
 

@@ -1,4 +1,4 @@
-"""Locks: what serves on this machine, recorded, written, and compared."""
+"""Record, write and compare locks of the engine that serves on this machine."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def lock_request(
         raise InputError(
             Problem(
                 f"{from_here(recipe.path)} is a lock itself",
-                help="write it from its recipe: recipe="
+                help="lock the recipe instead: recipe="
                 + (recipe.deployment.lock.recipe if recipe.deployment.lock else "NAME"),
             )
         )

@@ -1,6 +1,4 @@
-"""Long work stored as it is done, in one folder and document each, for resuming it after an
-interruption.
-"""
+"""Resumable work: each task saves its progress to its own folder and document."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class HangDetector(Struct):
     reason: str = ""
 
     def progress(self, now: float) -> None:
-        """Note progress that the engine showed by itself."""
+        """Record progress seen in the engine's own counters."""
         self.last_progress = now
         self.failures = 0
 

@@ -119,7 +119,7 @@ class AcceptanceTest(Struct):
     _count: int = 0
 
     def add(self, sample: AcceptanceSample) -> AcceptanceChange | None:
-        """Return the change that an observation completes; None for most."""
+        """Add an observation. Return the change that it completes, or None."""
         if not (math.isfinite(sample.length) and sample.length >= 1 and sample.steps > 0):
             return None
         if self.baseline is None:

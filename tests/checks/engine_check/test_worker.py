@@ -63,7 +63,7 @@ def walled(code: str, scratch: Path) -> str:
     script = f"""
 import sys
 sys.path.insert(0, {str(WORKER.parent)!r})
-from worker.guards import AuditGuard, NotJudged
+from worker.guards import AuditGuard, NotChecked
 guard = AuditGuard()
 guard.install()
 guard.arm({str(scratch)!r})
@@ -88,8 +88,8 @@ except BaseException as error:
         ("open('{outside}', 'w')", "PermissionError"),
         ("import os; os.mkdir('{outside}')", "PermissionError"),
         ("import os; os.rename('{inside}', '{outside}')", "PermissionError"),
-        ("import runpy; runpy.run_path('{code}')", "NotJudged"),
-        ("import pickle; pickle.loads(b'cos\\nsystem\\n.')", "NotJudged"),
+        ("import runpy; runpy.run_path('{code}')", "NotChecked"),
+        ("import pickle; pickle.loads(b'cos\\nsystem\\n.')", "NotChecked"),
         ("open('{inside}', 'w').write('x')", "done"),
         ("open('/dev/null', 'w')", "done"),
         ("import colorsys", "done"),

@@ -36,7 +36,7 @@ CHANGES = {
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-class NotJudged(BaseException):
+class NotChecked(BaseException):
     """The question needs an action that is forbidden here. Not an Exception, so the engine's
     `except Exception` does not catch it."""
 
@@ -81,7 +81,7 @@ class AuditGuard:
                 if isinstance(path, (str, bytes)):
                     self._written(os.fsdecode(path))
         elif event == "pickle.find_class":
-            raise NotJudged(f"a pickle requests {args[0]}.{args[1]}, which may run code")
+            raise NotChecked(f"a pickle requests {args[0]}.{args[1]}, which may run code")
 
     def _opened(self, path: Any, _mode: Any, flags: Any) -> None:
         if isinstance(path, (str, bytes)) and isinstance(flags, int) and flags & WRITING:
@@ -97,7 +97,7 @@ class AuditGuard:
             return
         real = os.path.realpath(name)
         if os.path.isabs(name) and not real.startswith(self.roots):
-            raise NotJudged(f"{os.path.basename(name)} is code outside the installed packages")
+            raise NotChecked(f"{os.path.basename(name)} is code outside the installed packages")
 
 
 def refuse_remote_code() -> None:
@@ -113,7 +113,7 @@ def refuse_remote_code() -> None:
         if remote and trust and local:
             return False
         if remote and trust:
-            raise NotJudged(
+            raise NotChecked(
                 "the config.json names the model's own Python code (auto_map), which is never "
                 "executed here"
             )
@@ -121,7 +121,7 @@ def refuse_remote_code() -> None:
         return decided
 
     def load(*_: Any, **__: Any) -> Any:
-        raise NotJudged("the model includes its own Python code, which is never executed here")
+        raise NotChecked("the model includes its own Python code, which is never executed here")
 
     replace: dict[str, Callable[..., Any]] = {
         "resolve_trust_remote_code": resolve,

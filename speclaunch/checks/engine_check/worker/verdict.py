@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from inspect import signature
 from typing import Any
 
-from .guards import NotJudged
+from .guards import NotChecked
 
 ARTEFACTS = (ImportError, AttributeError, NameError, FileNotFoundError, MemoryError)
 """Errors that may be caused by this machine or by the pretense, until checked."""
@@ -147,7 +147,7 @@ def refusal(error: BaseException, stage: str) -> dict[str, Any]:
     """Return the verdict for an error."""
     text = str(error)
     where = place(error)
-    if isinstance(error, NotJudged):
+    if isinstance(error, NotChecked):
         kind = "unjudged"
     elif isinstance(error, ARTEFACTS) or STAND_IN.search(text):
         kind = "artefact"

@@ -65,7 +65,7 @@ class Owner(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """Server (`index` among the invocations of a reading) or router, with its owner and pod."""
+    """Server or router, with its owner and pod. `index`: of the server's invocation."""
 
     owner: Owner
     pod: Pod

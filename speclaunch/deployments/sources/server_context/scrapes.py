@@ -1,8 +1,8 @@
 """Scrapes of a server's metrics in a Kubernetes file: annotations and the operator's monitors.
 
-Annotations `prometheus.io/{scrape,port,path}` of a pod or of a Service that selects it are those of
-the examples of Prometheus (documentation/examples/prometheus-kubernetes.yml). PodMonitor and
-ServiceMonitor are those of monitoring.coreos.com/v1.
+`prometheus.io/{scrape,port,path}` annotations of a pod, or of a Service that selects it, follow
+Prometheus's Kubernetes example (documentation/examples/prometheus-kubernetes.yml). PodMonitor and
+ServiceMonitor belong to monitoring.coreos.com/v1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Cache contents of each layer of target and draft, and bytes of a token in it.
+"""Cache of each target and draft layer, and its bytes per token on one rank.
 
-A layer holds a complete KV cache, a sliding window of it, or a recurrent state; bytes are those of
-one rank.
+A layer caches all tokens, a sliding window, or a recurrent state.
 """
 
 from __future__ import annotations

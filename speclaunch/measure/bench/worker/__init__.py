@@ -1,1 +1,1 @@
-"""Code that runs in the engine's interpreter and imports nothing of speclaunch."""
+"""Code that runs in the engine's interpreter and imports nothing from speclaunch."""

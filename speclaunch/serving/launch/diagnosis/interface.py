@@ -166,7 +166,7 @@ class LogFailure(Struct, frozen=True):
     last: LogMark | None = None
     """Last milestone of its rank before it."""
     loads: int = 0
-    """Number of loads of weights begun before it."""
+    """Number of weight loads started before it."""
     pooled_before_load: bool = False
     served: bool = False
     cpu: bool = False

@@ -256,7 +256,7 @@ class RankProgress(Struct):
 
     seen: set[LogMark] = set()
     loads: int = 0
-    """Number of loads of weights begun."""
+    """Number of weight loads started."""
     last: LogMark | None = None
     pooled_before_load: bool = False
     """True if the last load of weights began after a pool was allocated. This is the order of

@@ -255,8 +255,8 @@ class Ladder:
         return observe(attempt, self._predictor.plan(attempt.changes))
 
     def _named_first(self, now: Observation, last: Attempt) -> Rung | LadderEnd | None:
-        """Return the rung that raises the limit named first by the diagnosis, or the end if
-        recovery may not. None if it names the fraction first, or the recipe sets no such limit.
+        """Return the rung that raises the limit the diagnosis names first, or the end if recovery
+        may not change it. None if it names the fraction first or the recipe sets no limit.
         """
         name, direction = next(iter(now.cause.directions.items()))
         if direction is not Direction.RAISE or name != Steppable.POOL.value:

@@ -1,8 +1,8 @@
 """The request-to-token table and the KV rows it points at.
 
 ``req_to_token`` is ``[requests, pool_len]`` int32: the KV slot of every position of a request.
-``req_pool_indices`` ``[bs]`` names the rows of a batch, ``start_offset``/``end_offset`` ``[bs]``
-a range of positions each. Slots laid end to end (``out_cache_loc``) are int64.
+``req_pool_indices`` ``[bs]`` selects the batch's rows; ``start_offset`` and ``end_offset`` ``[bs]``
+bound a range of positions in each. Concatenated slots (``out_cache_loc``) are int64.
 """
 
 import ctypes

@@ -270,7 +270,7 @@ FILES: tuple[KnownCause, ...] = (
     known(
         name="quantization-mismatch",
         title="the requested quantization is not the checkpoint's",
-        meaning="The checkpoint's config names another method than the argument.",
+        meaning="The checkpoint's config specifies a different method.",
         remedy="Omit {quantization}: the engine reads it from the checkpoint.",
         sources=("configs/model_config.py _verify_quantization",),
         signatures=(
