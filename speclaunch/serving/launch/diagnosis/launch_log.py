@@ -482,7 +482,8 @@ class LaunchLog(Struct):
             found += [
                 suspect
                 for suspect in self.suspects
-                if suspect.level >= FailureLevel.AFTERMATH and suspect.fatal
+                if suspect.level >= FailureLevel.AFTERMATH
+                and (suspect.fatal or (suspect.final and not verdict.final))
             ]
         name = verdict.cause.name if verdict is not None and verdict.cause is not None else None
         return [suspect for suspect in found if suspect.cause is None or suspect.cause.name != name]

@@ -55,6 +55,8 @@ class _Traceback(Struct):
     start: int
     frames: list[Frame] = []
     code: str = ""
+    is_cut: bool = False
+    """True if another traceback began below the last frame: source lines are of that one."""
     failure: LogFailure | None = None
     """Exception, once it has been read; its message may continue for some lines."""
     doubted: LogFailure | None = None
@@ -132,6 +134,8 @@ class Tracebacks:
             _within(reading, text)
         elif text and not text.startswith((BEGIN, *_BETWEEN)):
             return self._exception(reading, line, text)
+        elif text.startswith(BEGIN):
+            reading.is_cut = bool(reading.code)
         return True
 
     def _after_exception(
@@ -208,11 +212,11 @@ def _within(reading: _Traceback, text: str) -> None:
     """Add a frame, or the source line beneath it."""
     frame = _FRAME.match(text)
     if frame is None:
-        if text.strip(" ^~"):  # skip marks beneath the source line
+        if text.strip(" ^~") and not reading.is_cut:  # skip marks beneath the source line
             reading.code = text.strip()[:400]
         return
     path = frame["path"].replace("\\", "/")
-    reading.code = ""
+    reading.code, reading.is_cut = "", False
     reading.foreign = 0
     if len(reading.frames) >= _MAX_FRAMES:
         del reading.frames[_MAX_FRAMES // 2]

@@ -46,6 +46,8 @@ _CAPTURE_PREFIX = re.compile(
 _CAPTURE_FILES = re.compile(r"graph_runner\.py$|^cuda_graph_setup\.py$|^cpu_graph_runner\.py$")
 _POOL_FILES = {"memory_pool.py", "kv_cache_configurator.py", "model_runner_kv_cache_mixin.py"}
 _POOL_FUNCTIONS = {"init_memory_pool", "_init_pools", "alloc_memory_pool", "init_memory_pools"}
+_DEVICE_FILES = {"dp_attention.py", "parallel_state.py", "bootstrap.py"}
+"""Files that set up the device before `load_model`, which is missing in their tracebacks."""
 _LOAD_FUNCTIONS = {"load_model", "load_weights", "process_weights_after_loading"}
 _FORWARD_FUNCTIONS = {
     "event_loop_normal",
@@ -139,7 +141,8 @@ def _by_milestones(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one li
         return StartStage.FORWARD
     match failure.last:
         case LogMark.LOAD_BEGIN:
-            return _loading(failure)
+            early = any(frame.file in _DEVICE_FILES for frame in failure.frames)
+            return StartStage.DEVICE if early else _loading(failure)
         case LogMark.LOAD_END | LogMark.POOL | LogMark.POOL_END:
             return StartStage.POOL
         case LogMark.CAPTURE_BEGIN | LogMark.CAPTURE_END:
