@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -133,6 +134,67 @@ def test_promtool_accepts_the_rules_and_their_test_passes(version: str, tmp_path
             ["promtool", *words], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+UNITS = {"short", "percentunit", "s", "ops", "none"}
+"""Those that the panels may use of Grafana's (packages/grafana-data/src/valueFormats/categories.ts): an
+unknown id is shown as text behind each number."""
+
+
+def dashboards() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Each release's dashboard, with a baseline and without: release, text, document."""
+    for version in held_versions():
+        for baseline in BASELINES:
+            text = GrafanaRenderer().render(everything(assembled(version), baseline))
+            yield version, text, json.loads(text)
+
+
+@pytest.mark.thorough
+def test_a_dashboard_is_what_grafana_imports() -> None:
+    for version, text, board in dashboards():
+        assert board["schemaVersion"] >= 36, version  # data sources are objects with a uid
+        assert len(board["uid"]) <= 40 and re.fullmatch(r"[A-Za-z0-9_-]+", board["uid"])
+        variables = {one["name"]: one for one in board["templating"]["list"]}
+        assert variables["datasource"]["type"] == "datasource"
+        used = set(re.findall(r"\$\{?([a-z]\w*)", text))
+        assert used == set(variables), version
+        panels = board["panels"]
+        assert len({panel["id"] for panel in panels}) == len(panels) > 5
+        taken: set[tuple[int, int]] = set()
+        for panel in panels:
+            place = panel["gridPos"]
+            assert place["x"] + place["w"] <= 24 and min(place["w"], place["h"]) > 0
+            cells = {
+                (x, y)
+                for x in range(place["x"], place["x"] + place["w"])
+                for y in range(place["y"], place["y"] + place["h"])
+            }
+            assert not cells & taken, (version, panel["title"])
+            taken |= cells
+            assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+            marks = [target["refId"] for target in panel["targets"]]
+            assert marks and len(set(marks)) == len(marks)
+            for source in (panel, *panel["targets"]):
+                assert source["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+
+
+@promtool
+@pytest.mark.thorough
+def test_promtool_parses_each_expression_of_the_dashboards(tmp_path: Path) -> None:
+    found = {
+        target["expr"].replace("$__rate_interval", "5m").replace("$instance", ".*")
+        for _version, _text, board in dashboards()
+        for panel in board["panels"]
+        for target in panel["targets"]
+    }
+    rules = [{"record": f"panel:{at}", "expr": one} for at, one in enumerate(sorted(found))]
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": rules}]}))
+    done = subprocess.run(
+        ["promtool", "check", "rules", "r.yaml"], cwd=tmp_path, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(rules)} rules found" in done.stdout
 
 
 def test_each_alert_has_series_that_fire_and_series_that_do_not() -> None:
