@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from speclaunch.engine.plan.budget import MemoryPhase, MemoryUse
 from speclaunch.engine.plan.memory.estimates import GIB, MIB, NOTHING, Device, SizeEstimate
 from speclaunch.engine.plan.memory.pool import Pool, PoolSettings, pool
-from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.topics.hybrid import NEEDS_A_STATE
 
 _TORCH = "torch.OutOfMemoryError: CUDA out of memory."
@@ -128,8 +128,10 @@ _NO_INPUT = 6
 tp_worker.py:144)."""
 
 INDEX_BYTES = 80
-"""Host memory for each token of the pool while a CPU serves: copies of the list of free slots
-(0.5.23 mem_cache/allocator/token.py:59). Measured: 73 bytes, EAGLE3 with 3,966,095 tokens."""
+"""Host memory for each token of the pool while a CPU serves: 48 bytes are inputs of the eager
+runner, sized for all tokens (0.5.15 to 0.5.23 model_executor/runner/eager_runner.py:
+`prefill_ceiling`), 16 are the list of free slots and its copy (mem_cache/allocator/token.py:59),
+the rest are page tables. Measured: 73 bytes, EAGLE3 with 3,966,095 tokens."""
 
 HOST_LOSS = 256 * MIB
 """Memory that a CPU's host may lose while weights load, in addition to them. The engine subtracts
@@ -337,7 +339,7 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
     index = terms.index_token * (0 if course.pool is None else course.pool.tokens)
     rest = SizeEstimate(replace(size, bytes=max(lowest, size.bytes - held) + index), lowest)
     course.take(MemoryUse.ACTIVATIONS, rest, MemoryPhase.SERVING, FractionDirection.LOWER, full)
-    if course.failure is None and course.pool is not None:
+    if course.failure is None and course.pool is not None and _warms_up(plan):
         course.failure = _too_short(terms, course.pool, WARM_UP_TOKENS[0 if least else 1])
     return course
 
@@ -424,6 +426,14 @@ def _refusal(
     return PredictedFailure(
         MemoryPhase.KV_POOL, FractionDirection.RAISE, text, "the KV cache", short
     )
+
+
+def _warms_up(plan: Plan) -> bool:
+    """True unless the engine sends no warm-up request, or if unknown."""
+    try:
+        return not plan.value("skip_server_warmup")
+    except UnknownValueError:
+        return True
 
 
 def _too_short(terms: Terms, found: Pool, prompt: int) -> PredictedFailure | None:

@@ -145,6 +145,11 @@ def test_a_pool_without_room_for_the_warm_up_prompt_serves_nothing(tokens: int, 
         assert found.message == "exceeds the maximum allowed length (2 tokens)"
 
 
+def test_a_start_without_a_warm_up_request_needs_no_room_for_it() -> None:
+    args = {**SERVED["none_f10"]["args"], "max_total_tokens": 8, "skip_server_warmup": True}
+    assert predicted({**SERVED["none_f10"], "args": args}).fit is Fit.FITS
+
+
 @pytest.mark.parametrize(("fraction", "fit"), [(0.9, Fit.FITS), (0.97, Fit.TIGHT)])
 def test_a_pool_leaves_room_for_what_the_engine_needs_after_it(fraction: float, fit: Fit) -> None:
     """With 0.9689 of 20.8 GiB the system killed 0.5.23 while it filled the pool."""
