@@ -240,7 +240,7 @@ def test_a_sample_has_its_part_the_core_and_what_a_change_reaches(tmp_path: Path
     assert "test_engine" not in usual
     assert 0 < sum(name.startswith("test_thorough[") for name in usual) < 10
     assert len(usual) < 25
-    assert "sample: part 0 of 10 of each campaign" in said
+    assert "sample: part 0 of 10 of the long tests" in said
     touched = tmp_path / "touched.json"
     touched.write_text('{"test_some.py": 1}')
     ran, _ = selected(tmp_path, TESTS_PART="0", TESTS_TOUCHED=str(touched))

@@ -79,7 +79,7 @@ class Sample:
     def pytest_report_header(self) -> str:
         """State what a repetition needs."""
         return (
-            f"sample: part {self.part} of {PARTS} of each campaign ({PART}={self.part} repeats it); "
+            f"sample: part {self.part} of {PARTS} of the long tests ({PART}={self.part} repeats it); "
             f"{len(self.touched)} test modules reach a change"
         )
 

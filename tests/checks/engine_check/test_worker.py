@@ -18,6 +18,7 @@ from speclaunch.checks.engine_check.engine_judge import machine_facts
 from speclaunch.checks.engine_check.worker import stubs
 from speclaunch.checks.engine_check.worker.pretend import facts, pretend_torch
 from speclaunch.checks.engine_check.worker.verdict import without_model
+from speclaunch.serving.launch import guard
 
 WORKER = worker_process.START.parent
 
@@ -228,6 +229,7 @@ serve.main()
 
 @pytest.mark.thorough
 def test_a_worker_and_its_files_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    guard._prctl(guard.PR_SET_CHILD_SUBREAPER, 0)  # a launch in an earlier test made us adopt it
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     asking = subprocess.Popen(

@@ -110,7 +110,7 @@ EXPLAINED = (
         "<0.5.4",
         ANY,
         ("aiter",),
-        "0.5.3 takes aiter's 15 % in the model runner, after validation (model_runner.py:635)",
+        "0.5.3 takes aiter's 15% in the model runner, after validation (model_runner.py:635)",
     ),
 )
 """Every difference between a plan's values and the engine's; there is no other."""
