@@ -7,6 +7,7 @@ installed package.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,14 +90,20 @@ def _chosen_as(name: str, recipe: str) -> str | None:
     """Return a recipe's name for a shipped file: `speculation/mtp`, `base`; None for others."""
     if name in (recipe, COMMAND_LINE):
         return None
-    root = conf_dir().resolve().parent
-    if reads.resolve(Path(recipe)).is_relative_to(root):
+    shipped = _real(conf_dir())
+    if reads.resolve(Path(recipe)).is_relative_to(shipped.parent):
         return None
     file = reads.resolve(Path(name))
-    for folder in (conf_dir().resolve(), recipes_dir().resolve()):
+    for folder in (shipped, _real(recipes_dir())):
         if file.is_relative_to(folder):
             return file.relative_to(folder).with_suffix("").as_posix()
     return None
+
+
+@cache
+def _real(folder: Path) -> Path:
+    """Return a shipped folder's resolved path, which does not change during a run."""
+    return folder.resolve()
 
 
 def _entry(recipe: str, chosen: str) -> Place:

@@ -247,10 +247,14 @@ _FAILS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 """Exceptions that the engine itself would raise; they yield no finding."""
 
 
+_Nodes = Mapping[int, Any] | Sequence[Any]
+"""Nodes by number."""
+
+
 class ConditionEvaluator:
     """The node values of one plan; each is computed once."""
 
-    def __init__(self, nodes: Sequence[Sequence[Any]], plan: Plan) -> None:
+    def __init__(self, nodes: _Nodes, plan: Plan) -> None:
         self._nodes = nodes
         self._plan = plan
         self._values: dict[int, Any] = {}
@@ -287,16 +291,16 @@ class ConditionEvaluator:
 
     def _truth_of(self, node: int) -> bool | None:
         found = self._nodes[node]
-        match found[0]:
-            case "and" | "or":
-                return self._junction(found, final=found[0] == "or")
-            case "not":
-                inner = self._truth(found[1])
-                return None if inner is None else not inner
-            case "?":
-                return self._chosen_truth(found)
+        op = found[0]
+        if op in ("and", "or"):
+            return self._junction(found, final=op == "or")
+        if op == "not":
+            inner = self._truth(found[1])
+            return None if inner is None else not inner
+        if op == "?":
+            return self._chosen_truth(found)
         value = self.value(node)
-        return None if isinstance(value, UnknownLeaf) else bool(value)
+        return None if value is UNKNOWN else bool(value)
 
     def _junction(self, found: Sequence[Any], *, final: bool) -> bool | None:
         """Return `final` if an operand decides; else None if one is unknown."""
@@ -322,7 +326,7 @@ class ConditionEvaluator:
         if op in _WAYS:
             return self._way(found)
         values = [self.value(part) for part in found[1:]]
-        if any(isinstance(value, UnknownLeaf) for value in values):
+        if UNKNOWN in values:
             return UNKNOWN
         try:
             if op == "list":
@@ -374,29 +378,25 @@ class EngineRefusal(Struct, frozen=True):
     """User-set arguments and variables in the condition, the deciding first."""
 
 
-class _Lines(Sequence[Any]):
-    """A part of the file; each line is parsed on first access."""
+class _Lines(dict[int, Any]):
+    """A part of the file by line number; each line is parsed on first access."""
 
     def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__()
         self._lines = lines
-        self._parsed: dict[int, Any] = {}
 
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def __getitem__(self, number: Any) -> Any:
-        if number not in self._parsed:
-            self._parsed[number] = json.loads(self._lines[number].rstrip(","))
-        return self._parsed[number]
+    def __missing__(self, number: int) -> Any:
+        self[number] = found = json.loads(self._lines[number].rstrip(","))
+        return found
 
 
 class _Data(Struct, frozen=True):
     """The file, with unparsed lines."""
 
     places: Mapping[str, int]
-    index: Sequence[Mapping[str, Mapping[str, Sequence[int]]]]
-    nodes: Sequence[Any]
-    rows: Sequence[Any]
+    index: Mapping[int, Mapping[str, Mapping[str, Sequence[int]]]]
+    nodes: Mapping[int, Any]
+    rows: Mapping[int, Any]
 
     def release(self, version: str) -> str | None:
         """Return the release whose rows apply to a version: itself, or that of its line."""
@@ -452,7 +452,7 @@ def refusals(plan: Plan) -> Iterator[EngineRefusal]:
             )
 
 
-def _names(nodes: Sequence[Sequence[Any]], condition: int) -> list[str]:
+def _names(nodes: _Nodes, condition: int) -> list[str]:
     """Return the arguments and variables of a condition, the nearest to its root first."""
     found: dict[str, None] = {}
     seen = {condition}
