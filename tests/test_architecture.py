@@ -86,6 +86,8 @@ def test_imports_go_down_through_front_doors() -> None:
     assert not wrong
 
 
+@pytest.mark.thorough
+@pytest.mark.core
 def test_front_doors_have_what_others_use() -> None:
     used = {(module, name) for path in MODULES for module, name in own_imports(path)}
     for name, door in DOORS.items():
@@ -242,6 +244,8 @@ def test_hydra_is_imported_where_it_composes_and_sweeps_alone() -> None:
     ]
 
 
+@pytest.mark.thorough
+@pytest.mark.core
 def test_nothing_imports_the_engines_world() -> None:
     for path in MODULES:
         if (

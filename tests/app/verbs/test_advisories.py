@@ -65,6 +65,7 @@ def test_one_is_shown(speclaunch: Any) -> None:
     assert "did you mean" in unknown.stderr
 
 
+@pytest.mark.thorough
 def test_a_recipe_is_checked(speclaunch: Any) -> None:
     words = ("advisories", "check", "recipe=eagle3_llama8b", "--hardware", "h100")
     chain = "args.speculative_eagle_topk=1", "args.speculative_num_draft_tokens=6"
@@ -106,6 +107,7 @@ def test_each_server_of_files_and_roles_is_checked(speclaunch: Any, tmp_path: Pa
     assert text.stderr.count("the hardware is unknown") == 1
 
 
+@pytest.mark.thorough
 def test_files_without_a_server_are_refused(speclaunch: Any, tmp_path: Path) -> None:
     def check(*words: str) -> tuple[int, str]:
         done = speclaunch("advisories", "check", *words)

@@ -305,6 +305,7 @@ def test_of_the_files_of_a_change_only_those_with_a_deployment_are_read(tmp_path
     assert gone.returncode == 2 and "no such file" in gone.stdout
 
 
+@pytest.mark.thorough
 def test_a_group_of_a_change_is_checked_through_its_recipes(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "model").mkdir()

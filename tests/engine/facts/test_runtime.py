@@ -189,6 +189,7 @@ def test_a_failed_interpreter_is_visible(tmp_path: Path) -> None:
         assert "no version is set" in " ".join((done.stdout + done.stderr).split()), words
 
 
+@pytest.mark.thorough
 def test_pythonpath_and_the_users_own_packages_are_read_and_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,11 +216,13 @@ def test_a_recipe_of_unknown_memory_is_written_when_it_is_asked_for() -> None:
     assert proven.text == made("Qwen/Qwen3-8B", "h100:1").text
 
 
+@pytest.mark.thorough
 def test_what_is_known_not_to_fit_is_never_written() -> None:
     with pytest.raises(NotWrittenError, match="short"):
         new_recipe(wanted("deepseek-ai/DeepSeek-V3", "h100:8", unknown_memory=True))
 
 
+@pytest.mark.thorough
 def test_as_many_gpus_as_are_likely_to_do() -> None:
     """Four B200 hold R1 in the best case, at a fraction of 0.99; eight are likely to."""
     found = made("deepseek-ai/DeepSeek-R1", "b200")

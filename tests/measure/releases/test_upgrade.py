@@ -63,6 +63,7 @@ def test_unknown_hardware_is_unknown() -> None:
     assert "set --hardware" in " ".join(reason.text for reason in found.reasons)
 
 
+@pytest.mark.thorough
 def test_the_same_release_hides_nothing() -> None:
     assert one("recipe=eagle3_llama8b", "0.5.23", "0.5.23", None).verdict is UpgradeVerdict.SAFE
 

@@ -119,6 +119,7 @@ def test_what_failed() -> None:
         assert budget(plan_of(CASES[name])).fit is not Fit.FITS
 
 
+@pytest.mark.thorough
 def test_the_documented_tokens() -> None:
     """The table of docs/explanation/memory.md."""
     page = (MODELS.parent / "docs/explanation/memory.md").read_text()
