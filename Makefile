@@ -48,10 +48,11 @@ test-e2e: $(BIN)/.ready ## The tests on the real engine on the CPU.
 	@$(INSTALL)
 	$(TESTS) -m e2e $(PARALLEL) $(T)
 
-lint: $(BIN)/.ready ## ruff and mypy.
+lint: $(BIN)/.ready ## ruff, mypy, and the words of the pages.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.support.style
 
 format: $(BIN)/.ready ## Format the code.
 	$(BIN)/ruff check --fix .

@@ -1,7 +1,7 @@
 """Style of identifiers, docstrings, messages, help texts and docs: what a test can check.
 
-Imperative, subject first, short: "remove it", "cannot be combined with", "unknown recipe 'x'". The tables below have
-words and phrases that came back again and again, each with its replacement; the rest is for a reader.
+Imperative, subject first, short: "remove it", "cannot be combined with", "unknown recipe 'x'". Words and phrases to
+avoid are in `tests/support/style.py`; the rest is for a reader.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -19,18 +18,18 @@ from hypothesis import strategies as st
 
 from speclaunch.engine.releases.nearest import distance, nearest, suggest
 from tests.support.loops import over
-
-ROOT = Path(__file__).resolve().parent.parent
-MODULES = sorted(path for path in (ROOT / "speclaunch").rglob("*.py") if "shim" not in path.parts)
-PAGES = sorted(
-    path
-    for pattern in (
-        *("docs/**/*.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
-        *("speclaunch/*/README.md", "tools/README.md", "campaigns/README.md"),
-    )
-    for path in ROOT.glob(pattern)
+from tests.support.style import (
+    EXCEPTIONS,
+    PAGES,
+    ROOT,
+    Text,
+    own_words,
+    page_complaints,
+    phrases,
+    prose,
 )
 
+MODULES = sorted(path for path in (ROOT / "speclaunch").rglob("*.py") if "shim" not in path.parts)
 TEXTS = {
     "Verdict": ("message", "at", "why"),
     "Fix": ("text",),
@@ -48,69 +47,6 @@ SENTENCES = {("Cause", "meaning"), ("Cause", "remedy"), ("Option", "help"), ("Ar
 
 NO_TEXT = {("CheckLine", "check"), ("CheckLine", "state"), ("Cause", "name")}
 
-PHRASES = {
-    r"(?<![Tt]here )\b(?:is|are) no (?!longer\b|more\b)": "is not a …; unknown …",
-    r"\btak(?:e|es|en) (?:\S+ ){1,4}away\b": "remove …",
-    r"\b(?:nothing|no \w+) is called\b": "unknown …",
-    r"\b(?:does|do|did) not go (?:with|together)\b|\bgo(?:es)? only with\b": "cannot be combined; does not work with",
-    r"\bwithout a word\b": "silently; without a message",
-    r"\bat hand\b": "available",
-    r"\bin its place\b": "instead",
-    r"\b(?:is|are) not there\b": "does not exist; is missing",
-    r"\b(?:is|are) none\b|\bis none (?:of|that)\b": "is not one of; is not",
-    r"\bwhoever\b|\bwhatever\b|\bnobody\b": "name who or what",
-    r"\bthat we know\b|\bwe know\b": "known",
-    r"\bmend(?:ed)?\b": "fix",
-    r"\banew\b|\bany more\b": "again; no longer",
-    r"\bworked out\b": "computed; modelled",
-    r"\S  \S": "one space",
-}
-"""Phrases to avoid, and what to write instead."""
-
-GLOSSARY = {
-    "told|tells?|telling": "report, notify, show; is unknown",
-    "said|says?|saying": "state, show; a message, a text",
-    "ask(?:s|ed|ing)?": "query (the engine), request (an option), prompt (the user)",
-    "given": "explicit, set, specified",
-    "want(?:s|ed)?|wish(?:es|ed)?": "requested, desired",
-    "kept": "stored, cached, saved; unchanged",
-    "(?:un)?judged|judging|judge?ment": "checked, evaluated; result",
-    "look(?:s|ed|ing)? (?:at|for|into)": "inspect, search, read",
-    "besides?": "next to, alongside; in addition",
-    "stands|stood": "is, appears",
-    "no one|somebody|someone": "name who; unknown, not set, none",
-    "whole(?! number)|wholly": "complete, entire",
-    "of (?:its|their|your) own": "its own, separate",
-    "as written|as (?:it|they) (?:is|are|stands?)": "unchanged, as configured",
-    "stay(?:s|ed)?": "remain; wait",
-    "(?:is|are) known to(?! fit)": "known",
-    r"blot\w*": "redact",
-    r"fore(?:see|saw|told)\w*": "predict",
-    "surroundings": "server context",
-    "go(?:es|ne|ing)? on": "continue, resume",
-    "for good|lasting": "permanent",
-    "no matter|does no harm": "harmless, ignored",
-    "ones": "the noun itself",
-    "so often": "a count, a maximum",
-    "apart": "separate",
-}
-"""Words to avoid in messages, help and docs, and what to write instead."""
-
-PHRASES |= {rf"(?i:\b(?:{words})\b)": instead for words, instead in GLOSSARY.items()}
-
-EXCEPTIONS = {
-    **{
-        (f"docs/advisories/{page}.md", "ones"): "a tensor of ones"
-        for page in ("README", "SPA-2026-0036")
-    },
-    ("docs/advisories/SPA-2026-0134.md", "kept"): "a stable name",
-    ("docs/reference/lint.md", "asking"): "an anchor of earlier releases",
-    ("docs/reference/recall.md", "judged"): "an outcome in the stored results",
-    ("speclaunch/checks/engine_check/query_plans.py", "ask"): "the option --ask",
-    ("speclaunch/serving/doctor/checks/environment.py", "ask"): "ask a person",
-}
-"""Phrases that a file may use, with the reason."""
-
 NAMES = {"Domino", "Gemma", "Hydra", "Python", "Qwen", "Ray"}
 """Words with a capital that may begin a clause."""
 SMALL = {"torch", "float16"}
@@ -119,17 +55,6 @@ SMALL = {"torch", "float16"}
 
 _FEW = 2
 """Spaces that make a literal a text."""
-
-
-_ANY = re.compile("|".join(PHRASES))
-
-
-class Text(NamedTuple):
-    """A text that users read: where it is, what it is (call and argument), and how it reads."""
-
-    where: str
-    kind: tuple[str, str]
-    text: str
 
 
 @lru_cache(maxsize=1)
@@ -186,28 +111,10 @@ def texts(source: str, where: str) -> Iterator[Text]:
                     yield Text(f"{where}:{value.lineno}", (call, name), text)
 
 
-def prose(page: str, where: str) -> Iterator[Text]:
-    """Yield the paragraphs of a page, without code, targets of links and sources."""
-    text = re.sub(
-        r"^ *```.*?^ *```|<!--.*?-->", "", page.partition("## Sources")[0], flags=re.S | re.M
-    )
-    text = re.sub(r"`[^`]*`", "`…`", text)
-    for paragraph in re.sub(r"\]\([^)]*\)", "]", text).split("\n\n"):
-        yield Text(where, ("page", "prose"), " ".join(paragraph.split()))
-
-
 def complaints(text: Text) -> Iterator[str]:
     """Yield what is wrong with the style of a text."""
-    own = re.sub(
-        r"`[^`]*`|the engine (?:refuses|stops|logs): .*|the draft (?:worker )?stops: .*|\(\?P<\w+>",
-        "…",
-        text.text,
-    )
-    file = text.where.partition(":")[0]
-    for phrase, instead in PHRASES.items() if _ANY.search(own) else ():
-        found = re.search(phrase, own)
-        if found and (file, found[0].lower()) not in EXCEPTIONS:
-            yield f"{text.where}: {found[0]!r} in {text.text!r}: write {instead!r}"
+    own = own_words(text.text)
+    yield from phrases(text)
     if text.kind in SENTENCES:
         first = re.match(r"\w+", text.text)
         small = first is not None and first[0][0].islower() and first[0] not in SMALL
@@ -244,8 +151,7 @@ def test_messages_are_imperative_and_begin_with_their_subject() -> None:
 @pytest.mark.thorough
 @over(PAGES, lambda path: path.relative_to(ROOT))
 def test_pages_use_the_words_of_the_glossary(page: Path) -> None:
-    where = str(page.relative_to(ROOT))
-    wrong = [one for text in prose(page.read_text(), where) for one in complaints(text)]
+    wrong = page_complaints(page)
     assert not wrong, "\n".join(wrong)
 
 
