@@ -36,7 +36,7 @@ def _render_help() -> str:
 def _release_help() -> str:
     from speclaunch.engine import SGLANG_VERSION
 
-    return f"The SGLang version, in its own folder next to the default. Default: {SGLANG_VERSION}."
+    return f"SGLang version. Several can be installed side by side. Default: {SGLANG_VERSION}."
 
 
 class InitOptions(VerbOptions):
@@ -122,6 +122,7 @@ class ImportOptions(VerbOptions):
     to_dir = option(
         Path,
         "--to-dir",
+        metavar="DIR",
         section="Output",
         help="Write every command of the file as a recipe into a new directory.",
     )
@@ -149,7 +150,7 @@ class RenderOptions(VerbOptions):
     """The options of `speclaunch render`."""
 
     overrides = OVERRIDES
-    to = required(str, "--to", help=_render_help)
+    to = required(str, "--to", metavar="FORMAT", help=_render_help)
     config_dir = CONFIG_DIR
     role = ROLE
     engine = ENGINE
@@ -215,7 +216,9 @@ class PullOptions(VerbOptions):
         metavar="ORG/NAME",
         help="Read the directory and store its facts under this name.",
     )
-    revision = option(str, "--revision", help="Branch, tag or commit on the hub. Default: main.")
+    revision = option(
+        str, "--revision", metavar="REV", help="Branch, tag or commit on the hub. Default: main."
+    )
     into = option(
         Path,
         "--into",
@@ -230,7 +233,7 @@ _START = option(
     Path,
     metavar="PATH",
     default=Path(),
-    help="File or directory from which to search upward for `.speclaunch/models`.",
+    help="File or directory. The search for `.speclaunch/models` starts here and goes upward.",
 )
 
 
@@ -287,7 +290,7 @@ class CopyOptions(VerbOptions):
 
     name = required(str, help="Name of the recipe.")
     dest = required(Path, help="File to write, or directory to write it to.")
-    force = flag("--force", help="Overwrite an existing file.")
+    overwrite = flag("--overwrite", aliases=("--force",), help="Replace an existing file.")
     config_dir = CONFIG_DIR
 
 
@@ -352,7 +355,7 @@ class CatalogueAddOptions(VerbOptions):
         help="Release (its wheel is downloaded), the installed engine, or a wheel or package "
         "directory.",
     )
-    python = option(str, "--python", help="Interpreter of the installed engine.")
+    python = option(str, "--python", metavar="PATH", help="Interpreter of the installed engine.")
 
 
 class JudgeAddOptions(VerbOptions):
@@ -366,7 +369,7 @@ class JudgeAddOptions(VerbOptions):
         help="Wheel, checkout, package directory, or an interpreter's SGLang, to use instead of "
         "the released wheel.",
     )
-    python = option(str, "--python", help="Interpreter of `--from installed`.")
+    python = option(str, "--python", metavar="PATH", help="Interpreter of `--from installed`.")
     torch = flag("--torch", help="Use the CPU engine's torch, even if the judge does not need it.")
 
 
@@ -441,7 +444,7 @@ class AdvisoriesUpdateOptions(VerbOptions):
         str,
         "--sha256",
         metavar="HEX",
-        help="The checksum. Default: read from FILE.sha256 or URL.sha256.",
+        help="SHA-256 checksum. Default: read from FILE.sha256 or URL.sha256.",
     )
 
 

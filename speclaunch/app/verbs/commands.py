@@ -84,6 +84,8 @@ class _Command(TyperCommand):
             if row is not None:
                 option = declared.get(str(parameter.name))
                 section = "Options" if option is None else option.section
+                for alias in () if option is None else option.aliases:
+                    row = (row[0].replace(f", {alias}", "").replace(f"{alias}, ", ""), row[1])
                 if parameter.param_type_name == "argument":
                     section, row = "Arguments", (_shown_argument(parameter), row[1])
                 sections.setdefault(section, []).append(row)
@@ -93,10 +95,22 @@ class _Command(TyperCommand):
                     formatter.write_dl(rows)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the example in one line."""
-        if self.verb.example or not self.verb.below:
-            with formatter.section("Example"):
-                formatter.write(f"  {ctx.command_path} {self.verb.example}".rstrip() + "\n")
+        _write_example(self.verb, ctx, formatter)
+
+
+class _Group(TyperGroup):
+    """Verb with verbs below it, whose help ends with an example."""
+
+    verb: Verb
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        _write_example(self.verb, ctx, formatter)
+
+
+def _write_example(verb: Verb, ctx: Any, formatter: Any) -> None:
+    """Write the example in one line."""
+    with formatter.section("Example"):
+        formatter.write(f"  {ctx.command_path} {verb.example}".rstrip() + "\n")
 
 
 def _shown_argument(parameter: Any) -> str:
@@ -187,7 +201,7 @@ def _add(group: typer.Typer, verb: Verb) -> None:
         group.command(verb.name, cls=command, help=verb.help)(_function(verb))
         return
     made = typer.Typer(
-        cls=_Bench if verb.name == "bench" else TyperGroup,
+        cls=_Bench if verb.name == "bench" else type("Group", (_Group,), {"verb": verb}),
         rich_markup_mode=None,
         help=verb.help,
         invoke_without_command=bool(verb.where),
@@ -237,7 +251,8 @@ def _parameter(name: str, option: Option[Any], keys: Collection[str]) -> Paramet
         kind, default = kind | None, None
     key = option.names[0].removeprefix("--") if option.names else ""
     text = f"{option.help} In speclaunch.toml: `{key}`." if key in keys else option.help
-    about = info(*option.names, metavar=option.metavar, help=text, **limits)
+    names = (*option.names, *option.aliases)
+    about = info(*names, metavar=option.metavar, help=text, **limits)
     return Parameter(
         name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about]
     )

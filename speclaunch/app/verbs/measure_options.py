@@ -62,7 +62,7 @@ _OUTPUT_FILES = repeated(
     str,
     "--output",
     "-o",
-    "--output-file",
+    aliases=("--output-file",),
     metavar="[FORMAT=]FILE",
     section="Output",
     help="Also write the result to FILE. Without FORMAT, the suffix selects it. Repeatable.",
@@ -104,17 +104,18 @@ class BenchOptions(VerbOptions):
     concurrency = option(
         str,
         "--concurrency",
+        metavar="N,…",
         default="1,8",
         section="Load",
-        help="Concurrent requests, for example 1,8,32.",
+        help="Numbers of concurrent requests to measure, for example 1,8,32.",
     )
     context = option(
         str,
         "--context",
-        metavar="TOKENS",
+        metavar="TOKENS,…",
         default="0",
         section="Load",
-        help="Prompt lengths in tokens, for example 0,2000,8000. 0: unchanged.",
+        help="Prompt lengths to measure, for example 0,2000,8000. 0: the workload's prompts.",
     )
     goodput = option(
         str,
@@ -129,7 +130,8 @@ class BenchOptions(VerbOptions):
         "--generator",
         default=Generators.AUTO,
         section="Load",
-        help="Load generator: SGLang's own or aiperf. auto: SGLang's if it is installed.",
+        help="Load generator: `sglang` (SGLang's own), `aiperf`, or `auto` (SGLang's if it is "
+        "installed, else aiperf).",
     )
     tokenizer = option(
         str,
@@ -232,16 +234,18 @@ class ProveOptions(VerbOptions):
     concurrency = option(
         str,
         "--concurrency",
+        metavar="N,…",
         default="1,4",
         section="Load",
-        help="Concurrent requests, for example 1,4,16.",
+        help="Numbers of concurrent requests to test, for example 1,4,16.",
     )
     context = option(
         str,
         "--context",
+        metavar="WORDS,…",
         default="0,300",
         section="Load",
-        help="Prompt lengths in words. 0: unchanged.",
+        help="Prompt lengths to test. 0: the workload's prompts.",
     )
     output_tokens = option(
         int, "--output-tokens", least=2, default=64, section="Load", help="Tokens per answer."
@@ -252,8 +256,7 @@ class ProveOptions(VerbOptions):
         least=0,
         default=0,
         section="Load",
-        help="Also draw this many answers per prompt at temperature 1 and compare the token "
-        "frequencies.",
+        help="Also sample N answers per prompt at temperature 1 and compare the token frequencies.",
     )
     requests = flag(
         "--requests",
@@ -306,7 +309,11 @@ class TuneOptions(VerbOptions):
         help="Maximum number of engine starts, including those of --verify.",
     )
     minutes = option(
-        float, "--minutes", least=1, help="Skip starts that would end after this many minutes."
+        float,
+        "--minutes",
+        metavar="MINUTES",
+        least=1,
+        help="Time limit: skip starts that would end after it.",
     )
     verify = option(
         int,
@@ -325,33 +332,37 @@ class TuneOptions(VerbOptions):
         help="Starts per side of this comparison. With 3 or more, its intervals include variation "
         "between starts.",
     )
-    draft_tokens = option(int, "--draft-tokens", least=2, help="Maximum draft tokens.")
+    draft_tokens = option(
+        int, "--draft-tokens", least=2, help="Maximum speculative_num_draft_tokens to try."
+    )
     rounds = option(int, "--rounds", least=1, most=1000, default=3, help="Rounds per setting.")
     requests = _REQUESTS
     output_tokens = _OUTPUT_TOKENS
     input_tokens = _INPUT_TOKENS
     write = flag(
-        "--write", section="Output", help="Edit the recipe if a new setting is shown to be faster."
+        "--write",
+        section="Output",
+        help="Write the best settings to the recipe if they are shown to be faster.",
     )
     output_file = option(
         Path,
         "--output",
         "-o",
-        "--output-file",
+        aliases=("--output-file",),
         metavar="FILE",
         section="Output",
-        help="Write the tuned recipe to FILE instead.",
+        help="Write the tuned recipe to FILE and leave the original unchanged.",
     )
     adaptive_config = option(
         Path,
         "--adaptive-config",
         metavar="FILE",
         section="Output",
-        help="Write SGLang's file of steps by batch size (speculative_adaptive_config) for the "
-        "loads of throughput@N,….",
+        help="Write the best steps by batch size for the loads of `throughput@N,…`, as a file for "
+        "SGLang's speculative_adaptive_config.",
     )
     dry_run = flag("--dry-run", help="List the starts and their duration. Start nothing.")
-    fresh = flag("--fresh", help="Delete earlier measurements.")
+    fresh = flag("--fresh", help="Delete earlier measurements and start over.")
     overwrite = OVERWRITE
     force = FORCE
     config_dir = CONFIG_DIR
@@ -420,12 +431,20 @@ class BisectOptions(VerbOptions):
         metavar="RATE",
         least=0,
         most=0.4,
-        help="Fraction of starts that give the wrong result. Releases restart until the pair is "
-        "99% certain. 0: check once. Default: repeat each check on one server until its results "
-        "lead by four.",
+        help="Fraction of starts that give a wrong result. bisect then restarts releases until "
+        "the pair is 99% certain. 0: check each release once. Default: start each release once, "
+        "and repeat its check until one result leads by four.",
     )
     engine_python = ENGINE_PYTHON
-    timeout = TIMEOUT
+    timeout = option(
+        float,
+        "--timeout",
+        metavar=TIMEOUT.metavar,
+        least=TIMEOUT.least,
+        default=TIMEOUT.default,
+        section="Run",
+        help="Time limit for each engine start, and for a command of --check.",
+    )
     dry_run = flag("--dry-run", help="List the releases and starts. Start nothing.")
     fresh = flag("--fresh", help="Start over instead of resuming an interrupted search.")
     config_dir = CONFIG_DIR

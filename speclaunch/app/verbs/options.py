@@ -14,8 +14,11 @@ from typing import Any, Generic, Self, TypeVar, overload
 T = TypeVar("T")
 
 
+_METAVARS: dict[type, str] = {int: "N", float: "NUMBER", Path: "PATH"}
+
+
 class Option(Generic[T]):
-    """An option, or an argument if it has no `names`."""
+    """An option, or an argument if it has no `names`. `aliases` are accepted, but not shown."""
 
     def __init__(
         self,
@@ -25,6 +28,7 @@ class Option(Generic[T]):
         help: str | Callable[[], str],  # noqa: A002 - as typer calls it
         *,
         metavar: str | None = None,
+        aliases: tuple[str, ...] = (),
         is_list: bool = False,
         is_required: bool = False,
         least: float | None = None,
@@ -35,7 +39,8 @@ class Option(Generic[T]):
         self.names = names
         self.default = default
         self._help = help
-        self.metavar = metavar
+        self.metavar = metavar or (_METAVARS.get(kind) if names else None)
+        self.aliases = aliases
         self.is_list = is_list
         self.is_required = is_required
         self.least = least
@@ -54,8 +59,8 @@ class Option(Generic[T]):
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """All names; `--exit-zero/--no-exit-zero` counts as two."""
-        return tuple(part for name in self.names for part in name.split("/"))
+        """All names and aliases; `--exit-zero/--no-exit-zero` counts as two."""
+        return tuple(part for name in self.names for part in name.split("/")) + self.aliases
 
     @overload
     def __get__(self, options: None, owner: type) -> Self: ...
@@ -187,7 +192,8 @@ ENGINE = option(
     "--engine",
     metavar="VERSION",
     section="Deployment",
-    help="SGLang version to write the arguments for.",
+    help="SGLang version to write the arguments for. Default: the recipe's, else the installed "
+    "engine's, else the newest known.",
 )
 ENGINE_PYTHON = repeated(
     str,
@@ -269,9 +275,9 @@ TIMEOUT = option(
     "--timeout",
     metavar="SECONDS",
     least=1,
-    default=1800.0,
+    default=1800,
     section="Run",
-    help="Time limit for each engine start, and for bisect's check command.",
+    help="Time limit for each engine start.",
 )
 TRUST_ENGINE = flag(
     "--trust-engine",

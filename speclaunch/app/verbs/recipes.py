@@ -33,8 +33,8 @@ def copy(options: CopyOptions) -> None:
     target = options.dest / source.name if options.dest.is_dir() else options.dest
     if target.suffix != ".yaml":
         raise InputError(Problem(f"{target}: a recipe file must end in .yaml"))
-    if target.exists() and not options.force:
-        raise InputError(Problem(f"{target} already exists", help="--force overwrites it"))
+    if target.exists() and not options.overwrite:
+        raise InputError(Problem(f"{target} already exists", help="--overwrite replaces it"))
     text = reads.read_text(source).replace(f"recipe={source.stem}", f"recipe={target}")
     try:
         replace_file(target, text, 0o666)

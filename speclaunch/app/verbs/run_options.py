@@ -14,7 +14,10 @@ from speclaunch.app.verbs.options import (
 )
 
 _DIRECTORY = option(
-    Path, "--dir", help="Directory of the launches. Set it if `launch.log_dir` is not the default."
+    Path,
+    "--dir",
+    metavar="DIR",
+    help="Directory of the launches. Set it if `launch.log_dir` is not the default.",
 )
 
 
@@ -30,7 +33,12 @@ class StopOptions(VerbOptions):
     name = option(str, help="Launch, recipe, port or process. Default: the only engine.")
     every = flag("--all", help="Stop every engine of this user.")
     timeout = option(
-        float, "--timeout", least=0, default=60, help="Seconds to wait for the engine to exit."
+        float,
+        "--timeout",
+        metavar="SECONDS",
+        least=0,
+        default=60,
+        help="Time to wait for the engine to exit.",
     )
 
 
@@ -48,7 +56,13 @@ class WatchOptions(VerbOptions):
         help="Show the state once. Exit 1 if something is wrong, 2 if a server is unreachable.",
     )
     interval = option(
-        float, "--interval", least=0.5, most=3600, default=2, help="Seconds between two readings."
+        float,
+        "--interval",
+        metavar="SECONDS",
+        least=0.5,
+        most=3600,
+        default=2,
+        help="Time between two readings.",
     )
     output_format = OUTPUT_FORMAT
 
@@ -58,9 +72,12 @@ class LogsOptions(VerbOptions):
 
     name = option(str, help="Launch, recipe, port or process. Default: the latest.")
     follow = flag("--follow", "-f", help="Follow the log as it grows.")
-    tail = option(int, "--tail", "-n", least=0, help="Number of last lines to print.")
+    tail = option(int, "--tail", "-n", least=0, help="Print only the last N lines.")
     attempt = option(
-        int, "--attempt", least=1, help="Number of the start attempt. Default: the last."
+        int,
+        "--attempt",
+        least=1,
+        help="Print the log of start attempt N. Default: the last attempt.",
     )
     own = flag("--speclaunch", help="Print the output of the detached speclaunch process.")
 

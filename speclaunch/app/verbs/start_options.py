@@ -37,8 +37,8 @@ ASK = option(
     EngineCheckMode,
     "--ask",
     section="Facts",
-    help="Engine check: run the release's own validation without starting it. `auto` (if that "
-    "release is available), `always`, `never`.",
+    help="Engine check: run the release's own validation without starting it. `auto`, the default "
+    "(if that release is available), `always` or `never`.",
 )
 
 
@@ -66,7 +66,7 @@ class LintOptions(VerbOptions):
         section="Output",
         help="Show info findings, skipped rules and the sources of checkpoint facts.",
     )
-    no_cache = flag("--no-cache", help="Check all files, including unchanged files.")
+    no_cache = flag("--no-cache", help="Check every file again, even if it is unchanged.")
     jobs = option(
         int,
         "--jobs",
@@ -83,7 +83,7 @@ class LintOptions(VerbOptions):
         str,
         "--output",
         "-o",
-        "--output-file",
+        aliases=("--output-file",),
         metavar="[FORMAT=]FILE",
         section="Output",
         help="Also write a file: `sarif=lint.sarif`. Without FORMAT, the suffix selects it. "
@@ -154,8 +154,8 @@ class LaunchOptions(VerbOptions):
         help="Print the exact command and environment. Start nothing.",
     )
     ladder = flag("--ladder", help="With --dry-run: show the recovery steps if memory runs out.")
-    smoke = flag("--smoke", help="Start, verify, report and stop. Exit 0 if it serves.")
-    detach = flag("--detach", "-d", help="Return once it serves and leave it running.")
+    smoke = flag("--smoke", help="Start, verify, report and stop. Exit 0 if the engine serves.")
+    detach = flag("--detach", "-d", help="Return once the engine serves, and leave it running.")
     lock = LOCK
     locked = flag(
         "--locked",

@@ -147,7 +147,7 @@ VERBS = (
         "drafts",
         "init:drafts",
         "change_options:DraftsOptions",
-        "List the ways to speculate for a target: MTP layers, published drafts, NGRAM.\n\n"
+        "List the speculation methods for a target: MTP layers, published drafts, NGRAM.\n\n"
         "Shows the engine versions that accept each, and with --hardware the memory cost. "
         "Starts nothing. Exits 1 if no version accepts any.",
         "meta-llama/Llama-3.1-8B-Instruct --hardware h100",
@@ -156,7 +156,7 @@ VERBS = (
         "init",
         "init:init",
         "change_options:InitOptions",
-        "Write a recipe for a target that passes every rule and fits the hardware.\n\n"
+        "Write a recipe that serves a target, passes every rule and fits the hardware.\n\n"
         "Uses the best supported speculation method of the version. The recipe explains the choice "
         "and the rejected alternatives. A recipe with errors is not written (exit 1) unless "
         "--force is set.",
@@ -297,7 +297,7 @@ VERBS = (
                 "check",
                 "advisories:check",
                 "change_options:AdvisoriesCheckOptions",
-                "Show the known bugs of each server of a deployment.\n\n"
+                "Show the known engine bugs that affect each server of a deployment.\n\n"
                 "Also lists bugs that may apply because a fact is missing. Exits 1 if a bug "
                 "has error severity.",
                 "recipe=eagle3_llama8b --engine 0.5.12,0.5.23 --hardware h100",
@@ -325,6 +325,7 @@ VERBS = (
         "runs:list_runs",
         "run_options:RunsOptions",
         "List launches, or show one in detail.",
+        "show last",
         below=(
             Verb(
                 "ls",
@@ -354,6 +355,7 @@ VERBS = (
         "recipes:list_recipes",
         "change_options:RecipesOptions",
         "List the recipes shipped with speclaunch, or copy one.",
+        "cp eagle3_llama8b mine.yaml",
         below=(
             Verb(
                 "ls",
@@ -382,6 +384,7 @@ VERBS = (
         "",
         _NONE,
         "List, install and extend the engines on this machine.",
+        "install cpu",
         below=(
             Verb("ls", "engine:list_engines", _NONE, "List the engines that a launch can use."),
             Verb(
@@ -395,7 +398,7 @@ VERBS = (
                 "rm",
                 "engine:remove",
                 "change_options:EngineRemoveOptions",
-                "Remove a CPU engine; stop its servers first.",
+                "Remove a CPU engine. Stop its servers first.",
                 "cpu --release 0.5.22",
             ),
             Verb(
@@ -403,6 +406,7 @@ VERBS = (
                 "",
                 _NONE,
                 "Show or add the server arguments of SGLang versions.",
+                "show speculative_algorithm",
                 below=(
                     Verb(
                         "ls",
@@ -431,6 +435,7 @@ VERBS = (
                 "",
                 _NONE,
                 "Manage judges: installed validators, one per SGLang release.",
+                "add 0.5.23",
                 below=(
                     Verb(
                         "add",
@@ -461,12 +466,14 @@ VERBS = (
         "",
         _NONE,
         "Store checkpoint facts in a repository, and inspect checkpoint files.",
+        "pull recipe=eagle3_llama8b",
         below=(
             Verb(
                 "inspect",
                 "models:inspect",
                 "change_options:InspectOptions",
-                "Check a checkpoint's tensors against what the engine loads. Reads only headers.",
+                "Check that a checkpoint has the tensors that the engine loads.\n\n"
+                "Reads only the headers of its files.",
                 "path/to/draft --target meta-llama/Llama-3.1-8B-Instruct",
             ),
             Verb(
@@ -494,7 +501,8 @@ VERBS = (
                 "check",
                 "models:check",
                 "change_options:ModelsCheckOptions",
-                "Compare the stored facts with the hub. Exits 1 if one is stale or missing there.",
+                "Compare the stored facts with the hub.\n\n"
+                "Exits 1 if a fact is stale, or missing on the hub.",
                 "--update",
             ),
         ),
