@@ -190,7 +190,7 @@ class EngineJudge:
         return found
 
     def _other(self, early: Variables) -> EngineJudge:
-        """Return the same release, imported with these variables."""
+        """Return a judge of the same release that sets these variables before the import."""
         if early not in self._others:
             while len(self._others) >= _MOST_OTHERS:
                 self._others.pop(next(iter(self._others))).close()

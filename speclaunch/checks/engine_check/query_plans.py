@@ -116,7 +116,7 @@ class EngineQuerier(Struct):
             return None
 
     def cost(self, query: PlanQuery) -> float:
-        """Return the expected seconds of a query: as last time, or the usual loading time."""
+        """Return the expected seconds of a query: the last measured time, or the usual loading time."""
         known = None if self.verdicts is None else self.verdicts.seconds(query.judge.digest)
         return _LOADING_SECONDS if known is None else known
 
@@ -176,7 +176,7 @@ class EngineQuerier(Struct):
 
 
 def _is_of(judge: EngineJudge, version: str) -> bool:
-    """True if a judge is of a version; a fork has another name."""
+    """True if a judge is of a version; a fork has a different name."""
     return judge.release == version or MARK in version
 
 
@@ -212,7 +212,7 @@ class Verdicts:
         return None
 
     def put(self, name: str, answer: EngineAnswer) -> None:
-        """Store an answer, unless it has no verdict: it may have one another time."""
+        """Store an answer, unless it has no verdict, because a later query may give one."""
         if answer.accepted is not None:
             with contextlib.suppress(TypeError, ValueError, RecursionError):
                 text = json.dumps(to_builtins(answer), separators=(",", ":"))
