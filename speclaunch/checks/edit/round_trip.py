@@ -1,4 +1,4 @@
-"""The check of every translation: its output, read back, equals its input except as announced.
+"""Check that a translation's output, read back, equals its input except for announced changes.
 
 Both sides come from the readers and the parser of each version, never from the edits. A failed
 check is a bug in speclaunch: nothing is written, and both texts are saved for its report.

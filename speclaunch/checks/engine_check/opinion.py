@@ -45,7 +45,7 @@ class ReleaseRefusal(Struct, frozen=True):
 
 
 class Opinion(Struct, frozen=True):
-    """Opinion of a release. Without `refusal` and `accepted`, `why` states why it was not queried."""
+    """Opinion of a release. `why`: the reason if there is neither `refusal` nor `accepted`."""
 
     release: str
     accepted: bool = False

@@ -20,7 +20,7 @@ class Severity(StrEnum):
     WARNING = "warning"
     """Likely to fail, or it costs performance or safety."""
     INFO = "info"
-    """Changes that the engine makes by itself."""
+    """Changes that the engine makes on its own."""
 
 
 class Applicability(StrEnum):

@@ -39,7 +39,7 @@ _BALANCER = "mini_lb"
 """SGLang's own test router, which supports only prefill and decode."""
 _ROUTERS = ("sglang_router", "sglang-router", "smg", "amg", "sgl-model-gateway")
 _OTHERS = "dynamo"
-"""Router whose frontend discovers the roles of its servers by itself."""
+"""Router whose frontend discovers the roles of its servers."""
 
 
 class Routed(Struct, frozen=True):
