@@ -196,7 +196,7 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     @property
     def remedy(self) -> str:
-        """Remedies as one sentence; empty without one."""
+        """Remedies as one sentence; empty if there is none."""
         upgrade = "" if self.fixed in (NONE, UNKNOWN) else f"Upgrade to SGLang {self.fixed}."
         workaround = self.workaround.text if self.workaround is not None else ""
         return " Or: ".join(filter(None, (upgrade, workaround)))

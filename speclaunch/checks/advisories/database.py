@@ -61,7 +61,7 @@ def encode_advisories(found: Iterable[Advisory]) -> bytes:
 
 
 def defects(advisory: Advisory) -> Iterator[str]:
-    """Yield the reasons why an advisory is invalid by itself."""
+    """Yield the reasons why an advisory is invalid, without comparing it with others."""
     held = held_versions()
     if not re.fullmatch(r"SPA-\d{4}-\d{4}", advisory.id):
         yield f"invalid ID {advisory.id}"

@@ -463,7 +463,7 @@ class CommandWords(EditablePlaces):
         return [[]] if argument.is_removed else ways or None
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield the removal of all words at once, then the addition of all arguments."""
+        """Yield one step that removes all words, then one that adds all arguments."""
         gone = self._gone
         if gone:
             yield list(without(self._invocation.words, gone, gone, self._text.text))

@@ -72,7 +72,7 @@ def text_edits_between(before: str, after: str) -> tuple[TextEdit, ...]:
 
 
 def applied(text: str, edits: Sequence[TextEdit]) -> str:
-    """Return the text with every edit made. Raises ValueError if edits overlap."""
+    """Return the text with every edit applied. Raises ValueError if edits overlap."""
     starts = list(accumulate(map(len, lines_of(text)), initial=0))
     pieces: list[str] = []
     at = 0
@@ -170,7 +170,7 @@ def combinations(steps: Iterable[Ways], most: int) -> Iterator[list[Edit]]:
 
 
 def apply(text: str, changes: Iterable[Change]) -> str:
-    """Return the text with every change made; line ends and a missing final one are unchanged.
+    """Return the text with every change applied. Line ends stay, and none is added at the end.
 
     A line that an edit reduces to a continuation (`\\`) is removed. If it was the last line of its
     command, the continuation before it is removed too. Raises ValueError if edits overlap.

@@ -36,7 +36,7 @@ def fixable_paths(report: Report, *, unsafe: bool) -> list[str]:
 
 
 def independent_files(report: Report) -> frozenset[str]:
-    """Return the files whose findings are all in themselves, not in a group or a `--config`
+    """Return the files whose findings are all in the file itself, not in a group or `--config`
     file."""
     elsewhere = {
         file.path

@@ -85,7 +85,7 @@ class _Job(Struct, frozen=True):
     others: tuple[str, ...]
 
     def fixed(self, text: str, reading: Reading, fix: Fix) -> str:
-        """Return the text with all changes of a fix at once. Raises NotFixableError."""
+        """Return the text with all changes of a fix applied together. Raises NotFixableError."""
         target = target_of(fix, self.catalogue)
         ways = [_ways(reading, number, target, self.catalogue, text) for number in self.numbers]
 

@@ -50,7 +50,7 @@ _SLIMES = ("model_path", "tp_size")
 
 
 def require_same_command(invocation: Invocation, imported: Imported, text: str) -> None:
-    """Raise RoundTripError if the recipe `text` has another meaning than `invocation`.
+    """Raise RoundTripError if the recipe `text` differs in meaning from `invocation`.
 
     Parts that the import reports as left out (`imported.problems`, a `--config` that the engine
     does not see) are left out here, too. A secret has to come from the variable that the recipe

@@ -299,7 +299,7 @@ class CallKeywords(EditablePlaces):
             yield [[edit] for edit in _added(self._text, self._call, written)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:  # noqa: ARG002
-        """Return nothing to do: no requested variable is set."""
+        """Return no steps, because no requested variable is set."""
         return [[]]
 
 

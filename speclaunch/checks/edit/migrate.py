@@ -62,9 +62,9 @@ Parse = Callable[[Catalogue], ParsedArguments]
 
 
 class SourceVersion(Struct, frozen=True):
-    """Version that a command is read for, and the reason.
+    """Version that the original command is parsed with, and the reason.
 
-    `is_named`: the version was named. `accepts_all`: it accepts the complete command.
+    `is_named`: --from or the image names it. `accepts_all`: it accepts the complete command.
     """
 
     version: str

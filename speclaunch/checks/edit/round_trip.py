@@ -1,4 +1,4 @@
-"""The check of every translation: its output, read back, equals its input except as announced.
+"""Check that a translation's output, read back, equals its input except for announced changes.
 
 Both sides come from the readers and the parser of each version, never from the edits. A failed
 check is a bug in speclaunch: nothing is written, and both texts are saved for its report.
@@ -52,7 +52,7 @@ _SILENT = (ArgumentKind.IGNORED, ArgumentKind.HELP, ArgumentKind.REFUSED)
 
 
 class RoundTripError(SpeclaunchError):
-    """Translation with another meaning than announced (exit 4): a bug, nothing was written."""
+    """Translation whose meaning differs from the announced one (exit 4): a bug, nothing written."""
 
     exit_code = ExitCode.INTERNAL
 
@@ -69,7 +69,7 @@ ANYTHING = object()
 
 
 class Difference(Struct, frozen=True):
-    """Name with another value than before, or than expected; MISSING: it has none."""
+    """Name whose value differs from the old or expected value; MISSING if it has none."""
 
     name: Any
     before: Any
@@ -118,9 +118,9 @@ class Meaning(Struct, frozen=True):
     def differences(
         self, after: Meaning, expected: Mapping[str, Any] | None = None
     ) -> list[Difference]:
-        """Return the arguments with another value in `after`, changed defaults included.
+        """Return the arguments with a different value in `after`, changed defaults included.
 
-        An argument that only one version has and the command does not set is no difference.
+        An argument that only one version has and the command does not set is not a difference.
         """
         unnamed = {
             name: ANYTHING
@@ -274,7 +274,7 @@ def _texts(words: Mapping[str, Word]) -> dict[str, str]:
 
 
 def _not_set(found: Difference, value: Any, how: str) -> str:
-    """Return the message for an argument or variable without the value of a fix."""
+    """Return the message for an argument or variable that lacks the fix's value."""
     if found.before is MISSING:
         return f"{found.name} is still {how}"
     return f"{found.name} would not become {value}"

@@ -1,4 +1,4 @@
-"""Check a document as the editor has it, with the editor's settings."""
+"""Check an editor's current text of a document, with the editor's settings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FLAGS = ("online",)
 
 
 class EditorSettings(Struct, frozen=True):
-    """Settings of an editor, with the meaning of `lint`'s: see docs/reference/lint.md."""
+    """Settings of an editor. They mean the same as `lint` options: see docs/reference/lint.md."""
 
     engine: str | None = None
     hardware: str | None = None

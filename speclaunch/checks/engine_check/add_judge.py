@@ -80,7 +80,7 @@ Tell = Callable[[str], None]
 
 
 class NotLightError(Exception):
-    """Reason why a release without torch would give other verdicts than with it."""
+    """Reason why a release's verdicts without torch would differ from those with it."""
 
 
 class First(Struct, frozen=True):

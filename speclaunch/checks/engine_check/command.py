@@ -66,7 +66,7 @@ class Unit(Struct, frozen=True):
 
 
 class QueryCommand(Struct, frozen=True):
-    """Deployment as a command of its engine. `units`: all removable parts; the model is not one."""
+    """Deployment as a command of its engine. `units`: all removable parts, without the model."""
 
     words: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
@@ -94,7 +94,7 @@ class QueryCommand(Struct, frozen=True):
 
 
 def query_command(plan: Plan) -> QueryCommand:
-    """Return how the engine of a plan is queried about it. Raises NotQueriedError."""
+    """Return the command to query a plan's engine with. Raises NotQueriedError."""
     request = plan.request
     if request.origin is RequestOrigin.SLIME:
         raise NotQueriedError("slime starts the engine with its own arguments")

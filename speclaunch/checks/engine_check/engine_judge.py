@@ -190,7 +190,7 @@ class EngineJudge:
         return found
 
     def _other(self, early: Variables) -> EngineJudge:
-        """Return the same release, imported with these variables."""
+        """Return a judge of the same release that sets these variables before the import."""
         if early not in self._others:
             while len(self._others) >= _MOST_OTHERS:
                 self._others.pop(next(iter(self._others))).close()
@@ -305,7 +305,7 @@ def _is_main_thread() -> bool:
 
 
 def _is_own(name: str) -> bool:
-    """True if a variable belongs to the release, and may change its verdict."""
+    """True if a variable belongs to the release and may change its verdict."""
     return name.startswith("SGL") and not _OF_NO_WEIGHT.search(name)
 
 
@@ -344,7 +344,7 @@ _RESERVED = frozenset(
     }
 )
 _RESERVED_BEGIN = ("HF_", "TRANSFORMERS_", "HUGGING", "PYTHON", "http", "HTTP", "no_proxy")
-"""Variables reserved for the worker: where it writes, and that it has no network."""
+"""Variables reserved for the worker: its write directories, and no network."""
 
 
 class PlacedQuestion(Struct, frozen=True):

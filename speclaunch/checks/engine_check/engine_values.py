@@ -23,7 +23,7 @@ _LATER = "auto"
 
 
 class Contradiction(Struct, frozen=True):
-    """Value of ours that differs from the engine's: a defect of speclaunch."""
+    """Value computed by speclaunch that differs from the engine's: a speclaunch bug."""
 
     name: str
     ours: Any
@@ -94,7 +94,7 @@ def _claims(plan: Plan) -> dict[str, Any]:
 
 
 def _agree(ours: Any, engine: Any) -> bool:
-    """True if two values are the same."""
+    """True if two values are equal."""
     if ours is None:
         return True  # resolution leaves it open
     if isinstance(ours, bool) or isinstance(engine, bool):

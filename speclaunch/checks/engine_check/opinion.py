@@ -45,7 +45,7 @@ class ReleaseRefusal(Struct, frozen=True):
 
 
 class Opinion(Struct, frozen=True):
-    """Opinion of a release. Neither `refusal` nor `accepted`: not queried, for the reason `why`."""
+    """Opinion of a release. `why`: the reason if there is neither `refusal` nor `accepted`."""
 
     release: str
     accepted: bool = False

@@ -1,4 +1,4 @@
-"""Queries engines about plans: stored answers first, the rest in batches."""
+"""Query engines about plans: stored answers first, the rest in batches."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class EngineQuerier(Struct):
             return None
 
     def cost(self, query: PlanQuery) -> float:
-        """Return the expected seconds of a query: as last time, or the usual loading time."""
+        """Return the expected seconds of a query: last measured, else the usual loading time."""
         known = None if self.verdicts is None else self.verdicts.seconds(query.judge.digest)
         return _LOADING_SECONDS if known is None else known
 
@@ -165,7 +165,7 @@ class EngineQuerier(Struct):
     def _at_once(
         self, judge: EngineJudge, questions: Sequence[EngineQuestion]
     ) -> list[EngineAnswer]:
-        """Query the judge. Store its first time: loading is most of the cost of an opinion."""
+        """Query the judge, and store the time of its first query, which is mostly loading."""
         began = time.monotonic()
         answers = judge.ask(questions, seconds=_SECONDS + _SECONDS_EACH * len(questions))
         if judge.digest not in self._loaded:
@@ -176,7 +176,7 @@ class EngineQuerier(Struct):
 
 
 def _is_of(judge: EngineJudge, version: str) -> bool:
-    """True if a judge is of a version; a fork has another name."""
+    """True if a judge is of a version. Always True for a fork, whose name differs."""
     return judge.release == version or MARK in version
 
 
@@ -212,7 +212,7 @@ class Verdicts:
         return None
 
     def put(self, name: str, answer: EngineAnswer) -> None:
-        """Store an answer, unless it has no verdict: it may have one another time."""
+        """Store an answer, unless it has no verdict, because a later query may give one."""
         if answer.accepted is not None:
             with contextlib.suppress(TypeError, ValueError, RecursionError):
                 text = json.dumps(to_builtins(answer), separators=(",", ":"))

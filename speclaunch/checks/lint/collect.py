@@ -47,7 +47,7 @@ class LintedFile(Struct, frozen=True):
     rest: Recipe | None = None
     """The checkable part of a recipe that has problems."""
     template: str | None = None
-    """Reason to skip it: another program fills it in before it starts a server."""
+    """Reason to skip a file that another program fills in before it starts a server."""
     misread: tuple[Problem, ...] = ()
     """Parts that the shell reads differently from what the author meant."""
     not_read: bool = False

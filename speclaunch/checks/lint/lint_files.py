@@ -146,7 +146,7 @@ class LintRun(Struct):
         return results
 
     def checked(self) -> Iterator[CheckedFile]:
-        """Check the files by themselves, without the cache, and yield those with deployments."""
+        """Check each file separately, without the cache, and yield those with deployments."""
         for file in find_files(self.paths, self.left_out):
             found = self._checked_again(file)
             if found is not None:

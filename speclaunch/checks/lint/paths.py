@@ -182,14 +182,14 @@ def mentions_a_server(data: bytes) -> bool:
 
 
 def starts_a_server(text: str) -> bool:
-    """True if a line of a text appears to start a server, judging by that line alone."""
+    """True if any single line of a text appears to start a server."""
     if _START.search(text) is None:
         return False
     return any(_START.search(line) and not _NO_START.match(line) for line in text.splitlines())
 
 
 def _starts_unread(file: str) -> bool:
-    """True if a file of a kind that has no reader starts a server."""
+    """True if a file starts a server but has no reader."""
     try:
         data = read_regular(file, _MOST_BYTES_UNREAD)
     except OSError:

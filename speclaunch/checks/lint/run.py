@@ -267,7 +267,7 @@ def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
 
 
 def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[Finding]:
-    """Yield the findings; those about some roles of a recipe name these roles."""
+    """Yield the findings. A finding about only some roles of a recipe names those roles."""
     recipe = part.source.recipe
     names = (
         {}

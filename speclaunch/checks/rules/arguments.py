@@ -83,7 +83,7 @@ def verdict(problem: Problem, plan: Plan) -> Verdict:
 def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
     """Return the known fork that has an argument.
 
-    None if the argument is a release's, or a typo of a release's.
+    None if a release has the argument, or if it is a typo of an argument that one has.
     """
     found = written(problem)
     if MARK in plan.request.version or found is None:
@@ -96,14 +96,14 @@ def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
 
 
 def how_to_declare(plan: Plan) -> str:
-    """Return the setting that checks an engine outside the releases by its own arguments."""
+    """Return the setting that checks an unreleased engine against its own arguments."""
     recipe = plan.request.origin is RequestOrigin.RECIPE
     how = "engine.catalogue: installed" if recipe else "--engine installed"
     return f"{how}, or the path of its package"
 
 
 def written(problem: Problem) -> str | None:
-    """Return the argument that was unknown or ambiguous."""
+    """Return the argument that a problem reports as unknown or ambiguous, else None."""
     if refusal(problem) not in (ArgumentRefusal.UNKNOWN, ArgumentRefusal.AMBIGUOUS):
         return None
     found = _FLAG.search(problem.message) or _QUOTED.search(problem.message)
@@ -111,7 +111,7 @@ def written(problem: Problem) -> str | None:
 
 
 def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
-    """Extend a fix for an argument of no release: if the engine is a fork, declare it."""
+    """Add the advice to declare a fork to the fix of an argument that no release has."""
     if MARK in plan.request.version or not _in_no_release(problem, plan):
         return fix
     advice = f"{fix.text}; " if fix is not None else "no release has it; "
@@ -436,7 +436,7 @@ def literal_secret(plan: Plan) -> Iterator[Verdict]:
 
 
 def _hidden(place: Place, *, behind_key: bool) -> Place:
-    """Return the place of a secret; a recipe's places are those of its keys."""
+    """Return the hidden place of a secret. `behind_key`: `place` is its recipe key; skip it."""
     column = place.column + behind_key * (place.length + len(": "))
     return replace(place, column=column, hidden=True)
 

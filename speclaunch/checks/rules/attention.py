@@ -55,7 +55,7 @@ def draft_backends(plan: Plan) -> frozenset[str]:
 def extend_backends(plan: Plan) -> frozenset[str]:
     """Return the backends that this version has for accepted tokens (draft extend).
 
-    Those of the steps, except flashmla in 0.5.2 (speculative/eagle_worker.py:230).
+    The draft-step backends, except flashmla in 0.5.2 (speculative/eagle_worker.py:230).
     """
     known = draft_backends(plan)
     return known - {"flashmla"} if plan.in_versions(">=0.5.2,<0.5.3") else known
@@ -330,7 +330,10 @@ def draft_backend(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_reported(plan: Plan, backend: str) -> bool:
-    """True if SPL304 reports it: not for a draft alone, nor for flex_attention in one phase."""
+    """True if SPL304 reports the backend instead.
+
+    It does not for a separate draft backend, nor if only one phase runs on flex_attention.
+    """
     if plan.value(DRAFT) is not None or backend not in _OWN_RULE:
         return False
     return backend != "flex_attention" or set(attention_backends(plan)) == {backend}

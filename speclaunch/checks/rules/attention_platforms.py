@@ -28,7 +28,7 @@ from speclaunch.engine import (
 
 
 def generation(plan: Plan) -> int | None:
-    """Return the major compute capability; None on other devices than NVIDIA GPUs.
+    """Return the major compute capability; None unless the device is an NVIDIA GPU.
 
     Raises UnknownValueError.
     """
@@ -92,7 +92,7 @@ _ARGUMENTS = (*PHASES, BOTH)
 
 
 class _Backend(Struct, frozen=True):
-    """A backend with the phases and versions of the check, and the GPU generations it runs on."""
+    """A backend, the GPU generations it runs on, and the phases and versions to check."""
 
     name: str
     versions: str

@@ -1,4 +1,4 @@
-"""Rules about changes that the engine makes by itself."""
+"""Rules about settings that the engine changes on its own."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def context_of(plan: Plan) -> ServerContext:
 
 
 def in_kubernetes(plan: Plan) -> bool:
-    """True if it is a pod that no operator changes."""
+    """True if the server runs in a pod that no operator modifies."""
     return context_of(plan).group.platform in KUBERNETES
 
 
@@ -145,7 +145,7 @@ def probe_name(probe: Probe) -> str:
 
 
 def written(plan: Plan, *names: str) -> tuple[Place, ...]:
-    """Return the places of arguments; for an argument that is not set, the command's."""
+    """Return the places of arguments. An argument that is not set has the command's place."""
     return tuple(plan.place(name) for name in names)
 
 

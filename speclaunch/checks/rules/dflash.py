@@ -1,4 +1,4 @@
-"""Rules about DFLASH, which drafts a block of tokens at once."""
+"""Rules about DFLASH, which drafts a block of tokens in one step."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def dspark_device(plan: Plan) -> Iterator[Verdict]:
 
 
 def _on_device(plan: Plan, algorithm: str, since: Mapping[str, str]) -> Iterator[Verdict]:
-    """Yield a verdict if `since` (devices, each with its versions) does not have the device."""
+    """Yield a verdict on an unsupported device; `since` maps each supported device to versions."""
     devices = [device for device, versions in since.items() if plan.in_versions(versions)]
     if plan.device not in devices:
         yield Verdict(
@@ -200,7 +200,7 @@ _NAMES = ("speculative_dflash_block_size", "speculative_num_draft_tokens")
 
 @rule("SPL607")
 def dflash_block_mismatch(plan: Plan) -> Iterator[Verdict]:
-    """Report a block size other than the DFLASH draft was trained with."""
+    """Report a block size that differs from the DFLASH draft's training block size."""
     draft, tokens = plan.facts.draft, block_tokens(plan)
     trained = None if draft is None else draft.block_size
     if trained is None or tokens in (trained, 0):

@@ -1,4 +1,4 @@
-"""Rules about DSPARK and UNO, which draft a block of tokens at once."""
+"""Rules about DSPARK and UNO, which draft a block of tokens in one step."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
 
 
 def _may_have_a_folder(target: Checkpoint) -> bool:
-    """True if the engine may find a folder that we cannot see: the target is not a directory."""
+    """True if the target may have a DSPARK folder that speclaunch cannot inspect."""
     return target.has_dspark_folder is None or target.path != Path(target.name)
 
 
@@ -148,7 +148,7 @@ _TOKENS = "speculative_num_draft_tokens"
 
 @rule("SPL625")
 def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
-    """Report DSPARK draft tokens other than the block size + 1."""
+    """Report a DSPARK draft token count that differs from the block size + 1."""
     block, tokens = plan.user_value(_BLOCK), plan.user_value(_TOKENS)
     if block is not None and int(block) <= 0:
         yield Verdict(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Lookup(Struct, frozen=True):
-    """Sources of facts. `hardware` None: unknown (nothing is assumed)."""
+    """Sources of facts. `hardware` is None if unknown; no default is assumed."""
 
     model_dirs: tuple[Path, ...] = ()
     online: bool = False
@@ -178,7 +178,7 @@ def check_together(plans: Sequence[Plan], rules: Iterable[Rule]) -> Iterator[tup
 
 
 def is_compared(plan: Plan) -> bool:
-    """True if a rule that compares deployments may need a plan; rare."""
+    """True if a rule that compares deployments may need the plan. Few plans qualify."""
     request = plan.request
     if request.server_context is None and not request.values.keys() & _OF_SEVERAL:
         return False

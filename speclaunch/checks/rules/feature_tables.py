@@ -46,7 +46,7 @@ class FeaturePair(Struct, frozen=True):
 
 
 class Needed(Struct, frozen=True):
-    """An argument that the engine refuses unless `present` is true of the plan."""
+    """An argument that the engine refuses unless `present` returns True for the plan."""
 
     name: str
     needs: str

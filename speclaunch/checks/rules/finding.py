@@ -20,7 +20,7 @@ class Severity(StrEnum):
     WARNING = "warning"
     """Likely to fail, or it costs performance or safety."""
     INFO = "info"
-    """Changes that the engine makes by itself."""
+    """Changes that the engine makes on its own."""
 
 
 class Applicability(StrEnum):
@@ -98,12 +98,12 @@ class Finding(Struct, frozen=True):
 
     @property
     def is_minor_bug(self) -> bool:
-        """True for an advisory of info severity: of certain requests, or with little evidence."""
+        """True for an advisory of info severity: it affects few requests or is weakly supported."""
         return self.is_advisory and self.severity is Severity.INFO
 
     @property
     def url(self) -> str | None:
-        """Its rule's page in the documentation; None if that is not published."""
+        """URL of the rule's page; None if the documentation is not published."""
         return page_url(self.code)
 
     @property

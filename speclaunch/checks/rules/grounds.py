@@ -68,7 +68,7 @@ def annotate_grounds(
 
 
 class _FactAccessError(Exception):
-    """Access to an unavailable fact, which ends the rule as an unknown value does."""
+    """Access to an unavailable fact. Like an unknown value, it ends the rule without a verdict."""
 
 
 class _UnavailableFacts:
@@ -84,7 +84,7 @@ class _UnavailableFacts:
 
 
 def _request_only(plan: Plan) -> Plan:
-    """Return a plan with nothing but the request."""
+    """Return a plan that has only the request."""
     missing: Any = _UnavailableFacts()
     return Plan(plan.request, missing, missing, missing, missing, missing)
 

@@ -96,7 +96,7 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
 
 
 def _groups(plan: Plan) -> int | None:
-    """Return `ep_size`; 1 if an all-to-all backend sets it to `tp_size` at another time."""
+    """Return `ep_size`, or 1 with an all-to-all backend, which sets it to `tp_size` separately."""
     return number(plan, "ep_size") if plan.value("moe_a2a_backend") == "none" else 1
 
 

@@ -214,7 +214,7 @@ _OWN_PLATFORMS = ("cuda", "npu", "musa", "xpu")
 
 @rule("SPL246")
 def mamba_extra_buffer(plan: Plan) -> Iterator[Verdict]:
-    """Report the cache strategy extra_buffer where the engine does not support it."""
+    """Report the cache strategy extra_buffer if the engine does not support it."""
     target = plan.facts.target
     if target is None or not target.architectures:
         return

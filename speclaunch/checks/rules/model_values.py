@@ -167,8 +167,8 @@ _MOST_NAMED = 2
 def known_drafts(plan: Plan) -> str:
     """Return the known drafts of the index, as the end of a sentence that suggests a draft.
 
-    Drafts for the plan's algorithm, or if there are none, for another. Empty if the index knows
-    none. Excludes drafts in another layout, or of a doubtful pair.
+    Drafts for the plan's algorithm, or if there are none, for a different one. Empty if the index
+    has none. Excludes drafts in a different layout, or of a doubtful pair.
     """
     setting = plan.request.values.get(PATH)
     here = setting.value if setting is not None else None

@@ -355,7 +355,7 @@ def multi_layer_tree(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL427")
 def quantization_mismatch(plan: Plan) -> Iterator[Verdict]:
-    """Report a `quantization` other than the checkpoint's."""
+    """Report a `quantization` that differs from the checkpoint's."""
     if plan.user_value(NAME) is None:
         return
     found = method_of(plan)

@@ -252,7 +252,7 @@ def accept_threshold(plan: Plan) -> Iterator[Verdict]:
 
 
 _CAPTURE = "enable_return_aux_hidden_states"
-"""Argument that uses the algorithm's name for another purpose, from 0.5.23 on."""
+"""Argument that uses the algorithm's name for a different purpose, in 0.5.23 and later."""
 
 
 @rule("SPL120")

@@ -377,7 +377,7 @@ def container_port(plan: Plan) -> Iterator[Verdict]:
 _RDMA = lazy(r"rdma|efa|(?:^|[/_-])ib|infiniband|hca|roce|sriov|eni|vf$|mlnx|mellanox|nic")
 _CARRIERS = ("mooncake", "nixl", "mori")
 _ELSE = ("MC_FORCE_TCP", "MOONCAKE_PROTOCOL", "MC_FORCE_MNNVL", "UCX_TLS", "FI_PROVIDER")
-"""Variables that select another transport, or show that the user configured it."""
+"""Variables that select a different transport, or show that the user configured it."""
 
 
 @rule("SPL881")

@@ -39,7 +39,7 @@ _BALANCER = "mini_lb"
 """SGLang's own test router, which supports only prefill and decode."""
 _ROUTERS = ("sglang_router", "sglang-router", "smg", "amg", "sgl-model-gateway")
 _OTHERS = "dynamo"
-"""Router whose frontend discovers the roles of its servers by itself."""
+"""Router whose frontend discovers the roles of its servers."""
 
 
 class Routed(Struct, frozen=True):
@@ -144,7 +144,7 @@ _BOOTSTRAP = "disaggregation_bootstrap_port"
 
 @rule_across("SPL828", compares=has_router)
 def router_ports(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report a router with other ports than its servers listen on."""
+    """Report a router whose ports differ from those its servers listen on."""
     for found in routed(plans):
         for upstream in found.router.upstreams:
             servers = [plan for plan in found.plans if _fits(plan, upstream)]
@@ -259,7 +259,7 @@ def _runs_on_all(nodes: Setting | None) -> bool:
 
 
 def _begins(plan: Plan, others: Sequence[Plan]) -> bool:
-    """True if a command begins another server than the commands before it."""
+    """True if a command begins a new server."""
     last = others[-1].value_or_none(RANK)  # same either way: an unknown rank is alone
     rank = plan.value_or_none(RANK)
     return not isinstance(rank, int) or not isinstance(last, int) or rank == 0
@@ -406,7 +406,7 @@ _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 
 @rule("SPL832")
 def platform_nodes(plan: Plan) -> Iterator[Verdict]:
-    """Report a platform that gives a server other hosts or GPUs than its arguments need."""
+    """Report a platform whose hosts or GPUs differ from what the server's arguments need."""
     context = plan.request.server_context
     if context is None or plan.request.origin is RequestOrigin.RECIPE or plan.value("use_ray"):
         return

@@ -361,7 +361,7 @@ def _is_latent(plan: Plan) -> bool:
 
 @rule_across("SPL825", compares=is_side)
 def role_pipeline_stages(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report decode servers with other pipeline stages than prefill."""
+    """Report decode servers whose pipeline stages differ from prefill's."""
     return conflicts(plans, _conflict_of_role_pipeline_stages)
 
 

@@ -43,7 +43,7 @@ from speclaunch.engine import (
 
 @rule("SPL870")
 def service_port(plan: Plan) -> Iterator[Verdict]:
-    """Report a Service that leads to a port without a listener."""
+    """Report a Service that points to a port without a listener."""
     if not in_kubernetes(plan) or not serves_http(plan) or is_worker(plan):
         return
     for service in context_of(plan).group.services:
@@ -173,7 +173,7 @@ _PORT = "disaggregation_bootstrap_port"
 
 @rule_across("SPL873")
 def bootstrap_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report decode servers whose prefill bootstrap port leads nowhere."""
+    """Report decode servers whose prefill bootstrap port has no listener."""
     for group, members in grouped(plans):
         for router in group.routers:
             for upstream in router.upstreams:
@@ -325,7 +325,7 @@ _OWN_RANK_ADDRESS_FIX = Fix(
 
 @rule("SPL879")
 def own_rank_address(plan: Plan) -> Iterator[Verdict]:
-    """Report hosts of one server that meet at each host's own address."""
+    """Report hosts of one server whose rendezvous address is each host's own."""
     if not gives_ranks(plan) or hosts(plan) < 2 or _is_single_machine(plan):
         return
     address = plan.user_value(_NAME)  # SPL831 requires it

@@ -39,7 +39,7 @@ def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
 
 
 def runs_on_cpu(plan: Plan) -> bool:
-    """True if the default is a CPU's: intel_amx, or torch_native without AMX.
+    """True on a CPU, where the default backend is intel_amx, or torch_native without AMX.
 
     No rule that calls this distinguishes the two. Before 0.4.10 no rule needs it.
     """

@@ -1,4 +1,4 @@
-"""The worker: run by an engine's interpreter (3.10 or newer), it imports nothing of speclaunch.
+"""The worker: run by an engine's interpreter (3.10 or newer), it does not import speclaunch.
 
 `start.py` is its program. Standard input is lines of JSON: first the setting, then a question in
 each line. Standard output is a report about the engine, then a verdict for each question. A forked

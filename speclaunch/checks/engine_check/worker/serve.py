@@ -155,7 +155,7 @@ class Child:
         os.close(answer_pipe)
 
     def tell(self, line: str) -> None:
-        """Send the question; a process that has died gives no answer."""
+        """Send the question; ignore a process that has died."""
         with contextlib.suppress(BrokenPipeError), os.fdopen(self._asks, "wb") as pipe:
             pipe.write(line.encode())
         self._asks = -1
