@@ -37,7 +37,7 @@ class UpgradeVerdict(StrEnum):
 
 
 class Aspect(StrEnum):
-    """The subject of a reason."""
+    """Subject of a reason."""
 
     COMMAND = "command"
     REFUSAL = "refusal"
