@@ -37,7 +37,7 @@ class UpgradeVerdict(StrEnum):
 
 
 class Aspect(StrEnum):
-    """Subject of a reason."""
+    """The subject of a reason."""
 
     COMMAND = "command"
     REFUSAL = "refusal"

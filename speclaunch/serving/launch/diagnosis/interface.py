@@ -76,10 +76,10 @@ class Diagnosis(Struct, frozen=True):
     """True if the engine was ready before."""
     cause: Cause | None = None
     line: str | None = None
-    """Unchanged line of the log that proves it; secrets are redacted in the log itself."""
+    """Unchanged log line that proves the cause; secrets are redacted in the log itself."""
     line_number: int | None = None
     numbers: Mapping[str, float] = {}
-    """Figures of the engine's message, e.g. `mem_fraction_static_above`: 0.912."""
+    """Figures in the engine's message, for example `mem_fraction_static_above`: 0.912."""
     version: str | None = None
     """Engine version, if the log shows it."""
     engine: bool = True
@@ -135,9 +135,9 @@ class FailureLevel(IntEnum):
     """Rank of an error. The error with the highest level is the cause; among equals, the first."""
 
     END = 0
-    """The engine ends itself; nothing else is known."""
+    """The engine ended itself for an unknown reason."""
     AFTERMATH = 1
-    """A process ended or a peer was lost: something else came before, if the log shows it."""
+    """A process ended or a peer was lost, as a result of an earlier error if the log shows one."""
     UNKNOWN = 2
     """An exception without a signature."""
     CAUSE = 3
@@ -172,14 +172,14 @@ class LogFailure(Struct, frozen=True):
     cpu: bool = False
     """True if the engine runs on the CPU: its pool is in the machine's memory."""
     draft_in_pool: bool | None = None
-    """True if the pool pays for the draft. None if the version is unknown."""
+    """True if the draft's memory comes out of the pool; None if the version is unknown."""
     head: str = ""
-    """Engine's text in front of the traceback."""
+    """Engine's text before the traceback."""
     frames: tuple[Frame, ...] = ()
     code: str = ""
     """Source line that raised it, if the traceback shows it."""
     contested: bool = False
-    """True if its traceback contains another exception: one of the two is of another process."""
+    """True if its traceback contains a second exception: one belongs to another process."""
     chain: int = 0
     """Line where its traceback begins, shared by exceptions that followed from each other."""
 

@@ -210,11 +210,11 @@ def may_be_printed(text: str) -> bool:
 
 _MAX_SUSPECTS = 200
 _LIFE_OF_OTHERS = 20
-"""Lines of other ranks that prove that a failed rank did not take the engine down. They may print
-some while the parent still collects what is left of it.
+"""Number of lines from other ranks that proves the engine survived a failed rank. They may print
+some lines while the parent still collects the failed rank.
 """
 _LIFE_AFTER_DEATH = 50
-"""Signs of life after an error that ends a process: the error is then in doubt."""
+"""Number of signs of life after a fatal error that puts the error in doubt."""
 _MAX_SURVIVED = 20
 _ORDER = tuple(Phase)
 _CLOSES = {
@@ -245,7 +245,7 @@ class Suspect(Struct, frozen=True):
     final: bool = True
     """True if the error ended a process, by the lines before and after it."""
     fatal: bool = False
-    """True if nothing catches it: a later sign of life is of another process."""
+    """True if nothing catches the error: later signs of life are from another process."""
     life: int = 0
     """Signs of life in the log before it."""
     where: Where = Where.EXCEPTION
@@ -303,7 +303,7 @@ class LaunchLog(Struct):
     courses: dict[str, RankProgress] = {}
     milestones: list[Milestone] = []
     suspects: list[Suspect] = []
-    """Errors without a later line that proves their survival."""
+    """Errors that no later line proves survived."""
     survived: dict[str, Suspect] = {}
     """By cause or class, the last error that a sign of life followed."""
     settings: dict[str, float] = {}

@@ -23,7 +23,7 @@ _BETWEEN = (
     "The above exception was the direct cause",
 )
 _NO_EXCEPTION = re.compile(r"(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL): {2,}|usage: ")
-"""Beginnings of lines of uvicorn and argparse, which are no exception names."""
+"""Beginnings of uvicorn and argparse lines, which are not exception names."""
 _OF_REQUESTS = re.compile(
     r"ERROR: +Exception in ASGI|Task exception was never retrieved|Exception in callback"
 )
@@ -56,11 +56,11 @@ class _Traceback(Struct):
     frames: list[Frame] = []
     code: str = ""
     is_cut: bool = False
-    """True if another traceback began below the last frame: source lines are of that one."""
+    """True if a new traceback began below the last frame; source lines belong to it."""
     failure: LogFailure | None = None
     """Exception, once it has been read; its message may continue for some lines."""
     doubted: LogFailure | None = None
-    """Exception followed by frames: of another process, unless no other exception comes."""
+    """Exception followed by frames; from another process unless no further exception follows."""
     extra: int = 0
     foreign: int = 0
     """Lines of other processes so far."""
