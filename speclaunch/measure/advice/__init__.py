@@ -1,1 +1,1 @@
-"""Plans with all their content, and plans compared, as `speclaunch plan` shows them."""
+"""Contents of `speclaunch plan`: plans with all details, and comparisons of plans."""

@@ -1,4 +1,4 @@
-"""`--fit` and `--best`: better settings, as changes of the recipe."""
+"""`--fit` and `--best`: better settings, as changes to the recipe."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from speclaunch.serving import recipe_diff
 
 
 class Fitting(Struct, frozen=True):
-    """A suggestion, and how to apply it."""
+    """Suggested settings, and how to apply them."""
 
     suggestion: Suggestion
     diff: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Fitting(Struct, frozen=True):
 
 
 def fitting(prepared: Prepared, plan: Plan) -> Fitting:
-    """Return the settings that fit, among those that recovery may change."""
+    """Return the settings that fit, changing only what recovery may change."""
     deployment = prepared.recipe.deployment
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
@@ -107,9 +107,9 @@ class Advice(Struct, frozen=True):
 def advice(
     prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
 ) -> Advice:
-    """Return the best settings for a load; None takes that part of the load from the recipe.
+    """Return the best settings for a load. A part of the load that is None comes from the recipe.
 
-    Raises InputError for a load that this model cannot have.
+    Raises InputError for a load that this model does not support.
     """
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:

@@ -1,6 +1,6 @@
 """Facts of checkpoints from all sources on this machine, nearest first.
 
-Also pulls and compares the facts that a team stores in `.speclaunch/models/`.
+Also pulls and compares the facts that a team shares in `.speclaunch/models/`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CheckpointSources(Struct, frozen=True):
 
 
 def sources_of(name: str, sources: Sources) -> CheckpointSources:
-    """Return the facts of every source; `used` are those of `lint` and `plan`."""
+    """Return the facts of every source. `used`: the facts that `lint` and `plan` use."""
     used = find_checkpoint(name, sources, tokenizer=True)
     origin = used.origin if isinstance(used, Checkpoint) else None
     others = [checkpoint for checkpoint in _each(name, sources) if not _is(checkpoint, origin)]

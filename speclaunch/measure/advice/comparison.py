@@ -1,4 +1,4 @@
-"""All content of a report that compares plans, computed once."""
+"""Contents of a report that compares plans, computed once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def telling(self) -> tuple[PlanDifference, ...]:
-        """Arguments with a meaningful difference: another value, of an enabled feature."""
+        """Arguments with a meaningful difference: a different value of an enabled feature."""
         return tuple(
             difference
             for difference in self.arguments
@@ -36,7 +36,7 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def renamed(self) -> tuple[PlanDifference, ...]:
-        """Arguments with the same value under another name."""
+        """Arguments with the same value under a different name."""
         return tuple(difference for difference in self.arguments if not difference.value_differs)
 
     @property
@@ -107,7 +107,7 @@ def compared(before: PlannedDeployment, after: PlannedDeployment) -> PlanCompari
 
 
 def compared_in_turn(plans: Sequence[PlannedDeployment]) -> tuple[PlanComparison, ...]:
-    """Return each plan compared with the next."""
+    """Return the comparisons of each plan with the next."""
     return tuple(compared(before, after) for before, after in pairwise(plans))
 
 

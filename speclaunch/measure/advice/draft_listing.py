@@ -41,7 +41,9 @@ Span = tuple[str, str]
 
 
 class WayMemory(Struct, frozen=True):
-    """Memory cost of a way on one GPU. Fields are None if a fact is missing; `note` names it."""
+    """Memory cost of a speculation method on one GPU. Fields are None if a fact is missing; `note`
+    names it.
+    """
 
     ranks: int
     fits: bool | None = None
@@ -82,7 +84,7 @@ class ListedWay(Struct, frozen=True):
 
 
 class DraftListing(Struct, frozen=True):
-    """All ways of a target."""
+    """All speculation methods for a target."""
 
     target: Checkpoint
     versions: tuple[str, ...]
@@ -116,7 +118,7 @@ def find_target(name: str, lookup: Lookup) -> Checkpoint:
 
 
 def _is_complete(architectures: tuple[str, ...], target: Checkpoint) -> bool:
-    """True if it is a complete model; a draft head has few layers."""
+    """True if the checkpoint is a complete model. A draft head has few layers."""
     layers = target.field_or_none("num_hidden_layers") or 0
     return layers > _MOST_OF_A_DRAFT and bool(architectures)
 
@@ -192,7 +194,7 @@ def settled_way(way: Way, target: str, version: str, lookup: Lookup) -> SettledA
 
 
 def spans_of(taken: Sequence[str], versions: Sequence[str]) -> tuple[Span, ...]:
-    """Return runs of releases that are `taken`, among `versions` in ascending order."""
+    """Return the runs of consecutive `versions` (ascending) that are in `taken`."""
     found: list[Span] = []
     before: str | None = None
     for version in versions:
@@ -229,7 +231,7 @@ def _with_memory(
 def _on(
     arguments: Mapping[str, Any], ranks: int | None, version: str, lookup: Lookup, demand: Demand
 ) -> PlacedArguments | NoPlace:
-    """Return the placement on `ranks` GPUs; None: on as many as needed."""
+    """Return the placement on `ranks` GPUs, or on as many as needed if it is None."""
     if ranks is None:
         return place(arguments, version, lookup, demand=demand)
     return place_on(arguments, ranks, version, lookup, demand)
@@ -264,7 +266,7 @@ def _costs(way: ListedWay, placed: PlacedArguments | NoPlace, ranks: int | None)
 
 
 def _longest(placed: PlacedArguments) -> str:
-    """Return a text about the longest served request, if it is shorter than the context."""
+    """Return a text about the longest served request if it is shorter than the context."""
     context = placed.budget.context_length
     if not placed.lost_context or placed.longest is None or context is None:
         return ""

@@ -1,4 +1,4 @@
-"""Engine check of a plan: the engine's values, its refusal, and contradictions of ours."""
+"""Engine check of a plan: the engine's values, its refusal, and contradictions to our values."""
 
 from __future__ import annotations
 

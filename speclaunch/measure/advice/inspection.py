@@ -86,9 +86,9 @@ class Inspection(Struct, frozen=True):
 def inspect_checkpoint(
     name: str, target: str | None, engine: str, *, online: bool = True
 ) -> Inspection:
-    """Inspect a checkpoint: a directory, a name in a cache, or with `online` a name on the hub.
+    """Inspect a checkpoint: a directory, a name in a cache, or with `online` a hub name.
 
-    Raises InputError if it is not found, or holds no safetensors file.
+    Raises InputError if it does not exist or has no safetensors file.
     """
     found = _found(name, online=online)
     if found.tensors is None:
@@ -157,7 +157,7 @@ def _found(name: str, *, online: bool, weights: bool = True) -> Checkpoint:
 
 
 def _everywhere(*, online: bool) -> Sources:
-    """Return sources for a target; facts from the index or the repository suffice."""
+    """Return sources for a target. Facts from the index or the repository suffice."""
 
     return Sources((), models_folders(Path.cwd()), models_dir(), online, ())
 

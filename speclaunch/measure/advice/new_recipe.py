@@ -109,7 +109,7 @@ def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
 def _header(
     target: Checkpoint, way: Way, placed: PlacedArguments, hardware: str, skipped: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield the header: purpose, reasons, checks, and rejected ways."""
+    """Yield the header: purpose, reasons, checks and rejected methods."""
     settled, budget = placed.settled, placed.budget
     draft = f" with {way.draft}" if way.draft else ""
     yield from _wrapped(
@@ -149,7 +149,7 @@ def _header(
 
 
 def _finding_text(placed: PlacedArguments) -> str:
-    """Return a text about the findings; only a recipe written with `--force` has errors."""
+    """Return a text about the findings. Only a recipe written with `--force` has errors."""
     found = placed.settled.findings
     errors = dict.fromkeys(finding.code for finding in found if finding.severity is Severity.ERROR)
     if errors:
@@ -186,7 +186,7 @@ _OF_MODEL = ("trust_remote_code",)
 
 
 class NotWrittenError(SpeclaunchError):
-    """No recipe passes the rules and the plan (exit 1)."""
+    """No recipe that the rules and the plan accept (exit 1)."""
 
 
 class RecipeRequest(Struct, frozen=True):
@@ -212,7 +212,7 @@ class RecipeRequest(Struct, frozen=True):
 
 
 class NewRecipe(Struct, frozen=True):
-    """A recipe that was read back and found clean."""
+    """Recipe that was read back and has no findings."""
 
     text: str
     way: Way
@@ -223,7 +223,7 @@ class NewRecipe(Struct, frozen=True):
 
 
 def version_for(engine: str | None) -> str:
-    """Return the release of a recipe: the named one, else the installed, else the newest known.
+    """Return the release of a recipe: named by the user, else installed, else the newest known.
 
     Raises InputError.
     """
@@ -239,8 +239,8 @@ def version_for(engine: str | None) -> str:
 def new_recipe(request: RecipeRequest) -> NewRecipe:
     """Write and verify the recipe.
 
-    Raises NotWrittenError with the reasons if no recipe works. Raises InputError for a method or
-    draft unknown for the target, and for a context longer than its own.
+    Raises NotWrittenError with the reasons if no recipe works. Raises InputError if the target has
+    no such method or draft, or if the context is longer than the target's.
     """
     _require_context(request)
     tried = _Tried()
@@ -285,9 +285,9 @@ class _Tried(Struct):
 def _best(
     request: RecipeRequest, tried: _Tried, demand: Demand, *, unknown: bool
 ) -> NewRecipe | None:
-    """Return the recipe of the way that serves the most requests and the longest context.
+    """Return the recipe of the method that serves the most requests with the longest context.
 
-    All ways have the same demand; among equals the best supported wins. None if no way serves.
+    All methods have the same demand. Among equals, the best supported wins. None if none serves.
     """
     tried.skipped.clear()
     tried.memory.clear()
@@ -344,7 +344,7 @@ def _running(found: PlacedArguments) -> int:
 
 
 def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
-    """Return the reason against a way that serves; None if it is only less well supported."""
+    """Return the reason against a method that serves; None if it only has less support."""
     if _running(other) < _running(chosen):
         return f"serves {_running(other):,} concurrent requests"
     if other.lost_context > chosen.lost_context:
@@ -353,7 +353,7 @@ def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
 
 
 def _of_model(target: Checkpoint) -> dict[str, Any]:
-    """Return the target's own arguments, from our `conf/model/` if it has the target."""
+    """Return the target's own arguments from our `conf/model/`, if they are there."""
     options = options_with("model", "model_path", target.name)
     own = {name: options[name] for name in _OF_MODEL if name in options}
     return {"model_path": target.name, **own}
@@ -416,7 +416,7 @@ def plain(name: str) -> str:
 
 
 def _is_hopeless(found: NoPlace) -> bool:
-    """True if no other way helps: the target's own class or weights prevent serving."""
+    """True if no other method helps, because the target's class or weights prevent serving."""
     settled = found.settled
     if settled is not None and settled.unknown_class is not None:
         return True
@@ -428,7 +428,7 @@ def _proven(
 ) -> NewRecipe | str:
     """Return the recipe after reading it back, or the reason why it fails.
 
-    It is composed, resolved, checked by the rules, and budgeted.
+    Reading back composes and resolves it, runs the rules, and computes its memory.
     """
     text = text_of(request.target, way, placed, request.hardware, skipped)
     with tempfile.TemporaryDirectory(prefix="speclaunch-init-") as folder:
@@ -500,7 +500,9 @@ def _larger(request: RecipeRequest, tried: _Tried) -> str:
 
 
 def _fitting_hardware(request: RecipeRequest) -> str | None:
-    """Return the smallest hardware that a way fits on: more of the same GPUs, else larger GPUs."""
+    """Return the smallest hardware that a method fits on: more of the same GPUs, else larger
+    GPUs.
+    """
     here = request.lookup.hardware
     if here is None:
         return None
@@ -529,7 +531,7 @@ _COUNTS = (1, 2, 4, 8)
 
 
 class ForcedRecipe(Struct, frozen=True):
-    """A recipe that may not serve."""
+    """Recipe that may not serve."""
 
     text: str
     way: Way

@@ -1,7 +1,7 @@
 """Arguments that an engine version accepts, and the number of GPUs they need.
 
 The rules' fixes are applied until the rules accept the arguments. Then settings are chosen that fit
-into memory.
+in memory.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class SettledArguments(Struct, frozen=True):
 
     @property
     def accepted(self) -> bool:
-        """True if this version accepts it: no error remains."""
+        """True if this version accepts the arguments: no error remains."""
         return self.unknown_class is None and not any(
             finding.severity is Severity.ERROR for finding in self.findings
         )
@@ -103,7 +103,7 @@ class SettledArguments(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Worst reason against it, in one sentence."""
+        """Worst reason against the arguments, in one sentence."""
         if self.unknown_class is not None:
             return self.unknown_class
         left = [finding for finding in self.findings if finding.code != LENGTHENED]
@@ -120,7 +120,7 @@ def settle(
 ) -> SettledArguments:
     """Apply the fixes of the rules, one at a time, until none is left or applicable.
 
-    A fix that changes the way (another algorithm, draft or target) is not applied.
+    A fix that changes the algorithm, draft or target is not applied.
     """
     selected = tuple(all_rules() if rules is None else rules)
     now, variables, applied = dict(arguments), dict(env or {}), {}
@@ -160,10 +160,11 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _followed(finding: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
-    """Return the applicable fix that preserves the way, or None.
+    """Return the applicable fix that leaves algorithm, draft and target unchanged; None if there is
+    none.
 
-    A draft with a shorter context than its target uses the target's context, as in our own recipes:
-    the engine allows it, and SPL403 warns about it.
+    A draft with a shorter context than its target uses the target's context, as in our own recipes.
+    The engine allows it, and SPL403 warns about it.
     """
     fix = finding.fix
     if finding.code == _SHORT_DRAFT and within(version, _LENGTHENS):
@@ -203,7 +204,7 @@ def request_of(arguments: Mapping[str, Any], env: Mapping[str, str], version: st
 
 
 def lacks_class(facts: Facts, version: str) -> str | None:
-    """Return the reason why a version has no class for the target, or None.
+    """Return why a version has no class for the target; None if it has one.
 
     An unknown architecture is also a reason.
     """
@@ -226,7 +227,7 @@ def rules_of_the_way() -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=1)
 def warnings_of_the_way() -> tuple[Rule, ...]:
-    """Return the other rules of the same families, which only warn about a way."""
+    """Return the other rules of the same families, which only warn."""
     return tuple(rule for rule in _of_the_way() if rule not in rules_of_the_way())
 
 
@@ -299,7 +300,7 @@ class PlacedArguments(Struct, frozen=True):
 
     @property
     def cut(self) -> tuple[int, int] | None:
-        """Served context and requested context, if the served one is shorter."""
+        """Served and requested context, if the served context is shorter."""
         full = requested_context(self.settled, self.demand)
         served = self.settled.arguments.get(CONTEXT, full)
         return None if full is None or served is None or served >= full else (served, full)
@@ -313,7 +314,7 @@ class PlacedArguments(Struct, frozen=True):
 
     @property
     def lost_context(self) -> int:
-        """Number of times the context is halved; 0: all of it is served."""
+        """Number of times the context is halved; 0 if it is served completely."""
         requested, longest = requested_context(self.settled, self.demand), self.longest
         if not requested or not longest or (self.holds_a_request and self.cut is None):
             return 0
@@ -321,7 +322,7 @@ class PlacedArguments(Struct, frozen=True):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Limits of the recipe, each in a sentence with numbers."""
+        """Limits of the recipe, one sentence each, with numbers."""
         found = []
         if self.budget.fit is Fit.TIGHT:
             found.append("memory is tight: fits only in the best case")
@@ -475,7 +476,7 @@ def requested_context(settled: SettledArguments, demand: Demand) -> int | None:
 
 
 def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
-    """Return the reason to reject a context that a rule reduced too much, or None."""
+    """Return the reason to reject a context that a rule reduced too far; None if it did not."""
     requested, served = requested_context(settled, demand), settled.arguments.get(CONTEXT)
     if requested is None or served is None or served >= min(requested, LEAST_TOKENS):
         return None
@@ -526,8 +527,8 @@ def _supported(
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     """Return the changes and their reasons at the best supported fraction.
 
-    Preference: the engine's own fraction, the certain, the likely; each must give about as many KV
-    tokens.
+    Preferred is the engine's own fraction, then a fraction certain to work, then one likely to
+    work. Each must give about as many KV tokens.
     """
     others = {name: value for name, value in found.changes.items() if name != FRACTION}
     why = {name: f"to fit: {WHY.get(name, 'less memory')}" for name in others}
@@ -551,7 +552,7 @@ def _engines(own: MemoryBudget) -> str:
 
 
 def _least(found: MemoryBudget, ranks: int) -> int | None:
-    """Return the bytes of everything but the KV cache on all GPUs together."""
+    """Return the bytes of everything except the KV cache, on all GPUs together."""
     rank = tightest(found)
     if rank is not None:
         return needs(rank) * ranks

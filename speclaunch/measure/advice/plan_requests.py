@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class PlanSide(Struct, frozen=True):
-    """One of the requested plans."""
+    """Deployment to plan, and its label."""
 
     prepared: Prepared
     label: str
@@ -47,7 +47,7 @@ class PlanSide(Struct, frozen=True):
 def with_roles(
     words: Sequence[str], engine: str | None, config_dirs: Sequence[Path]
 ) -> Recipe | None:
-    """Return the recipe if its roles are to be planned side by side, else None.
+    """Return the recipe if its roles are to be planned together; otherwise None.
 
     None for one plan, or for several recipes or versions. Raises InputError.
     """
@@ -110,7 +110,7 @@ def sides(
 def requested_load(
     best: bool, requests: int | None, context: int | None, *, fit: bool, several: bool
 ) -> LoadRequest | None:
-    """Return the load of `--best`; None without it. Raises InputError."""
+    """Return the load of `--best`; None if the option is not set. Raises InputError."""
     if not best:
         if requests is not None or context is not None:
             raise InputError(
@@ -154,13 +154,13 @@ def planned_side(
 
 
 def roles_exit_code(found: DeploymentPlan, *, strict: bool) -> ExitCode:
-    """Return 1 if a role will not serve, or not with the others."""
+    """Return 1 if a role will not serve, or will not serve with the others; otherwise 0."""
     failing = found.fails or (strict and found.has_warnings)
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
 def exit_code(plans: Sequence[PlannedDeployment], *, strict: bool) -> ExitCode:
-    """Return 1 if a plan has findings of error severity, or a budget that fails."""
+    """Return 1 if a plan has findings of error severity or does not fit in memory; otherwise 0."""
     failing = any(planned.fails for planned in plans)
     failing |= strict and any(planned.count(Severity.WARNING) for planned in plans)
     return ExitCode.FAILED if failing else ExitCode.CLEAN
@@ -226,7 +226,7 @@ class DeploymentPlan(Struct, frozen=True):
 
     @property
     def fails(self) -> bool:
-        """True if a role will not serve, or not with the others."""
+        """True if a role will not serve, or will not serve with the others."""
         errors = any(finding.severity is Severity.ERROR for finding in self.findings)
         return errors or any(role.planned.fails for role in self.roles)
 

@@ -1,6 +1,6 @@
-"""All content of a plan report, computed once.
+"""Contents of a plan report, computed once.
 
-Includes which decode batch sizes a CUDA graph covers, and the cost of padding.
+They include the decode batch sizes that a CUDA graph covers, and the cost of padding.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Coverage(Struct, frozen=True):
         return 0.0 if size is None else (size - batch) / size
 
     def count(self, covered: BatchCoverage) -> int:
-        """Return the number of batch sizes from 1 to `most` decoded in this way."""
+        """Return the number of batch sizes from 1 to `most` with this decode mode."""
         return sum(self.covered(batch) is covered for batch in range(1, self.most + 1))
 
     @property
@@ -120,7 +120,7 @@ class Coverage(Struct, frozen=True):
         return batch if self.waste(batch) else None
 
     def spans(self) -> Iterator[BatchSpan]:
-        """Yield spans of all batch sizes, equal neighbors merged."""
+        """Yield spans of all batch sizes; equal neighbors are merged."""
         first = 1
         for batch in range(1, self.most + 1):
             here = (self.covered(batch), self.graph_for(batch))
@@ -134,7 +134,7 @@ class Coverage(Struct, frozen=True):
 
 
 class NoCoverage(Struct, frozen=True):
-    """Reason why there is no coverage to show; `unknown`: because a fact is missing."""
+    """Reason why no coverage is shown. `unknown`: a fact is missing."""
 
     why: str
     unknown: bool = False
@@ -173,7 +173,7 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
 
 
 class LoadRequest(Struct, frozen=True):
-    """Load set by the user; None: from the recipe."""
+    """Load set by the user. A part that is None comes from the recipe."""
 
     requests: int | None = None
     context: int | None = None
@@ -219,7 +219,7 @@ class PlannedDeployment(Struct, frozen=True):
 
     @property
     def unanswered(self) -> str | None:
-        """Reason why `--fit` or `--best` has no answer; None if it has, or was not requested."""
+        """Why `--fit` or `--best` has no answer; None if it has one or was not requested."""
         if self.fitting is not None and self.fitting.suggestion.fit is Fit.UNKNOWN:
             return self.fitting.suggestion.why
         if self.advice is not None and self.advice.best.fit is Fit.UNKNOWN:
@@ -333,7 +333,7 @@ def _margins(plan: Plan) -> Margins | None:
 
 
 def _named(hardware: Hardware, plan: Plan) -> str:
-    """Return the hardware as `--hardware` accepts it; an unknown count becomes the GPUs needed."""
+    """Return the hardware as `--hardware` accepts it. An unknown count becomes the GPUs needed."""
     if hardware.vendor is Vendor.CPU:
         return "cpu"
     count = hardware.known_count

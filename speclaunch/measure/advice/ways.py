@@ -114,11 +114,11 @@ _AMONG = (
 
 
 def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tuple[Way, ...]:
-    """Return all known ways for a target, the best first; NGRAM is always included.
+    """Return all known speculation methods for a target, the best first. NGRAM is always included.
 
-    Ways with a comparable published acceptance length come first, the longest before the others;
-    then ways with other published numbers, and those without, each by the confidence in the pair.
-    `pairs`: drafts made for it; by default those of the index.
+    Methods with a comparable published acceptance length come first, the longest length first.
+    Methods with other published numbers follow, then those without, each by confidence in the pair.
+    `pairs`: drafts made for the target; by default those in the index.
     """
     known = drafts_for(target.name) if pairs is None else pairs
     found = [*_own(target), *(_published(pair) for pair in known)]
@@ -131,7 +131,9 @@ def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tu
 
 
 def _with_evidence(way: Way, target: str) -> Way:
-    """Return the way with what was published of its draft, or of the target's own MTP layers."""
+    """Return the method with the published numbers of its draft, or of the target's own MTP
+    layers.
+    """
     own = way.method is SpeculationMethod.MTP and way.draft is None
     if way.draft is None and not own:
         return way
@@ -149,7 +151,7 @@ def _place(way: Way) -> tuple[bool, float, bool, int]:
 
 
 def too_early(way: Way, version: str) -> str | None:
-    """Return a reason if a release is older than the way, else None."""
+    """Return a reason if a release is older than the method; otherwise None."""
     if way.since == "0" or within(version, f">={way.since}"):
         return None
     return f"{way.algorithm} needs SGLang {way.since} or later"

@@ -64,9 +64,9 @@ def _ratio(middle: float, half: float) -> RatioRecord:
 def difference(
     before: CertificateDocument, after: CertificateDocument, names: tuple[str, str]
 ) -> DifferenceDocument:
-    """Return the changes between two certificates; no cells if they have none in common.
+    """Return the changes between two certificates; no cells if they share none.
 
-    `names`: the user's names for the two.
+    `names`: the user's names for the two certificates.
     """
     theirs = {_at(cell): cell for cell in before.cells}
     ours = {_at(cell): cell for cell in after.cells}
@@ -130,7 +130,7 @@ def _verdict(found: RatioRecord) -> DifferenceName:
 
 
 def _together(cells: Sequence[CellDifferenceRecord]) -> DifferenceName:
-    """Return the common verdict, or "not shown" if the cells differ."""
+    """Return the common verdict, or "not shown" if the cells' verdicts differ."""
     verdicts = {cell.verdict for cell in cells}
     return verdicts.pop() if len(verdicts) == 1 else "not shown"
 

@@ -239,8 +239,8 @@ def _side(rounds: Sequence[Round], goodput: float | None) -> NumbersRecord:
 def _numbers(rounds: Sequence[Round]) -> dict[str, Any]:
     """Return the fields of a `MeasuredRecord`, except goodput, for at least one round of a cell.
 
-    Throughput is the median of the rounds. Times are medians of all requests. Acceptance counts all
-    verify steps.
+    Throughput is the median over the rounds. Times are medians over all requests. Acceptance counts
+    all verify steps.
     """
     requests = [request for each in rounds for request in each.requests]
     per_token = [request.per_token for request in requests if request.per_token is not None]
@@ -276,10 +276,10 @@ def quantiles(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
-    """Return where speculation stops paying, by workload.
+    """Return the points at which speculation stops paying, by workload.
 
-    Measured cells only: along the concurrency at each context length, then along the context length
-    at each concurrency if there are several lengths.
+    Uses measured cells only: along the concurrency at each context length. With several lengths,
+    also along the context length at each concurrency.
     """
     found: list[StopRecord] = []
     for _, contexts, concurrencies in _workloads(cells):
@@ -367,7 +367,7 @@ def _claims(line: Line) -> str:
 
 
 def _ends(line: Line, along: Literal["concurrency", "context"]) -> str:
-    """Describe where a line that pays stops paying; empty if it does not."""
+    """Describe where a line that pays stops paying; empty if it never stops."""
     if not any(cell.claim == "pays" for cell in line):
         return ""
     return " and ".join(

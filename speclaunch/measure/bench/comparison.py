@@ -1,8 +1,8 @@
-"""A comparison of two sides: engines started, warmed, measured in interleaved rounds, stopped.
+"""Comparison of two sides: start and warm engines, measure interleaved rounds, stop the engines.
 
-If both engines fit at once, the sides take turns round by round, and the idle engine is paused; the
-first side alternates. Otherwise blocks of rounds take turns (A B B A …), one engine at a time. With
-several starts, this repeats for each start with new engines.
+If both engines fit at the same time, the sides take turns round by round, and the idle engine is
+paused. The first side alternates. Otherwise blocks of rounds take turns (A B B A …), one engine at
+a time. With several starts, this repeats for each start with new engines.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ WARM_UP = 2
 
 
 class Serving(Protocol):
-    """An engine of a comparison."""
+    """Engine of a comparison."""
 
     @property
     def url(self) -> str:
         """Base URL of the server."""
 
     def wait(self, seconds: float) -> float:
-        """Wait until it serves; return the seconds that took."""
+        """Wait until the engine serves; return the seconds that it took."""
 
     @property
     def attempts(self) -> int:
@@ -44,7 +44,7 @@ class Serving(Protocol):
 
     @property
     def lives(self) -> bool:
-        """True if it is running."""
+        """True if the engine is running."""
 
     def pause(self) -> None:
         """Pause its processes."""
@@ -53,11 +53,11 @@ class Serving(Protocol):
         """Resume its processes."""
 
     def stop(self) -> None:
-        """Stop it."""
+        """Stop the engine."""
 
 
 class Measuring(Protocol):
-    """A generator that measures rounds."""
+    """Load generator that measures rounds."""
 
     def measure(self, load: RoundLoad, seconds: float) -> Round:
         """Measure one round."""
@@ -151,7 +151,7 @@ def _steps_of(schedule: Schedule, start: int, numbers: Sequence[int]) -> Iterato
 
 
 def _turn(schedule: Schedule, number: int) -> tuple[EngineOrder, ...]:
-    """Return the sides in the order of a turn; the first side alternates."""
+    """Return the sides in the order of a turn. The first side alternates."""
     return schedule.sides if number % 2 == 0 else schedule.sides[::-1]
 
 
@@ -211,7 +211,7 @@ def measure(
 
 
 def _ends(engine: Serving) -> bool:
-    """True if the engine has ended; its speclaunch needs a moment to notice."""
+    """True if the engine has ended. Its speclaunch process needs a moment to notice."""
     deadline = time.monotonic() + _END_SECONDS
     while engine.lives and time.monotonic() < deadline:
         time.sleep(0.1)

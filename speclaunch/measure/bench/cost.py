@@ -1,4 +1,4 @@
-"""Memory use of a side: as its engine reports it, or on a CPU as the system counts it."""
+"""Memory use of a side, reported by its engine or, on a CPU, by the system."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _tokens(info: Mapping[str, Any]) -> int | None:
 
 
 def _engine_bytes(info: Mapping[str, Any]) -> int | None:
-    """Return the bytes of all ranks that report memory, in GiB there.
+    """Return the total bytes of the ranks that report memory (in GiB).
 
     Older releases report one number for graphs, or none.
     """

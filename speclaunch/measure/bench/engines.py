@@ -1,7 +1,8 @@
-"""Engines of a comparison, each launched by its own speclaunch process and stopped with ours.
+"""Engines of a comparison, each launched by a separate speclaunch process.
 
 Each launch includes checks, diagnosis and a clean stop; its output goes to a log. The kernel ends
-the launch with this process (PR_SET_PDEATHSIG), however that ends, and its guard ends the engine.
+the launch when this process ends for any reason (PR_SET_PDEATHSIG), and the launch's guard ends the
+engine.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class MeasuredEngine:
     """A serving or starting engine."""
 
     def __init__(self, order: EngineOrder, log: Path) -> None:
-        """Start the engine; `log` receives the output of its speclaunch."""
+        """Start the engine. `log` receives the output of its speclaunch process."""
         self.order = order
         self.log = log
         self._run: Run | None = None
@@ -75,7 +76,7 @@ class MeasuredEngine:
         return Address("127.0.0.1", self.order.port, tls=False, api_key=self.order.key or None)
 
     def wait(self, seconds: float, say: Callable[[str], None] | None = None) -> float:
-        """Wait until it serves and is verified; return the seconds. Raises LaunchError.
+        """Wait until the engine serves and is verified; return the seconds. Raises LaunchError.
 
         `say` receives progress periodically.
         """
@@ -122,7 +123,7 @@ class MeasuredEngine:
 
     @property
     def lives(self) -> bool:
-        """True if its speclaunch is running."""
+        """True if its speclaunch process is running."""
         return self._process.poll() is None
 
     def is_gone(self, seconds: float = _DYING_SECONDS) -> bool:
@@ -133,7 +134,7 @@ class MeasuredEngine:
         return not self.lives
 
     def pause(self) -> None:
-        """Pause its processes, because an idle engine would slow the other down."""
+        """Pause its processes, because an idle engine would slow down the other."""
         pid = self.pid
         if pid is None or self._paused:
             return
@@ -181,7 +182,7 @@ class MeasuredEngine:
 
 
 def end_on_signals() -> None:
-    """Make SIGTERM and SIGINT end this process as Ctrl-C does, engines included.
+    """Make SIGTERM and SIGINT end this process and its engines, as Ctrl-C does.
 
     Also works if a shell started this process in the background with SIGINT ignored.
     """

@@ -21,7 +21,7 @@ from speclaunch.measure.bench.workload import Prompts
 def starts_due(schedule: Schedule, measured: Sequence[Step], due: Sequence[Step]) -> int:
     """Return the number of engine starts left for the `due` rounds.
 
-    Engines of the rounds `measured` in this session are still up.
+    Engines of rounds `measured` in this session still run.
     """
     up = [_engine(step) for step in measured]
     if not schedule.blocks:
@@ -46,9 +46,8 @@ def seconds_left(
 ) -> float | None:
     """Return the seconds for all due rounds; None before any round is finished.
 
-    Each round is estimated from finished rounds of its kind.
-    A kind without rounds is estimated from the token rate of the others. `between`: seconds between
-    rounds so far; `starting`: seconds of each start so far.
+    Each round is estimated from finished rounds of the same kind, or else from the token rate of
+    other kinds. `between`: seconds between rounds so far; `starting`: seconds of each start so far.
     """
     if not due:
         return 0.0
@@ -83,7 +82,7 @@ def _work(round_: Round) -> int:
 
 
 class TimeEstimate(Struct, frozen=True):
-    """Expected duration of a comparison in seconds; None where unknown."""
+    """Expected duration of a comparison in seconds. Unknown parts are None."""
 
     starts: float | None
     rounds: float | None

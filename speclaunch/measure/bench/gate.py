@@ -2,7 +2,7 @@
 
 A generator reports success even if nothing was generated: 0.5.23 benchmark/serving.py:707 assumes
 the requested number of tokens until a text arrives. An engine may also serve without its draft.
-Each check reports what it saw; one objection rejects the whole comparison.
+Each check reports its observation; one objection rejects the entire comparison.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _cached(each: Round, where: str) -> Iterator[Objection]:
 
 
 def _repeated(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
-    """Yield an objection for repeated answer ids: a cache in between returned them."""
+    """Yield an objection if answer ids repeat, which shows that a cache returned the answers."""
     names = [request.id for each in rounds for request in each.requests if request.id]
     again = len(names) - len(set(names))
     if again:

@@ -1,6 +1,6 @@
 """Goodput: requests per second that meet latency bounds.
 
-Same definition as SGLang (0.5.23 benchmark/goodput.py `calculate_goodput`) and vLLM: a request
+The definition is SGLang's (0.5.23 benchmark/goodput.py `calculate_goodput`) and vLLM's. A request
 counts if it succeeded and meets every bound; the TPOT of a single token is 0. Bounds are in
 milliseconds.
 """
@@ -41,7 +41,7 @@ class Bound(Struct, frozen=True):
 
 
 def bounds(text: str) -> tuple[Bound, ...]:
-    """Parse the bounds of `ttft=500,tpot=50`; SGLang's `:` and spaces also work.
+    """Parse bounds such as `ttft=500,tpot=50`. SGLang's `:` and spaces also work.
 
     Raises InputError.
     """

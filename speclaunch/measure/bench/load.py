@@ -19,7 +19,7 @@ class Generators(StrEnum):
 
 
 class LoadGenerator(Protocol):
-    """Generator that measures rounds until it is closed."""
+    """Load generator that measures rounds until it is closed."""
 
     def measure(self, load: RoundLoad, seconds: float) -> Round:
         """Measure one round. Raises LaunchError."""

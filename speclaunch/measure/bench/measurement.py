@@ -159,5 +159,5 @@ def rounds_of(rounds: Iterable[Round], side: str, at: At) -> list[Round]:
 
 
 def cells_of(rounds: Iterable[Round]) -> tuple[At, ...]:
-    """Return all measured cells in order of measurement."""
+    """Return all measured cells in order of their measurement."""
     return tuple(dict.fromkeys(r.at for r in rounds))

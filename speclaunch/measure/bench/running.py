@@ -1,7 +1,7 @@
-"""Servers that already run: queried unchanged, never started, paused or stopped.
+"""Running servers: queried unchanged, never started, paused or stopped.
 
-A server's properties (version, speculation) come from its own `/server_info`. Its key comes from
-the environment, so no process list or file shows it.
+A server's properties (version, speculation) come from its `/server_info`. Its key comes from the
+environment, so no process list or file shows it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RunningSide(Struct, frozen=True):
 
 
 def life(info: Mapping[str, Any]) -> str:
-    """Return a text that differs between starts of a server."""
+    """Return a text that differs between starts of one server."""
     return json.dumps([info.get(name) for name in _LIFE], sort_keys=True)
 
 

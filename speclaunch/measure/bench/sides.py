@@ -155,7 +155,7 @@ def server(url: str, options: SideOptions, *, is_baseline: bool = False) -> Runn
 
 
 def require_baseline(against: str, *, is_server: bool = False) -> None:
-    """Raise InputError unless `--against` has one of its forms.
+    """Raise InputError unless `--against` has a valid form.
 
     `is_server`: the candidate is a running server, which has no recipe.
     """
@@ -185,7 +185,9 @@ def baseline(
 def baseline(
     against: str, words: Sequence[str], candidate: AnySide, options: SideOptions
 ) -> AnySide:
-    """Return the baseline named by `--against` for the candidate of `words`. Raises InputError."""
+    """Return the baseline that `--against` names for the candidate in `words`. Raises
+    InputError.
+    """
     require_baseline(against, is_server=isinstance(candidate, RunningSide))
     if isinstance(candidate, LaunchedSide) and against == NONE:
         return _plain(words, candidate, options)
@@ -218,7 +220,7 @@ T = TypeVar("T", LaunchedSide, RunningSide)
 
 
 def _with_distinct_name(side: T, candidate: AnySide, against: str) -> T:
-    """Return the side under a distinct name, without secrets because files store it."""
+    """Return the side under a distinct name without secrets, because files store the name."""
     if side.name != candidate.name:
         return side
     return _named(side, f"{side.name} ({' '.join(shown_overrides(against.split()))})")

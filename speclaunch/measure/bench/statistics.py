@@ -59,8 +59,8 @@ def interval(
 ) -> Interval:
     """Return the ratio of paired positive numbers, `ours` to `theirs`, one pair per round.
 
-    The `starts` take turns in the rounds. Raises ValueError for fewer than three pairs, unequal
-    lengths, or values not above 0.
+    `starts`: the number of starts that take turns in the rounds. Raises ValueError for fewer than
+    three pairs, unequal lengths, or values not above 0.
     """
     if len(ours) != len(theirs) or len(ours) < LEAST_PAIRS:
         raise ValueError(f"{len(ours)} and {len(theirs)} rounds: at least {LEAST_PAIRS} pairs")

@@ -1,6 +1,6 @@
 """Comparisons on disk: listed, found by name, read as certificates.
 
-They are stored round by round, so that an interrupted comparison continues.
+They are stored round by round, so an interrupted comparison continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of stored comparisons. Light imports: shell completion waits for them."""
+"""Names of stored comparisons. Imports little, because shell completion waits for it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Search for the pair of releases between which a check changes its result."""
+"""Search for the two releases between which a check changes its result."""

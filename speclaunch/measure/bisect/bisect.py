@@ -1,6 +1,6 @@
-"""A search over releases: probe after probe, until the pair is known.
+"""Search over releases: probe one release after another until the good and bad pair is known.
 
-An interrupted search continues with the same command.
+Repeating the command continues an interrupted search.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The checks of a search: what makes a release good or bad."""
+"""Checks of a search, which decide whether a release is good or bad."""
 
 # ruff: noqa: ARG001  checks have one signature
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Check(Struct, frozen=True):
 
 
 def _accepts(least: float, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-    """Measure the acceptance length with the fixed prompts."""
+    """Check that the acceptance length with the fixed prompts is at least `least`."""
     found = server.observed.observe().acceptance
     if found is None:
         return Evaluation(ProbeVerdict.BAD, "no answer has a verify step")
@@ -73,7 +73,7 @@ def _accepts(least: float, server: CheckedServer, reference: ReleaseAnswers | No
 
 
 def _gives_same_answers(server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-    """Compare the answers to the fixed prompts, except for numerical ties."""
+    """Check that answers to the fixed prompts are the reference's, except for numerical ties."""
     found = server.observed.observe()
     difference = server.observed.difference(reference or found, found)
     if difference is None:
@@ -82,7 +82,9 @@ def _gives_same_answers(server: CheckedServer, reference: ReleaseAnswers | None)
 
 
 def _keeps_contract(server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-    """Compare the request fields that speculation changes. It repeats its requests itself."""
+    """Check that speculation changes no more request fields than in the good release. A single
+    evaluation repeats its own requests.
+    """
     rows = server.fields()
     changed = changed_fields(rows if reference is None else reference.fields, rows)
     if changed.broken:

@@ -1,9 +1,9 @@
-"""The search for the first bad release, also with probes that are sometimes wrong.
+"""Search for the first bad release, which tolerates probes that are sometimes wrong.
 
 The hypotheses are the positions of the first bad release. Each probe weights them by its
-probability, and the next probe splits what is left into halves: with reliable probes this is plain
-bisection, with unreliable ones it is the probabilistic bisection of Horstein (1963). A pair counts
-only if both of its releases were probed, so `--good` and `--bad` are believed until they matter.
+probability, and the next probe halves the remaining weight. With reliable probes this is plain
+bisection. With unreliable probes it is Horstein's probabilistic bisection (1963). A pair counts
+only if both of its releases were probed, so `--good` and `--bad` are trusted until they matter.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ReleaseProbe(Struct, frozen=True):
 
 
 def net_evaluations(rate: float) -> int:
-    """Return by how many evaluations a verdict must lead if a share `rate` of them is wrong.
+    """Return the lead that a verdict needs if a share `rate` of evaluations is wrong.
 
     Wald's sequential test of two simple hypotheses with equal errors.
     """
@@ -61,7 +61,7 @@ def net_evaluations(rate: float) -> int:
 
 
 def most_starts(releases: int) -> int:
-    """Return the maximum number of starts among `releases` releases with reliable probes."""
+    """Return the maximum number of starts to search `releases` releases with reliable probes."""
     return math.ceil(math.log2(releases)) + 1
 
 
@@ -80,7 +80,7 @@ class SearchOutcome(StrEnum):
 
 
 class SearchStep(Struct, frozen=True):
-    """The release to probe next, or the outcome, as it follows from the probes so far.
+    """Release to probe next, or the outcome, derived from the probes so far.
 
     `pair`: the last good and the first bad release, if known.
     """
@@ -102,8 +102,8 @@ def step(
 ) -> SearchStep:
     """Return the next step of the search over `releases`, ordered from good to bad.
 
-    `rate`: share of probes with a wrong verdict. `installed`: releases to prefer if two split the
-    hypotheses alike. `most`: probes after which the search gives up.
+    `rate`: share of probes with a wrong verdict. `installed`: releases preferred if two split the
+    hypotheses equally. `most`: number of probes after which the search gives up.
     """
     found = _step(releases, probes, rate, installed)
     if found.probe is None:
@@ -152,7 +152,9 @@ def _step(
 
 
 def _posterior(releases: Sequence[str], probes: Sequence[ReleaseProbe], rate: float) -> list[float]:
-    """Return the probability that release `i` is the first bad one; the last: none is bad."""
+    """Return the probability, for each release, that it is the first bad release. The last entry is
+    the probability that no release is bad.
+    """
     masses = [_ENDPOINT, *[1.0] * len(releases)]
     for probe in probes:
         at, is_bad = releases.index(probe.release), probe.verdict is ProbeVerdict.BAD

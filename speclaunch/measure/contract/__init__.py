@@ -1,1 +1,1 @@
-"""Request contract: each request field keeps its meaning with speculation."""
+"""Request contract: check that each request field keeps its meaning with speculation."""

@@ -1,4 +1,4 @@
-"""Request fields that concern what an answer reports, and how it arrives."""
+"""Request fields for the contents of an answer, and for its delivery."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPLETIONS, _CHAT = "/v1/completions", "/v1/chat/completions"
 
 
 def n(pair: Pair) -> Outcome:
-    """Check that `n` greedy answers are `n` times the continuation."""
+    """Check that `n` greedy answers are `n` copies of the continuation."""
 
     def check(base: Base) -> str | None:
         body = base.body(n=_COPIES)
@@ -85,7 +85,9 @@ def _entries(found: Any) -> list[tuple[float | None, int]]:
 
 
 def stream(pair: Pair) -> Outcome:
-    """Check that streamed answers end as those that are not, with and without a stop string."""
+    """Check that a streamed answer has the text of the unstreamed answer, and the plain server's
+    token counts and end, with and without a stop string.
+    """
 
     def check(body: dict[str, Any]) -> str:
         ours, plain = (_streamed(server.stream(body)) for server in pair.servers)

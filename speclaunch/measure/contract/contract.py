@@ -1,4 +1,4 @@
-"""The request contract of two servers: every field checked in turn."""
+"""Request contract of two servers: check each field in turn."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _of_length(least: int, most: int) -> Check:
 
 
 def stop(pair: Pair) -> Outcome:
-    """Check stop strings of one token, at every place of an accepted run."""
+    """Check stop strings of one token, at every position in a run of accepted tokens."""
     return pair.compare(_stop_strings(pair, lambda tokens, at: tokens[at]))
 
 
@@ -85,7 +85,7 @@ def _stop_strings(pair: Pair, text: Callable[[tuple[str, ...], int], str]) -> It
 
 
 def stop_token_ids(pair: Pair) -> Outcome:
-    """Check stop tokens at every place of an accepted run."""
+    """Check stop tokens at every position in a run of accepted tokens."""
     return pair.compare(
         GreedyCase(
             base.body(stop_token_ids=[base.answer.ids[at]], ignore_eos=False),
@@ -104,7 +104,7 @@ def _ends(base: Base, at: int) -> Check:
 
 
 def max_new_tokens(pair: Pair) -> Outcome:
-    """Check limits that fall into an accepted run."""
+    """Check limits that fall within a run of accepted tokens."""
     return pair.compare(
         GreedyCase(
             base.body(max_new_tokens=limit),
@@ -117,7 +117,7 @@ def max_new_tokens(pair: Pair) -> Outcome:
 
 
 def end_at_limit(pair: Pair) -> Outcome:
-    """Check an end token that falls into one verify step with the limit."""
+    """Check an end token that falls into the same verify step as the limit."""
     return pair.compare(
         GreedyCase(
             base.body(stop_token_ids=[base.answer.ids[at]], max_new_tokens=limit, ignore_eos=False),
@@ -149,7 +149,7 @@ def min_new_tokens(pair: Pair) -> Outcome:
 
 
 def logit_bias(pair: Pair) -> Outcome:
-    """Check a bias that forces a token, and one that forbids a token of the answer."""
+    """Check a bias that forces a token, and a bias that forbids a token of the answer."""
 
     def cases() -> Iterator[GreedyCase]:
         for base in pair.bases:
@@ -245,7 +245,7 @@ GRAMMARS: dict[str, tuple[str, Callable[[str], bool]]] = {
 
 
 def context_limit(pair: Pair) -> Outcome:
-    """Check prompts whose answers end at the context limit, and one beyond it."""
+    """Check prompts whose answers end at the context limit, and one prompt beyond it."""
     info = pair.plain.info
     names = ("context_length", "max_total_num_tokens", "max_req_input_len")
     limits = [info.get(name) for name in names]

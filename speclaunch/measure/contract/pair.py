@@ -43,7 +43,7 @@ class Outcome(Struct, frozen=True):
 
 
 def untested(reason: str, requests: int = 0) -> Outcome:
-    """Return the outcome of a field that cannot be tested here."""
+    """Return the outcome of a field that cannot be tested on these servers."""
     return Outcome(FieldResult.NOT_TESTED, reason, requests)
 
 
@@ -57,7 +57,7 @@ class GreedyCase(Struct, frozen=True):
 
 
 class Base(Struct, frozen=True):
-    """A prompt that both servers continue alike. `tokens`: text of each token of the answer."""
+    """Prompt that both servers continue identically. `tokens`: text of each token of the answer."""
 
     prompt: str
     answer: ContractAnswer
@@ -71,7 +71,7 @@ class Base(Struct, frozen=True):
 
 
 def request(prompt: str, **sampling: Any) -> dict[str, Any]:
-    """Return a greedy request; `sampling` adds and replaces sampling parameters."""
+    """Return a greedy request. `sampling` adds or replaces sampling parameters."""
     defaults = {"temperature": 0, "max_new_tokens": TOKENS, "ignore_eos": True}
     return {"text": prompt, "sampling_params": {**defaults, **sampling}}
 
@@ -80,7 +80,9 @@ class Pair:
     """The servers of a contract. `ours` speculates."""
 
     def __init__(self, ours: ContractServer, plain: ContractServer, dtype: str = "") -> None:
-        """`dtype`: data type that they compute in; empty: that which the plain server reports."""
+        """`dtype`: data type that the servers compute in. If empty, the plain server's report is
+        used.
+        """
         self.ours, self.plain = self.servers = ours, plain
         self._dtype = dtype
 
@@ -91,7 +93,7 @@ class Pair:
 
     @cached_property
     def bases(self) -> tuple[Base, ...]:
-        """Prompts for the other cases: both servers give the same answer without any field."""
+        """Prompts for the other cases: without any field, both servers answer identically."""
         found = []
         for prompt in _PROMPTS:
             base = self._base(prompt)
@@ -140,7 +142,9 @@ class Pair:
         return counted(ours.meta, plain.meta)
 
     def _is_tie(self, body: Body, ours: ContractAnswer, at: int) -> bool:
-        """True if the plain server likes our token at the first difference as much as its own."""
+        """True if, at the first difference, the plain server prefers its own token by no more than
+        the tolerance.
+        """
         again = self.plainly(body)
         tops = again.meta.get("output_top_logprobs") or ()
         if again.error or ours.ids[:at] != again.ids[:at] or not at < min(len(ours.ids), len(tops)):

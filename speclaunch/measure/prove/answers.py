@@ -71,7 +71,7 @@ class Scored(Struct, frozen=True):
 
 
 class ProofServer:
-    """A server that answers a number of requests at a time.
+    """Server that answers several requests concurrently.
 
     Raises LaunchError for an invalid answer.
     """
@@ -185,7 +185,7 @@ def _good(answer: Any) -> Mapping[str, Any]:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Raise LaunchError for an answer with another shape than SGLang's."""
+    """Raise LaunchError for an answer that does not have SGLang's format."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

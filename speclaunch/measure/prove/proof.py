@@ -149,7 +149,7 @@ def noise(dtype: str, plain: Sequence[ProofAnswer], scored: Sequence[Sequence[Sc
 
 
 def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
-    """Return the first index at which they differ; None if they are equal."""
+    """Return the first index at which the sequences differ; None if they are equal."""
     for index, (a, b) in enumerate(zip(left, right, strict=False)):
         if a != b:
             return index

@@ -1,6 +1,6 @@
-"""A proof on disk: answers of the speculative server, and finally the result.
+"""Proof on disk: answers of the speculative server, and finally the result.
 
-An interrupted proof continues: the plain server scores the stored answers.
+An interrupted proof continues; the plain server scores the stored answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROOF = "proof"
 class StoredAnswers(unfinished_work.Progress, frozen=True):
     """Answers of the speculative server so far.
 
-    The greedy answers of each complete concurrency, and the samples.
+    Contains the greedy answers of each completed concurrency, and the samples.
     """
 
     greedy: Mapping[int, Sequence[ProofAnswer]]

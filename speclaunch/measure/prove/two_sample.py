@@ -43,7 +43,7 @@ class Drawn(Struct, frozen=True):
 def statistic(ours: Counter[Hashable], total: Counter[Hashable], own: int, other: int) -> float:
     """Return the chi-square of homogeneity of samples with `own` and `other` tokens.
 
-    `total` counts both.
+    `total`: counts of both samples together.
     """
     up, down = sqrt(other / own), sqrt(own / other)
     return sum(

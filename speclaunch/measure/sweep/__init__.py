@@ -1,1 +1,1 @@
-"""Sweeps: many configurations in sequence or on a cluster, as jobs of Hydra's launchers."""
+"""Sweeps: many configurations run in sequence or on a cluster, as jobs of Hydra's launchers."""

@@ -73,13 +73,13 @@ class JobOptions(Struct, frozen=True):
     trust_engine: bool = False
 
     def identity(self) -> dict[str, Any]:
-        """Return the options that distinguish its jobs and folder from others."""
+        """Return the options that distinguish this sweep's jobs and folder from others."""
         found = asdict(self)
         del found["trust_engine"]  # jobs are the same, regardless of who identifies their engine
         return found
 
     def words(self) -> list[str]:
-        """Return the same options as command-line arguments of a job."""
+        """Return these options as command-line arguments of a job."""
         found: list[str] = []
         for name, value in asdict(self).items():
             option = f"--{name.replace('_', '-')}"
@@ -148,7 +148,7 @@ _POLL_S = 0.5
 
 
 class Folder(Struct, frozen=True):
-    """Folder of a sweep, at `path`."""
+    """Folder of a sweep. Its location is `path`."""
 
     path: Path
 

@@ -30,7 +30,7 @@ def task(config: Any) -> None:
 
 
 def run_job(path: str, number: int) -> None:
-    """Run a job and write its row, unless it is done. Writes no row if the sweep stops."""
+    """Run a job and write its row, unless the row exists. Write no row if the sweep stops."""
     folder = Folder(Path(path))
     planned = folder.planned()
     job = planned.jobs[number]
@@ -126,7 +126,9 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bytes:
-    """End a launch as Ctrl-C does, which stops its engine; after a kill its guard does."""
+    """End a launch as Ctrl-C does, which stops its engine. If the launch is killed, its guard does
+    so.
+    """
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=_END_S)[0]

@@ -54,7 +54,7 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
 
 
 def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str, Any]:
-    """Return the file: for each tuned load the steps that are near the best."""
+    """Return the file's contents: for each tuned load, the step counts near the best."""
     chains = [setting for setting in space if setting.topk == 1 and setting.steps]
     file: dict[str, Any] = {}
     for load, model in sorted(found.models.items()):
@@ -78,7 +78,7 @@ def adaptive_words(file: Mapping[str, Any], path: Path) -> tuple[str, ...]:
 
 
 def checked(file: Mapping[str, Any], python: str, env: Mapping[str, str]) -> None:
-    """Check that the engine reads the file as written. Raises LaunchError."""
+    """Check that the engine parses the file to the same contents. Raises LaunchError."""
     expected = {size: entry["candidate_steps"] for size, entry in file.items()}
     every = sorted({step for steps in expected.values() for step in steps})
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:

@@ -88,7 +88,7 @@ class SpeedModel(Struct, frozen=True):
 
 
 def fitted(trials: Sequence[Trial]) -> SpeedModel:
-    """Return the model of at least one trial."""
+    """Return the model fitted to one or more trials."""
     base, by_step, by_token = _costs(trials)
     hits = _hits(trials)
     return SpeedModel(base, by_step, by_token, hits, _gamma(trials, hits), tuple(trials))
@@ -190,7 +190,7 @@ def _costs(trials: Sequence[Trial]) -> tuple[float, float, float]:
 def _solved(
     matrix: list[list[float]], chosen: Sequence[int], right: Sequence[float]
 ) -> list[float] | None:
-    """Solve a symmetric system by Gauss elimination; None if its rows are dependent."""
+    """Solve a symmetric system by Gaussian elimination; None if its rows are dependent."""
     size = len(matrix)
     rows = [[*row, right[index]] for row, index in zip(matrix, chosen, strict=True)]
     for at in range(size):

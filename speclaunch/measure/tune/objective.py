@@ -1,4 +1,4 @@
-"""Tuning objectives: latency of one request, throughput at some loads, or goodput.
+"""Tuning objectives: latency of one request, throughput at one or more loads, or goodput.
 
 Speed is tokens per second of one request during decode. At one load, the output of a deployment is
 speed times load. Several loads have equal weight: the geometric mean.

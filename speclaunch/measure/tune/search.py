@@ -1,4 +1,7 @@
-"""Search: the next setting to try until the best predicted setting was tried, and the budget."""
+"""Search for the best setting: choose the next trial within the budget.
+
+It ends once the best predicted setting was tried.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,7 @@ class TuningBudget(Struct, frozen=True):
 
 
 def budget(starts: int, minutes: float | None, verified: int) -> TuningBudget:
-    """Return the budget. Raises InputError if too few starts are left to try settings."""
+    """Return the budget. Raises InputError if too few starts remain to try settings."""
     if starts - verified < _LEAST_TRIED:
         raise InputError(
             Problem(

@@ -1,8 +1,8 @@
-"""Trials of settings, and the comparison of the best with the recipe's own setting.
+"""Trials of settings, and the comparison of the best settings with the recipe's own.
 
-Each trial is an engine start and a few rounds. Results are stored as they are measured. Being the
-fastest of many settings with one start each may be luck. So the best few are measured again, in new
-starts and in rounds that alternate with the recipe's.
+Each trial is an engine start and a few rounds. Results are stored as they are measured. With one
+start per setting, the fastest of many settings may be fastest by luck. The best few are therefore
+measured again, in new starts and in rounds that alternate with the recipe's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The upgrades of a recipe, of the commands of a file, and of all deployments below a directory."""
+"""Upgrades of a recipe, of a file's commands, and of all deployments below a directory."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class UpgradeSettings(Struct, frozen=True):
 
 
 class DeploymentUpgrade(Struct, frozen=True):
-    """One deployment at its current release and at another one."""
+    """Deployment at its current release and at the target release."""
 
     name: str
     place: Place

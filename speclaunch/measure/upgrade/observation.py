@@ -55,7 +55,7 @@ def fixed_prompts() -> tuple[ProofPrompt, ...]:
 
 
 class ObservedServer:
-    """A running server. Methods raise LaunchError if it gives no answer."""
+    """Running server. Methods raise LaunchError if it does not answer."""
 
     def __init__(self, address: Address, dtype: str = "") -> None:
         """`dtype`: data type that it computes in; empty if unknown."""

@@ -42,7 +42,7 @@ class ReleaseRecipe(Struct, frozen=True):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Parts that have no counterpart in this release."""
+        """Parts of the recipe that have no counterpart in this release."""
         return tuple(self.migration.problems)
 
     @property
@@ -56,7 +56,9 @@ class ReleaseRecipe(Struct, frozen=True):
             return load(str(self.path), self.overrides, self.config_dirs)
 
     def prepared(self, recipe: Recipe | None = None) -> Prepared:
-        """Return it (or one of its roles) prepared without starting anything. Raises InputError."""
+        """Return the recipe or one of its roles, prepared without starting anything. Raises
+        InputError.
+        """
         found = recipe or self.load()
         return prepare(found, None if self._is_pinned else self.version, dry_run=True)
 

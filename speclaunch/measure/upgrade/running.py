@@ -65,7 +65,7 @@ def run_releases(
     seconds: float,
     say: Say,
 ) -> None:
-    """Run the recipes that did not run yet, in turn. Raises InputError, LaunchError."""
+    """Run, in turn, the recipes that have not run yet. Raises InputError, LaunchError."""
     due = recipes[len(stored.progress.runs) :]
     supply.prefetch([found.version for found in due])
     for found in due:

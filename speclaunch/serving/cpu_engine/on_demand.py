@@ -1,6 +1,6 @@
-"""CPU engines that a comparison of releases installs: marked, bounded, and removable.
+"""CPU engines installed to compare releases: marked, limited in number and size, and removable.
 
-An engine that the user installed is never removed here without a request.
+An engine that the user installed is never removed without a request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _mark(engine: CpuEngine) -> Path:
 
 
 def mark_on_demand(engine: CpuEngine) -> None:
-    """Mark an engine as installed on demand, and used now."""
+    """Mark an engine as installed on demand and in use now."""
     with contextlib.suppress(OSError):
         _mark(engine).touch(0o600)
 
@@ -62,7 +62,7 @@ def on_demand_engines(home: Path) -> list[OnDemandEngine]:
 
 
 def _disk_bytes(folder: Path) -> int:
-    """Return the disk space of a folder, each file once."""
+    """Return the disk space of a folder, counting each file once."""
     total = 0
     for directory, _, names in os.walk(folder):
         for name in names:
@@ -73,9 +73,9 @@ def _disk_bytes(folder: Path) -> int:
 
 
 def make_room(home: Path, needed: Collection[str]) -> list[str]:
-    """Remove engines until another one may be installed on demand; return their releases.
+    """Remove engines until one more may be installed on demand; return the removed releases.
 
-    `needed`: releases that must remain. Raises InstallError if the rest exceeds the limits.
+    `needed`: releases that must remain. Raises InstallError if the limits cannot be met.
     """
     found, removed = on_demand_engines(home), []
     while len(found) >= MOST_ENGINES or _total(found) + _ENGINE_BYTES > MOST_BYTES:
@@ -98,7 +98,7 @@ def _total(found: Collection[OnDemandEngine]) -> int:
 
 
 def _user(engine: CpuEngine) -> int | None:
-    """Return a process that runs its interpreter; None if there is none."""
+    """Return a process that runs the engine's interpreter; None if there is none."""
     program = str(engine.python)
     for process in psutil.process_iter(["cmdline"]):
         if (process.info.get("cmdline") or [])[:1] == [program]:

@@ -1,4 +1,4 @@
-"""Programs of an installation: every line logged, no process left behind."""
+"""Programs run by an installation. Every line is logged; no process is left behind."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class ReportDetail(Protocol):
     """Callback for the current activity of a step."""
 
     def __call__(self, detail: str, state: StepState = StepState.RUNNING, /) -> None:
-        """Report it."""
+        """Report the activity."""
 
 
 def silent(step: InstallStep) -> None:

@@ -34,7 +34,7 @@ _AVAILABLE = re.compile(r"^\s*Available versions: (.+)$", re.MULTILINE)
 
 
 class Offer(Struct, frozen=True):
-    """Answer of a source: its versions of torch for this interpreter, or the reason for none."""
+    """Answer of a source: its versions of torch for this interpreter, or why it has none."""
 
     versions: frozenset[str]
     why_not: str = ""
@@ -63,7 +63,7 @@ def probe_options(options: Sequence[str]) -> list[str]:
 
 
 def offered(lines: Sequence[str], ended: bool) -> Offer:
-    """Parse the answer of ``pip index versions``; ``ended`` is False if the deadline cut it."""
+    """Parse the answer of ``pip index versions``. ``ended`` is False if the deadline cut it off."""
     found = _AVAILABLE.search("\n".join(lines))
     if found:
         return Offer(frozenset(version.strip() for version in found[1].split(",")))
@@ -76,11 +76,11 @@ def offered(lines: Sequence[str], ended: bool) -> Offer:
 
 
 def choose(probe: Probe, torch_index: str | None) -> TorchSource:
-    """Return the first source that has the CPU build; else the GPU build, with a notice of its
+    """Return the first source with the CPU build, otherwise the GPU build with a notice of its
     size.
 
-    The order: the user's index; pip's configured indexes; PyTorch's CPU index. Raises InstallError
-    if no source has torch at all.
+    Order: the user's index, pip's configured indexes, PyTorch's CPU index. Raises InstallError if
+    no source has torch at all.
     """
     if torch_index is not None:
         named = ("--index-url", torch_index)

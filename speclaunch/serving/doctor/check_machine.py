@@ -1,4 +1,4 @@
-"""Run of all checks of the machine; a crash of one does not stop the others."""
+"""Run all checks of the machine. If one check crashes, the others still run."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ FAMILIES: Mapping[str, tuple[Check, ...]] = {
 def check_machine(
     found: MachineFacts, families: Mapping[str, tuple[Check, ...]] = FAMILIES
 ) -> tuple[CheckSection, ...]:
-    """Return all lines. Only what stops a launch from here is an error: without a recipe, or with
-    hardware of another machine, the worst state is a warning.
+    """Return all lines. Only a problem that prevents a launch on this machine is an error: without
+    a recipe, or with another machine's hardware, the worst state is a warning.
     """
     if found.target is not None and found.target.elsewhere:
         found = replace(
@@ -68,7 +68,7 @@ def check_machine(
 
 
 def _run_check(check: Check, found: MachineFacts) -> list[CheckLine]:
-    """Return the lines of a check; if it crashes, its lines so far and the crash."""
+    """Return the lines of a check. If it crashes, return its lines so far and report the crash."""
     lines: list[CheckLine] = []
     try:
         lines.extend(check(found))

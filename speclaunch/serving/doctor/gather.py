@@ -1,4 +1,4 @@
-"""Gathering of machine facts: the only place of the doctor that inspects anything."""
+"""Gather the machine's facts. No other module of the doctor inspects the machine."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | 
 
 
 def _port(recipe: Recipe | None) -> Port:
-    """Return the availability of the recipe's port, by default the engine's default port."""
+    """Return the availability of the recipe's port, or of the engine's default port."""
     args = recipe.deployment.args if recipe is not None else {}
     host = str(value_of(args, "host") or _DEFAULT_HOST)
     number = value_of(args, "port") or _DEFAULT_PORT
@@ -253,7 +253,7 @@ def _port(recipe: Recipe | None) -> Port:
 def _places(
     home: Path, hub: object, env: Mapping[str, str], user_home: Path
 ) -> dict[VolumeUse, Path]:
-    """Return the directories that fill up."""
+    """Return the directories that may fill up."""
     places = {VolumeUse.MODELS: hub.cache} if isinstance(hub, Hub) else {}
     caches = env.get("XDG_CACHE_HOME")
     places[VolumeUse.SPECLAUNCH] = home
@@ -295,7 +295,7 @@ def _lookup(
 
 
 def _meant_for(recipe: Recipe, found: object) -> str | None:
-    """Return the hardware that a recipe names, if this machine has another."""
+    """Return the recipe's hardware if this machine has different hardware."""
     name = recipe.deployment.hardware.name
     if name == AUTO or is_cpu(recipe) or not isinstance(found, Hardware):
         return None

@@ -109,9 +109,7 @@ def read_port(host: str, number: int) -> Port:
 
 
 def _local_address(host: str) -> str:
-    """Return an address to listen on, without a DNS query: a host name of a recipe counts as all
-    interfaces.
-    """
+    """Return an address to listen on, without a DNS query. A host name counts as all interfaces."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError, ValueError):
             socket.inet_pton(family, host)
@@ -120,7 +118,7 @@ def _local_address(host: str) -> str:
 
 
 def _free(host: str, number: int) -> int | None:
-    """Return the next free port after a taken port; None if nothing can listen on the host."""
+    """Return the next free port after a taken port; None if the host cannot be bound."""
     first = max(number, _PRIVILEGED) + 1
     for nearby in range(first, min(first + _NEARBY, 65536)):
         with contextlib.suppress(LaunchError, OSError, socket.gaierror):
@@ -245,7 +243,7 @@ def read_model(
 
 
 def _as_path(model: LocalModel, path: Path, made: Path) -> LocalModel | None:
-    """Return a model that is a directory or a file; None for a name on the hub. Raises OSError."""
+    """Return a model given as a directory or file; None for a hub name. Raises OSError."""
     found = replace(model, is_path=True)
     if path.is_file():  # a GGUF file
         return replace(found, present=True, weight_files=True)
@@ -259,7 +257,7 @@ def _as_path(model: LocalModel, path: Path, made: Path) -> LocalModel | None:
 
 
 def _in_cache(model: LocalModel, folder: Path) -> LocalModel:
-    """Return a model of the hub's cache; `snapshots` holds links to the files of each revision."""
+    """Return a model in the hub cache. `snapshots` holds links to the files of each revision."""
     unfinished, size = _unfinished(folder)
     model = replace(model, unfinished=unfinished, unfinished_bytes=size)
     try:
@@ -276,7 +274,7 @@ def _weights(directory: Path) -> bool:
 
 
 def _token(env: Mapping[str, str], base: Path) -> str | None:
-    """Return the place of a token; the hub's library searches in this order."""
+    """Return the place of a token, in the search order of the hub's library."""
     for name in _TOKENS:
         if env.get(name, "").strip():
             return name
@@ -329,7 +327,7 @@ class Custody(StrEnum):
 
 
 class EngineTree(Struct, frozen=True):
-    """An engine: its topmost process, and all processes that belong to it."""
+    """Engine: its topmost process, and all processes that belong to it."""
 
     root: Process
     members: tuple[Process, ...]
@@ -339,7 +337,9 @@ class EngineTree(Struct, frozen=True):
 
     @property
     def port(self) -> int | None:
-        """Port that it serves on, if it serves; its processes use other ports among themselves."""
+        """Port that the engine serves on, if it serves. Its processes use other ports among
+        themselves.
+        """
         configured = _option(self.root.argv, "--port") or str(_DEFAULT_PORT)
         listening = {port for member in self.members for port in member.ports}
         return int(configured) if configured.isdigit() and int(configured) in listening else None
@@ -374,7 +374,7 @@ def read_processes() -> tuple[Process, ...]:
 
 
 def _ports() -> dict[int, set[int]]:
-    """Return the TCP ports that each process listens on, as far as this user may see them."""
+    """Return the TCP ports on which each process listens, as far as this user can see them."""
     found: dict[int, set[int]] = {}
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections(kind="tcp"):
@@ -433,7 +433,7 @@ def is_engine(process: Process) -> bool:
 
 
 def _option(argv: Sequence[str], flag: str) -> str | None:
-    """Return the value of a flag, in either spelling; the last value counts."""
+    """Return the value of a flag in either spelling. If it is repeated, the last value counts."""
     value = None
     for index, word in enumerate(argv):
         if word == flag:
@@ -479,10 +479,10 @@ def _custody(root: Process, table: Mapping[int, Process]) -> tuple[Custody, int 
 
 
 def _runs_by_itself(root: Process, table: Mapping[int, Process]) -> bool:
-    """True if a process without a parent was meant to be one.
+    """True if a process without a parent was started that way on purpose.
 
-    Started by a service manager or with setsid it leads its own session. As a container's main
-    process it is in the session of process 1. An orphan's session has lost its leader.
+    A process started by a service manager or with setsid leads its own session. A container's main
+    process is in the session of process 1. An orphan's session has lost its leader.
     """
     if root.pid == 1:
         return True

@@ -1,4 +1,4 @@
-"""Input of all checks, gathered once. Frozen: a check is a pure function of it.
+"""Input of all checks, gathered once. It is frozen, so a check is a pure function of it.
 
 An unknown value is an `UnknownFact`.
 """
@@ -36,7 +36,7 @@ class OwnInstallation(Struct, frozen=True):
 
 
 class CpuEngineState(Struct, frozen=True):
-    """State of the CPU engine of speclaunch."""
+    """State of speclaunch's CPU engine."""
 
     installed: bool
     version: str
@@ -65,7 +65,7 @@ class Process(Struct, frozen=True):
 
 
 class VolumeUse(StrEnum):
-    """Use of a directory; the user sees the value."""
+    """Use of a directory. Users see the value."""
 
     MODELS = "models"
     SPECLAUNCH = "speclaunch"

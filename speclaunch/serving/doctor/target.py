@@ -1,4 +1,4 @@
-"""Facts of a recipe: the engine version to check, the rules' results, its requirements."""
+"""Facts of a recipe: the engine version to check, the rules' results, and its requirements."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CPU = "cpu"
 
 
 class RecipeResults(Struct, frozen=True):
-    """Results of the rules for a recipe. `plan` is that of the first requested version."""
+    """Results of the rules for a recipe. `plan` belongs to the first requested version."""
 
     plan: Plan
     findings: tuple[Finding, ...]
@@ -212,7 +212,7 @@ def target_of(
 
 
 def is_elsewhere(declared: Hardware | None, found: object) -> bool:
-    """True if `--hardware` names another machine than this one."""
+    """True if `--hardware` names a different machine."""
     if declared is None or declared.vendor is Vendor.CPU:
         return False
     if not isinstance(found, Hardware) or found.vendor is not declared.vendor:
@@ -223,8 +223,8 @@ def is_elsewhere(declared: Hardware | None, found: object) -> bool:
 
 
 def _gpus(plan: Plan) -> int | None:
-    """Return the GPUs that each machine needs; replicas of plain data parallelism have their
-    own.
+    """Return the number of GPUs that each machine needs. Each replica of plain data parallelism has
+    separate GPUs.
     """
     try:
         return gpus_needed(plan)
@@ -233,7 +233,7 @@ def _gpus(plan: Plan) -> int | None:
 
 
 def _device(recipe: Recipe, plan: Plan) -> str | None:
-    """Return its configured device; a GPU by default."""
+    """Return the recipe's configured device; a GPU by default."""
     if is_cpu(recipe):
         return _CPU
     configured = plan.value_or_none("device")

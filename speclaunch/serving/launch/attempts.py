@@ -1,5 +1,5 @@
-"""Run start attempts: start, diagnose a failure, take a recovery step, start again. Also after a
-crash.
+"""Run start attempts: start, diagnose a failure, take a recovery step, start again. Covers crashes
+after serving, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Ladder = Callable[[Sequence[Attempt]], Rung | LadderEnd]
 
 
 class RestartPolicy(Struct):
-    """Restart policy of an engine that had served: capped back-off, and a limit within a time
+    """Restart policy for an engine that has served: capped back-off, and a limit within a time
     window.
     """
 
@@ -41,7 +41,7 @@ class RestartPolicy(Struct):
 
     def ended(self, now: float) -> float | str:
         """Return the seconds until the restart of an engine that had served, or the reason not to
-        restart it. `now` comes from a monotonic clock (`time.monotonic`).
+        restart it. `now`: monotonic seconds (`time.monotonic`).
         """
         if not self.enabled:
             return "it is not restarted (launch.restart.policy)"
@@ -58,8 +58,8 @@ class RestartPolicy(Struct):
 
 
 class Conclusion(Struct, frozen=True):
-    """Result of a launch: the last engine's outcome, its diagnosis, the reason for no further
-    attempt, and all attempts.
+    """Result of a launch: the last engine's outcome and diagnosis, why no attempt followed, and all
+    attempts.
     """
 
     outcome: EngineOutcome
@@ -191,7 +191,7 @@ class Launching(EngineStarts, kw_only=True):
 
 
 def failed(outcome: EngineOutcome) -> bool:
-    """True if it ended with an error."""
+    """True if the engine ended with an error."""
     if outcome.ending is Ending.DIED:
         return outcome.engine_exit_code != 0
     return outcome.ending in (Ending.FAILED, Ending.HUNG)
@@ -203,7 +203,7 @@ def _of_memory(attempt: Attempt) -> bool:
 
 
 def why_it_failed(outcome: EngineOutcome, diagnosis: Diagnosis | None) -> str:
-    """Return the reason for the end of an attempt, in one line."""
+    """Return, in one line, why an attempt ended."""
     if diagnosis is not None and diagnosis.cause is not None:
         return f"{diagnosis.cause.title}: {diagnosis.line or outcome.reason or ''}".rstrip(": ")
     return outcome.reason or "the engine ended"

@@ -38,7 +38,7 @@ _LONGEST = 1e6
 
 
 class Generation(Struct, frozen=True):
-    """One generation and the engine's own counters of it."""
+    """One generation, with the engine's counters for it."""
 
     text: str
     tokens: int
@@ -100,11 +100,11 @@ class EngineResponse(Struct, frozen=True):
 
 
 class EngineClient:
-    """A client of one engine. Uses only the standard library: it lives as long as the engine, and
-    needs nothing that a large client library loads. Its methods raise EngineError; `timeout` is the
-    total time of an answer in seconds.
+    """HTTP client of one engine. Its methods raise EngineError. `timeout`: total seconds for an
+    answer.
 
-    Proxies are ignored because the engine is on this machine.
+    It lives as long as the engine, so it uses only the standard library. It ignores
+    proxies because the engine is on this machine.
     """
 
     def __init__(self, address: Address) -> None:
@@ -113,7 +113,7 @@ class EngineClient:
 
     @classmethod
     def of_server(cls, url: str, key: str | None) -> EngineClient:
-        """Return a client of any server. Its certificate is verified."""
+        """Return a client of any server. It verifies the server's certificate."""
         client = cls.__new__(cls)
         client._reader = HttpReader(url, _headers(key))
         client._prefix = urlsplit(url).path
@@ -135,7 +135,9 @@ class EngineClient:
     def get(
         self, path: str, timeout: float = HEALTH_SECONDS, *, most: int | None = None
     ) -> EngineResponse:
-        """Request any other path; return the answer with any status. `most`: bytes of it."""
+        """Request any other path; return the answer with any status. `most`: maximum bytes
+        to read.
+        """
         return self._request("GET", path, timeout, redirects=_MAX_REDIRECTS, most=most)
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineResponse:
@@ -173,7 +175,7 @@ class EngineClient:
         return EngineResponse(found.status, found.content, found.seconds)
 
     def generate(self, prompt: str | list[int], max_new_tokens: int, timeout: float) -> Generation:
-        """Generate greedily; the prompt is text, or token ids for an engine without tokenizer."""
+        """Generate greedily. The prompt is text, or token ids for an engine without a tokenizer."""
         body: dict[str, Any] = {
             "sampling_params": {
                 "max_new_tokens": max_new_tokens,
@@ -187,7 +189,7 @@ class EngineClient:
 
 
 def _generation(data: dict[str, Any], seconds: float) -> Generation:
-    """Return the counters of an answer of `/generate`. Raises EngineError."""
+    """Return the counters in an answer of `/generate`. Raises EngineError."""
     meta, text = data.get("meta_info"), data.get("text")
     tokens = size(meta.get("completion_tokens"), least=0) if isinstance(meta, dict) else None
     if not isinstance(meta, dict) or tokens is None:
@@ -218,8 +220,8 @@ def _headers(key: str | None) -> dict[str, str]:
 
 
 def _no_check() -> ssl.SSLContext:
-    """Return a context without certificate checks: the engine is ours, on this machine, and its
-    certificate names the host that its users call.
+    """Return a context without certificate checks. The engine is local, and its certificate names
+    the host that its users call.
     """
     import ssl  # noqa: PLC0415 - heavy, and https only
 
@@ -261,7 +263,7 @@ class Verification(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """True if it serves the requested settings."""
+        """True if the engine serves the requested settings."""
         return not self.problems
 
 

@@ -1,7 +1,8 @@
-"""Detached launch: it continues after the command that began it has returned.
+"""Detached launch: it continues after its command has returned.
 
-The process forks. The child, in its own session, launches and supervises the engine. The parent
-follows the start through a pipe, and returns when the engine is ready, or when the start failed.
+The process forks. The child starts its own session, launches the engine and supervises it. The
+parent follows the start through a pipe. It returns when the engine is ready or the start has
+failed.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ class Announcer:
 
 
 class Detached(Struct):
-    """Parent's end: a separate launch."""
+    """Parent's end of the pipe to a detached launch."""
 
     pid: int
     fd: int
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Yield its messages until it closes the pipe. A signal to us is passed on to it."""
+        """Yield the child's messages until it closes the pipe. Forward signals to the child."""
         buffer = b""
         with Interrupts() as interrupts:
             while True:
@@ -71,7 +72,7 @@ class Detached(Struct):
                     yield json.loads(line)
 
     def wait(self) -> int:
-        """Wait for its end; return the exit code."""
+        """Wait for the child's end; return its exit code."""
         _, status = os.waitpid(self.pid, 0)
         return os.waitstatus_to_exitcode(status)
 

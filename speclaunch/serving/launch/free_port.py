@@ -22,9 +22,9 @@ _returned: set[int] = set()
 def free_port() -> int:
     """Return a port without a listener, a different port on each call.
 
-    It lies below those that the kernel assigns to outgoing connections: such a connection could
-    take the port before the engine, which binds it only after loading. Raises LaunchError if all
-    are taken.
+    It is below the range that the kernel assigns to outgoing connections. Such a connection could
+    take the port before the engine binds it, which happens only after loading. Raises LaunchError
+    if all ports are taken.
     """
     ports = list(set(range(_FIRST, _first_outgoing())) - _returned)
     random.shuffle(ports)
@@ -45,9 +45,9 @@ def _first_outgoing() -> int:
 
 
 def require_free(host: str, port: int) -> None:
-    """Raise LaunchError if nothing can listen on `host`:`port`.
+    """Raise LaunchError if `host`:`port` cannot be bound.
 
-    The engine itself notices only after it has loaded everything, and then hangs instead of exiting
+    The engine notices only after it has loaded everything, and then hangs instead of exiting
     (measured on 0.5.23: over a minute, all processes alive).
     """
     try:
@@ -73,10 +73,10 @@ def require_free(host: str, port: int) -> None:
 
 
 def other_listener(port: int, ours: Collection[int]) -> str | None:
-    """Return the listener on `port` if it is none of the processes `ours`; None otherwise.
+    """Return the listener on `port` if it is not one of the processes `ours`; None otherwise.
 
-    A port that was free before the start can be taken while the weights load: another server then
-    answers in the engine's place.
+    A free port can be taken while the weights load. Another server then answers instead of the
+    engine.
     """
     try:
         pids = listeners(port)

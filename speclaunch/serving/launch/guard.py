@@ -1,14 +1,14 @@
 """Guard process between speclaunch and the engine: a script that needs only the standard library.
 
-An engine must never outlive its supervisor, however that ends. speclaunch holds the other end of
-this process's standard input; when that closes - even by `kill -9` - the guard stops the engine. It
-adopts every orphan below it (PR_SET_CHILD_SUBREAPER), so no process of the engine is left, not even
-in another session. If the guard itself is killed, the engine's parent is killed with it
-(PR_SET_PDEATHSIG).
+An engine must never outlive its supervisor, however the supervisor ends. speclaunch holds the other
+end of this process's standard input. When that end closes, even by `kill -9`, the guard stops the
+engine. It adopts every orphan below it (PR_SET_CHILD_SUBREAPER), so no process of the engine is
+left, not even in another session. If the guard itself is killed, the kernel kills the engine's
+parent with it (PR_SET_PDEATHSIG).
 
 Protocol. Standard input: one JSON line (`Order`), then `stop`, `kill` or `until SECONDS` lines; end
-of file means `stop`. `until` is a lease (`boot_seconds`) for an engine of several hosts: the guard
-kills the engine then, even if speclaunch itself hangs, unless a later `until` arrived. Standard
+of file means `stop`. `until` is a lease (`boot_seconds`) for an engine of several hosts. The guard
+kills the engine at that time, even if speclaunch hangs, unless a later `until` arrived. Standard
 output: JSON lines `{"pid": n}`, `{"log_error": "…"}`, `{"exit": n}`; a negative exit code is the
 number of the signal that ended the engine.
 """
@@ -44,7 +44,7 @@ _UNFINISHED = re.compile(
 
 
 def _prctl(option: int, value: int) -> None:
-    """Call prctl on Linux; other systems only have the process group."""
+    """Call prctl on Linux. On other systems only the process group ends the engine."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
@@ -66,7 +66,7 @@ def descendants(root: int) -> list[int]:
 
 
 def marked(value: str, variable: str = RUN_VARIABLE) -> list[int]:
-    """Return the process ids that have `variable=value` in their environment."""
+    """Return the ids of processes with `variable=value` in their environment."""
     mark = f"{variable}={value}".encode()
     found: list[int] = []
     for pid in parents_by_pid():
@@ -80,7 +80,7 @@ def marked(value: str, variable: str = RUN_VARIABLE) -> list[int]:
 
 
 def parents_by_pid() -> dict[int, int]:
-    """Return every living process and its parent."""
+    """Return the parent of every living process."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -96,7 +96,7 @@ def parents_by_pid() -> dict[int, int]:
 
 
 def kill_all(root: int, seconds: float = 5.0) -> list[int]:
-    """Kill everything below `root`, repeatedly until nothing is left; return the survivors."""
+    """Kill everything below `root` until nothing is left; return the survivors."""
     deadline = time.monotonic() + seconds
     while True:
         left = descendants(root)
@@ -110,7 +110,7 @@ def kill_all(root: int, seconds: float = 5.0) -> list[int]:
 
 
 def reap() -> dict[int, int]:
-    """Collect ended children; return process id to exit code (negative: ended by that signal)."""
+    """Collect ended children; return their exit codes by process id (negative: signal number)."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -123,10 +123,10 @@ def reap() -> dict[int, int]:
 
 
 class Log:
-    """The engine's output in a file, secrets redacted. A full disk loses only text.
+    """Log file of the engine's output, with secrets redacted. A full disk loses only text.
 
-    A file that would exceed `most` bytes is renamed to `PATH.1` (the previous to `PATH.2`, and so
-    on up to `keep`), and a new file is started.
+    When a file would exceed `most` bytes, it is renamed to `PATH.1`, the previous `PATH.1` to
+    `PATH.2`, and so on up to `keep`. A new file is then started.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Log:
         self.error: str | None = None
 
     def write(self, data: bytes) -> None:
-        """Write the engine's output, except a possible beginning of a secret."""
+        """Write the engine's output, but hold back a possible beginning of a secret."""
         data = self._held + data
         keep = max((_overlap(data, secret) for secret in self._secrets), default=0)
         if self._patterns:
@@ -182,7 +182,7 @@ class Log:
         self._append(data)
 
     def _rotate(self) -> None:
-        """Begin a new file; if that fails, continue the old file."""
+        """Begin a new file; if that fails, continue with the old file."""
         self._size = 0
         try:
             for number in range(self._keep - 1, 0, -1):
@@ -209,14 +209,14 @@ class Log:
 
 
 def _overlap(data: bytes, secret: bytes) -> int:
-    """Return how many bytes at the end of `data` are the beginning of `secret`."""
+    """Return the number of bytes at the end of `data` that may begin `secret`."""
     return next(
         (n for n in range(min(len(secret) - 1, len(data)), 0, -1) if data.endswith(secret[:n])), 0
     )
 
 
 class EngineGuard:
-    """Runs one engine to its end."""
+    """Guard that runs one engine to its end."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._grace: float = order["grace_seconds"]
@@ -285,7 +285,7 @@ class EngineGuard:
                 self._kill()
 
     def stop(self) -> None:
-        """Ask the engine to finish; kill it after its grace time."""
+        """Request the engine to finish; kill it after its grace time."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._grace
             try:
@@ -346,14 +346,14 @@ class EngineGuard:
 
 
 def boot_seconds() -> float:
-    """Return the seconds of a monotonic clock that continues while the machine sleeps."""
+    """Return the seconds of a monotonic clock that also counts while the machine sleeps."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
 
 
 def send(message: dict[str, Any]) -> None:
-    """Send a message to speclaunch, if it is still running."""
+    """Send a message to speclaunch if it is still running."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(message).encode() + b"\n")
 
@@ -368,7 +368,7 @@ def drain(fd: int) -> None:
 
 
 def read_order() -> dict[str, Any]:
-    """Read the first line of standard input, byte by byte to leave later orders unread."""
+    """Read the first line of standard input byte by byte, to leave later orders unread."""
     line = bytearray()
     while not line.endswith(b"\n"):
         chunk = os.read(0, 1)

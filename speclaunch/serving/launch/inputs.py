@@ -44,7 +44,7 @@ def new_run_dir(recipe: Recipe) -> Path:
 
 
 def engine_argv(prepared: Prepared, secrets_file: Path | None) -> list[str]:
-    """Return the command line; `secrets_file` replaces the secret arguments that it can hold."""
+    """Return the command line. `secrets_file` replaces the secret arguments that it can hold."""
     argv = list(prepared.program)
     if secrets_file is not None:
         argv += ["--config", str(secrets_file)]
@@ -55,9 +55,10 @@ def engine_argv(prepared: Prepared, secrets_file: Path | None) -> list[str]:
 
 
 def secrets_file_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | None:
-    """Return the private file for the engine's `--config` with its secret arguments, and its text.
+    """Return the path and the text of the private file with secret arguments, for the engine's
+    `--config`.
 
-    None when there are no secrets, or the version (before 0.5.3) has no `--config`.
+    None without secrets, or if the version (before 0.5.3) has no `--config`.
     """
     secrets = {
         argument.flag.removeprefix("--"): str(argument.values[0])
@@ -71,7 +72,7 @@ def secrets_file_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | N
 
 
 def _may_be_in_file(argument: RenderedArgument, prepared: Prepared) -> bool:
-    """True if an argument is a secret that the engine reads from the file of `--config`."""
+    """True if an argument is a secret that the engine can read from its `--config` file."""
     key = argument.flag.removeprefix("--")
     single = len(argument.values) == 1
     return argument.secret and single and not config_refuses(key, prepared.catalogue)
@@ -102,7 +103,7 @@ def _quietly(_what: str) -> contextlib.AbstractContextManager[None]:
 
 
 def tiny_models(prepared: Prepared) -> Iterator[Path]:
-    """Yield the arguments that name a model which speclaunch makes for the CPU engine."""
+    """Yield the arguments that name a tiny model, which speclaunch makes for the CPU engine."""
     if prepared.cpu is None:
         return
     for value in prepared.recipe.deployment.args.values():
@@ -111,10 +112,10 @@ def tiny_models(prepared: Prepared) -> Iterator[Path]:
 
 
 def ensure_cpu_models(prepared: Prepared, busy: Busy = _quietly) -> None:
-    """Write the missing models of a CPU engine deployment; do nothing for other deployments. Their
-    facts are known only afterwards.
+    """Write the missing models of a CPU engine deployment; do nothing for other deployments.
 
-    Raises LaunchError if the engine is not installed, InstallError if a model cannot be written.
+    Facts about the models are known only afterwards. Raises LaunchError if the engine is not
+    installed, and InstallError if a model cannot be written.
     """
     engine = prepared.cpu
     if engine is None:

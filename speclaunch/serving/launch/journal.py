@@ -1,6 +1,6 @@
-"""Journal of a launch: enough to understand and replay it.
+"""Journal of a launch, sufficient to understand and replay it.
 
-`journal.json` in the run directory is replaced completely with every event, so it is readable
+Every event replaces `journal.json` in the run directory completely. It is therefore readable
 whenever speclaunch ends, even by `kill -9`. A full disk costs the journal, not the engine; the next
 event retries.
 """
@@ -62,7 +62,7 @@ class EngineEntry(Struct, frozen=True):
 
 
 class HardwareEntry(Struct, frozen=True):
-    """The hardware of a launch; `gpus` are indices."""
+    """The hardware of a launch. `gpus` are indices."""
 
     name: str
     count: int
@@ -73,7 +73,7 @@ class HardwareEntry(Struct, frozen=True):
 
 
 class BudgetEntry(Struct, frozen=True):
-    """The memory verdict before a launch."""
+    """The memory prediction before a launch."""
 
     fit: str
     why: str = ""
@@ -94,7 +94,7 @@ class PlanEntry(Struct, frozen=True):
 
 
 class JournalHeader(Struct, frozen=True):
-    """Parts of a journal that are known before the first attempt, without any secret."""
+    """Parts of a journal that are known before the first attempt, without secrets."""
 
     recipe: RecipeEntry = RecipeEntry()
     engine: EngineEntry = EngineEntry()
@@ -107,7 +107,7 @@ class JournalHeader(Struct, frozen=True):
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> JournalHeader:
-        """Return the header of a journal; a missing or malformed section has its default."""
+        """Return the header of a journal. Missing or malformed sections have their defaults."""
         found = {}
         for field in fields(cls):
             with contextlib.suppress(KeyError, ValidationError):
@@ -188,7 +188,7 @@ class Journal:
         self._write()
 
     def progress(self, tracker: PhaseTracker) -> None:
-        """Note milestones; write nothing if there are no new milestones."""
+        """Note new milestones; write nothing if there are none."""
         steps = _milestones(tracker.steps)
         if steps != self._last["milestones"]:
             self._last["milestones"] = steps
@@ -205,7 +205,7 @@ class Journal:
             self._write()
 
     def served(self, changes: Mapping[str, Any], overrides: Sequence[str]) -> None:
-        """Note the settings that served, as changes against the recipe and as overrides."""
+        """Note the settings that served, as changes to the recipe and as overrides."""
         self._document["served"] = {
             "attempt": self._last["number"],
             "changes": dict(changes),
@@ -214,13 +214,13 @@ class Journal:
         self._write()
 
     def event(self, kind: str, text: str, facts: Mapping[str, Any]) -> None:
-        """Note an event of a serving engine. The oldest of many events are dropped."""
+        """Note an event of a serving engine. Beyond the limit, the oldest events are dropped."""
         self._events.append({"at": now(), "kind": kind, "text": text, **facts})
         del self._events[:-_MOST_EVENTS]
         self._write()
 
     def course(self, course: Mapping[str, Any]) -> None:
-        """Note the course of the serving engine."""
+        """Note the speculation of the serving engine over time."""
         self._last["course"] = dict(course)
         self._write()
 
@@ -244,7 +244,7 @@ class Journal:
         self._write()
 
     def waiting(self) -> None:
-        """Note that the next engine starts in a moment."""
+        """Note the pause before the next engine starts."""
         self._state(LaunchState.WAITING)
 
     def stopping(self) -> None:
@@ -254,7 +254,7 @@ class Journal:
     def ended(
         self, result: str, reason: str | None, exit_code: int, explanation: str | None = None
     ) -> None:
-        """Note the end of the launch, its reason, and why nothing else was tried."""
+        """Note the end of the launch, its reason, and why no further settings were tried."""
         self._document["ending"] = {
             "result": result,
             "reason": reason,
@@ -306,7 +306,7 @@ def now() -> str:
 
 
 def _milestones(steps: Sequence[PhaseStep]) -> list[dict[str, Any]]:
-    """Return phases with the seconds since the spawn at which they began and ended."""
+    """Return phases with their begin and end in seconds since the spawn."""
     return [
         {
             "phase": step.phase.value,

@@ -33,7 +33,7 @@ _OF_THE_ENGINE = re.compile(
 def header(
     prepared: Prepared, plan: Plan | None, hardware: Hardware | None, overrides: Sequence[str]
 ) -> JournalHeader:
-    """Return the header of a journal, without any secret."""
+    """Return the header of a journal, without secrets."""
     deployment = prepared.recipe.deployment
     args = {
         name: "***"
@@ -74,7 +74,7 @@ def command(prepared: Prepared) -> list[str]:
 
 
 def document(prepared: Prepared) -> dict[str, Any]:
-    """Return the command for programs that read our output, with its secrets redacted."""
+    """Return the command as JSON values, with its secrets redacted."""
     hidden = set(prepared.secrets)
     return {
         "version": 1,
@@ -87,7 +87,7 @@ def document(prepared: Prepared) -> dict[str, Any]:
 
 
 def environment(prepared: Prepared) -> dict[str, str | None]:
-    """Return the relevant variables, including inherited variables, with their secrets redacted."""
+    """Return the relevant variables, including inherited variables, with secrets redacted."""
     inherited = {n: v for n, v in os.environ.items() if _OF_THE_ENGINE.match(n)}
     merged: dict[str, str | None] = {**inherited, **prepared.overlay}
     return {
@@ -97,7 +97,7 @@ def environment(prepared: Prepared) -> dict[str, str | None]:
 
 
 def recipe_diff(changes: Mapping[str, Any], deployment: Deployment) -> list[str]:
-    """Return changes as overrides that give the same start on the recipe's command line."""
+    """Return the overrides that reproduce these changes on the recipe's command line."""
     overrides = []
     for name, value in changes.items():
         for other in deployment.args:

@@ -1,7 +1,8 @@
 """Last known good settings of a request, for the same engine and hardware.
 
-One file per request, named by its digest, with the settings that served, newest first. Files are
-read and written under a lock, and replaced atomically; the least recently used files are dropped.
+Each request has one file, named by its digest, with the settings that served, newest first. Files
+are read and written under a lock, and replaced atomically. The least recently used files are
+dropped.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _NOT_MEMORY_VARIABLES = frozenset(
 
 
 class LastGood(Struct, frozen=True):
-    """Changes against the recipe that served, their time, and their launch."""
+    """Changes to the recipe that served, their time, and their launch."""
 
     changes: Mapping[str, Any]
     since: float
@@ -48,10 +49,10 @@ class LastGood(Struct, frozen=True):
 
 
 def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
-    """Return the key of known good settings: arguments and variables as composed, engine version,
-    hardware.
+    """Return the key of known good settings, from arguments and variables as composed, engine
+    version and hardware.
 
-    Any other argument or variable gives another key, so a changed recipe starts afresh. The
+    A different argument or variable gives a different key, so a changed recipe starts afresh. The
     spelling of an argument, the recipe's name, secrets and addresses do not count.
     """
     from speclaunch.core import is_secret_variable  # noqa: PLC0415
@@ -85,10 +86,9 @@ def recall(name: str) -> LastGood | None:
 
 
 def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None) -> None:
-    """Store the settings that served; without changes the recipe served unchanged, and nothing is
-    stored.
+    """Store the settings that served. Stores nothing without changes: the recipe itself served.
 
-    A disk that cannot be written is no reason to stop: the next launch walks the ladder again.
+    An unwritable disk does not stop the launch; the next launch walks the ladder again.
     """
     if not changes:
         forget(name)
@@ -100,7 +100,7 @@ def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None
 
 
 def forget(name: str, changes: Mapping[str, Any] | None = None) -> None:
-    """Drop changes that did not serve after all; without `changes`, all settings of the key."""
+    """Drop changes that failed after all; without `changes`, all settings of the key."""
     with _locked():
         left = [] if changes is None else [e for e in _read(name) if e.changes != changes]
         if left:
@@ -137,7 +137,7 @@ def _drop_oldest() -> None:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Hold a lock, if possible: two launches may end at once."""
+    """Hold a lock if possible, because two launches may end at the same time."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             stack.enter_context(locked(_directory().with_suffix(".lock")))

@@ -1,7 +1,7 @@
 """Run one launch from its locks to its end: journal, attempts, and last known good settings.
 
-Its inputs are a `PlannedLaunch`, and a `Planner` after a failed attempt. Every event goes first to
-the journal, so a closed terminal costs no record; then to the service manager and the user.
+Its inputs are a `PlannedLaunch` and, after a failed attempt, a `Planner`. Every event is journaled
+before the service manager and the user receive it. A closed terminal therefore loses no record.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LaunchRun:
         self._degraded: str | None = None
 
     def run(self, shown: LaunchObserver) -> Conclusion:
-        """Start, supervise and end the launch. Raises LaunchError if it may not begin.
+        """Start, supervise and end the launch. Raises LaunchError if the launch may not begin.
 
         The journal contains the end when this returns or raises.
         """
@@ -95,7 +95,7 @@ class LaunchRun:
             return conclusion
 
     def _attempts(self, interrupts: Interrupts) -> Conclusion:
-        """Run attempt after attempt: alone, or as one of several ranks."""
+        """Run the attempts, alone or as one of several ranks."""
         start = self._start
         ladder = self._planner.next_step if start.recovers else None
         if start.group is None:
@@ -213,14 +213,13 @@ class LaunchRun:
         self._shown.progress(tracker, seconds)
 
     def output(self, lines: Sequence[str]) -> None:
-        """Read the engine's statistics, and pass the lines to the user; the log already has
-        them."""
+        """Read the engine's statistics and pass its lines to the user. The log already has them."""
         if self._serving_since is not None:
             self._read_statistics(lines, time.monotonic())
         self._shown.output(lines)
 
     def _read_statistics(self, lines: Sequence[str], now: float) -> None:
-        """Report a drop of the acceptance length once, and its end."""
+        """Report a drop of the acceptance length once, and report its end."""
         start = self._start
         changes = self._monitor.read(lines, now - (self._serving_since or now))
         for rank, change in changes:
@@ -249,7 +248,7 @@ class LaunchRun:
             self._journal.course(self._monitor.document())
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Note that the engine is ready; it serves if its verification passed."""
+        """Note that the engine is ready. It counts as serving only if verification passed."""
         start, journal = self._start, self._journal
         journal.ready(verification, seconds)
         if verification is None or verification.ok:
@@ -271,7 +270,7 @@ class LaunchRun:
         self._shown.stopping(why)
 
     def failed(self, why: str) -> None:
-        """Note that an attempt ended and another follows."""
+        """Note that an attempt ended and that the next follows."""
         self._notifier.notify(STATUS=f"starting again: {why}"[:500].replace("\n", " "))
         self._shown.failed(why)
 

@@ -116,7 +116,9 @@ def lock_request(
 
 
 def _with_reference(word: str) -> str | None:
-    """Return an override with a variable in place of its secret; None outside of arguments."""
+    """Return an override with a variable in place of its secret; None outside `args`,
+    `engine.env`.
+    """
     key, _, value = word.partition("=")
     section, _, name = key.lstrip("+").rpartition(".")
     if _REFERENCE.fullmatch(value):
@@ -133,8 +135,8 @@ def write_lock(
 ) -> Path:
     """Write the lock of a deployment that served, and return its path.
 
-    `steps`: the changes of recovery that `prepared` and `plan` include. The text is read back: it
-    must start the same engine, and our rules must find no new error. Raises LaunchError and
+    `steps`: recovery changes that `prepared` and `plan` include. The written text is checked: it
+    must start the same engine, and rules must find no new error. Raises LaunchError and
     PreflightError; then no file is changed.
     """
     lock = observe(prepared, plan, request, steps)
@@ -177,7 +179,7 @@ def observe(
 
 
 def _resolved(plan: Plan) -> Iterator[tuple[str, Any]]:
-    """Yield the effective arguments that are set, filled in or changed; secrets are left out."""
+    """Yield the effective arguments that are set, filled in or changed, without secrets."""
     for row in sorted(effective_arguments(plan), key=lambda row: row.name):
         value = plain(row.effective)
         if row.outcome in _KNOWN and value is not None and HIDDEN not in str(value):
@@ -185,7 +187,9 @@ def _resolved(plan: Plan) -> Iterator[tuple[str, Any]]:
 
 
 def _checkpoints(prepared: Prepared, *, verify: bool) -> Iterator[LockedCheckpoint]:
-    """Yield the checkpoints that the engine reads; one that is not here has no files."""
+    """Yield the checkpoints that the engine reads. A checkpoint missing from this machine has no
+    files.
+    """
     environment = engine_environment(prepared)
     for role, (argument, revision_argument) in _CHECKPOINTS.items():
         name = prepared.rendered_args.value(argument)
@@ -232,8 +236,9 @@ def _processor() -> str | None:
 
 
 def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
-    """Raise LaunchError unless the text of a lock starts the same engine; PreflightError if our
-    rules find an error in it that the deployment does not have."""
+    """Raise LaunchError unless the lock's text starts the same engine. Raise PreflightError if
+    rules find an error in it that the deployment does not have.
+    """
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
         path = Path(folder, name)
         path.write_text(text, encoding="utf-8")
@@ -265,7 +270,7 @@ def differences_now(
     *,
     verify: bool = False,
 ) -> tuple[LockDifference, ...]:
-    """Return what differs from a lock: in its recipe, and on this machine.
+    """Return the differences from a lock, in its recipe and on this machine.
 
     `prepared` and `plan`: the lock's deployment as it would start now. Raises LaunchError.
     """

@@ -18,7 +18,7 @@ class LaunchObserver(Protocol):
     """Observer of an engine, and of the time between engines."""
 
     def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:
-        """Note that an engine is about to start with these changes against the recipe."""
+        """Note that an engine is about to start with these changes to the recipe."""
 
     def spawned(self, pid: int | None, log: Path) -> None:
         """Note that the engine process was started."""
@@ -33,7 +33,7 @@ class LaunchObserver(Protocol):
         """Note that the engine is ready and was verified."""
 
     def stopping(self, why: str) -> None:
-        """Note that the engine is being stopped: permanently if no reason is given."""
+        """Note that the engine is being stopped. Without a reason, the stop is final."""
 
     def failed(self, why: str) -> None:
         """Note that an attempt ended and another follows."""
@@ -63,12 +63,14 @@ class _Undisturbed:
 
 
 def undisturbed(observer: LaunchObserver) -> LaunchObserver:
-    """Return an observer that survives the loss of its terminal, so the engine does too."""
+    """Return an observer that survives the loss of its terminal, as the engine must."""
     return cast("LaunchObserver", _Undisturbed(observer))
 
 
 class Notifier:
-    """Sender of states to the socket of `NOTIFY_SOCKET`, see sd_notify(3); inactive without it."""
+    """Sender of states to the socket in `NOTIFY_SOCKET` (see sd_notify(3)); inactive if it is
+    unset.
+    """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = environment.get("NOTIFY_SOCKET") or None
@@ -78,7 +80,7 @@ class Notifier:
         """Maximum interval between messages to systemd (`WatchdogSec=`); None if unlimited."""
 
     def notify(self, **states: str | int) -> None:
-        """Send `READY=1`, `STATUS=…`; failures are ignored."""
+        """Send lines such as `READY=1` and `STATUS=…`; failures are ignored."""
         if self._address is None:
             return
         text = "\n".join(f"{name}={value}" for name, value in states.items())

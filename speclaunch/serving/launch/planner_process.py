@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class PlannerResult(Struct, frozen=True):
-    """Result that a planner hands over."""
+    """Result that a planner hands over to the waiting process."""
 
     start: PlannedLaunch
     session: bytes
@@ -74,9 +74,9 @@ class ForkedPlanner:
         self._pid, self._pipe = pid, pipe
 
     def wait(self) -> PlannerResult | int:
-        """Return the result that it hands over, or the exit code of its refusal.
+        """Return the planner's result, or the exit code of its refusal.
 
-        A signal to us ends it first; Ctrl-C is raised as KeyboardInterrupt.
+        A signal to this process ends the planner first. Ctrl-C is raised as KeyboardInterrupt.
         """
         before = signal.signal(signal.SIGTERM, self._die)
         try:
@@ -98,7 +98,7 @@ class ForkedPlanner:
         return os.waitstatus_to_exitcode(status)
 
     def stop(self) -> None:
-        """End it in any state."""
+        """End the planner in any state."""
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(self._pid, signal.SIGTERM)
             self._ended()
@@ -112,9 +112,9 @@ class ForkedPlanner:
 
 
 def fork_planner() -> ForkedPlanner | None:
-    """Fork; return None in the planner, which continues to plan and to `hand_over`.
+    """Fork. Return None in the planner, which continues to plan and to `hand_over`.
 
-    Call it while the process has one thread, before much is loaded.
+    Call it while the process has only one thread, before much is loaded.
     """
     global _to_supervisor  # noqa: PLW0603 - which side of the fork this is
     reading, writing = os.pipe()
@@ -167,7 +167,7 @@ class ReopenedPlanner:
     def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
         """Write the lock of the deployment with these changes; return its path.
 
-        `accept_length`: of its first generation. Raises LaunchError.
+        `accept_length`: acceptance length of its first generation. Raises LaunchError.
         """
         path: Path = _answered(
             lambda: self._opened().write_lock(changes, accept_length),
@@ -182,9 +182,9 @@ class ReopenedPlanner:
 def _answered(
     question: Callable[[], Any], failed: str = "the next attempt could not be planned"
 ) -> Any:
-    """Return the answer of a separate process to a question; its memory is freed with it.
+    """Return a separate process's answer to a question. The process's memory is freed when it ends.
 
-    Raises LaunchError, which begins with `failed` unless the process itself has the reason.
+    Raises LaunchError. Its text begins with `failed` unless the process itself states the reason.
     """
     reading, writing = os.pipe()
     pid = os.fork()

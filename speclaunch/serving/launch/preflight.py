@@ -41,7 +41,7 @@ _READ_BYTES_A_SECOND = 2e9
 
 
 def local_lookup(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
-    """Return the lookup with the hardware that a recipe will run on."""
+    """Return the lookup with the hardware that a recipe runs on."""
     named = recipe.deployment.hardware.name
     return found.on(named, probe_hardware if probe else None, cpu=cpu)
 
@@ -92,8 +92,8 @@ def preflight(
     absent: Iterable[Problem] = (),
     asker: EngineQuerier | None = None,
 ) -> PreflightResult:
-    """Return findings of the rules, and of the engine to be started, except those that the recipe's
-    comments ignore. Raises NoJudgeError if the engine must be queried and cannot be.
+    """Return findings of the rules and of the engine to be started, except those that the recipe's
+    comments ignore. Raises NoJudgeError if the engine must be queried but cannot be.
     """
     examined = check_request(prepared.request(os.environ), found, rules)
     reported = examined.results.findings
@@ -111,7 +111,7 @@ def with_other_roles(
     lookup: Lookup,
     rules: Iterable[Rule],
 ) -> PreflightResult:
-    """Return the result with findings across the roles of a recipe: a role that does not fit the
+    """Return the result with findings across the recipe's roles. A role that does not match the
     others cannot serve with them.
     """
 
@@ -123,7 +123,7 @@ def with_other_roles(
 def _engine_refusals(
     prepared: Prepared, examined: CheckedRequest, asker: EngineQuerier
 ) -> tuple[Finding, ...]:
-    """Return the engine's own refusals if a query is cheap compared with its start."""
+    """Return the engine's own refusals if a query is cheap compared with a start."""
     from speclaunch.checks import engine_findings  # noqa: PLC0415  rarely needed
 
     blamed = examined.results.blamed
@@ -144,7 +144,7 @@ def _engine_refusals(
 
 
 def absent_paths(prepared: Prepared) -> list[Problem]:
-    """Return the paths that the recipe names and that this machine lacks, with their places."""
+    """Return the paths in the recipe that are missing on this machine, with their places."""
     made = (prepared.cpu.models,) if prepared.cpu is not None else ()
     return [
         Problem(path.message, prepared.recipe.place("args", path.recipe_name), path.help)
@@ -154,7 +154,7 @@ def absent_paths(prepared: Prepared) -> list[Problem]:
 
 def require_predicted_fit(session: Session, rules: Iterable[Rule]) -> None:
     """Raise PreflightError if memory is predicted to run out and no other settings may be tried.
-    Does nothing if `rules` lacks SPL711, and for a lock: its settings served.
+    Does nothing if `rules` lacks SPL711, or for a lock, whose settings have served.
     """
     recorded = session.deployment.lock is not None
     if session.recovers or recorded or not any(rule.code == _MISFIT for rule in rules):

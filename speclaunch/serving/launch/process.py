@@ -1,4 +1,4 @@
-"""The engine as speclaunch sees it: started, watched and stopped through its guard; signals."""
+"""Engine process: start, watch and stop it through its guard; handle signals."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Interrupts:
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self, *, exits_after: bool = False) -> None:
-        """`exits_after`: the process exits afterwards, so later signals are ignored: a second
-        Ctrl-C would spoil the exit code.
+        """`exits_after`: the process exits afterwards, so later signals are ignored. A second
+        Ctrl-C would otherwise change the exit code.
         """
         self._exits_after = exits_after
         self.received: list[signal.Signals] = []
@@ -46,7 +46,7 @@ class Interrupts:
         os.close(self._notify)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until a signal arrives or the time is over; return True after a signal."""
+        """Sleep until a signal arrives or the time is over; return True if a signal arrived."""
         deadline = time.monotonic() + seconds
         while not self.received and (left := deadline - time.monotonic()) > 0:
             ready, _, _ = select.select([self.wake], [], [], left)
@@ -71,14 +71,14 @@ _prepared: list[tuple[str, subprocess.Popen[bytes]]] = []
 def prepare_guard() -> None:
     """Start the guard of the next engine early, in parallel with other work.
 
-    It exits by itself if we exit without an engine.
+    The guard exits if this process exits without starting an engine.
     """
     if not _prepared:
         _prepared.append(_new_guard())
 
 
 def drop_guard() -> None:
-    """Let the guard started ahead exit."""
+    """Let a guard that was started early exit."""
     while _prepared:
         _, process = _prepared.pop()
         process.communicate()
@@ -106,7 +106,7 @@ def _new_guard() -> tuple[str, subprocess.Popen[bytes]]:
 
 
 class EngineProcess:
-    """One running engine. Call `close()` (or use a `with` block) on every way out."""
+    """One running engine. Call `close()` on every exit path, or use a `with` block."""
 
     def __init__(
         self,
@@ -123,12 +123,12 @@ class EngineProcess:
     ) -> None:
         """Start `argv` with exactly `env`; its output goes to the file `log`.
 
-        Beyond `log_max_bytes` the log is renamed to `….1`; `log_keep` of those are stored.
-        `secrets` are redacted in the log; `private_files` are deleted when the engine has ended,
-        even if speclaunch was killed. At `until` (`guard.boot_seconds`) it is killed, unless
+        A log larger than `log_max_bytes` is renamed to `….1`; `log_keep` such files are stored.
+        `secrets` are redacted in the log. `private_files` are deleted when the engine has ended,
+        even if speclaunch was killed. The engine is killed at `until` (`guard.boot_seconds`) unless
         `extend` was called before.
 
-        Raises LaunchError when the interpreter cannot be run.
+        Raises LaunchError if the interpreter cannot be run.
         """
         self.grace_seconds = grace_seconds
         self.pid: int | None = None
@@ -168,7 +168,7 @@ class EngineProcess:
 
     @property
     def running(self) -> bool:
-        """True until the guard reported the engine's end."""
+        """True until the guard reports the engine's end."""
         return self.exit_code is None
 
     def poll(self, seconds: float = 0, wake: int | None = None) -> None:
@@ -193,7 +193,7 @@ class EngineProcess:
             self._handle(json.loads(line))
 
     def reap_orphans(self) -> None:
-        """Collect ended processes that are not ours: adopted orphans.
+        """Collect ended orphans that this process adopted.
 
         As process 1 of a container, speclaunch adopts every orphan.
         """
@@ -216,7 +216,7 @@ class EngineProcess:
         self._send("kill\n")
 
     def extend(self, until: float) -> None:
-        """Extend the deadline after which the guard kills the engine."""
+        """Extend the deadline at which the guard kills the engine."""
         if until != self._until and self.running:
             self._until = until
             self._send(f"until {until!r}\n")
@@ -233,7 +233,7 @@ class EngineProcess:
         return {self._guard.pid, *guard.descendants(self._guard.pid)}
 
     def close(self) -> None:
-        """Leave no process behind, in any state of the engine and its guard."""
+        """End all processes of the engine and its guard, whatever their state."""
         if self.running:
             self.stop()
             if not self.wait(self.grace_seconds + _GUARD_SLACK_SECONDS):
@@ -260,7 +260,7 @@ class EngineProcess:
             raise LaunchError(f"cannot run the engine's interpreter: {message['error']}")
 
     def _lost(self) -> None:
-        """Kill the lost or hanging guard and everything that it started."""
+        """Kill a lost or hanging guard and everything it started."""
         self.guard_lost = True
         pids = self.pids()
         deadline = time.monotonic() + _GUARD_SLACK_SECONDS

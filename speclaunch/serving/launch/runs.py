@@ -1,4 +1,4 @@
-"""Launches of this machine: holders of ports and GPUs, and their journals."""
+"""Launches on this machine: holders of ports and GPUs, and their journals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def lock_directory() -> Path:
 
 
 class HeldLock:
-    """One locked file. `close` releases it; the kernel releases it when the process ends."""
+    """One locked file. `close` releases the lock; the kernel does so when the process ends."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self._path, self._fd = path, fd
@@ -61,9 +61,9 @@ class HeldLock:
 
 
 def acquire(name: str, holder: Holder) -> HeldLock | Holder | None:
-    """Lock `name`. Return the other holder if it is locked, or None if locks are impossible here.
+    """Lock `name`. Return the other holder if it is locked; None if locks are impossible here.
 
-    A file system that is full or has no locks must not keep an engine from starting.
+    A full file system, or one without locks, must not prevent an engine from starting.
     """
     path = lock_directory() / f"{name}.json"
     try:
@@ -93,10 +93,9 @@ class Held(contextlib.ExitStack):
     """All locks of one launch."""
 
     def take(self, names: Mapping[str, str], holder: Holder) -> None:
-        """Lock `names` (from lock to description). Raises LaunchError that names the holder of a
-        lock.
+        """Acquire the locks `names` (a mapping from lock to description).
 
-        On failure, releases the locks acquired so far.
+        On failure, releases the locks acquired so far and raises LaunchError that names the holder.
         """
         for name, what in names.items():
             lock = acquire(name, holder)
@@ -111,7 +110,7 @@ class Held(contextlib.ExitStack):
 
 
 def running_launches() -> Iterator[Holder]:
-    """Yield every running launch, oldest first; remove leftovers of others."""
+    """Yield every running launch, oldest first; remove leftovers of ended launches."""
     found: list[Holder] = []
     for path in sorted(lock_directory().glob("run-*.json")):
         holder = _running_holder(path)
@@ -165,7 +164,7 @@ def _read_holder(path: Path) -> Holder | None:
 
 
 class Run(Struct, frozen=True):
-    """One launch. `document` is its journal; empty if it has no readable journal."""
+    """One launch. `document` is its journal, or empty if the journal is missing or unreadable."""
 
     directory: Path
     document: Mapping[str, Any]
@@ -239,7 +238,8 @@ def list_runs(directory: Path | None = None) -> list[Run]:
 
 
 def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -> Run:
-    """Return the launch of that name, process id, port or recipe (its newest); `last`: the newest.
+    """Return the launch with that name, process id, port or recipe (its newest launch). `last`: the
+    newest launch.
 
     Raises InputError if there is none.
     """
@@ -272,8 +272,8 @@ def reread_run(run: Run) -> Run:
 
 
 def prune(keep: int, directory: Path | None = None) -> list[Run]:
-    """Remove and return all ended launches except the last `keep`. Running launches and directories
-    without a journal are unchanged.
+    """Remove and return all ended launches except the newest `keep`. Running launches, and
+    directories without a journal, are unchanged.
     """
     # Only a directory with a journal is certainly ours to remove.
     over = [run for run in list_runs(directory) if run.holder is None and run.document]
@@ -286,7 +286,7 @@ def prune(keep: int, directory: Path | None = None) -> list[Run]:
 
 
 def _is_run(path: Path) -> bool:
-    """True for a directory that we made: `20261121-100400-name`."""
+    """True for a directory of a launch: `20261121-100400-name`."""
     date, _, rest = path.name.partition("-")
     clock, _, name = rest.partition("-")
     stamped = len(date) == 8 and date.isdigit() and len(clock) == 6 and clock.isdigit()

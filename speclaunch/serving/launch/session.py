@@ -99,7 +99,7 @@ def predict_failure(
     recovery: Recovery, plan_with: PlanWith, budget: BudgetOf | None = None
 ) -> FailureForecast | None:
     """Return the predicted failure of the configured settings; None if they fit or the memory is
-    unknown. If recovery is on, suggestions only step what `recovery` allows.
+    unknown. If recovery is on, suggestions change only what `recovery` allows.
     """
     try:
         plan = plan_with({})
@@ -157,14 +157,16 @@ class Session(Struct):
 
     @property
     def recovers(self) -> bool:
-        """True if other settings are tried when memory runs out. A lock starts nothing else."""
+        """True if other settings are tried when memory runs out. Always False for a lock, which
+        allows no other settings.
+        """
         is_on = self.deployment.recovery.policy != "off" and self.deployment.lock is None
         return is_on and not self.is_alone
 
     @property
     def is_alone(self) -> bool:
-        """True if it is one of several hosts without an agreement, which therefore must not
-        recover.
+        """True if this is one of several hosts without an agreement, which must not recover
+        alone.
         """
         return self.prepared.is_left_alone
 
@@ -316,10 +318,10 @@ class Session(Struct):
         return step if isinstance(step, Rung) else LadderEnd(step.why, step.help)
 
     def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
-        """Write the lock of the deployment with these changes, which served; return its path.
+        """Write the lock of the deployment that served with these changes; return its path.
 
-        `accept_length`: of its first generation. Stored results hold without changes only. Raises
-        LaunchError.
+        `accept_length`: acceptance length of its first generation. Stored results apply only
+        without changes. Raises LaunchError.
         """
         from speclaunch.deployments import LockedCertificate  # noqa: PLC0415  on request
         from speclaunch.serving.launch.lock import write_lock  # noqa: PLC0415
@@ -332,7 +334,9 @@ class Session(Struct):
         return write_lock(self.prepared.changed(changes), self.plan_with(changes), request, changes)
 
     def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Return the last known good settings that this engine accepts, and their description."""
+        """Return the last known good settings if this engine accepts them, and their
+        description.
+        """
         known = self.known_good()
         if known is None:
             return {}, ()
@@ -353,7 +357,7 @@ class Session(Struct):
         return last_good.key(self.deployment, self.prepared.version, self.facts.hardware)
 
     def _locks(self) -> dict[str, str]:
-        """Return the locks of the run, its port, and its GPUs if known."""
+        """Return the locks of the run, of its port, and of its GPUs if known."""
         names = {
             f"run-{self.directory.name}": "this launch",
             f"port-{self.prepared.address.port}": f"port {self.prepared.address.port}",
@@ -373,7 +377,7 @@ def _weight_bytes(checkpoint: Checkpoint | None) -> int | None:
 
 
 def restarts(settings: Restart, recovery: Recovery) -> bool:
-    """True if an engine that ended while serving is ever restarted."""
+    """True if an engine that ended while serving may be restarted."""
     if settings.policy == "auto":
         return recovery.policy != "off"
     return settings.policy == "on-failure"

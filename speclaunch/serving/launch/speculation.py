@@ -1,7 +1,7 @@
-"""Speculation of a serving engine: its course, and drops of its acceptance, from the log alone.
+"""Speculation of a serving engine, from its log: acceptance over time, and its drops.
 
-The log costs the engine nothing and needs no `--enable-metrics`. An engine that logs no decode
-steps (`--log-level warning`) has no course.
+Reading the log costs the engine nothing and needs no `--enable-metrics`. An engine that logs no
+decode steps (`--log-level warning`) has no course.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _INHERITED = ("PATH", "HOME", "LANG", "TZ")
 
 
 class Course(Struct):
-    """Means of equal periods since the engine was ready. A full course doubles its period."""
+    """Means over equal periods since the engine was ready. When the course is full, the period
+    doubles.
+    """
 
     seconds: float = _FIRST_SECONDS
     _points: list[tuple[float, float, float, int]] = field(default_factory=list)
@@ -58,7 +60,7 @@ class Course(Struct):
         self._points[index] = _sum(self._points[index], new)
 
     def document(self) -> dict[str, Any]:
-        """Return the course for the journal; null: a period without decode steps."""
+        """Return the course for the journal. A period without decode steps is null."""
         return {
             "seconds": self.seconds,
             "accept_length": [
@@ -80,7 +82,7 @@ def _sum(
 
 
 class SpeculationMonitor(Struct):
-    """Monitor of one engine after another. Equal settings share a baseline."""
+    """Monitor of successive engines. Engines with equal settings share a baseline."""
 
     _tests: dict[str, AcceptanceTest] = field(default_factory=dict)
     _course: Course = field(default_factory=Course)
@@ -90,7 +92,9 @@ class SpeculationMonitor(Struct):
     _is_tested: bool = True
 
     def begin(self, rendered: RenderedArgs, settings: object) -> None:
-        """Begin with a new engine. Adaptive speculation changes its own length: no test."""
+        """Begin to monitor a new engine. Adaptive speculation is not tested, because it changes its
+        own length.
+        """
         if settings != self._settings:
             self._tests = {}
         for test in self._tests.values():
@@ -101,7 +105,7 @@ class SpeculationMonitor(Struct):
         self._is_tested = rendered.value(_ADAPTIVE) in (None, "false")
 
     def read(self, lines: Sequence[str], seconds: float) -> list[tuple[str, AcceptanceChange]]:
-        """Return the changes that these lines complete, with their ranks (empty without several).
+        """Return the changes that these lines complete, with their ranks (empty for a single rank).
 
         `seconds`: time since the engine was ready.
         """
@@ -136,9 +140,10 @@ class SpeculationMonitor(Struct):
 
 
 def run_hook(program: Path, facts: Mapping[str, object], log: Path) -> LaunchThread:
-    """Run a user's program with the facts as variables, in a thread. Its output goes to `log`.
+    """Run a user's program in a thread, with the facts as environment variables. Its output goes to
+    `log`.
 
-    It gets no argument, no input and no secret, and is killed after `HOOK_SECONDS`.
+    It receives no arguments, input or secrets, and is killed after `HOOK_SECONDS`.
     """
     env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     env |= {f"SPECLAUNCH_{name.upper()}": str(value) for name, value in facts.items()}

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class Rung(Struct, frozen=True):
     """One change to the settings, its reason, and its cost.
 
-    `changes` maps server arguments, by the newest engine's names, to their new values. They add to
-    the changes of earlier rungs.
+    `changes` maps server arguments (by the newest engine's names) to their new values. They are
+    added to the changes of earlier rungs.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Rung(Struct, frozen=True):
 
 
 class Attempt(Struct, frozen=True):
-    """One engine start. `changes` are all its changes against the recipe."""
+    """One engine start. `changes` are all its changes to the recipe."""
 
     number: int
     changes: Mapping[str, Any] = {}
@@ -77,7 +77,7 @@ class EngineCommand(Struct, frozen=True):
 
 
 class LadderEnd(Struct, frozen=True):
-    """End of the ladder: the reason for no further rung, and other remedies."""
+    """End of the ladder: why no rung follows, and other remedies."""
 
     why: str
     help: str | None = None
@@ -103,7 +103,7 @@ class Planner(Protocol):
     def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
         """Write the lock of the deployment with these changes; return its path.
 
-        `accept_length`: of its first generation. Raises LaunchError.
+        `accept_length`: acceptance length of its first generation. Raises LaunchError.
         """
 
 
@@ -159,8 +159,8 @@ class PlannedLaunch(Struct, frozen=True):
 
 
 def without_model(section: Section) -> Section:
-    """Return the values of a section without its validation library, which is large and not needed
-    to read attributes.
+    """Return a section's values without its validation library, which is large and not needed to
+    read attributes.
     """
 
     def plain(model: Any) -> Any:

@@ -48,9 +48,10 @@ class Prober(LaunchThread):
         settings: Settings | None,
         find_other: Callable[[], str | None],
     ) -> None:
-        """Without `settings` nothing is verified: a rank that serves no requests answers `/health`
-        once its part of the model is loaded, and nothing else (0.5.23 utils/common.py
-        `launch_dummy_health_check_server`).
+        """Set up the thread. Without `settings`, nothing is verified.
+
+        A rank that serves no requests answers only `/health`, once its part of the model is loaded
+        (0.5.23 utils/common.py `launch_dummy_health_check_server`).
         """
         super().__init__("the check of the engine", self._probe)
         self._address, self._rendered, self._settings = address, rendered, settings
@@ -63,7 +64,7 @@ class Prober(LaunchThread):
         self._find_other = find_other
 
     def _probe(self) -> None:
-        """Wait for health and verify; `verification` holds the result once `done` is set."""
+        """Wait for health and verify. `verification` holds the result when `done` is set."""
         with EngineClient(self._address) as client:
             while not client.healthy():
                 if self._stop_requested.wait(_HEALTH_SECONDS):
@@ -89,14 +90,14 @@ _DYING_SECONDS = 3.0
 
 
 class Lease(Protocol):
-    """Permission to run the engine, granted by someone other than this process."""
+    """Permission to run the engine, granted by a party outside this process."""
 
     @property
     def until(self) -> float:
-        """Deadline for the engine's end, unless it is extended (`guard.boot_seconds`)."""
+        """Time at which the engine must end unless it is extended (`guard.boot_seconds`)."""
 
     def recalled(self) -> str | None:
-        """Return the reason to stop now; None if it may continue."""
+        """Return the reason to stop now; None if the engine may continue."""
 
 
 class EngineSpec(Struct, frozen=True):
@@ -141,7 +142,7 @@ class Ending(StrEnum):
 
 
 class EngineOutcome(Struct, frozen=True):
-    """End of a launch, with the reason if it failed."""
+    """End of one engine, with the reason if it failed."""
 
     ending: Ending
     reason: str | None = None
@@ -164,9 +165,9 @@ class EngineOutcome(Struct, frozen=True):
 def supervise(
     order: EngineSpec, observer: LaunchObserver, interrupts: Interrupts | None = None
 ) -> EngineOutcome:
-    """Run one engine to its end. No process of it is left afterwards.
+    """Run one engine to its end. None of its processes is left afterwards.
 
-    `interrupts`: an existing record of signals; by default signals are recorded during this call.
+    `interrupts`: an existing record of signals. By default, signals are recorded during this call.
     """
     with contextlib.ExitStack() as stack:
         noted = interrupts if interrupts is not None else stack.enter_context(Interrupts())
@@ -291,7 +292,9 @@ class _Run:
         return self._end(Ending.DIED, self._why_it_ended())
 
     def _dies(self) -> bool:
-        """True if the check failed because the engine ended, e.g. at its first real forward."""
+        """True if verification failed because the engine ended, for example at its first real
+        forward pass.
+        """
         deadline = time.monotonic() + _DYING_SECONDS
         while self._engine.running and time.monotonic() < deadline:
             self._engine.poll(_STARTING_SECONDS, wake=self._interrupts.wake)
@@ -360,7 +363,7 @@ class _Run:
         return None
 
     def _port_taken(self, holder: str | None) -> str | None:
-        """Return the holder of the engine's port if it is another process."""
+        """Return the holder of the engine's port if it is a different process."""
         if not self._tracker.port_taken and holder is None:
             return None
         taken = f"port {self._order.address.port} was taken while the engine was starting"
@@ -377,8 +380,8 @@ class _Run:
     def _stop(self, ending: Ending, reason: str | None) -> EngineOutcome:
         """Stop the engine; a second Ctrl-C or SIGTERM ends its grace time.
 
-        If other ranks stop it, the platform's SIGTERM to this rank is the first and ends nothing:
-        the engine may still finish its requests.
+        If other ranks stop the engine, the platform's SIGTERM to this rank is its first signal. It
+        does not end the grace time, so the engine may still finish its requests.
         """
         self._observer.stopping(reason or "")
         before = max(len(self._interrupts.received), int(ending is Ending.RECALLED))

@@ -35,7 +35,7 @@ def digest(data: object) -> str:
 
 
 def unfinished(files: Iterable[Path], key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield folders and documents among `files` with that key and without a result."""
+    """Yield the folders and documents in `files` that have this key and no result."""
     for path in files:
         document = read_json(path)
         if document and document.get("key") == key and document.get("result") is None:
@@ -71,12 +71,12 @@ def write(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def stored_work(kind: str) -> list[Path]:
-    """Return the documents of stored work of a kind, oldest first."""
+    """Return the documents of one kind of stored work, oldest first."""
     return sorted((speclaunch_home() / f"{kind}s").glob(f"*/{kind}.json"))
 
 
 class StoredWork(Struct, Generic[Done]):
-    """Work on disk. The same `key` continues it until it has a result."""
+    """Work on disk. A run with the same `key` continues it until it has a result."""
 
     path: Path
     key: str
@@ -94,9 +94,10 @@ class StoredWork(Struct, Generic[Done]):
         *,
         fresh: bool,
     ) -> Self:
-        """Return the newest unfinished work of the same kind and key, or new work.
+        """Return the newest unfinished work of this kind and key, or new work.
 
-        Documents of another format are ignored. `progress`: that of new work. Raises InputError.
+        Documents in other formats are ignored. `progress`: initial progress of new work. Raises
+        InputError.
         """
         files = [] if fresh else reversed(stored_work(kind))
         for folder, document in unfinished(files, key):
@@ -118,7 +119,7 @@ class StoredWork(Struct, Generic[Done]):
 
     @contextmanager
     def resuming(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Report the saved progress, and what Ctrl-C within the block leaves of it."""
+        """Report the saved progress, and on Ctrl-C within the block, what remains saved."""
         if self.progress.saved:
             saved = self.progress.saved
             say(f"resuming {self.directory.name} ({saved} saved; --fresh starts over)")

@@ -1,9 +1,9 @@
-"""Check that a serving engine still generates, with a real request off the hot path.
+"""Check with a real request, off the hot path, that a serving engine still generates.
 
-`/health` is no proof: it answers 200 while generation hangs (its handler only queries the HTTP
-process). So the watchdog requests one token, in a separate thread, and only after the engine showed
-no progress: no batch in its log, no change of its counters. A busy engine that answers slowly shows
-progress and is not disturbed.
+`/health` is no proof: it answers 200 while generation hangs, because its handler only queries the
+HTTP process. The watchdog therefore requests one token from a separate thread. It does so only if
+the engine shows no progress: no batch in its log and no change in its counters. A busy engine that
+answers slowly shows progress and is not disturbed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _SHOWN = 300
 
 
 class LaunchThread:
-    """A thread that never prints a traceback. The supervisor reads `failure`."""
+    """Thread that never prints a traceback. The supervisor reads `failure`."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
-        """`name`: the thread's part in the launch, for its failure: `the prober`."""
+        """`name`: the thread's role in the launch, for failure messages (`the prober`)."""
         self.failure: str | None = None
         """Reason for an early end; None while the thread runs, and after a normal end."""
         self._name, self._work = name, work
@@ -71,7 +71,7 @@ class ProbeAnswer(StrEnum):
 
 
 class HangDetector(Struct):
-    """Hang detector that knows no engine and no clock. Pure except for its memory."""
+    """Detector of hangs, independent of engine and clock."""
 
     settings: Settings
     armed: bool = False
@@ -136,7 +136,7 @@ class Watchdog(Struct):
 
     @property
     def failure(self) -> str | None:
-        """Reason for an early end of the thread; None without one."""
+        """Why the thread ended early; None if it did not."""
         return None if self._thread is None else self._thread.failure
 
     def stop(self) -> None:
@@ -190,7 +190,7 @@ class EngineProbe:
         self._paths = ["/metrics", "/v1/loads", "/get_load"]
 
     def generate(self, timeout: float) -> ProbeAnswer:
-        """Request one token, by token ids: an engine without tokenizer accepts them too."""
+        """Request one token by token ids, which an engine without a tokenizer also accepts."""
         body = {
             "input_ids": _PROMPT,
             "sampling_params": {"max_new_tokens": 1, "temperature": 0},
@@ -213,7 +213,7 @@ class EngineProbe:
 
 
 def stopped_process(pid: int | None) -> str | None:
-    """Describe a stopped process (SIGSTOP) of the engine; None if there is none."""
+    """Describe a stopped process (SIGSTOP) of the engine; None if no process is stopped."""
     if pid is None:
         return None
     try:

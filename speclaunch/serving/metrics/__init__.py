@@ -1,1 +1,1 @@
-"""Metrics of running engines: the only module that reads them, and the test of their acceptance."""
+"""Metrics of running engines: their only reader, and the test for acceptance drops."""

@@ -1,11 +1,12 @@
-"""Sequential test of the acceptance length: reports a drop, never on few verification steps.
+"""Sequential test of the acceptance length. It never reports a drop from few verification steps.
 
-Page's cumulative sum of log-likelihood ratios (CUSUM), one for each loss in `EFFECTS`: the baseline
-against a length with that share of accepted drafts missing. There are at least 10^8 observations
-between false alarms on average (Lorden 1971), if observations vary as the test learned.
+It is Page's cumulative sum of log-likelihood ratios (CUSUM), one sum for each loss in `EFFECTS`.
+Each sum compares the baseline with the length that remains if that share of accepted drafts is
+lost. False alarms are at least 10^8 observations apart on average (Lorden 1971), if observations
+vary as learned.
 
-The variance comes from the engine's own traffic, per verification step, and includes the
-correlation of neighboring observations: a long answer accepts fewer drafts in all of its steps.
+The variance per verification step comes from the engine's own traffic. It includes the correlation
+of neighboring observations, because a long answer accepts fewer drafts in all of its steps.
 Traffic that varies more takes longer to test.
 """
 
@@ -43,7 +44,7 @@ class AcceptanceSample(Struct, frozen=True):
 
 
 class AcceptanceBaseline(Struct, frozen=True):
-    """Usual acceptance length, and what it was learned from."""
+    """Usual acceptance length, and the observations that it was learned from."""
 
     length: float
     steps: float
@@ -53,7 +54,7 @@ class AcceptanceBaseline(Struct, frozen=True):
 
     @property
     def lowest(self) -> float:
-        """Length below which it has dropped."""
+        """Acceptance length below which a drop is reported."""
         return 1 + (self.length - 1) * (1 - EFFECTS[0])
 
     def ratios(self, sample: AcceptanceSample) -> list[float]:
@@ -68,7 +69,7 @@ class AcceptanceBaseline(Struct, frozen=True):
 
 
 def learned(samples: Sequence[AcceptanceSample]) -> AcceptanceBaseline | None:
-    """Return the baseline of observations; None if they are too few or accept nothing."""
+    """Return the baseline of observations; None if they are too few or no draft was accepted."""
     steps = sum(sample.steps for sample in samples)
     if len(samples) < _LEARNED_OBSERVATIONS or steps < LEARNED_STEPS:
         return None
@@ -107,7 +108,7 @@ class AcceptanceChange(Struct, frozen=True):
 
 
 class AcceptanceTest(Struct):
-    """Test of one rank. `add` its observations in order."""
+    """Test of one rank. Call `add` with its observations in order."""
 
     baseline: AcceptanceBaseline | None = None
     is_low: bool = False
@@ -131,7 +132,7 @@ class AcceptanceTest(Struct):
         return change
 
     def restart(self) -> None:
-        """Forget the evidence, not the baseline: the engine has started again."""
+        """Discard the evidence but not the baseline, because the engine has restarted."""
         self._evidence, self._count, self._shown = [0.0] * len(EFFECTS), 0, None
 
     def _learn(self, sample: AcceptanceSample) -> None:

@@ -1,11 +1,12 @@
-"""Values of one engine: from `/metrics`, without it from `/v1/loads` or its log.
+"""Values of one engine, from `/metrics` or, without it, from `/v1/loads` or the engine's log.
 
-The catalogue of the engine library (releases/metrics.py) has the meanings, traps and sources of all
-metrics. Two of them decide what counts here:
+The catalogue in the engine library (releases/metrics.py) has the meanings, traps and sources of all
+metrics. Two traps matter here:
 
-- Ranks of a data-parallel group may repeat the same values: only the first rank counts.
-- With priority scheduling `priority=""` is the total; other values are parts of it (0.5.23
-  observability/metrics_collector.py).
+- Ranks of a data-parallel group may repeat the same values, so only the first rank counts.
+
+- With priority scheduling, `priority=""` is the total; other values are parts of it (0.5.23
+observability/metrics_collector.py).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Sample(Struct, frozen=True):
 
 
 class ExpositionError(Exception):
-    """Text that is not in the format; the message is the reason."""
+    """Text that is not in the exposition format. The message is the reason."""
 
 
 def parse_metrics(content: bytes, names: Iterable[str]) -> list[Sample]:
@@ -229,9 +230,11 @@ def _integer(text: str | None) -> int | None:
 
 
 def read_loads(client: EngineClient, info: Mapping[str, Any]) -> EngineMetrics:
-    """Return what an engine without `/metrics` reports: `/v1/loads` (from 0.5.8,
-    entrypoints/v1_loads.py) and the internal states in `info`, its `/server_info`. Acceptance
-    lengths are means since its start. Raises EngineError."""
+    """Return the values of an engine without `/metrics`. Raises EngineError.
+
+    Sources: `/v1/loads` (from 0.5.8, entrypoints/v1_loads.py), and the internal states in `info`,
+    which is its `/server_info`. Acceptance lengths are means since the engine's start.
+    """
     loads: Any = []
     try:
         answer = client.get("/v1/loads", _SECONDS)
@@ -308,8 +311,9 @@ def _parsed(text: str | None) -> float | None:
 
 
 def progress(client: EngineClient, paths: list[str]) -> object:
-    """Return the engine's own token counts from the first of `paths` that has any; None if none
-    has. A path that does not exist is removed from `paths`."""
+    """Return the engine's own token counts from the first of `paths` that has them; None if none
+    has. Paths that do not exist are removed from `paths`.
+    """
     for path in list(paths):
         try:
             answer = client.get(path, _SECONDS, most=MOST_BYTES)

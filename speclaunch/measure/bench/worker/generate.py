@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def say(out: TextIO, question: dict[str, Any], answer: dict[str, Any]) -> None:
-    """Write an answer line with the number of its question."""
+    """Write an answer line with the number of its input line."""
     print(json.dumps({"number": question.get("number"), **answer}), file=out, flush=True)
 
 
@@ -111,10 +111,11 @@ def refuse_remote_code() -> None:
 
 
 def lengthened(tokenizer: Any, file: str, tokens: int) -> dict[str, Any]:
-    """Rewrite a JSON list of prompts so that each has `tokens` tokens as the server counts them.
+    """Rewrite a JSON list of prompts so that the server counts `tokens` tokens in each.
 
-    A short prompt follows the other prompts of the file, cut off in front; a long prompt is cut
-    itself. Each starts at another place of the same text, so that no two share a prefix.
+    A short prompt is preceded by the file's other prompts, and the result is cut at its beginning.
+    A long prompt is also cut at its beginning. Each starts at a different place in the same text,
+    so no two share a prefix.
     """
     if tokenizer is None:
         raise RuntimeError("cannot lengthen prompts: the model's tokenizer cannot be loaded")

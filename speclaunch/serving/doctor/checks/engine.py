@@ -47,7 +47,9 @@ def check_engine(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
-    """Return a fix that installs packages next to the engine, and True if it is a command."""
+    """Return the fix that installs packages next to the engine, and True if the fix is a
+    command.
+    """
     runtime = found.runtime
     if not isinstance(runtime, Runtime):
         return f"install {', '.join(requirements)} next to the engine", False
@@ -282,7 +284,7 @@ def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
-    """Yield packages with which the engine refuses to start on a CUDA GPU
+    """Yield packages whose version makes the engine refuse to start on a CUDA GPU
     (`assert_pkg_version`).
     """
     target = found.target
@@ -306,7 +308,7 @@ def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLin
 
 
 def _is_skipped(found: MachineFacts, name: str) -> bool:
-    """True if a variable disables the check of a package: not before 0.5.1 (engine.py)."""
+    """True if a variable disables the check of a package (0.5.1 and later; engine.py)."""
     runtime = found.runtime
     version = (isinstance(runtime, Runtime) and runtime.sglang) or "0"
     since = "0.5.1" if name in _KERNELS else "0.5.7"

@@ -165,8 +165,8 @@ def _is_direct(host: str, env: Mapping[str, str]) -> bool:
 
 
 def _within(host: str, entry: str) -> bool:
-    """True if the host is in a network (`127.0.0.0/8`), an entry that the engine's HTTP library
-    understands.
+    """True if the host is in a network (`127.0.0.0/8`). The engine's HTTP library accepts such
+    entries.
     """
     try:
         return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
@@ -179,7 +179,7 @@ def _names(*names: str) -> list[str]:
 
 
 def check_engines(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield one line per engine; one line if there is none."""
+    """Yield one line per engine, or one line if there is no engine."""
     if isinstance(found.processes, UnknownFact):
         yield CheckLine("engines", CheckState.UNKNOWN, f"unknown: {found.processes.why}")
         return
@@ -251,7 +251,7 @@ def _age(seconds: float) -> str:
 
 
 def check_port(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield one line: the port is free, or its holder."""
+    """Yield one line that states whether the port is free, or who holds it."""
     port = found.port
     if isinstance(port, UnknownFact):
         yield CheckLine("port", CheckState.UNKNOWN, f"unknown: {port.why}")

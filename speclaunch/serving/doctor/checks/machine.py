@@ -37,7 +37,7 @@ _SHARED = 1 * _GIB
 
 
 def check_memory(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield lines about memory within a container's limit, processors, /dev/shm."""
+    """Yield lines about memory within a container's limit, processors and /dev/shm."""
     memory, target = found.memory, found.target
     if isinstance(memory, UnknownFact):
         yield CheckLine("memory", CheckState.UNKNOWN, f"unknown: {memory.why}")
@@ -127,7 +127,7 @@ _STATES = {
 
 
 def check_budget(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield the memory verdict; SPL711 and SPL712 explain a misfit or a tight fit."""
+    """Yield the memory prediction. SPL711 and SPL712 explain a misfit or a tight fit."""
     if found.target is None or found.target.budget is None:
         return
     budget = found.target.budget
@@ -203,7 +203,7 @@ _FULL = 200 * 10**6
 
 
 def check_disk(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield one line per disk, and one per directory that cannot be written."""
+    """Yield one line per disk, and one per unwritable directory."""
     disks: dict[int, list[DiskVolume]] = {}
     for volume in found.volumes:
         if isinstance(volume, UnknownFact):
@@ -387,8 +387,8 @@ def _kind(hardware: Hardware, target: RecipeNeeds | None) -> CheckLine:
 def _occupied(
     found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
-    """Yield GPUs whose memory others use: it is missing from the engine's share
-    (`mem_fraction_static`).
+    """Yield GPUs with memory used by other processes. That memory is missing from the engine's
+    share (`mem_fraction_static`).
     """
     all_free = True
     for gpu in gpus:
@@ -432,8 +432,8 @@ def _share(gpu: Gpu, target: RecipeNeeds | None) -> str:
 def _unbalanced(
     found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
-    """Yield an imbalance: ranks with tp_size > 1 refuse to start if one GPU has over a tenth less
-    free memory.
+    """Yield an imbalance of free GPU memory. With tp_size > 1, ranks refuse to start if one GPU has
+    over 10% less free memory.
     """
     if target is None or target.tensor_parallel in (None, 1) or target.gpus is None:
         return

@@ -19,7 +19,7 @@ _REFUSALS = ("it is gated", "it is not on the hub")
 
 
 def check_models(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield one line per checkpoint, and one for the token."""
+    """Yield one line per checkpoint, and one line for the hub token."""
     hub = found.hub
     if not isinstance(hub, Hub):
         yield CheckLine("model", CheckState.UNKNOWN, f"the model cache is unknown: {hub.why}")
@@ -46,7 +46,7 @@ def _model(model: LocalModel, hub: Hub, found: MachineFacts) -> CheckLine:
 
 
 def _absent(name: str, model: LocalModel, hub: Hub) -> CheckLine | None:
-    """Return an error if it cannot be downloaded; None if it can."""
+    """Return an error if the checkpoint cannot be downloaded; None if it can."""
     if model.is_path:
         return CheckLine(
             "model",
@@ -143,7 +143,7 @@ def _refused(text: str, model: LocalModel, hub: Hub) -> CheckLine | None:
 
 
 def _token(found: MachineFacts, hub: Hub) -> Iterator[CheckLine]:
-    """Yield a line about the token's presence, never the token itself."""
+    """Yield a line that states whether a token exists, never the token itself."""
     absent = [m for m in found.models if not (m.present or m.is_path or m.generated)]
     if hub.token is not None:
         yield CheckLine("token", CheckState.OK, f"an access token for the hub is in {hub.token}")
@@ -187,7 +187,9 @@ def _amount(size: int) -> str:
 
 
 def _elsewhere(model: LocalModel) -> str:
-    """Return advice about a checkpoint below --models: the rules know it, the engine does not."""
+    """Return advice about a checkpoint below --models, which the rules find but the engine does
+    not.
+    """
     path = model.checkpoint.path if model.checkpoint is not None else None
     argument = "speculative_draft_model_path" if model.role == "draft" else "model_path"
     return f", or use the local copy: args.{argument}={path}" if path is not None else ""

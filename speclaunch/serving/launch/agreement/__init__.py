@@ -1,1 +1,1 @@
-"""Agreement of ranks on settings, over a shared directory: `docs/explanation/recovery.md`."""
+"""Agreement of ranks on settings through a shared directory; see `docs/explanation/recovery.md`."""

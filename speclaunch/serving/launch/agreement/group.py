@@ -1,4 +1,4 @@
-"""Ranks that have to agree, and the number of this rank, from the recipe and the platform."""
+"""Ranks that must agree, and this rank's number, from the recipe and the platform."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RankGroup(Struct, frozen=True):
 def group_of(
     settings: Agreement, args: Mapping[str, Any], environment: Mapping[str, str]
 ) -> RankGroup | None:
-    """Return the ranks that agree by `launch.agreement`; None if no agreement is needed. Raises
+    """Return the ranks that agree under `launch.agreement`; None if no agreement is needed. Raises
     LaunchError.
     """
     if settings.directory is None:
@@ -105,6 +105,6 @@ def _role(args: Mapping[str, Any]) -> str:
 
 
 def _file_name(job: str) -> str:
-    """Return the job as a directory name, different for different jobs."""
+    """Return the job as a directory name; different jobs get different names."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "-", job)[:80]
     return plain if plain == job else f"{plain}-{hashlib.sha256(job.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""Membership of a rank in the shared directory: its files, its arrival, its view, its departure."""
+"""Membership of a rank in the shared directory: its files, and how it joins, reads and leaves."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ class StoreError(Exception):
 
 
 class RecordError(Exception):
-    """Invalid record in the directory; the text has its path and the reason."""
+    """Invalid record in the directory. The text has the record's path and the reason."""
 
 
 class DirectoryStore:
     """A directory that ranks share. All methods raise StoreError."""
 
     def __init__(self, path: Path, owner: str) -> None:
-        """`owner`: name of this rank's life, part of the names of its unfinished files."""
+        """`owner`: name of this rank's life. The names of its unfinished files contain it."""
         self._path, self._owner = path, owner
 
     def create(self, name: str, data: bytes) -> bool:
@@ -101,10 +101,11 @@ class DirectoryStore:
                 temporary.unlink()
 
     def overwrite(self, name: str, data: bytes) -> None:
-        """Overwrite a file that only this rank writes; all its contents have one length.
+        """Overwrite a file that only this rank writes. All of its contents must have the same
+        length.
 
-        It overwrites in place because NFS revalidates a file when it is opened, while a replaced
-        file may become visible a minute later. On a full disk the blocks already exist.
+        It overwrites in place: NFS revalidates a file on open, but may show a replaced file a
+        minute later. On a full disk the blocks already exist.
         """
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -118,7 +119,7 @@ class DirectoryStore:
             raise StoreError("write to", error, self._path) from error
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file; None without it. Also raises RecordError."""
+        """Return the content of a file; None if it does not exist. Also raises RecordError."""
         path = self._path / name
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -145,8 +146,8 @@ class DirectoryStore:
             raise StoreError("list", error, self._path) from error
 
     def sweep(self, owner: str) -> None:
-        """Remove unfinished files of `owner`, or of all ranks (""). A rank that is writing such a
-        file writes it again.
+        """Remove unfinished files of `owner`, or of all ranks if it is empty. A rank still writing
+        such a file writes it again.
         """
         with contextlib.suppress(OSError):
             for name in os.listdir(self._path):  # noqa: PTH208
@@ -154,7 +155,7 @@ class DirectoryStore:
                     (self._path / name).unlink(missing_ok=True)
 
     def _written(self, data: bytes) -> Path:
-        """Write a new file with this content, complete on the disk; return its path."""
+        """Write this content to a new file and sync it to disk; return its path."""
         path = self._path / f"{_TEMPORARY}{self._owner}-{uuid.uuid4().hex[:12]}"
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -185,8 +186,8 @@ MARK = "SPECLAUNCH_RANK"
 
 
 def process_space() -> str:
-    """Return the scope in which a process id is unique: this boot, this process namespace. Empty if
-    unknown.
+    """Return the scope in which a process id is unique: the boot and the process namespace. Empty
+    if unknown.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -196,7 +197,7 @@ def process_space() -> str:
 
 
 def is_gone(joined: Joined) -> bool:
-    """True if no process of it is left. False if that is unknown: then its lease decides."""
+    """True if no process of this life is left. False if unknown: its lease then decides."""
     if not joined.space or joined.space != process_space() or joined.pid <= 0 or not joined.mark:
         return False
     return joined.pid not in parents_by_pid() and not marked(joined.mark, MARK)
@@ -214,8 +215,8 @@ def memory_key(keys: Mapping[str, str]) -> str:
 class SharedMemory:
     """Directory with one file of known good settings for each launch key.
 
-    It may fail: then the ladder is walked again. A file that is written while it is read is
-    invalid, and counts as absent.
+    Access may fail; the ranks then walk the recovery ladder again. A file read during a write is
+    invalid and counts as absent.
     """
 
     def __init__(self, directory: Path, open_store: Callable[[Path, str], DirectoryStore]) -> None:
@@ -297,7 +298,7 @@ class Membership:
         self._unreadable: dict[str, str] = {}
 
     def join(self) -> View:
-        """Join the newest generation, or a new one if that has ended."""
+        """Join the newest generation, or start a new generation if the newest has ended."""
         make_directory(self._job)
         owner = f"{self.joined.name.member}-{self.joined.mark}"
         root = self._open(self._job, owner)
@@ -322,7 +323,7 @@ class Membership:
         return view
 
     def beat(self, state: RankState) -> None:
-        """Write that this rank lives, and its state."""
+        """Write a sign of life and this rank's state."""
         self._store.overwrite(life_file("beat", self.joined.name), dump_state(state))
 
     def create(self, file: str, data: bytes) -> bool:
@@ -362,7 +363,7 @@ class Membership:
         )
 
     def created(self, file: str) -> None:
-        """Update the known good settings after creating that file."""
+        """Update the known good settings after this rank created that file."""
         found = read_epoch(file)
         if found is None:
             return
@@ -396,7 +397,9 @@ class Membership:
     def _decisions(
         self, store: DirectoryStore, names: list[str]
     ) -> tuple[tuple[Decision, ...], str]:
-        """Return the decisions up to the first missing or invalid decision, and the reason."""
+        """Return the decisions before the first missing or invalid decision, and the problem with
+        it.
+        """
         found: list[Decision] = []
         for epoch in sorted(epoch for kind, epoch in _epochs(names) if kind == "epoch"):
             name = epoch_file("epoch", len(found))
@@ -436,7 +439,9 @@ class Membership:
         return peers
 
     def _read_state(self, store: DirectoryStore, joined: Joined, key: tuple[bool, Name]) -> None:
-        """Read its state; it is gone if it left, or did not change for longer than its lease."""
+        """Read the state of a life. It is gone if it left, or if its state did not change for
+        longer than its lease.
+        """
         key_of_file = self._key(life_file("beat", joined.name), former=key[0])
         problem = ""
         try:
@@ -464,8 +469,9 @@ class Membership:
             self._gone.add(key)
 
     def _ended_here(self, joined: Joined) -> bool:
-        """True if it is an earlier life on this host without processes, seen twice: its guard has
-        ended between the two.
+        """True if this earlier life, on this host, has no processes left at two checks.
+
+        Its guard ends between the two checks.
         """
         if not is_gone(joined):
             self._suspects.discard(joined.name)
@@ -483,7 +489,9 @@ class Membership:
         *,
         former: bool = False,
     ) -> Joined | Decision | Failure | None:
-        """Return the record of a file that never changes, read once; None if it is not valid."""
+        """Return the record of a file that never changes, read only once; None if it is missing or
+        invalid.
+        """
         key = self._key(file, former=former)
         if self._immutable.get(key) is None:
             try:

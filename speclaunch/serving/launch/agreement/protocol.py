@@ -1,9 +1,9 @@
 """Next action of a rank, from its view of the others. Pure: no file, no clock, no engine.
 
-Settings change in epochs. The decision of an epoch is made once, by the rank whose file of that
-name exists first, and never changes. A rank *adopts* a decision when no engine of an older decision
-runs on it. It starts an engine only when every other rank has adopted the decision, too, or no
-longer runs anything (`Peer.gone`): two engines of different settings never run at the same time.
+Settings change in epochs. The first rank to create an epoch's decision file makes its decision,
+which never changes. A rank *adopts* a decision when it runs no engine of an older decision. It
+starts an engine only after every other rank has adopted the decision or runs nothing anymore
+(`Peer.gone`). Two engines with different settings therefore never run at the same time.
 `tests/serving/launch/agreement/test_protocol.py` tests the interleavings.
 """
 
@@ -41,7 +41,7 @@ AGREED = frozenset(
 
 
 class Peer(Struct, frozen=True):
-    """Another life that has joined, of this rank or another rank."""
+    """Life of any rank that has joined, except this life."""
 
     joined: Joined
     state: RankState | None
@@ -92,24 +92,24 @@ class Mine(Struct, frozen=True):
 
     @property
     def name(self) -> Name:
-        """Name of its life."""
+        """Name of this rank's life."""
         return self.joined.name
 
 
 class Wait(Struct, frozen=True):
-    """No action; `why` is set while waiting for a rank."""
+    """No action. `why` is set while waiting for a rank."""
 
     why: str = ""
 
 
 class Decide(Struct, frozen=True):
-    """Request to make this decision, unless another was made."""
+    """Request to make this decision unless its epoch already has a decision."""
 
     decision: Decision
 
 
 class AskLadder(Struct, frozen=True):
-    """Request to find the next settings of this rank's own part, after these failures."""
+    """Request to find the next settings of this rank's part after these failures."""
 
     after: Decision
     failures: tuple[Failure, ...]
@@ -117,7 +117,7 @@ class AskLadder(Struct, frozen=True):
 
 
 class Adopt(Struct, frozen=True):
-    """Request to stop an engine older than the decision demands, then report the adoption."""
+    """Request to stop an engine older than the decision allows, then report the adoption."""
 
     decision: Decision
     stop: bool
@@ -172,7 +172,7 @@ def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in thei
 
 def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[str, PartSettings]:
     """Return the parts of the next decision with these changes of `part`. Settings that all parts
-    must share change in each of them.
+    share change in every part.
     """
     epoch = decision.epoch + 1
     agreed = {name: value for name, value in changes.items() if name in AGREED}
@@ -232,8 +232,8 @@ def _first(mine: Mine, view: View) -> Action:
 def _begin(
     mine: Mine, came: Iterable[Joined], known: Mapping[str, Mapping[str, Any]] | None
 ) -> Decision:
-    """Return the first decision: known good settings, else those of the first rank of each part.
-    If the parts then differ in settings that must be equal, all start from the recipe.
+    """Return the first decision: known good settings, else the settings of the first rank of each
+    part. If the parts then differ in settings that must be equal, all start from the recipe.
     """
     came, first, why = list(came), {}, ""
     for joined in sorted(came, key=lambda joined: -joined.name.rank):
@@ -265,7 +265,7 @@ def _return(mine: Mine, view: View, newest: Decision) -> Action:
 
 
 def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
-    """Return the action after engines that ended; None if none follows."""
+    """Return the action after engines ended; None if no action follows."""
     now = [failure for failure in view.failures if _current(failure, newest)]
     memory = [failure for failure in now if failure.memory]
     if memory:
@@ -307,7 +307,7 @@ def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure
 
 
 def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
-    """Return the memory failure of each start of that part, oldest first."""
+    """Return one memory failure for each failed start of this part, oldest first."""
     found: dict[int, Failure] = {}
     for failure in sorted(view.failures, key=lambda failure: str(failure.name), reverse=True):
         if failure.memory and failure.name.part == part:
@@ -358,9 +358,7 @@ def _members(mine: Mine) -> list[str]:
 
 
 def _clarity(failure: Failure) -> tuple[bool, bool, str]:
-    """Sort key: a rank that lost another rank, or does not know its cause, comes after one that
-    does.
-    """
+    """Sort key that puts a rank with a known cause of its own before others."""
     return (not failure.cause, failure.cause == "rank-lost", str(failure.name))
 
 

@@ -1,4 +1,4 @@
-"""Launch of one rank: engine after engine, as the ranks agree."""
+"""Launch of one rank: run one engine after another, as the ranks agree."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _LONGEST_SECONDS = 2.0
 
 
 class AgreementKeeper(LaunchThread):
-    """Thread of one life: it joins and renews the lease."""
+    """Thread that joins for one life and renews its lease."""
 
     def __init__(self, membership: Membership, lease_seconds: float) -> None:
         super().__init__("the agreement thread", self._keep)
@@ -103,8 +103,8 @@ class AgreementKeeper(LaunchThread):
         return boot_seconds() >= self.deadline
 
     def publish(self, state: RankState, files: Mapping[str, bytes]) -> int:
-        """Publish this state from now on, and create these files; return the first cycle that does
-        it.
+        """Publish this state from now on and create these files. Return the number of the first
+        cycle that does so.
         """
         with self._changed:
             self._state = state
@@ -113,20 +113,20 @@ class AgreementKeeper(LaunchThread):
             return self._started_cycle + 1
 
     def has_done(self, cycle: int) -> bool:
-        """True if the data of `publish` for this cycle is on the disk and the directory was read
-        since.
+        """True if this cycle's `publish` data is on the disk and the directory has been
+        read since.
         """
         return self.view is not None and self._done_cycle >= cycle
 
     def stop(self, seconds: float) -> None:
-        """End the thread; pending data is written first, if that takes no longer than `seconds`."""
+        """End the thread. Write pending data first if that takes at most `seconds`."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
         self.join(seconds)
 
     def _keep(self) -> None:
-        """Run cycles, without a pause if there is news."""
+        """Run cycles, without a pause if there is new data."""
         published: RankState | None = None
         while not self._join() and not self._stopping:
             time.sleep(self._pause)
@@ -178,7 +178,7 @@ class AgreementKeeper(LaunchThread):
 
 
 def document(attempt: Attempt) -> dict[str, Any]:
-    """Return an attempt as JSON. Its settings are in the decision, and its log text is omitted."""
+    """Return an attempt as JSON, without its settings (the decision has them) and its log text."""
     found = attempt.diagnosis
     if found is None or found.cause is None:
         return {}
@@ -266,7 +266,7 @@ def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decis
 
 
 def rung_of(decision: Decision) -> Rung | None:
-    """Return the rung of a decision, for the observer of the attempt."""
+    """Return the rung of a decision, for the attempt's observer."""
     rung = decision.rung
     if rung is None:
         return None
@@ -285,7 +285,7 @@ _FLUSH_SECONDS = 5.0
 
 
 class RankLaunching(EngineStarts, kw_only=True, dict=True):
-    """Equivalent of `Launching` for a rank."""
+    """Counterpart of `Launching` for one rank of a group."""
 
     group: RankGroup
     log: Path
@@ -305,8 +305,8 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
     _published: set[str] = field(default_factory=set)
 
     def run(self) -> Conclusion:
-        """Run until the ranks end together, or this rank alone. Raises LaunchError if the directory
-        cannot be used.
+        """Run until the ranks end together, or this rank ends alone. Raises LaunchError if the
+        directory is unusable.
         """
         group = self.group
         joined = Joined(
@@ -338,7 +338,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
     @property
     def until(self) -> float:
-        """Deadline for the engine's end, unless it is extended (`supervisor.Lease`)."""
+        """Time at which the engine must end unless it is extended (`supervisor.Lease`)."""
         return self._keeper.deadline
 
     def recalled(self) -> str | None:
@@ -364,7 +364,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return None
 
     def _wait_for_directory(self, membership: Membership) -> None:
-        """Wait until the directory has answered."""
+        """Wait for the directory's first answer."""
         until = time.monotonic() + max(self.group.lease_seconds, 1.0)
         while self._keeper.view is None and not self.interrupts.received:
             error = self._keeper.error
@@ -423,7 +423,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             self.interrupts.wait(_POLL_SECONDS)
 
     def _engine(self, decision: Decision) -> None:
-        """Run one engine with the agreed settings, to its end."""
+        """Run one engine with the agreed settings until it ends."""
         part = decision.parts[self._mine.name.part]
         number = len(self._attempts) + 1
         rung = rung_of(decision)
@@ -467,7 +467,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self._wait_for(self.set_stage(RankStage.FAILED, {failed_file(since, name): dump(failure)}))
 
     def _decide(self, decision: Decision) -> int:
-        """Make the decision, unless another was made; return the cycle that settles it."""
+        """Make the decision unless its epoch already has one; return the cycle that settles it."""
         return self._publish({epoch_file("epoch", decision.epoch): dump(decision)})
 
     def _adopt(self, decision: Decision) -> None:
@@ -476,7 +476,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self._publish({})
 
     def announce_stop(self) -> None:
-        """Announce a worker's stop: its engine ends with rank 0, which finishes its requests."""
+        """Announce a worker's stop. Its engine ends with rank 0, which finishes its requests."""
         if self.interrupts.received and self.group.rank > 0:
             self._end_all()
 
@@ -505,7 +505,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
                 return
 
     def _view(self) -> View:
-        """Return the last view, with the durations of its problems."""
+        """Return the last view, with how long each of its problems has lasted."""
         view, now = self._keeper.view, boot_seconds()
         assert view is not None  # noqa: S101 - `_wait_for_directory` has waited for it
         if not absent(self._mine, view):
@@ -550,7 +550,9 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return self._alone(Ending.STOPPED if stopped else Ending.INTERRUPTED, None)
 
     def _end_all(self) -> None:
-        """Decide the end after a stop request: the other ranks cannot continue either."""
+        """Decide to end all ranks after a stop request, because the others cannot continue
+        either.
+        """
         view = self._keeper.view
         newest = view.decisions[-1] if view and view.decisions else None
         if newest is None or not newest.end:

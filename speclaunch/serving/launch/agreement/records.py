@@ -1,6 +1,6 @@
 """Messages between ranks: small JSON documents and their file names.
 
-A file in a shared directory may be incomplete or foreign: an invalid file counts as absent.
+A file in a shared directory may be incomplete or foreign. An invalid file counts as absent.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DecisionKind(StrEnum):
 
 
 class Name(Struct, frozen=True):
-    """One life of a rank: a rank that was killed and started again has the next number."""
+    """Name of one life of a rank. Each restart of the rank increments the life's number."""
 
     part: str
     """Server of the rank: all ranks of a part run the same settings."""
@@ -100,7 +100,7 @@ class RankState(Struct, frozen=True):
 
 
 class PartSettings(Struct, frozen=True):
-    """Settings of one server, and the decision since which its engines use them."""
+    """Settings of one server, and the decision that introduced them."""
 
     changes: Mapping[str, Any]
     since: int
@@ -129,7 +129,7 @@ class Decision(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """Record of an engine of that epoch that ended."""
+    """Record of an engine that ended in an epoch."""
 
     name: Name
     epoch: int
@@ -157,8 +157,8 @@ def load_joined(data: bytes) -> Joined | None:
 
 
 def dump_state(state: RankState) -> bytes:
-    """Return a state of fixed length with a checksum. It overwrites the previous state, and a
-    reader may see a part of each.
+    """Return a state of fixed length with a checksum. It overwrites the previous state, so a reader
+    may see a mix of both.
     """
     text = _text(state)
     return f"{zlib.crc32(text.encode()):08x} {text}".ljust(STATE_BYTES - 1).encode() + b"\n"
@@ -192,7 +192,7 @@ def _text(value: Any) -> str:
 
 
 def document(data: bytes) -> dict[str, Any]:
-    """Return the document; empty if it is not a valid document."""
+    """Return the document; empty if it is invalid."""
     try:
         content = json.loads(data) if len(data) <= _LONGEST else None
     except (ValueError, RecursionError):
@@ -233,12 +233,12 @@ def life_file(kind: LifeFile, name: Name) -> str:
 
 
 def epoch_file(kind: EpochFile, number: int) -> str:
-    """Return the file name of a decision, or of its success on all ranks."""
+    """Return the file name of a decision, or of the record that all ranks served with it."""
     return f"{kind}-{number:05d}.json"
 
 
 def failed_file(number: int, name: Name) -> str:
-    """Return the file name of an engine of that epoch that ended."""
+    """Return the file name for an engine that ended in an epoch."""
     return f"failed-{number:05d}-{name}.json"
 
 

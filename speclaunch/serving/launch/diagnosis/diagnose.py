@@ -52,7 +52,7 @@ from speclaunch.serving.launch.log.marks import (
 def milestone_text(
     mark: LogMark, found: re.Match[str], loads: int
 ) -> tuple[str, Mapping[str, float]]:
-    """Return the text of a milestone and its figures; an empty text for lines that add nothing."""
+    """Return the text of a milestone with its figures; empty if it adds nothing."""
     groups = found.groupdict()
     numbers = {
         name: float(value)
@@ -287,7 +287,7 @@ class Stream:
             )
 
     def _match(self, where: Where, failure: LogFailure, *, final: bool = True) -> bool:
-        """True if a signature matches the error, which is then a suspect."""
+        """Record the error as a suspect if a signature matches it. Return True if one does."""
         match = _first_match(where, failure)
         if match is None:
             return False
@@ -328,7 +328,9 @@ def _time(line: LogLine) -> str:
 
 
 def possible_causes(suspect: Suspect) -> list[Cause]:
-    """Return the causes of an error if its milestones are of other processes, most likely first."""
+    """Return the possible causes, most likely first, of an error whose milestones may belong to
+    other processes.
+    """
     found = {}
     for failure in _circumstances(suspect.failure):
         match = _first_match(suspect.where, failure)
@@ -349,7 +351,7 @@ _STAGES: tuple[tuple[Phase, LogMark | None, int, bool], ...] = (
 
 
 def _circumstances(failure: LogFailure) -> Iterator[LogFailure]:
-    """Yield the same error at every stage of a start, beginning with its own."""
+    """Yield the error as if it had occurred at each stage of a start, its actual stage first."""
     yield failure
     for cpu in (failure.cpu, not failure.cpu):
         for phase, last, loads, pooled in _STAGES:
@@ -377,7 +379,7 @@ def _first_match(where: Where, failure: LogFailure) -> _Match | None:
 
 
 def _is_fatal(where: Where, failure: LogFailure, level: FailureLevel) -> bool:
-    """True if no process survives it, by the engine's output around it."""
+    """True if the surrounding output shows that no process survives the error."""
     match where:
         case Where.EXCEPTION:
             return failure.ends_process
@@ -414,9 +416,9 @@ def diagnose(
 ) -> Diagnosis:
     """Return how far an engine came and the cause of its end.
 
-    `lines` may be of any length and origin, and are read once, in order. `version` is the engine's
+    `lines` may be of any length and origin, and are read once, in order. `version` is the engine's,
     if known; otherwise it is derived from the wording. `exit_code` is the engine's, negative for a
-    signal; passing it also states that no other engine wrote to the log.
+    signal. Passing it also states that no other engine wrote to the log.
     """
     streams: dict[str, Stream] = {}
     latest = ""
@@ -437,7 +439,9 @@ def diagnose(
 
 
 def proof(diagnosis: Diagnosis) -> str | None:
-    """Return the line that proves it, without the prefixes of collectors and the engine."""
+    """Return the log line that proves the cause, without the prefixes of collectors and the
+    engine.
+    """
     if diagnosis.line is None:
         return None
     return next((line.text for line in read([diagnosis.line]) if line.text), diagnosis.line)
@@ -445,7 +449,7 @@ def proof(diagnosis: Diagnosis) -> str | None:
 
 def _chosen(streams: dict[str, Stream], latest: str) -> Stream:
     """Return the engine to report: the first with a fatal error, else the first with an error, else
-    the engine with the last line.
+    the engine that wrote the last line.
     """
     ours = {name: stream for name, stream in streams.items() if stream.ours}
     failed = [
@@ -499,7 +503,7 @@ def _diagnosis(stream: Stream, version: str | None, exit_code: int | None) -> Di
 def _doubts(
     stream: Stream, verdict: Suspect | None, *, alone: bool
 ) -> tuple[bool, tuple[CauseCandidate, ...]]:
-    """Return True if the log does not prove a cause, and the causes that it may show.
+    """Return True if the log does not prove a cause, and the causes that are possible.
 
     `alone`: only one engine writes to the log, whatever its lines look like.
     """
@@ -532,8 +536,8 @@ def _doubts(
 
 
 def _candidates(suspect: Suspect, reason: str, mixed: bool) -> list[CauseCandidate]:
-    """Return the possible causes of an error; several if its milestones may be of other
-    processes.
+    """Return the possible causes of an error. There are several if its milestones may belong to
+    other processes.
     """
     varied = mixed or (suspect.cause is None and suspect.failure.through_arguments)
     causes = possible_causes(suspect) if varied else [suspect.cause]

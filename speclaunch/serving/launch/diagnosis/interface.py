@@ -33,12 +33,12 @@ class Milestone(Struct, frozen=True):
 
 
 class Cause(Struct, frozen=True):
-    """An entry of the catalogue of failures.
+    """Cause of failure in the catalogue.
 
     `directions` maps each server argument (by the newest engine's name) to the direction in which
-    to change it. If `memory` is False no memory setting can help, and the ladder takes no rung.
-    `remedy` has one step per line; `{mem_fraction_static}` in it is replaced by the flag of that
-    argument. Show `remedy.remedy_steps`, which renders it for an engine version.
+    to change it. If `memory` is False, no memory setting can help, and the ladder takes no rung.
+    `remedy` has one step per line; `{mem_fraction_static}` in it is replaced with that argument's
+    flag. To show it, use `remedy.remedy_steps`, which renders it for an engine version.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Cause(Struct, frozen=True):
 
 
 class CauseCandidate(Struct, frozen=True):
-    """A cause that the log may show but does not prove."""
+    """Cause that the log suggests but does not prove."""
 
     cause: Cause
     line: str
@@ -64,10 +64,10 @@ class CauseCandidate(Struct, frozen=True):
 
 
 class Diagnosis(Struct, frozen=True):
-    """Result of reading a log: how far the engine came, and the cause of its end.
+    """Diagnosis from a log: how far the engine came, and the cause of its end.
 
-    `cause` is None if the log shows no known failure; `line` is then the engine's last error, if it
-    has one.
+    `cause` is None if the log shows no known failure. `line` is then the engine's last error, if
+    any.
     """
 
     phase: Phase
@@ -76,10 +76,10 @@ class Diagnosis(Struct, frozen=True):
     """True if the engine was ready before."""
     cause: Cause | None = None
     line: str | None = None
-    """Unchanged line of the log that proves it; secrets are redacted in the log itself."""
+    """Unchanged log line that proves the cause; secrets are redacted in the log itself."""
     line_number: int | None = None
     numbers: Mapping[str, float] = {}
-    """Figures of the engine's message, e.g. `mem_fraction_static_above`: 0.912."""
+    """Figures in the engine's message, for example `mem_fraction_static_above`: 0.912."""
     version: str | None = None
     """Engine version, if the log shows it."""
     engine: bool = True
@@ -132,12 +132,12 @@ class Where(Enum):
 
 
 class FailureLevel(IntEnum):
-    """Rank of an error: the highest level is the cause, and of equals the first."""
+    """Rank of an error. The error with the highest level is the cause; among equals, the first."""
 
     END = 0
-    """The engine ends itself; nothing else is known."""
+    """The engine ended itself for an unknown reason."""
     AFTERMATH = 1
-    """A process ended or a peer was lost: something else came before, if the log shows it."""
+    """A process ended or a peer was lost, as a result of an earlier error if the log shows one."""
     UNKNOWN = 2
     """An exception without a signature."""
     CAUSE = 3
@@ -172,19 +172,19 @@ class LogFailure(Struct, frozen=True):
     cpu: bool = False
     """True if the engine runs on the CPU: its pool is in the machine's memory."""
     draft_in_pool: bool | None = None
-    """True if the pool pays for the draft. None if the version is unknown."""
+    """True if the draft's memory comes out of the pool; None if the version is unknown."""
     head: str = ""
-    """Engine's text in front of the traceback."""
+    """Engine's text before the traceback."""
     frames: tuple[Frame, ...] = ()
     code: str = ""
     """Source line that raised it, if the traceback shows it."""
     contested: bool = False
-    """True if its traceback contains another exception: one of the two is of another process."""
+    """True if its traceback contains a second exception: one belongs to another process."""
     chain: int = 0
     """Line where its traceback begins, shared by exceptions that followed from each other."""
 
     def within(self, *names: str) -> bool:
-        """True if the traceback passed through a file or function of one of these names."""
+        """True if the traceback passed through a file or function with one of these names."""
         return any(frame.file in names or frame.function in names for frame in self.frames)
 
     @property
@@ -198,7 +198,7 @@ class LogFailure(Struct, frozen=True):
 
     @property
     def of_main_process(self) -> bool:
-        """True if the traceback begins where the main process does."""
+        """True if the traceback begins in the main process."""
         if not self.frames:
             return False
         first = self.frames[0]
@@ -215,8 +215,8 @@ class LogFailure(Struct, frozen=True):
 
     @property
     def at_arguments(self) -> bool:
-        """True if it was raised while the engine checked its arguments, before anything was
-        loaded.
+        """True if the error was raised while the engine checked its arguments, before it loaded
+        anything.
         """
         early = self.phase in (Phase.IMPORTS, Phase.SCHEDULER)
         return self.through_arguments and (early or self.of_main_process)
@@ -239,7 +239,7 @@ class Signature(Struct, frozen=True):
 
 
 class KnownCause(Struct, frozen=True):
-    """A cause with all its signatures: a row of the catalogue."""
+    """Catalogue entry: a cause with all its signatures."""
 
     cause: Cause
     signatures: tuple[Signature, ...]
@@ -257,7 +257,7 @@ def known(
     versions: str = "",
     sources: tuple[str, ...] = (),
 ) -> KnownCause:
-    """Return a row of the catalogue; the values are those of `Cause`."""
+    """Return a catalogue entry. The parameters are those of `Cause`."""
     turned, releases = dict(directions), SpecifierSet(versions)
     cause = Cause(name, title, meaning, remedy, memory, turned, releases, sources)
     return KnownCause(cause, signatures)

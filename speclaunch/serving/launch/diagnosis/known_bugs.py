@@ -1,4 +1,4 @@
-"""Known engine bugs that may explain a failure: those of the configuration that a log shows."""
+"""Known engine bugs that may explain a failure, selected by the configuration in the log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMED = (
 
 
 def known_bugs(diagnosis: Diagnosis) -> tuple[Advisory, ...]:
-    """Return the advisories about failures that affect a failed engine.
+    """Return the advisories about failures that affect an engine with this configuration.
 
     Empty if the log shows neither its release nor its arguments.
     """
@@ -53,7 +53,9 @@ def _applies(advisory: Advisory, plan: Plan) -> bool:
 
 
 def _plan(version: str, arguments: Mapping[str, Any], *, cpu: bool) -> Plan:
-    """Return a plan with the values that the engine logged, which it had resolved already."""
+    """Return a plan with the values that the engine logged. The engine had already resolved
+    them.
+    """
     place = Place("log")
     named = {
         name: RequestedValue(name, arguments[name], name, place)

@@ -1,4 +1,4 @@
-"""State of one start of one engine, from the log read so far, and its release by the wording."""
+"""State of one engine start from the log read so far, and the release derived from its wording."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _ON_CPU = re.compile(r"[(,{] ?'?device'?(?:=|: )'cpu'")
 
 
 class Wording(Struct):
-    """Narrowest range of releases that all lines so far allow."""
+    """Narrowest range of releases consistent with all lines so far."""
 
     first: Version | None = None
     last: Version | None = None
@@ -87,7 +87,7 @@ class Wording(Struct):
             self.first, self.last = low, high
 
     def allows(self, version: str) -> bool:
-        """True if a release may have printed this."""
+        """True if a release may have printed the lines read so far."""
         release = Version(version)
         return (self.first is None or release >= self.first) and (
             self.last is None or release <= self.last
@@ -95,7 +95,7 @@ class Wording(Struct):
 
     @property
     def newest(self) -> str | None:
-        """Newest known release that may have printed this; None if unknown."""
+        """Newest known release that may have printed the lines; None if unknown."""
         if self.first is None and self.last is None:
             return None
         fitting = [version for version in held_versions() if self.allows(version)]
@@ -103,7 +103,7 @@ class Wording(Struct):
 
     @property
     def draft_in_pool(self) -> bool | None:
-        """True if the pool pays for the draft; None if unknown."""
+        """True if the draft's memory comes out of the pool; None if unknown."""
         if self.first is not None and self.first >= Version(FIRST_IN_POOL):
             return True
         if self.last is not None and self.last < Version(FIRST_IN_POOL):
@@ -136,7 +136,7 @@ UNREADABLE = object()
 def logged_arguments(text: str) -> dict[str, Any]:
     """Return the arguments in `server_args=…`, by the engine's current names.
 
-    A value that is not plain is UNREADABLE.
+    A value that is not a plain literal becomes UNREADABLE.
     """
     return {canonical(item["name"]): _plain(item["value"].strip()) for item in _ITEM.finditer(text)}
 
@@ -189,7 +189,7 @@ _OUTPUT_PARTS = (
 
 
 def is_batch(text: str) -> bool:
-    """True for a line about a batch: the engine computes."""
+    """True for a line about a batch, which shows that the engine computes."""
     return "#running-req" in text and BATCH.match(text) is not None
 
 
@@ -210,11 +210,11 @@ def may_be_printed(text: str) -> bool:
 
 _MAX_SUSPECTS = 200
 _LIFE_OF_OTHERS = 20
-"""Lines of other ranks that prove that a failed rank did not take the engine down. They may print
-some while the parent still collects what is left of it.
+"""Number of lines from other ranks that proves the engine survived a failed rank. They may print
+some lines while the parent still collects the failed rank.
 """
 _LIFE_AFTER_DEATH = 50
-"""Signs of life after an error that ends a process: the error is then in doubt."""
+"""Number of signs of life after a fatal error that puts the error in doubt."""
 _MAX_SURVIVED = 20
 _ORDER = tuple(Phase)
 _CLOSES = {
@@ -245,7 +245,7 @@ class Suspect(Struct, frozen=True):
     final: bool = True
     """True if the error ended a process, by the lines before and after it."""
     fatal: bool = False
-    """True if nothing catches it: a later sign of life is of another process."""
+    """True if nothing catches the error: later signs of life are from another process."""
     life: int = 0
     """Signs of life in the log before it."""
     where: Where = Where.EXCEPTION
@@ -269,7 +269,7 @@ class RankProgress(Struct):
     """Load or capture that has begun and not ended."""
 
     def contradicts(self, mark: LogMark) -> bool:
-        """True if one process cannot reach this milestone after those of this rank."""
+        """True if one process cannot reach this milestone after this rank's milestones."""
         if mark is LogMark.BATCH:
             return self.opened is not None or self.last in (LogMark.BASELINE, LogMark.LOAD_END)
         if self.seen & _LATE:  # it serves: nothing is loaded any more, nothing repeated
@@ -303,7 +303,7 @@ class LaunchLog(Struct):
     courses: dict[str, RankProgress] = {}
     milestones: list[Milestone] = []
     suspects: list[Suspect] = []
-    """Errors without a later line that proves their survival."""
+    """Errors that no later line proves survived."""
     survived: dict[str, Suspect] = {}
     """By cause or class, the last error that a sign of life followed."""
     settings: dict[str, float] = {}
@@ -330,7 +330,7 @@ class LaunchLog(Struct):
 
     @property
     def mixed(self) -> bool:
-        """True if lines of several processes are in the log."""
+        """True if the log has lines of several processes."""
         return self.contradicted or self.unended
 
     @property
@@ -344,14 +344,16 @@ class LaunchLog(Struct):
         return self.stopped_at > 0
 
     def course(self, rank: str) -> RankProgress:
-        """Return the progress of a rank; of the only process if the line names none."""
+        """Return the progress of a rank. An empty rank means the only process."""
         found = self.courses.get(rank)
         if found is None:
             found = self.courses[rank] = RankProgress()
         return found
 
     def best_course(self, rank: str) -> RankProgress:
-        """Return the progress to evaluate an error of `rank` by: its own, else the furthest."""
+        """Return the progress by which to evaluate an error of `rank`: its own, otherwise the
+        furthest.
+        """
         own = self.courses.get(rank)
         if own is not None and own.last is not None:
             return own
@@ -370,7 +372,7 @@ class LaunchLog(Struct):
         )
 
     def take(self, mark: LogMark, rank: str, number: int, time: str = "") -> None:
-        """Record the milestone of a line, and set aside the errors that it proves survived."""
+        """Record a line's milestone, and set aside errors that the engine evidently survived."""
         self.begun = True
         if mark is LogMark.STOP:
             self.stopped_at = self.stopped_at or number
@@ -398,7 +400,9 @@ class LaunchLog(Struct):
         course.take(mark)
 
     def see_time(self, rank: str, time: str) -> None:
-        """Compare the time of a line with the previous time: in one process it does not go back."""
+        """Compare a line's time with the previous line's. Within one process, time does not go
+        back.
+        """
         course = self.course(rank)
         if time:
             self.contradicted = self.contradicted or time < course.time
@@ -446,7 +450,7 @@ class LaunchLog(Struct):
             self._others = 0
 
     def verdict(self) -> Suspect | None:
-        """Return the error that most likely ended it, or None if there is none."""
+        """Return the error that most likely ended the engine; None if there is no error."""
         found = sorted(
             (suspect for suspect in self.suspects if not self._of_stop(suspect)),
             key=lambda suspect: (
@@ -459,8 +463,7 @@ class LaunchLog(Struct):
         return found[0] if found else None
 
     def rivals(self, verdict: Suspect | None) -> list[Suspect]:
-        """Return other errors that may be the cause: equal to the verdict, or only seemingly
-        survived.
+        """Return other errors that may be the cause: equal to the verdict, or perhaps not survived.
 
         A fatal error of a known cause has no rivals.
         """
@@ -489,7 +492,9 @@ class LaunchLog(Struct):
         return [suspect for suspect in found if suspect.cause is None or suspect.cause.name != name]
 
     def outlived(self, suspect: Suspect) -> bool:
-        """True if so many signs of life follow a fatal error that it may be of another process."""
+        """True if many signs of life follow a fatal error, which may then belong to another
+        process.
+        """
         return self.life - suspect.life >= _LIFE_AFTER_DEATH
 
     def _of_stop(self, suspect: Suspect) -> bool:

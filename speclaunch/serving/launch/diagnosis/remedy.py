@@ -1,4 +1,4 @@
-"""Meaning of a diagnosis, and its remedy for an engine version: flags, and recipe settings."""
+"""Meaning of a diagnosis, and its remedy as flags and recipe settings for an engine version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class SettingChange(Struct, frozen=True):
 
 
 def meaning(diagnosis: Diagnosis) -> str:
-    """Return the meaning of the cause; the rule's text if a rule finds what the engine refused."""
+    """Return the meaning of the cause. If a rule finds the argument that the engine rejected,
+    return the rule's text.
+    """
     cause = diagnosis.cause
     if cause is None:
         return ""
@@ -44,7 +46,7 @@ def meaning(diagnosis: Diagnosis) -> str:
 def remedy_steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
     """Return the remedy step by step, with this version's flags.
 
-    Omits steps about arguments that the version does not have; on a CPU, steps about GPUs.
+    Omits steps about arguments that the version does not have, and on a CPU, steps about GPUs.
     """
     chosen = cause or diagnosis.cause
     if chosen is None:

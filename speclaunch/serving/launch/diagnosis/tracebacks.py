@@ -23,7 +23,7 @@ _BETWEEN = (
     "The above exception was the direct cause",
 )
 _NO_EXCEPTION = re.compile(r"(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL): {2,}|usage: ")
-"""Beginnings of lines of uvicorn and argparse, which are no exception names."""
+"""Beginnings of uvicorn and argparse lines, which are not exception names."""
 _OF_REQUESTS = re.compile(
     r"ERROR: +Exception in ASGI|Task exception was never retrieved|Exception in callback"
 )
@@ -46,7 +46,7 @@ Raised = Callable[[LogFailure, bool], None]
 
 
 class _Traceback(Struct):
-    """A traceback that is being read."""
+    """Traceback that is still being read."""
 
     head: str
     rank: str
@@ -56,11 +56,11 @@ class _Traceback(Struct):
     frames: list[Frame] = []
     code: str = ""
     is_cut: bool = False
-    """True if another traceback began below the last frame: source lines are of that one."""
+    """True if a new traceback began below the last frame; source lines belong to it."""
     failure: LogFailure | None = None
     """Exception, once it has been read; its message may continue for some lines."""
     doubted: LogFailure | None = None
-    """Exception followed by frames: of another process, unless no other exception comes."""
+    """Exception followed by frames; from another process unless no further exception follows."""
     extra: int = 0
     foreign: int = 0
     """Lines of other processes so far."""
@@ -69,17 +69,17 @@ class _Traceback(Struct):
 
     @property
     def harmless(self) -> bool:
-        """True if the process survives."""
+        """True if the process survives the exception."""
         return bool(_OF_REQUESTS.match(self.head) or _HARMLESS.match(self.head))
 
     def is_full_of_others(self) -> bool:
-        """Count a line of another process; True if too many came since the last frame."""
+        """Count a line of another process; return True if too many came since the last frame."""
         self.foreign += 1
         return self.foreign > _MAX_FOREIGN_LINES
 
     @property
     def final(self) -> bool:
-        """True if the text above shows that the process ended of it."""
+        """True if the text before it shows that the exception ended the process."""
         if self.top:  # a request whose header is missing, else a process
             return self.frames[0].file not in _REQUEST_FILES if self.frames else True
         return "hit an exception" in self.head or self.head.startswith("Initialization failed")
@@ -119,7 +119,7 @@ class Tracebacks:
             self.end()
 
     def flush(self) -> None:
-        """Pass on an exception that has been read."""
+        """Pass on the exception that was read."""
         if self._reading is not None and self._reading.failure is not None:
             self.end()
 
@@ -201,7 +201,7 @@ def _is_complete(failure: LogFailure) -> bool:
 
 
 def lone(text: str) -> tuple[str, str] | None:
-    """Return kind and message of an exception whose traceback was cut off."""
+    """Return the kind and message of an exception whose traceback was cut off."""
     found = _EXCEPTION.match(text[:4000])
     if found is None or not found["message"] or not found["kind"].endswith(_EXCEPTION_NAMES):
         return None

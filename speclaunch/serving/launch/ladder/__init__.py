@@ -1,1 +1,1 @@
-"""The recovery ladder: the next settings to reduce when memory runs out."""
+"""Recovery ladder: choose the settings to reduce next when memory runs out."""

@@ -35,7 +35,7 @@ _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
 
 
 class Observation(Struct, frozen=True):
-    """A failed start that memory explains."""
+    """Failed start that memory explains."""
 
     changes: Mapping[str, Any]
     """All its changes against the recipe."""
@@ -53,25 +53,25 @@ class Observation(Struct, frozen=True):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Changes without the fraction."""
+        """Changes except `mem_fraction_static`."""
         return {name: value for name, value in self.changes.items() if name != FRACTION}
 
     @property
     def pool_too_large(self) -> bool:
-        """True if the machine lacked memory for the pool itself, and its total memory is unknown.
-        Smaller graphs or chunks, which come after the pool, do not help.
+        """True if the machine had too little memory for the pool itself, and its total memory is
+        unknown. Smaller graphs or chunks do not help, because they come after the pool.
         """
         return self.cause.name in _POOL_TOO_LARGE
 
     @property
     def direction(self) -> Direction | None:
-        """Direction for the fraction; None if changing it would not help."""
+        """Direction in which to change the fraction; None if changing it would not help."""
         return self.cause.directions.get(FRACTION)
 
 
 def observe(attempt: Attempt, plan: Plan) -> Observation | None:
-    """Return the observation of an attempt; None if memory does not explain its end. `plan` is the
-    plan that it ran with.
+    """Return the observation of an attempt that ran with `plan`; None if memory does not explain
+    its end.
     """
     diagnosis = attempt.diagnosis
     if diagnosis is None or diagnosis.cause is None or not diagnosis.cause.memory:
@@ -102,7 +102,9 @@ def _fraction(attempt: Attempt, plan: Plan, diagnosis: Diagnosis) -> float | Non
 
 
 def _least(diagnosis: Diagnosis) -> float | None:
-    """Return it from the message, else from free memory before and after loading the weights."""
+    """Return the least possible fraction: from the message, or from free memory before and after
+    loading the weights. None if unknown.
+    """
     named = diagnosis.numbers.get(ABOVE)
     if named is not None and 0 < named < 1:
         return float(named)
@@ -186,7 +188,7 @@ ENOUGH_MORE = 1.5
 
 
 class Excess(Struct, frozen=True):
-    """Error of the estimates that a failure showed, as fractions of the memory."""
+    """Error of the memory estimates shown by a failure, as fractions of the memory."""
 
     least: float
     estimated: float
@@ -233,10 +235,11 @@ class Calibration(Struct, frozen=True):
     def bounds(
         self, changes: Mapping[str, Any], reserve: float | None = None, room: float = _POOL_ROOM
     ) -> Bounds | None:
-        """Return the fractions that should work for some changes; None if the budget is unknown.
+        """Return the range of fractions that should work with these changes; None if the budget is
+        unknown.
 
-        `reserve` is the share of the estimates to leave free, whatever growth failed starts
-        suggest; `room` is the minimum for the pool.
+        `reserve`: share of the estimates to leave free, whatever growth failed starts suggest.
+        `room`: minimum for the pool.
         """
         predicted = self.predictor.bounds(changes)
         if predicted is None:
@@ -250,15 +253,17 @@ class Calibration(Struct, frozen=True):
         return Bounds(low, min(high, self._pool_ceiling(low)))
 
     def below(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the same, but not above a fraction that the engine last requested to lower."""
+        """Return `bounds`, limited to at most the last fraction if the engine requested to lower
+        it.
+        """
         bounds, last = self.bounds(changes), self.observations[-1]
         if bounds is None or last.direction is not Direction.LOWER or last.fraction is None:
             return bounds
         return Bounds(bounds.low, min(bounds.high, last.fraction))
 
     def last_chance(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return a narrow range within the best possible range; None if that is hopelessly narrow
-        or has failed.
+        """Return a narrow range within the widest possible range; None if the widest range is too
+        narrow or has failed.
         """
         widest = self.bounds(changes, _SCARCE, _MARGIN)
         if widest is None or widest.width < _HOPELESS:
@@ -269,7 +274,9 @@ class Calibration(Struct, frozen=True):
         return Bounds(middle - _MARGIN, middle + _MARGIN)
 
     def _more(self, changes: Mapping[str, Any], estimated: float) -> float:
-        """Return the free memory beyond the estimates (negative: below them), as a fraction."""
+        """Return the free memory needed beyond the estimates (negative: less than estimated), as a
+        fraction.
+        """
         more = RESERVE * estimated
         growth = _GROWTH[min(len(self.observations), len(_GROWTH)) - 1]
         for excess in self.excesses:
@@ -278,15 +285,15 @@ class Calibration(Struct, frozen=True):
         return more
 
     def _shown(self, changes: Mapping[str, Any]) -> float:
-        """Return the minimum excess that several failed starts showed, for these changes."""
+        """Return the minimum excess for these changes that several failed starts showed."""
         if len(self.excesses) < _CONSISTENT:
             return -1.0
         plan = self.predictor.plan(changes)
         return max((excess.least * excess.scale(plan) for excess in self.excesses), default=-1.0)
 
     def _pool_ceiling(self, low: float) -> float:
-        """Return the upper limit after a pool that was too large for a machine: part of the way to
-        the lower end, because the machine's total memory was not observed.
+        """Return the upper limit after a pool was too large for the machine. It is partway from the
+        lower end to the failed fraction, because the machine's total memory is unknown.
         """
         failed = [
             observation.fraction
@@ -337,7 +344,7 @@ def too_high(observations: Sequence[Observation], changes: Mapping[str, Any]) ->
 
 
 def without(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes without the fraction."""
+    """Return the changes except `mem_fraction_static`."""
     return {name: value for name, value in changes.items() if name != "mem_fraction_static"}
 
 
@@ -357,8 +364,8 @@ def calibrate(predictor: Predictor, observations: Sequence[Observation]) -> Cali
 
 
 def _most_shift(predictor: Predictor, observations: Sequence[Observation]) -> float:
-    """Return the upper limit of the shift: an engine that got beyond the pool had no fraction that
-    was too low.
+    """Return the upper limit of the shift. If the engine got beyond the pool, its fraction was not
+    too low.
     """
     most = 1.0
     for seen in observations:
@@ -408,7 +415,7 @@ def _by_tokens(predictor: Predictor, seen: Observation, tokens: int) -> float | 
 
 
 def _excess(predictor: Predictor, seen: Observation) -> Excess | None:
-    """Return the minimum error of the estimates; None if they could still be right. Stages that the
+    """Return the minimum error of the estimates; None if they may still be right. Stages that the
     engine did not reach need extra room.
     """
     bounds = predictor.bounds(seen.changes)

@@ -1,6 +1,6 @@
 """Recovery ladder: from failed starts to the next settings, or to the end.
 
-It is a pure function of the recipe's `recovery` section, the deployment, and the attempts so far.
+The result depends only on the recipe's `recovery` section, the deployment and the attempts so far.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ Step = tuple[Mapping[str, Any], str]
 def walk(
     settings: Recovery, predictor: Predictor, seen: Sequence[Observation], tried: set[str]
 ) -> Step | None:
-    """Return the next settings in order that were not tried; None if there are none."""
+    """Return the first settings in order that were not tried; None if all were tried."""
     for changes, why in _options(settings, predictor, seen):
         if key(changes) not in tried and _differs(seen[-1], changes):
             return changes, why
@@ -97,8 +97,10 @@ def walk(
 
 
 def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mapping[str, Any] | None:
-    """Return the settings to continue from: unchanged, or with the first setting stepped that the
-    engine names, if the fraction is not among them. None if no step is possible.
+    """Return the settings to continue from; None if no step is possible.
+
+    They are unchanged if the engine names the fraction. Otherwise the first setting that it names
+    takes one step.
     """
     if now.direction is not None:
         return now.settings
@@ -152,8 +154,8 @@ def _options(
 
 
 def _waits(settings: Recovery, seen: Sequence[Observation]) -> bool:
-    """True if the fraction was lowered often enough for these settings, so other settings follow.
-    With the documents' order, the fraction goes down to its floor first.
+    """True if the fraction was lowered often enough with these settings, and other settings are
+    next. With `policy: order`, the fraction first goes down to its floor.
     """
     if settings.policy is RecoveryPolicy.ORDER or seen[-1].direction is not Direction.LOWER:
         return False
@@ -183,8 +185,8 @@ def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> 
 
 
 def _between(value: float, low: float, high: float, *, closed: bool) -> float | None:
-    """Return the value if it lies between the bounds, else their middle; None if they meet.
-    `closed`: the bound on the value's side may be used itself.
+    """Return the value if it is between the bounds, otherwise their middle; None if the bounds
+    meet. `closed`: the bound on the value's side is allowed itself.
     """
     if high - low < _CLOSE:
         return None
@@ -256,7 +258,8 @@ class Ladder:
 
     def _named_first(self, now: Observation, last: Attempt) -> Rung | LadderEnd | None:
         """Return the rung that raises the limit the diagnosis names first, or the end if recovery
-        may not change it. None if it names the fraction first or the recipe sets no limit.
+        may not change that limit. None if the diagnosis names the fraction first, or the recipe
+        sets no limit.
         """
         name, direction = next(iter(now.cause.directions.items()))
         if direction is not Direction.RAISE or name != Steppable.POOL.value:
@@ -293,8 +296,8 @@ class Ladder:
         return rung_of(self._predictor, now, last, changes, why, shown)
 
     def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> FitCandidate | None:
-        """Return the smallest safe loss; without one, everything at its floor, which has the best
-        chance.
+        """Return the safe settings with the smallest loss. If none are safe, return every setting
+        at its floor, which has the best chance.
         """
         now = seen[-1]
         base = demanded(self._limits, self._predictor, now)
@@ -321,7 +324,9 @@ class Ladder:
         return candidate_of(bold, smallest)
 
     def _weights(self, last: Attempt) -> LadderEnd | None:
-        """Return the end if weights are larger than the memory: no step makes them smaller."""
+        """Return the end if the weights are larger than the memory, because no step makes them
+        smaller.
+        """
         cause = last.diagnosis.cause if last.diagnosis is not None else None
         if cause is None or cause.name not in _TOO_LARGE:
             return None
@@ -365,7 +370,7 @@ class Ladder:
 
 
 def _moves_named(now: Observation, changes: Mapping[str, Any]) -> bool:
-    """True if a setting that the cause names differs from the failed attempt's."""
+    """True if a setting that the cause names differs from its value in the failed attempt."""
     named = set(now.cause.directions)
     for knob in Steppable:
         if arguments(knob) & named:
@@ -392,7 +397,7 @@ def _remedy(now: Observation) -> str | None:
 
 
 def _instead(found: Sequence[Alternative]) -> str | None:
-    """Return the first alternative that fits, else the alternatives that were checked."""
+    """Describe up to three alternatives that fit, otherwise the checked ones without changes."""
     good = [alternative for alternative in found if alternative.fits]
     if good:
         return "; or ".join(
@@ -426,7 +431,7 @@ def rung_of(
     why: str,
     predicted: MemoryBudget | None,
 ) -> Rung:
-    """Return the rung from the last attempt to `changes` (all changes against the recipe)."""
+    """Return the rung from the last attempt to `changes` (all changes to the recipe)."""
     added = {
         name: value
         for name, value in changes.items()
@@ -497,10 +502,10 @@ _PHASES = {
 def forecast(
     settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
 ) -> tuple[Rung, ...]:
-    """Return the rungs in order, with the budget's prediction of each.
+    """Return the rungs in order, each with the budget's prediction.
 
-    Each start is assumed to fail as the budget predicts. If the budget predicts a fit, it is
-    assumed to run out of memory during graph capture: this gives the longest possible ladder.
+    Each start is assumed to fail as the budget predicts. If the budget predicts a fit, the start is
+    assumed to run out of memory during graph capture. This gives the longest possible ladder.
     """
     return tuple(_climb(settings, plan_with, budget)[0])
 
@@ -508,7 +513,7 @@ def forecast(
 def outlook(
     settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
 ) -> tuple[tuple[Rung, ...], LadderEnd]:
-    """Return the rungs, and the end of the ladder after the last."""
+    """Return the rungs, and the end of the ladder after them."""
     rungs, stop = _climb(settings, plan_with, budget)
     return tuple(rungs), stop
 

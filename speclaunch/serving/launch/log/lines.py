@@ -1,7 +1,7 @@
-"""Lines of a log as the engine wrote them, without decorations of terminals and collectors.
+"""Lines of a log as the engine wrote them, without the decorations of terminals and collectors.
 
-The engine's own header is `[%(asctime)s{ranks}] %(message)s` in every release from 0.4.6.post5 to
-0.5.23 (utils/common.py `configure_logger`), with `.%(msecs)03d` under SGLANG_LOG_MS; the ranks are
+The engine's header is `[%(asctime)s{ranks}] %(message)s` in every release from 0.4.6.post5 to
+0.5.23 (utils/common.py `configure_logger`), with `.%(msecs)03d` under SGLANG_LOG_MS. The ranks are
 ` DP0 PP0 ATTN_CP0 TP0 EP0`, each only if there are several (managers/scheduler.py).
 """
 
@@ -62,7 +62,7 @@ _MAX_COLLECTORS = 4
 
 
 class LogLine(NamedTuple):
-    """One line of the engine."""
+    """Line that the engine wrote."""
 
     number: int
     """Line number, from 1 as in an editor."""
@@ -79,7 +79,7 @@ class LogLine(NamedTuple):
 
 
 def lines_of(file: io.BufferedReader) -> Iterator[str]:
-    """Yield the lines of a log with any bytes; the rest of an endless line is skipped."""
+    """Yield the lines of a log with arbitrary bytes. The rest of an overlong line is skipped."""
     start = file.peek(4)[:4]
     encoding = next((name for mark, name in _ENCODINGS if start.startswith(mark)), None)
     goes_on = False
@@ -135,7 +135,7 @@ def _unwrapped(number: int, raw: str) -> LogLine:
 
 
 def _behind_bar(text: str) -> str:
-    """Return the text after a progress bar in the same line; the complete text if there is none."""
+    """Return the text after a progress bar on the same line; the complete text without a bar."""
     bar = _AFTER_BAR.search(text)
     if bar is None or not _BAR.search(text, max(0, bar.start() - 400), bar.start() + 1):
         return text
@@ -185,8 +185,8 @@ class Follower:
         """True if more was added than one call returns."""
 
     def lines(self) -> list[str]:
-        """Return the lines completed since the last call, 4 MiB at most; `is_behind` is set if
-        there are more. A line longer than 64 KiB comes in pieces.
+        """Return the lines completed since the last call, up to 4 MiB. `is_behind` is set if there
+        are more. A line longer than 64 KiB is split.
         """
         parts, left = [self._rest], _MAX_BYTES
         while self._file is not None or self._open():
@@ -211,11 +211,11 @@ class Follower:
 
     @property
     def unfinished(self) -> str:
-        """Text after the last complete line, e.g. a progress bar that is redrawn."""
+        """Text after the last complete line, such as a progress bar being redrawn."""
         return self._rest[-_UNFINISHED_BYTES:].decode(errors="replace")
 
     def close(self) -> None:
-        """Close the file; the next call begins with the file of that name."""
+        """Close the file. The next call opens the file that then has its name."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -240,8 +240,8 @@ class Follower:
         return len(parts[-1])
 
     def _rotated(self) -> bool:
-        """True if the name belongs to another file now. A deleted file without successor is read
-        on.
+        """True if the name now belongs to a different file. A deleted file without a successor is
+        still read.
         """
         assert self._file is not None  # noqa: S101 - for the type checker
         try:
@@ -266,8 +266,8 @@ def log_files(log: Path) -> list[Path]:
 
 
 def read_log(log: Path) -> Iterator[str]:
-    """Yield the lines of a log, including its rotated files; of a very long log its beginning and
-    end.
+    """Yield the lines of a log and its rotated files. Of a very long log, yield the beginning and
+    the end.
     """
     files = log_files(log)
     if not files:
@@ -324,13 +324,13 @@ _FOLLOWS = re.compile(
 
 
 def read_tail(log: Path) -> list[str]:
-    """Return the last lines of a log; empty if it cannot be read."""
+    """Return the last lines of a log; empty if it is unreadable."""
     data, _ = _read_part(log, 0, TAIL_BYTES, from_end=True)
     return data.decode(errors="replace").splitlines()
 
 
 def last_error(lines: Sequence[str]) -> str | None:
-    """Return the line with the engine's error, or None if there is none.
+    """Return the line with the engine's error; None if there is no error.
 
     An exception without a message (`AssertionError`) gets the source line that raised it.
     """
@@ -362,7 +362,7 @@ def dead_process(lines: Sequence[str]) -> str | None:
 
 
 def describe_exit(code: int | None) -> str:
-    """Describe an exit code, when the engine printed no error."""
+    """Describe an exit code for an engine that printed no error."""
     if code is None:
         return "the engine ended"
     if code < 0:

@@ -1,8 +1,8 @@
 """Log messages of the engine about the progress of a start, for releases 0.4.6.post5 to 0.5.23.
 
-This is the only table of them: the phases of a launch (phases.py), the engine's last error
-(lines.py) and the diagnosis read the same marks. At `--log-level warning` the engine prints none of
-them; therefore readiness is queried over HTTP, never read from the log.
+This is the only table of them. The phases of a launch (phases.py), the engine's last error
+(lines.py) and the diagnosis all read it. At `--log-level warning` the engine prints none of them,
+so readiness is queried over HTTP and never read from the log.
 
 Sources: the log statements of the released wheels. Messages by release:
 model_executor/model_runner.py (weights, capture up to 0.5.16), mem_cache/memory_pool.py (pool),
@@ -17,7 +17,7 @@ from enum import Enum, StrEnum, auto
 
 
 class Phase(StrEnum):
-    """Current activity of the engine. The user sees the value."""
+    """Current activity of the engine. Users see its value."""
 
     IMPORTS = "import SGLang"
     SCHEDULER = "start scheduler"

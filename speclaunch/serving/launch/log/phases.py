@@ -1,4 +1,4 @@
-"""Phases of a start, as a launch shows them: their beginnings and progress."""
+"""Phases of a start and their progress, as a launch shows them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class PhaseTracker(Struct):
 
     @property
     def current(self) -> PhaseStep:
-        """Phase that the engine is in."""
+        """Phase that the engine is in now."""
         return self.steps[-1]
 
     def feed(self, line: str, now: float) -> bool:
-        """Process a line that appeared `now` seconds after the spawn; return True if it changed
-        anything.
+        """Process a line that appeared `now` seconds after the spawn; return True if anything
+        changed.
         """
         self.last_output = now
         self.bar = read_bar(line, now) or self.bar
@@ -80,13 +80,13 @@ class PhaseTracker(Struct):
         return True
 
     def glance(self, unfinished: str, now: float) -> None:
-        """Inspect an unfinished line: a bar is redrawn before it ends."""
+        """Inspect an unfinished line, because a bar is redrawn before its line ends."""
         bar = read_bar(unfinished, now)
         if bar is not None and (self.bar is None or _drawn(bar) != _drawn(self.bar)):
             self.bar, self.last_output = bar, now
 
     def enter(self, phase: Phase, now: float) -> None:
-        """Begin a phase, ending the previous phase; do nothing if it is the current phase."""
+        """Begin a phase and end the previous phase; do nothing if this phase is current."""
         last = self.steps[-1]
         if last.phase is not phase:
             if last.ended is None:

@@ -1,4 +1,4 @@
-"""Causes in the engine: arguments that it refuses, and failures while it serves."""
+"""Causes in the engine: rejected arguments, and failures while it serves."""
 
 from __future__ import annotations
 

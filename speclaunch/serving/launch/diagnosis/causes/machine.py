@@ -266,7 +266,7 @@ _KILLED = r"(?P<exit_code>-9)\b"
 
 
 def _sizing_on_cpu(failure: LogFailure) -> bool:
-    """True while the pool of a CPU engine is being filled, or graphs and batches after it."""
+    """True while a CPU engine fills its pool, or builds the graphs and batches that follow."""
     return failure.cpu and failure.last in (LogMark.LOAD_END, LogMark.POOL, LogMark.POOL_END)
 
 

@@ -140,7 +140,7 @@ _ACCESS = "The model hub restricts this model to some accounts."
 
 
 def _of_model(failure: LogFailure) -> bool:
-    """True for a missing file of a model, not of the engine itself."""
+    """True if the missing file belongs to a model, not to the engine."""
     return failure.within(
         "load_model", "get_config", "get_tokenizer", "cached_file", "cached_files", "hub.py",
         "loader.py", "model_config.py", "tokenizer.py", "hf_transformers_utils.py",

@@ -1,7 +1,7 @@
-"""Messages of allocators that are out of memory, and the stages in which they appear.
+"""Out-of-memory messages of allocators, and the stages in which they appear.
 
-The texts are those of torch, triton, cuBLAS and numpy; SGLang wraps and does not change them. They
-are the same in every phase of a start: only the circumstances show which way to change a setting.
+The texts come from torch, triton, cuBLAS and numpy; SGLang wraps them unchanged. They are the same
+in every phase of a start. Only the circumstances show in which direction to change a setting.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class StartStage(Enum):
 
 
 def unwrapped(failure: LogFailure) -> str:
-    """Return the message without the engine's text in front of the allocator's."""
+    """Return the allocator's message without the engine's text before it."""
     found = _CAPTURE_PREFIX.match(failure.message)
     return failure.message[found.end() :] if found else failure.message
 
@@ -94,9 +94,10 @@ def out_of_memory(failure: LogFailure) -> bool:
 
 
 def allocation(message: str) -> dict[str, float]:
-    """Return the requested and the free memory in torch's message, in GiB; empty if it has none.
+    """Return the requested and the free memory in torch's message, in GiB; empty if it states
+    neither.
 
-    torch 2.x c10/cuda/CUDACachingAllocator.cpp.
+    Source: torch 2.x c10/cuda/CUDACachingAllocator.cpp.
     """
     found = _ALLOCATION.search(message[:4000])
     if found is None:
@@ -108,7 +109,9 @@ def allocation(message: str) -> dict[str, float]:
 
 
 def stage(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one line a stage
-    """Return the stage of the failure, from the traceback if possible, else from the milestones."""
+    """Return the stage of the failure, from the traceback if possible, otherwise from the
+    milestones.
+    """
     if failure.message.startswith("Capture prefill CUDA graph failed"):
         return StartStage.PREFILL_CAPTURE
     if _CAPTURE_PREFIX.match(failure.message):
@@ -166,5 +169,5 @@ def during(*stages: StartStage, cpu: bool | None = None) -> Condition:
 
 
 def not_memory(failure: LogFailure) -> bool:
-    """True if the failure was not an allocation."""
+    """True if the failure was not a memory allocation."""
     return not out_of_memory(failure)
