@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from speclaunch.checks.rules.pages import Page, page
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import rule_pages_dir
 from tests.support.loops import over
+from tests.support.program import run
 
 SECTIONS = ["What it does", "Why it matters", "Example", "Use instead", "Sources"]
 SEEN = "Seen on the engine"
@@ -26,6 +29,21 @@ EVIDENCE = (
     r"^(slime|Hugging Face transformers|sglang server arguments|sgl-kernel|Python's argparse|Kubernetes|Compose|NCCL)\b",
 )
 """What counts as a source: an engine file and its version, an issue, a document."""
+
+
+FACTS = "checkpoints whose facts no index has"
+OTHERS = "a part of a manifest or of several files"
+WITHOUT_A_FINDING = {
+    **dict.fromkeys(
+        ["SPL244", "SPL414", "SPL417", "SPL609", "SPL610", "SPL611", "SPL614", "SPL624", "SPL907"],
+        FACTS,
+    ),
+    **dict.fromkeys((f"SPL{number}" for number in range(951, 961)), FACTS),
+    **dict.fromkeys(["SPL018", "SPL827", "SPL828", "SPL832"], OTHERS),
+    **dict.fromkeys((f"SPL{number}" for number in range(850, 886)), OTHERS),
+    "SPL090": "an engine that has to be installed",
+}
+"""Pages whose example cannot be linted as it is, with what it lacks."""
 
 
 def test_there_is_one_page_a_rule_and_none_more() -> None:
@@ -78,6 +96,33 @@ def test_explained_has_what_the_rule_knows_above_the_text() -> None:
         "**Severity:** error  \n**Algorithms:** any  \n**Engine versions:** `>=0.5.2`\n"
     )
     assert below == page("SPL239").body.removeprefix("## What it does\n")
+
+
+@pytest.mark.thorough
+def test_an_example_has_the_finding_and_its_replacement_does_not(tmp_path: Path) -> None:
+    unread: set[str] = set()
+    for rule in RULES:
+        for section in ("Example", "Use instead"):
+            after = page(rule.code).body.partition(f"## {section}\n")[2].partition("\n## ")[0]
+            block = re.search(r"```(yaml|bash)\n(.*?)```", after, re.S)
+            if block is not None and rule.code not in WITHOUT_A_FINDING:
+                folder = tmp_path / rule.code / section
+                folder.mkdir(parents=True)
+                (folder / f"x.{block[1].replace('bash', 'sh')}").write_text(block[2])
+                release = re.search(r"# on SGLang (\d[\d.]*\d(?:\.post\d)?)", block[2])
+                stated = "" if release is None else f'engine = "{release[1]}"\n'
+                (folder / "speclaunch.toml").write_text(stated)
+                if section == "Example":
+                    unread.add(rule.code)
+    report = json.loads(run("lint", ".", "--output-format", "json", cwd=tmp_path).stdout)
+    wrong = []
+    for file in report["files"]:
+        code, section, _ = file["path"].split("/")
+        unread.discard(code)
+        codes = {finding["code"] for finding in file["findings"]}
+        if (code in codes) != (section == "Example") or "SPL000" in codes:
+            wrong.append(f"{code} {section}: {' '.join(sorted(codes))}")
+    assert not wrong + sorted(unread)
 
 
 @pytest.mark.thorough
