@@ -75,7 +75,7 @@ def _section(code: str, runs: Mapping[str, Stored]) -> Iterator[str]:
 
 def _item(case: Case, run: Stored) -> Iterator[str]:
     first = case.about.split()[0]
-    is_name = re.search(r"[_\d]", first) is not None
+    is_name = re.search(r"[_.\d]", first) is not None
     about = case.about if is_name else case.about[0].upper() + case.about[1:]
     if case.lifted:
         about += " (device check disabled)"
