@@ -444,12 +444,7 @@ VERBS = (
                         "Install a release's validator: its wheel and pinned dependencies.",
                         "0.5.23",
                     ),
-                    Verb(
-                        "ls",
-                        "engine:list_judges",
-                        _NONE,
-                        "List the installed judges with their size on disk.",
-                    ),
+                    Verb("ls", "engine:list_judges", _NONE, "List the judges with their sizes."),
                     Verb(
                         "rm",
                         "engine:remove_judge",

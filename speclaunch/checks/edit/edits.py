@@ -170,7 +170,7 @@ def combinations(steps: Iterable[Ways], most: int) -> Iterator[list[Edit]]:
 
 
 def apply(text: str, changes: Iterable[Change]) -> str:
-    """Return the text with every change applied. Line ends are preserved, and none is added at the end.
+    """Return the text with every change applied. Keeps line ends, and adds none at the end.
 
     A line that an edit reduces to a continuation (`\\`) is removed. If it was the last line of its
     command, the continuation before it is removed too. Raises ValueError if edits overlap.
