@@ -257,7 +257,7 @@ class _Work(Struct):
         return None
 
     def read(self, text: str) -> LintedFile:
-        """Return the file with another text. Raises InputError if it cannot be read."""
+        """Return the file with a different text. Raises InputError if it cannot be read."""
         source = self.source
         if source.rest is not None:
             raise InputError(Problem("first fix the part that cannot be read"))

@@ -170,7 +170,7 @@ def _is_stand_in(word: str) -> bool:
 
 
 def _expected(word: Word, variables: frozenset[str]) -> str:
-    """Return a word with the variables `variables` set, and others at their defaults."""
+    """Return a token with `variables` expanded, and other variables at their defaults."""
     if not word.evaluated:
         return str(_plain(word.text, variables))
     return _filled(word.text, 0, len(word.text), word.defaults, variables)

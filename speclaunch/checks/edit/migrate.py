@@ -148,7 +148,9 @@ def successor(image: str, to: str) -> NewImage | None:
         return None
     warning = None
     if variant.startswith("-cu") and not name.endswith(variant):
-        warning = f"{name} has another CUDA release than {image} ({variant[1:]}): check the driver"
+        warning = (
+            f"{name} has a different CUDA release than {image} ({variant[1:]}): check the driver"
+        )
     return NewImage(f"{found['registry']}{name}", warning)
 
 

@@ -496,7 +496,7 @@ def require_no_differences(
     where = save_texts(verb, found, before, after, hidden)
     raise RoundTripError(
         Problem(
-            f"this is a bug in speclaunch: {verb} produced a text with another meaning: "
+            f"this is a bug in speclaunch: {verb} produced a text with a different meaning: "
             + Redactor(hidden).text("; ".join(found[:3])),
             help="nothing was written" + (f"; both texts are in {where}" if where else ""),
         )

@@ -285,8 +285,8 @@ def draft_vocabulary(plan: Plan) -> Iterator[Verdict]:
         f"the target has {target.vocab_size} tokens, but the draft was made for {draft.vocab_size}",
         at=("speculative_draft_model_path", "model_path"),
         why=(
-            "the draft uses the target's token ids; ids of another vocabulary mean other "
-            "words, and hardly any proposal is accepted"
+            "the draft uses the target's token ids; a different vocabulary has "
+            "different tokens at these ids, and hardly any proposal is accepted"
         ),
         fix=Fix(f"use a draft made for this target{known_drafts(plan)}"),
     )

@@ -588,7 +588,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=("EAGLE", "EAGLE3"),
-        also={WARNING: "for drafts of another class than EAGLE's"},
+        also={WARNING: "for drafts whose class is not EAGLE's"},
     ),
     row(
         "SPL402",

@@ -296,7 +296,7 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
         )
     elif sorted(tokens) != tokens:
         yield _verdict(
-            "d2t is not ascending: the draft's tokens are in another order than the target's",
+            "d2t is not ascending: the draft's tokens are in a different order from the target's",
             "EAGLE-3 maps are ascending; rows of lm_head that were not reordered with this map "
             "represent other tokens",
         )

@@ -307,7 +307,7 @@ class PythonEvaluator:
         return self.unknown(node)
 
     def unknown(self, node: ast.AST, why: str = "the program computes it") -> PythonText:
-        """Return an unknown expression as written, with the reason."""
+        """Return an unknown expression unevaluated, with the reason."""
         start, end = self.positions.span(node)
         text = " ".join(self.document.text[start : min(end, start + 80)].split())
         source = SourceText(self.document, text, [start] * max(len(text), 1))

@@ -1,4 +1,4 @@
-"""`speclaunch drafts`: the ways to speculate for a target, with releases, memory and sources."""
+"""`speclaunch drafts`: the speculation methods for a target, with releases, memory and sources."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class PairRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DependencyRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """A package that SGLang requires in another version, or that is installed in another version.
+    """A package whose required or installed version differs.
 
     Requirements are those of the release's own metadata.
     """

@@ -134,7 +134,7 @@ def _outcome(field: ContractField, pair: Pair) -> Outcome:
             raise LaunchError(f"the plain server ended at {field.name}: {error}") from error
         return Outcome(FieldResult.DIFFERS, f"the server gave no answer: {error}")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        reason = f"an answer is not like SGLang's: {type(error).__name__}: {error}"
+        reason = f"an answer does not have SGLang's format: {type(error).__name__}: {error}"
         return Outcome(FieldResult.DIFFERS, reason[:_SHOWN])
 
 

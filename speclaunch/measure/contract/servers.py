@@ -162,7 +162,7 @@ def _document(text: str) -> Any:
 
 
 def _answer(found: Any) -> ContractAnswer:
-    """Return an answer of `/generate`. Raises EngineError for another shape than SGLang's."""
+    """Return an answer of `/generate`. Raises EngineError if it does not have SGLang's format."""
     try:
         meta = found["meta_info"]
         reason = meta.get("finish_reason") or {}

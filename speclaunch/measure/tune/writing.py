@@ -1,4 +1,4 @@
-"""Recipe with another setting: its text edited in place, verified, with the evidence.
+"""Recipe with a new setting: its text edited in place, verified, with the evidence.
 
 Edits and verification are those of `lint --fix`: the composed recipe has the new arguments and is
 otherwise unchanged.

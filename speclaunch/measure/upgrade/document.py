@@ -26,7 +26,7 @@ from speclaunch.measure.upgrade.running import ReleaseRun
 
 
 class ValueRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """An argument with another effective value. `unknown`: a missing fact hides a value."""
+    """An argument whose effective value differs. `unknown`: a missing fact hides a value."""
 
     name: str
     before: Any

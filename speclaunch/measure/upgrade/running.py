@@ -184,7 +184,7 @@ def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[s
 
 def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[UpgradeReason]:
     if after.difference is not None:
-        text = f"another greedy answer: {after.difference}"
+        text = f"a different greedy answer: {after.difference}"
         yield UpgradeReason(Aspect.OUTPUT, UpgradeVerdict.DIFFERS, text)
     changed = changed_fields(before.observation.fields, after.observation.fields)
     for name in changed.broken:

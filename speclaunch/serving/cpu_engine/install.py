@@ -208,7 +208,7 @@ class Installation(Struct, frozen=True):
         if _numbers(libc) < OLDEST_GLIBC:
             raise InstallError(
                 f"{sglang} needs glibc 2.34 or newer; this has"
-                f" {'another C library' if libc == '-' else libc}",
+                f" {'a different C library' if libc == '-' else libc}",
                 "use a newer distribution (Debian 12, Ubuntu 22.04), or a container of one",
             )
         compiler = shlex.split(os.environ.get("CXX", "")) or ["c++"]

@@ -252,7 +252,7 @@ def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
     )
     if before != after or rendered.env.keys() != prepared.rendered_args.env.keys():
         raise LaunchError(
-            f"the lock was not written: read back, it starts another engine ({before} → {after})",
+            f"the lock was not written: it would start a different engine ({before} → {after})",
             help="this is a bug in speclaunch: report it",
         )
     again = resolve(from_recipe(locked, rendered, catalogue, os.environ), plan.facts)

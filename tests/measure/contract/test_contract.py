@@ -231,7 +231,7 @@ def test_a_field_that_a_server_answers_unreadably_differs() -> None:
         ContractServer(lambda: server), pair()[1], fields=named("logprob_start_len")
     ).rows
     assert row.result is FieldResult.DIFFERS
-    assert row.reason.startswith("an answer is not like SGLang's: TypeError")
+    assert row.reason.startswith("an answer does not have SGLang's format: TypeError")
 
 
 def test_a_tie_is_no_difference() -> None:

@@ -2,7 +2,7 @@
 
 `docs/reference/plan.schema.json` is generated from these models; a test compares them. Within
 version 1 keys are never removed or redefined; new keys may be added. A record reads the attributes
-of its source directly; the functions below build records with another shape.
+of its source directly; the functions below build records with a different shape.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the numbers in a checkpoint's config that sizes are computed from.
+"""Numbers in a checkpoint's config from which sizes are computed.
 
 A value that is missing, or of an implausible type or size, raises UnknownValueError with the name
 of the key: a size is never a guess, and no config causes a crash.

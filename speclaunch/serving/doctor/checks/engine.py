@@ -332,7 +332,7 @@ def _two_kernels(packages: Packages, found: MachineFacts) -> Iterator[CheckLine]
 
 
 def _flashinfer(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
-    """Yield mismatches of flashinfer, which cannot be imported next to binaries of another version
+    """Yield mismatches of flashinfer, which rejects binaries of a different version
     (its jit/env.py).
     """
     main = packages.installed.get("flashinfer-python")
@@ -349,7 +349,7 @@ def _flashinfer(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
             "packages",
             CheckState.ERROR if found.nvidia is not None else CheckState.WARNING,
             f"{name} {have} next to flashinfer-python {main}",
-            "flashinfer cannot be imported with binaries of another version",
+            "flashinfer cannot be imported with binaries of a different version",
             fix,
             command,
         )

@@ -188,7 +188,7 @@ ENOUGH_MORE = 1.5
 
 
 class Excess(Struct, frozen=True):
-    """Error of the memory estimates shown by a failure, as fractions of the memory."""
+    """Error of the memory estimates that a failure reveals, as fractions of the memory."""
 
     least: float
     estimated: float

@@ -157,7 +157,7 @@ KERNELS: tuple[KnownCause, ...] = (
     known(
         name="device-assertion",
         title="a kernel used an index out of range",
-        meaning="Usually a token id beyond the vocabulary (a draft with another one), or a "
+        meaning="Usually a token id beyond the vocabulary (a draft with its own), or a "
         "position beyond the draft's context.",
         remedy="Check that draft and target share tokenizer and vocabulary, and that the "
         "draft's context is not shorter: `speclaunch lint` compares both.",

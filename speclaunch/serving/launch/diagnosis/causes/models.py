@@ -35,7 +35,7 @@ DRAFTS: tuple[KnownCause, ...] = (
     ),
     known(
         name="draft-shape-differs",
-        title="the draft was trained for a target of another size",
+        title="the draft was trained for a target of a different size",
         meaning="The target's hidden states do not match the draft's matrices; the engine does "
         "not check this.",
         remedy="Use a draft that was trained for this target: {speculative_draft_model_path}.",
