@@ -44,7 +44,7 @@ _UNFINISHED = re.compile(
 
 
 def _prctl(option: int, value: int) -> None:
-    """Call prctl on Linux. On other systems only the process group ends the engine."""
+    """Call prctl on Linux; no effect on other systems."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
