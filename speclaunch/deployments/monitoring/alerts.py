@@ -92,8 +92,8 @@ def selector_of(deployment: Rendering, role: Role) -> str:
 def acceptance(selector: str, series: Mapping[str, Metric], by: str) -> str:
     """Return tokens per verification in the window by server, for servers with enough traffic.
 
-    From 0.5.13 on the quotient of two counters, which a restart does not disturb, and which
-    requests weigh by their tokens; before, the mean of a gauge.
+    From 0.5.13 on, this is the quotient of two counters: restarts do not disturb it, and
+    requests count by their tokens. Earlier releases have a gauge; this is its mean.
     """
     tokens = f"sglang:generation_tokens_total{{{selector}}}[{WINDOW}]"
     if "sglang:spec_verify_calls_total" in series:
@@ -110,7 +110,7 @@ def acceptance(selector: str, series: Mapping[str, Metric], by: str) -> str:
 
 
 class _RoleBuilder:
-    """Builder of one role's alerts: a method each, which returns why one does not apply."""
+    """Builder of one role's alerts. Each method returns why its alert does not apply."""
 
     def __init__(self, deployment: Rendering, role: Role) -> None:
         self.deployment, self.role = deployment, role
@@ -160,7 +160,7 @@ class _RoleBuilder:
         return f"{outer} by ({self.by}) ({inner}({self.of(name, matchers)}[{time}]))"
 
     def test(self, name: str, values: str, **labels: str) -> Series:
-        """Return a series of a test, with each label that the release gives it."""
+        """Return a test series with every label of the release."""
         own = {"job": self.job, "instance": SERVER}
         if self.deployment.has_roles:
             own["role"] = self.role.name
@@ -171,7 +171,7 @@ class _RoleBuilder:
         return {"series": f"{name}{{{pairs}}}", "values": values}
 
     def traffic(self, *runs: tuple[float, int], steps: int = 600) -> tuple[Series, ...]:
-        """Return series of an acceptance length for minutes, run after run."""
+        """Return test series of acceptance lengths, each held for a number of minutes."""
         tokens = self.test("generation_tokens_total", _counted(runs, steps))
         if self.has("spec_verify_calls_total"):
             minutes = sum(minutes for _, minutes in runs)

@@ -240,7 +240,7 @@ def operator_objects(
 ) -> Iterator[dict[str, Any]]:
     """Yield the PodMonitor of each role, and the PrometheusRule.
 
-    `parts`: the labels of the pods that answer, by role; the others of a server have no metrics.
+    `parts`: labels of the pods that answer requests, by role. Other pods export no metrics.
     """
     for role in deployment.roles:
         endpoint: dict[str, Any] = {"port": "http", "path": METRICS_PATH, "interval": _SCRAPED}

@@ -1,7 +1,7 @@
-"""Names in a PromQL expression, and their proof against the metrics of a release.
+"""Names in a PromQL expression, checked against the metrics of a release.
 
 Not a parser: `promtool` checks the grammar of our expressions in the tests. This reads every metric
-name with its matchers, and every label in `by (…)` and its like.
+name with its matchers, and every label in `by (…)` and similar clauses.
 """
 
 from __future__ import annotations

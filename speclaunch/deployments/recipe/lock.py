@@ -1,4 +1,4 @@
-"""The record of a lock: what served, exactly; and what differs from it.
+"""Record of a lock (exactly what served), and differences from it.
 
 A lock is a recipe with the section `lock`. It has the recipe's arguments and variables as they
 served, so it starts the same engine again; the section records everything that no argument fixes.
@@ -67,7 +67,7 @@ class LockedImage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
     @property
     def text(self) -> str:
-        """Name and digest, as the recipe has it."""
+        """Name and digest, as in the recipe."""
         return self.name if self.digest is None else f"{self.name}@{self.digest}"
 
 
@@ -179,10 +179,10 @@ class LockDifference(Struct, frozen=True):
 
 
 def lock_differences(lock: Lock, now: Lock) -> Iterator[LockDifference]:
-    """Yield the differences of two records. Hardware that either does not know is no difference.
+    """Yield the differences of two records. Hardware facts that one of them lacks are skipped.
 
-    Hardware refuses by accelerator, count, memory and capability; the driver, the processor and the
-    system warn.
+    A different accelerator, count, memory or capability is a refusal; a different driver, processor
+    or system is a warning.
     """
     here, there = ({c.role for c in some.checkpoints if c.files} for some in (lock, now))
     before, after = dict(_facts(lock, here & there)), dict(_facts(now, here & there))
@@ -230,5 +230,5 @@ def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubje
 
 
 def _text(value: Any) -> str:
-    """Return a value as a recipe has it."""
+    """Return a value in a recipe's notation."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""The file of a lock: its name, its recipe, and what a recipe changed since."""
+"""Lock files: name, recipe, and the recipe's changes since."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _IS_LOCK = lazy(r"^lock:", re.MULTILINE)
 
 
 def of_this_host(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides in which ranks with one lock differ."""
+    """Return the overrides that differ between ranks with one lock."""
     return [word for word in overrides if override_key(word).removeprefix("args.") in OF_A_HOST]
 
 
@@ -150,9 +150,9 @@ class _Stated(Struct, frozen=True):
 
 
 def recipe_differences(recipe: Recipe, lock: Recipe) -> Iterator[LockDifference]:
-    """Yield what a recipe changes of the arguments, variables, engine and image in its lock.
+    """Yield a recipe's changes to the arguments, variables, engine and image in its lock.
 
-    Values that need an unset variable are unknown, and no difference. Secrets are not compared.
+    Values that need an unset variable are unknown, and skipped. Secrets are not compared.
     """
     locked = record(lock)
     args = changed_args(recipe.deployment.args, locked.steps)

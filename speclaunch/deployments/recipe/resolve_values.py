@@ -63,7 +63,7 @@ def missing_in(raw: Any, key: str = "") -> set[str]:
 
 
 def without_unset(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the values without those that need an unset variable: their defaults count."""
+    """Return the values without those that need an unset variable; their defaults apply."""
     return {
         key: without_unset(value) if isinstance(value, dict) else value
         for key, value in values.items()

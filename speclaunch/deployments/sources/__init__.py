@@ -1,4 +1,4 @@
-"""Reader of the SGLang server commands in any file, with the place of every word.
+"""Reader of the SGLang server commands in any file, with the place of every token.
 
 Nothing is ever run. Text that cannot be evaluated from the file alone is unchanged, with the
 reason.

@@ -1,4 +1,4 @@
-"""Conversion of one command's words to an invocation: program, arguments, environment."""
+"""Conversion of a command's tokens to an invocation: program, arguments, environment."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def look(words: Sequence[Field]) -> FoundCommand:
 
 
 def _is_no_server(kind: InvocationKind, texts: Sequence[str]) -> bool:
-    """True if the arguments only request help, or are for a server of images."""
+    """True if the arguments only request help, or start an image-generation server."""
     if not HELP.isdisjoint(texts):
         return True
     return kind is InvocationKind.SERVE and any(map(DIFFUSION.fullmatch, texts))
@@ -169,7 +169,7 @@ def _script(words: Sequence[Field], index: int, found: FoundCommand) -> FoundCom
 
 
 def _without_option(word: Field, before: Sequence[Field]) -> Field:
-    """Return the script alone of ``--wrap="…"``; of `screen`'s input, without its line end."""
+    """Return the script in ``--wrap="…"``, or in `screen`'s input without its line end."""
     option = _OPTION.match(word.text)
     if option is not None:
         word = cut(word, option.end())

@@ -58,7 +58,7 @@ class Collected(ReadingBuilder):
             )
 
     def leave_open(self, first: int) -> None:
-        """Mark commands from `first` on without arguments: they get them elsewhere."""
+        """Mark commands from `first` on that have no arguments: they get them elsewhere."""
         why = "the arguments are set elsewhere"
         for index in range(first, len(self.invocations)):
             found = self.invocations[index]

@@ -94,7 +94,7 @@ def versioned(
 
 
 def _pin(stated: ResolvedVersion) -> str:
-    """Return the release to write: the requested release, if another release stands in for it."""
+    """Return the release to pin: as requested, even if a near release is used for it."""
     if stated.exact or not is_version(stated.requested):
         return stated.held
     return stated.requested.strip().removeprefix("v")

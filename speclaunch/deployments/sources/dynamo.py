@@ -89,7 +89,7 @@ _TAG = lazy(
 
 
 def is_image(image: str) -> bool:
-    """True for an image of Dynamo's, whose tag is a release of Dynamo."""
+    """True for a Dynamo image, whose tag is a Dynamo release."""
     return _IMAGE.search(image) is not None
 
 
@@ -125,7 +125,7 @@ def without_own(invocation: Invocation) -> Invocation:
 
 
 def _groups(words: Sequence[Word]) -> Iterator[tuple[list[Word], str | None]]:
-    """Yield each option of Dynamo's with its values; every other word alone."""
+    """Yield each Dynamo option with its values, and every other token alone."""
     at = 0
     while at < len(words):
         name, equals, _ = words[at].text.partition("=")

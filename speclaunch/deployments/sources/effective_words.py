@@ -1,4 +1,4 @@
-"""Words that reach the server's parser of a version, wherever they were written.
+"""Tokens that reach the server's parser, from the command and from files that it names.
 
 A server command reads a file itself: the file of ``--config``. The engine opens it relative to its
 working directory, which a script does not state. The directory of the script is tried, then the
@@ -48,7 +48,7 @@ _COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.
 
 
 class EffectiveWords(Struct):
-    """Words that one version's parser gets.
+    """Tokens that the parser of one version receives.
 
     `refused` are the problems that the program reports before its parser runs. `unseen` is the
     reason why there may be unknown arguments.
@@ -84,7 +84,7 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
 
 
 class SettledCommand(Struct, frozen=True):
-    """Command with only the words that its text itself gives the parser.
+    """Command with only the tokens that its own text passes to the parser.
 
     `refused` are problems that prevent it. `strays` are the texts of words that are no flag's value
     here.
@@ -246,7 +246,7 @@ def _without_strays(
 
 
 def _room(flag: Word, catalogue: Catalogue) -> int:
-    """Return the maximum number of words after a flag that can be its values.
+    """Return the maximum number of tokens after a flag that can be its values.
 
     A flag that this version lacks accepts as many as in the last version that has it.
     """

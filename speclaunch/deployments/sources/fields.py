@@ -124,7 +124,7 @@ class _Stretch(NamedTuple):
     default_of: tuple[DefaultOf, ...]
 
     def continues(self, other: _Stretch) -> bool:
-        """True if it continues the default of `other`; a second use of a default starts anew."""
+        """True if it continues the default of `other`; each use of a default starts a new one."""
         if not self.default_of or not other.default_of:
             return False
         mine, its = self.default_of[0], other.default_of[0]

@@ -134,11 +134,11 @@ class TemplateError(InputError):
 
 
 def template_of(text: str, path: Path | None, *, is_yaml: bool) -> str | None:
-    """Return why a text is a template, with the remedy; None if it is no template.
+    """Return why a text is a template, with the remedy; None if it is not a template.
 
     `path` is its file, if any: a chart has a `Chart.yaml` in a directory above. Marks in the words
-    of a script or of a document (`{{ x }}`), and quoted marks in YAML, make no template: the rest
-    of the text can be checked.
+    of a script or of a document (`{{ x }}`), and quoted marks in YAML, do not count: the rest of
+    the text can be checked.
     """
     if path is not None:
         reason = _by_name(text, path)

@@ -14,7 +14,7 @@ _TAG = lazy(
 def tagged_version(image: str | None) -> str | None:
     """Return the release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`.
 
-    The tag of an image of Dynamo's is a release of Dynamo: return the SGLang release in it.
+    The tag of a Dynamo image is a Dynamo release: return the SGLang release in it.
     """
     if image is not None and ("dynamo" in image or "sglang-runtime" in image):
         from speclaunch.deployments.sources import dynamo  # noqa: PLC0415  few images are Dynamo's
@@ -26,7 +26,7 @@ def tagged_version(image: str | None) -> str | None:
 
 
 def image_version(image: str | None) -> str | None:
-    """Return the held version that stands in for the release in an image's tag."""
+    """Return the held version used for the release in an image's tag."""
     found = image_release(image)
     return None if found is None else found.held
 

@@ -77,7 +77,7 @@ class Word(Struct, frozen=True):
 
 
 class Dropped(Struct, frozen=True):
-    """Part of the command that a recipe does not carry, and why. `text` is one line."""
+    """Part of the command that a recipe does not contain, and why. `text` is one line."""
 
     text: str
     place: Place

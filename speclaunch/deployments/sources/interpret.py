@@ -105,9 +105,9 @@ def _value(expander: Expander, assignment: Assignment, before: Value | None) -> 
 
 
 def builtin(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned] | None:
-    """Carry out a builtin that changes variables; None if the command is no such builtin.
+    """Carry out a builtin that changes variables, and return its assignments.
 
-    Return the assignments.
+    None if the command is not such a builtin.
     """
     scope = expander.scope
     name = fields[0].text

@@ -419,7 +419,7 @@ def _words(text: str) -> list[str]:
 
 
 def _open(found: Invocation) -> Invocation:
-    """Return a command that shows an ellipsis before its program with unknown arguments."""
+    """Return a command with unknown arguments if an ellipsis precedes its program."""
     if not any(is_ellipsis(word.text) for word in found.program):
         return found
     more = Word("…", found.place, evaluated=False, why=_SHORTENED, placeholder=True)

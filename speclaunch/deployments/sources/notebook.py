@@ -93,7 +93,7 @@ class _Reader(ReadingBuilder):
                     self._script(text, seen)
 
     def _program(self, source: SourceText) -> tuple[Invocation, ...]:
-        """Read a cell as a program; lines of IPython's are no part of it."""
+        """Read a cell as a program, without IPython's own lines."""
         from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
         text = _MAGIC.sub(lambda line: " " * len(line[0]), source.text)

@@ -1,7 +1,7 @@
-"""Words for a reader's own value: `<model>`, `[model]`, `{{ model }}`, `__PORT__`, `...`.
+"""Placeholders for the reader's own value: `<model>`, `[model]`, `{{ model }}`, `__PORT__`, `...`.
 
 Documents and templates are full of them. Their values are unknown, never text to pass on, and
-`<model>` is no redirection there. In a script that runs unchanged the shell does redirect; the
+`<model>` is not a redirection there. In a script that runs unchanged the shell does redirect; the
 parser reports that, and still reads the placeholder.
 """
 

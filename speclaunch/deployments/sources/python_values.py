@@ -227,7 +227,7 @@ class PythonText(Struct):
 
     @property
     def text(self) -> str:
-        """Text with its unknown parts as written."""
+        """Text with its unknown parts unevaluated."""
         return "".join(piece.text for piece in self.pieces)
 
     def field(self) -> Field:

@@ -1,7 +1,7 @@
 """Requests from recipes and from found commands.
 
-A recipe and a found command both become words of a command line. The engine's parser (ours, built
-from the catalogue) types their values, so nothing here depends on the form of a flag.
+A recipe and a found command both become tokens of a command line. Our parser, built from the
+engine's catalogue, types their values, so nothing here depends on the form of a flag.
 
 The value of a flag that the parser did not understand is lost, and no default replaces it. The
 value of the argument that was plausibly meant is unknown to every rule, to the resolution and to

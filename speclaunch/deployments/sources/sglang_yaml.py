@@ -42,7 +42,7 @@ def looks_like(root: yaml.Node) -> bool:
     """True if a mapping looks like arguments of the server.
 
     Only complete names count, of any release: `image` abbreviates a flag, and is in every other
-    YAML. A mapping below an unknown key (`resources:`) is nothing that the engine accepts.
+    YAML. A mapping below an unknown key (`resources:`) is not accepted by the engine.
     """
     pairs = nodes.pairs(root)
     known = catalogue.load("newest")

@@ -129,7 +129,7 @@ def is_diffusion(words: Sequence[Field]) -> bool:
 
 
 def is_engines(text: str) -> bool:
-    """True if a word of slime's is an argument for the engine."""
+    """True if a slime token is an argument for the engine."""
     return text.startswith((PREFIX, NEGATED))
 
 
@@ -141,7 +141,7 @@ def prefixed(flag: str) -> str:
 
 
 def bare(flag: str) -> str:
-    """Return a flag of slime's in the engine's form."""
+    """Return a slime flag in the engine's form."""
     if flag.startswith(NEGATED):
         return flag.replace(NEGATED, "--no-", 1)
     return flag.replace(PREFIX, "--", 1)

@@ -116,7 +116,7 @@ _LONG = 20
 def misspelt(flag: str) -> str | None:
     """Return the option that an unknown flag is a typo of.
 
-    A prefix of an option is no typo, because argparse accepts it.
+    A prefix of an option is not a typo, because argparse accepts it.
     """
     if any(name.startswith(flag) for name in _NAMED):
         return None

@@ -151,7 +151,7 @@ def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
 
 
 def _yaml(document: Document) -> Reading | None:
-    """Return the reading of a YAML template; None if it is no YAML until it is rendered."""
+    """Return the reading of a YAML template; None if it is not valid YAML before rendering."""
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
 
     try:

@@ -1,6 +1,6 @@
 """Wrappers before a server's program: ``env``, ``nohup``, ``numactl``, ``docker run`` and so on.
 
-The program is found by its own words (`find_program`), so an unknown wrapper hides nothing. The
+The program is found by its own tokens (`find_program`), so an unknown wrapper hides nothing. The
 list of known wrappers only states their effect on the server.
 """
 

@@ -153,7 +153,7 @@ class Role(Struct, frozen=True):
 
     @property
     def mode(self) -> str | None:
-        """`prefill` or `decode` of a disaggregated server; None of any other."""
+        """`prefill` or `decode` of a disaggregated server; None for any other."""
         found = self.rendered_args.value("disaggregation_mode")
         return found if found in ("prefill", "decode") else None
 

@@ -148,7 +148,7 @@ def launches_in(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def launches_of(value: Any) -> tuple[tuple[str, ...], ...]:
-    """Return the same from parsed YAML."""
+    """Return the args of each `speclaunch launch` in parsed YAML."""
     return tuple(_launches(value))
 
 

@@ -54,7 +54,7 @@ def lock_text(prepared: Prepared, lock: Lock, path: Path) -> str:
 
 
 def _exact(variable: str, value: Any, is_secret: bool) -> Any:
-    """Return a value as it served; a reference to a variable for a secret."""
+    """Return the served value, or a reference to a variable for a secret."""
     if value is None or not (is_secret or is_secret_text(value)):
         return str(value) if isinstance(value, FromEnvironment) else value
     if isinstance(value, FromEnvironment) and len(value.template) == 1:
@@ -63,7 +63,7 @@ def _exact(variable: str, value: Any, is_secret: bool) -> Any:
 
 
 def _home_free(prepared: Prepared, value: Any) -> Any:
-    """Return a value with the CPU engine's tiny models by name: each user has other folders."""
+    """Return a value with the CPU engine's tiny models by name, not by a user's folder."""
     if isinstance(value, dict):
         return {key: _home_free(prepared, item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -23,7 +23,7 @@ _ON = "true"
 
 
 class SelectedScrape(Struct, frozen=True):
-    """A scrape of the pods with these labels; without a namespace of all namespaces."""
+    """A scrape of the pods with these labels; without a namespace, of all namespaces."""
 
     namespace: str | None
     selector: Mapping[str, str]
@@ -49,7 +49,7 @@ def annotated(metadata: yaml.Node | None, subject: str, document: Document) -> S
 
 
 def scrapes_in(roots: Sequence[Entries], document: Document) -> Iterator[SelectedScrape]:
-    """Yield the scrapes by other objects than pods: Services, PodMonitors, ServiceMonitors."""
+    """Yield the scrapes that Services, PodMonitors and ServiceMonitors request."""
     services = [root for root in roots if nodes.text(root.get("kind")) == "Service"]
     for root in roots:
         kind = nodes.text(root.get("kind"))
