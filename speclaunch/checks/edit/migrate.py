@@ -247,7 +247,7 @@ def migrate_commands(
 
     `follow` migrates the files that a command names. Images become the official images of `to`;
     `keep_images`: images without a known counterpart are unchanged. Raises RoundTripError if the
-    result has another meaning than announced.
+    meaning of the result differs from the announced meaning.
     """
     migration = Migration(text, problems=[*reading.unread, *reading.misread])
     migration.warnings += reading.problems

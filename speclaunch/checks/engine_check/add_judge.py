@@ -1,4 +1,4 @@
-"""Installation of a judge: the release's files, the packages that it pins, a first question."""
+"""Installation of a judge: the release's files, its pinned packages, and a first question."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
 
 
 def _claims(plan: Plan) -> dict[str, Any]:
-    """Return the values of the plan itself: resolved and explicit values. A default that it
-    leaves is no claim: resolution is followed only if it matters."""
+    """Return the values of the plan itself: resolved and explicit values. Defaults that it leaves
+    are excluded: resolution is followed only if it matters."""
     found: dict[str, Any] = {}
     for name in sorted({*plan.resolved, *plan.request.values} - _OTHERWISE):
         if name in STAND_INS or is_secret_argument(name):

@@ -182,8 +182,7 @@ _MOST_ROUNDS = 12
 
 
 def smallest(units: int) -> Search:
-    """Search a set of units, out of `units` that are refused together, of which none can be
-    removed.
+    """Search `units`, which are refused together, for a minimal set that is still refused.
 
     Empty if the command is refused without any of them. Two rounds are usually enough: one without
     each unit and with each alone, and one with only those that cannot be removed.

@@ -176,7 +176,7 @@ class EngineQuerier(Struct):
 
 
 def _is_of(judge: EngineJudge, version: str) -> bool:
-    """True if a judge is of a version. Always True for a fork, whose name differs."""
+    """True if a judge is for a version. Always True for a fork, whose name differs."""
     return judge.release == version or MARK in version
 
 

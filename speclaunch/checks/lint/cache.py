@@ -171,7 +171,7 @@ def _find() -> str | None:
     )
 
     def meanwhile() -> None:
-        """Import the modules needed next, which takes as long as the interpreters do."""
+        """Import the modules needed next while the interpreters answer."""
         for name in ("speclaunch.checks.lint.collect", "speclaunch.checks.lint.run"):
             import_module(name)
 
