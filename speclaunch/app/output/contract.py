@@ -51,7 +51,7 @@ def verdict(found: ContractDocument) -> str:
 
 
 def notes(row: FieldRow) -> Iterator[str]:
-    """Yield what is known of a difference."""
+    """Yield the notes on a difference."""
     if row.documented:
         yield f"documented: {row.documented}"
     if row.advisories:

@@ -1,4 +1,4 @@
-"""The ways to speculate for a target, as text and as JSON."""
+"""Speculation methods for a target, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ VERSION = 1
 
 
 def show_drafts(console: Console, found: DraftListing, *, everything: bool = False) -> None:
-    """Print each way with its releases, published acceptance, memory and sources.
+    """Print each method with its releases, published acceptance, memory and sources.
 
-    `everything`: also ways that no release accepts, and each published number. Without other ways,
-    the former are always shown.
+    `everything`: also methods that no release accepts, and each published number. Without other
+    methods, the former are always shown.
     """
     target = found.target
     architecture = ", ".join(target.field_or_none("architectures") or ()) or "unknown architecture"
     shown = [way for way in found.ways if everything or way.newest] or found.ways
-    ways = "1 way" if len(shown) == 1 else f"{len(shown)} ways"
+    ways = "1 method" if len(shown) == 1 else f"{len(shown)} methods"
     console.print(Text(f"{target.name} ({architecture})", "bold"))
     _line(console, "facts", str(target.origin))
     _line(console, "speculation", f"{ways}, by published acceptance, then by confidence")
@@ -65,7 +65,7 @@ def _show_published(console: Console, found: Sequence[PublishedAcceptance], targ
 
 
 def measured(found: PublishedAcceptance, target: str) -> str:
-    """Return `2.50 tokens a step, 1.65 times as fast: mtbench, 5/1/6, …`, and another target."""
+    """Return `2.50 tokens a step, 1.65 times as fast: mtbench, …`, and a different target."""
     values = [] if found.length is None else [f"{found.length:.2f} tokens a step"]
     values += [] if found.speedup is None else [f"{found.speedup:.2f} times as fast"]
     other = "" if found.target == target else f", target {found.target}"
@@ -116,7 +116,7 @@ def _line(console: Console, label: str, text: str) -> None:
 
 
 def drafts_document(found: DraftListing) -> str:
-    """Return the ways as JSON; see docs/reference/drafts.md."""
+    """Return the methods as JSON; see docs/reference/drafts.md."""
     hardware = found.hardware
     document = {
         "version": VERSION,

@@ -1,4 +1,4 @@
-"""`speclaunch init` and `speclaunch drafts`: ways to speculate for a target, and its recipe."""
+"""`speclaunch init` and `speclaunch drafts`: speculation methods for a target, and its recipe."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def ask(
 
 
 def _chosen(found: DraftListing) -> Way:
-    """Show the ways to speculate and prompt for a way that this version accepts."""
+    """Show the speculation methods, and prompt for one that this version accepts."""
     show_drafts(err(), found)
     usable = [number for number, way in enumerate(found.ways, 1) if way.newest is not None]
     if not usable:
@@ -213,7 +213,7 @@ def _until_right(question: str, default: str | None, check: Callable[[str], obje
 
 
 def drafts(options: DraftsOptions) -> ExitCode:
-    """List the ways to speculate for a target. Raises InputError."""
+    """List the speculation methods for a target. Raises InputError."""
     sources = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
     versions = ascending(engine_versions(options.engine))
     found = listing(find_target(options.target, sources), sources, versions)

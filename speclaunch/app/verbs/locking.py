@@ -65,7 +65,7 @@ class LaunchLock:
         return self._lock
 
     def prepare(self, recipe: Recipe, engine: str | None, *, dry_run: bool) -> Prepared:
-        """Prepare the recipe; a lock also for another engine, to name all differences.
+        """Prepare the recipe; a lock even for a different engine, to name all differences.
 
         Raises InputError, LaunchError.
         """
