@@ -1,9 +1,10 @@
-"""Facts of a model checkpoint, as far as rules and budgets need them, and their origin.
+"""Facts of a model checkpoint that rules and budgets need, and their origin.
 
 A field is None (or empty) if the checkpoint does not state it, or states it in a form that no
-engine reads: a missing fact is unknown, never a guess. If some keys of a config.json were not read,
-looking up one of them is unknown, too: treating it as absent would use the engine's default and
-give a result without basis.
+engine reads. A missing fact is unknown, never a guess.
+
+Some keys of a config.json may not have been read; looking up such a key is also unknown. Treating
+it as absent would use the engine's default and give a result without basis.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FactSource(StrEnum):
-    """Source of a checkpoint's facts, nearest first."""
+    """The source of a checkpoint's facts, nearest first."""
 
     DIRECTORY = "directory"
     """A directory of that name, or one below --models."""
@@ -70,7 +71,7 @@ COMPLETE_CONFIG = "config"
 
 
 class PartialConfig(dict[str, Any]):
-    """The keys that were read. Looking up one of `unread` raises UnknownValueError.
+    """The keys of a config that were read. Looking up one of `unread` raises UnknownValueError.
 
     Length and iteration cover only the keys that were read.
     """
@@ -102,7 +103,7 @@ class PartialConfig(dict[str, Any]):
 
 
 class UnreadKeyError(UnknownValueError):
-    """Error: lookup of a config.json key that no source provides."""
+    """Error: lookup of a config.json key that no source has read."""
 
     def __init__(self, name: str, key: str) -> None:
         super().__init__(f"`{key}` of {name} is unknown: no source states it")
@@ -110,7 +111,7 @@ class UnreadKeyError(UnknownValueError):
 
 
 def merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `inner` over `outer`; keys that neither of them read remain unread."""
+    """Return `inner` merged over `outer`. Keys that neither has read remain unread."""
     both = {**outer, **inner}
     for part in (outer, inner):
         if isinstance(part, PartialConfig):
@@ -223,13 +224,13 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
         return self.architectures[0] if self.architectures else None
 
     def context_in(self, version: str) -> int | None:
-        """Return `context_length` as one release derives it."""
+        """Return `context_length` as one engine release derives it."""
         if self.context_lengths is None:
             return self.context_length
         return self.context_lengths[within(version, _TRANSFORMERS_5)]
 
     def field_or_none(self, name: str) -> Any:
-        """Return a field, or None if it is `unread`; for display only."""
+        """Return a field, or None if it is `unread`. For display only."""
         return object.__getattribute__(self, name)
 
     @property
@@ -241,7 +242,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
 
 
 class PartlyReadCheckpoint(Checkpoint, frozen=True):
-    """Checkpoint with unknown fields: reading one raises UnknownValueError."""
+    """A checkpoint with unknown fields. Reading one raises UnknownValueError."""
 
     __hash__ = object.__hash__
 

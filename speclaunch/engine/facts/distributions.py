@@ -1,4 +1,4 @@
-"""Everything that is installed in an engine's environment, with digests, without importing any."""
+"""Lists all packages in an engine's environment, with digests, without importing any."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class InstalledPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 def read_distributions(interpreter: Path) -> tuple[str, tuple[InstalledPackage, ...]]:
-    """Return the version of Python and all packages of an interpreter's environment, by name.
+    """Return the Python version and all packages of an interpreter's environment, by name.
 
-    Raises LaunchError if it does not list them.
+    Raises LaunchError if the interpreter does not list them.
     """
 
     def read(found: Any) -> tuple[str, tuple[InstalledPackage, ...]]:

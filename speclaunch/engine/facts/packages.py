@@ -1,4 +1,4 @@
-"""Packages of an engine's environment, read by its interpreter without importing any."""
+"""Packages of an engine's environment, as its interpreter reads them without importing any."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ print(json.dumps({
 
 
 class Torch(Struct, frozen=True):
-    """The engine's torch, from its `version.py`."""
+    """The engine's torch, read from its `version.py`."""
 
     version: str
     cuda: str | None = None
@@ -60,7 +60,7 @@ class Torch(Struct, frozen=True):
 
 
 class Packages(Struct, frozen=True):
-    """Requirements of the installed SGLang, and the packages in its environment."""
+    """The requirements of the installed SGLang, and the packages in its environment."""
 
     requires: tuple[str, ...] = ()
     """`Requires-Dist` lines of the installed SGLang."""
@@ -76,7 +76,7 @@ class Packages(Struct, frozen=True):
 def read_packages(interpreter: Path) -> Packages:
     """Return the packages of an interpreter's environment.
 
-    Raises LaunchError if it does not list them, OSError if it cannot be run.
+    Raises LaunchError if the interpreter does not list them, OSError if it cannot be run.
     """
     try:
         return query_interpreter(interpreter, _SCRIPT, _packages, _SECONDS)

@@ -1,4 +1,4 @@
-"""Places of the keys and values of a TOML file, which `tomllib` does not report."""
+"""Places of the keys and values in a TOML file, which `tomllib` does not report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STRINGS = (
 
 
 class Span(NamedTuple):
-    """A part of the text: line and column count from 1; `length` within its line."""
+    """A range of the text. Line and column count from 1; `length` is within the line."""
 
     line: int
     column: int
@@ -39,7 +39,7 @@ class Places(NamedTuple):
     values: dict[Path, Span]
 
     def of(self, path: Path) -> Span:
-        """Return the span of a value, else of its key (a table), else of the nearest parent."""
+        """Return the span of a value, else of its key (for a table), else of the nearest parent."""
         while path:
             found = self.values.get(path) or self.keys.get(path)
             if found is not None:
@@ -53,7 +53,7 @@ class Places(NamedTuple):
 
 
 def places(text: str) -> Places:
-    """Return the places in a text that tomllib accepts; in invalid text, as far as it is TOML."""
+    """Return the places in a TOML text. In invalid TOML, those up to the first error."""
     reader = _Reader(text.replace("\r\n", "\n"))
     reader.document()
     return Places(reader.keys, reader.values)

@@ -1,6 +1,6 @@
-"""The memory budget: use of a GPU's memory, and the verdict.
+"""The memory budget: what uses a GPU's memory, and whether the deployment fits.
 
-Data types only; `speclaunch.engine.plan.memory` computes them. Sizes are bytes of one GPU (one
+Data types only; `speclaunch.engine.plan.memory` computes them. Sizes are bytes on one GPU (one
 rank).
 """
 
@@ -66,10 +66,10 @@ class MemoryUse(StrEnum):
 
 
 class MemorySize(Struct, frozen=True):
-    """A number of bytes, its explanation (with numbers), and whether it is exact.
+    """A size in bytes, its explanation (with numbers), and whether it is exact.
 
     `exact` is False for an estimate: graphs, activations, the runtime's own memory. `counted` is
-    False for weights that were not counted: the size of their files, divided evenly.
+    False for weights estimated as the size of their files, divided evenly.
     """
 
     bytes: int
@@ -79,7 +79,7 @@ class MemorySize(Struct, frozen=True):
 
 
 class MemoryShare(Struct, frozen=True):
-    """Memory of a GPU that one use takes."""
+    """The GPU memory that one use takes."""
 
     use: MemoryUse
     size: MemorySize

@@ -1,4 +1,4 @@
-"""Changes that the engine makes to arguments, and the reasons."""
+"""Changes that the engine makes to arguments, with the reasons."""
 
 from __future__ import annotations
 

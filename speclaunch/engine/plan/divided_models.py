@@ -1,4 +1,4 @@
-"""Architectures with known divisibility requirements, from reading their layers."""
+"""Architectures whose divisibility requirements are known from the engine's layer code."""
 
 from __future__ import annotations
 

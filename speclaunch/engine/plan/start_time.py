@@ -1,8 +1,8 @@
-"""Duration of a start until the server answers: at least, expected, and worst case.
+"""Duration of a start until the server answers: minimum, expected, and worst case.
 
-The least and the expected duration are used to check a user's probes. The worst case is the budget
-of a generated startup probe: a probe that fails too early kills a loading server, which then loads
-again, forever.
+The minimum and the expected duration are used to check a user's probes. The worst case is the
+budget of a generated startup probe: a probe that fails too early kills a server while it loads, and
+the next attempt fails the same way.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class PartTime(Struct, frozen=True):
 
 
 class StartTime(Struct, frozen=True):
-    """A start, from the first process to the first answer."""
+    """Worst-case time of a start, from the first process to the first answer."""
 
     parts: tuple[PartTime, ...]
 
@@ -96,13 +96,16 @@ class StartTime(Struct, frozen=True):
 
 
 def start_time(plan: Plan) -> StartTime:
-    """Return the slowest start that is no failure. Raises UnknownValueError if the size of the
-    weights is unknown; assumes the worst case for all other unknowns."""
+    """Return the slowest start that is not yet a failure.
+
+    Assumes the worst case for unknown values. Raises UnknownValueError if the size of the weights
+    is unknown.
+    """
     return StartTime(tuple(_parts(plan)))
 
 
 def weight_files(plan: Plan) -> int:
-    """Return the bytes of the files of target and draft. Raises UnknownValueError."""
+    """Return the bytes of the weight files of target and draft. Raises UnknownValueError."""
     found = [_bytes(plan, draft=False)]
     named = plan.value("speculative_draft_model_path")
     if named is not None and named != plan.value("model_path"):
@@ -145,7 +148,7 @@ def _kernels(plan: Plan) -> PartTime:
 
 
 def _has_fp8_blocks(plan: Plan) -> bool:
-    """True if DeepGEMM's kernels may be compiled for the weights: for blocks of FP8."""
+    """True if the weights have FP8 blocks, for which DeepGEMM kernels may be compiled."""
     return any(
         checkpoint.quantization == "fp8"
         and bool(checkpoint.quantization_config.get("weight_block_size"))
@@ -175,7 +178,7 @@ def _decode_graphs(plan: Plan) -> tuple[int, str]:
 
 
 def _may_be(condition: Callable[[], bool]) -> bool:
-    """True if `condition` returns True or its result is unknown."""
+    """True if `condition` returns True, or raises because a fact is unknown."""
     try:
         return condition()
     except UnknownValueError:
@@ -190,8 +193,10 @@ def _is_cpu(plan: Plan) -> bool:
 
 
 class ExpectedStart(Struct, frozen=True):
-    """Seconds from the start of the process until it is ready: `least`, the lower bound, and
-    `likely`. `known`: whether the size of the weights is."""
+    """Seconds from process start until the server is ready: the lower bound `least`, and `likely`.
+
+    `known`: True if the size of the weights is known.
+    """
 
     least: float
     likely: float
@@ -201,7 +206,7 @@ class ExpectedStart(Struct, frozen=True):
 
 
 def expected_start(plan: Plan) -> ExpectedStart:
-    """Return the least and the expected start time of a plan on one host. Unknown costs count as
+    """Return the minimum and the expected start time of a plan on one host. Unknown costs count as
     zero."""
     parts = [_IMPORTS]
     weights, known = _weights(plan)
@@ -220,7 +225,7 @@ def expected_start(plan: Plan) -> ExpectedStart:
 
 
 def _weights(plan: Plan) -> tuple[float, bool]:
-    """Return the known GB of all checkpoints, and True if that is complete."""
+    """Return the known GB of all checkpoints, and True if no size is missing."""
     if _text(plan, "load_format") == "dummy":
         return 0.0, True
     found, known = 0.0, plan.facts.target is not None

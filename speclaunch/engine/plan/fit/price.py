@@ -1,6 +1,7 @@
-"""The cost of changed settings to the user: as text, and as a number that orders candidates.
+"""The loss that changed settings cause: as text, and as a number (the price) that orders
+candidates.
 
-A unit is half the cost of halving the running requests. Decode without CUDA graphs costs most:
+One unit is half the price of halving the running requests. Decode without CUDA graphs costs most:
 every token of such a batch takes longer, regardless of other changes.
 """
 
@@ -21,7 +22,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
-    """Return the loss from one plan to another; budgets if known."""
+    """Return the loss from one plan to another as text. Uses their budgets if known."""
     lost = [
         _lost_requests(before, after),
         _lost_tokens(was, now) if now is not None else _unknown_tokens(before, after),
@@ -99,7 +100,8 @@ def _lost_graphs(before: Plan, after: Plan) -> str | None:
 
 
 def largest_graph(plan: Plan) -> int | None:
-    """Return the largest batch that has a CUDA graph; None if there is none, or it is unknown."""
+    """Return the largest batch that has a CUDA graph; None if there is none or the size is
+    unknown."""
     try:
         return max(captured_sizes(plan), default=None)
     except UnknownValueError:
@@ -162,7 +164,7 @@ class Prices(Struct, frozen=True):
 
     @classmethod
     def of(cls, plan: Plan) -> Prices:
-        """Return the prices relative to a plan."""
+        """Return the prices of changes to a plan."""
         numbers = (_number(plan, name) for name in (RUNNING, STEPS, TOKENS, CHUNK))
         running, steps, tokens, chunk = numbers
         ranks = max(1, attention_ranks(plan))
@@ -181,7 +183,8 @@ class Prices(Struct, frozen=True):
         )
 
     def _covered(self, running: int | None, changes: Mapping[str, Any]) -> float:
-        """Return the share of batch sizes, up to the running requests, that have a graph."""
+        """Return the share of batch sizes with a graph, on a log scale up to the running
+        requests."""
         if not running or not self.largest_graph:
             return 0.0
         each = max(1, running // self.ranks)
@@ -191,7 +194,8 @@ class Prices(Struct, frozen=True):
 
 
 def pool_price(budget: MemoryBudget, enough: float | None) -> float:
-    """Return the price of a KV cache; `enough`: tokens that cost nothing, None if unknown."""
+    """Return the price of a KV cache. `enough`: number of tokens that costs nothing; None if
+    unknown."""
     tokens = float(budget.tokens or 1)
     price = 0.0 if enough is None else _POOL * _halvings(enough, tokens)
     context = budget.context_length

@@ -1,4 +1,4 @@
-"""Finds the settings that are predicted to fit with the least loss.
+"""Finds the settings with the smallest loss that are predicted to fit.
 
 Candidates are ordered by price (`price.py`): decode without CUDA graphs costs most, then running
 requests and KV tokens, then the depth of speculation, then the size of prefill chunks. Losing a
@@ -53,7 +53,7 @@ class FitCandidate(Struct, frozen=True):
 
 
 class Levels(Struct, frozen=True):
-    """The possible steps of each setting from its current value."""
+    """The lower values of each setting that a search may try."""
 
     base: Mapping[str, Any]
     """Existing changes, without the fraction."""
@@ -61,7 +61,7 @@ class Levels(Struct, frozen=True):
     others: tuple[tuple[Step, ...], ...]
 
     def smallest(self, running: Step | None = None) -> dict[str, Any]:
-        """Return everything at its floor, except explicit running requests."""
+        """Return every setting at its floor, except explicit running requests."""
         last = self.running[-1] if running is None else running
         changes = {**self.base, **last}
         for steps in self.others:
@@ -92,7 +92,8 @@ def levels(predictor: Predictor, base: Mapping[str, Any], limits: FitLimits) -> 
 
 
 def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
-    """True if a graph remains: ranks that share batches drop sizes that they cannot divide."""
+    """True if at least one decode graph remains. Ranks that share batches drop sizes that they
+    cannot divide."""
     try:
         return bool(captured_sizes(predictor.plan(changes)))
     except UnknownValueError:
@@ -177,8 +178,11 @@ def _at_fractions(
 
 
 def fractions(bounds: Bounds, limits: FitLimits, narrow: float = NARROW) -> Sequence[float]:
-    """Return the fractions to try within bounds, the best first: the upper end, for the most
-    tokens; the middle of a range that is not wider than `narrow`."""
+    """Return the fractions to try within bounds, best first: the upper end, the middle, the lower
+    end.
+
+    A range that is not wider than `narrow` gives its middle only.
+    """
     low = max(bounds.low, limits.floors.mem_fraction_static)
     high = min(bounds.high, limits.most_fraction)
     if high - low < LEAST_WIDTH:

@@ -1,6 +1,6 @@
-"""Cache of each target and draft layer, and its bytes per token on one rank.
+"""Caching of tokens in each target and draft layer, in bytes per token on one rank.
 
-A layer caches all tokens, a sliding window, or a recurrent state.
+A layer caches all tokens, a sliding window of tokens, or a recurrent state.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SCALED_CACHE_LATER = ("compressed-tensors", "compressed_tensors", "fp8")
 
 
 class Element(Struct, frozen=True):
-    """The dtype of the KV cache by the engine's name, and the bytes of an element.
+    """The KV cache dtype by the engine's name, and the bytes of an element.
 
-    `halved`: two elements share a byte; `block`: the number that share a byte of scale.
+    `halved`: two elements share a byte. `block`: the number of elements that share one scale byte.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Element(Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Text for a formula."""
+        """The dtype as text for a formula."""
         return f"{'½' if self.halved else self.bytes} byte{'' if self.bytes == 1 else 's'}"
 
     @property
@@ -54,7 +54,7 @@ class Element(Struct, frozen=True):
         return total + (heads * (keys + values) // self.block if self.block else 0)
 
     def of_latent(self, size: int) -> int:
-        """Return the bytes of the latent of one layer."""
+        """Return the bytes of one layer's latent vector."""
         total = size * self.bytes
         return total // 2 + size // _FP4_BLOCK * self.bytes if self.halved else total
 
@@ -220,7 +220,7 @@ def _value_dim(plan: Plan, config: ModelConfig, dim: int) -> int:
 
 
 def _latent(plan: Plan, config: ModelConfig, element: Element) -> KvCell:
-    """Return the cell of latent attention, the same for every rank."""
+    """Return the cell of latent attention. It is the same on every rank."""
     rank = config.count("kv_lora_rank")
     rope = config.count("qk_rope_head_dim", least=0)
     if config.architecture.startswith("BailingMoeV3") and config.values.get("use_mla_nope") is True:
@@ -247,8 +247,10 @@ def is_sparse(plan: Plan, config: ModelConfig) -> bool:
 
 
 def _index_bytes(plan: Plan, config: ModelConfig) -> int:
-    """Return the index bytes: one per element, and the scales; `index_kpool` tokens share it
-    (0.5.22 and later)."""
+    """Return the bytes of index keys: one per element, and the scales.
+
+    `index_kpool` tokens share a key (0.5.22 and later).
+    """
     dim = config.count("index_head_dim")
     each = dim + dim // _QUANTISED_BLOCK * 4
     pooled = config.count("index_kpool", default=1) if plan.in_versions(">=0.5.22") else 1
@@ -310,8 +312,11 @@ _DEFAULT_WINDOW_PATTERN = {"gpt_oss": 2, "gemma2": 2, "gemma3": 6, "gemma3_text"
 
 
 class Layers(Struct, frozen=True):
-    """Indices of layers by cache kind. `windowed`: the sliding layers have a separate pool;
-    otherwise they hold every token like the full layers."""
+    """Indices of layers by cache kind.
+
+    `windowed`: sliding layers have a separate pool. Otherwise they hold every token like full
+    layers.
+    """
 
     full: tuple[int, ...]
     sliding: tuple[int, ...] = ()
@@ -320,7 +325,7 @@ class Layers(Struct, frozen=True):
     """KV layers per model layer (LongCat has two attentions in each)."""
 
     def within(self, stage: range) -> Layers:
-        """Return the layers within one pipeline stage."""
+        """Return only the layers of one pipeline stage."""
         return Layers(
             tuple(i for i in self.full if i in stage),
             tuple(i for i in self.sliding if i in stage),
@@ -395,7 +400,8 @@ def _split(count: int, full: set[int]) -> Layers:
 
 
 def _has_window_pool(plan: Plan, config: ModelConfig) -> bool:
-    """True for a model with a window pool (`is_hybrid_swa_model` and its predecessors)."""
+    """True for a model whose sliding-window layers have a separate pool (`is_hybrid_swa_model` and
+    its predecessors)."""
     if plan.value("disable_hybrid_swa_memory") or plan.in_versions(_NONE):
         return False
     name = config.architecture
@@ -422,7 +428,7 @@ def sliding_layers(config: ModelConfig, count: int) -> tuple[int, ...]:
     """Return the layers with a sliding window: `get_hybrid_layer_ids` (0.5.23
     configs/model_config.py).
 
-    Raises UnknownValueError if the config does not state it.
+    Raises UnknownValueError if the config does not state them.
     """
     name = config.architecture
     if name.startswith("Llama4"):
@@ -459,8 +465,8 @@ MTP_ENDS = ("NextN", "MTP")
 class Draft(Struct, frozen=True):
     """The checkpoint of a draft model.
 
-    `is_mtp`: the engine loads only its multi-token-prediction layers, as the model `loaded_as`.
-    `models`: the number of running models (multi-layer EAGLE).
+    `is_mtp`: the engine loads only the multi-token-prediction layers, as the model `loaded_as`.
+    `models`: the number of model instances (multi-layer EAGLE).
     """
 
     checkpoint: Checkpoint
@@ -471,7 +477,7 @@ class Draft(Struct, frozen=True):
 
     @property
     def layers(self) -> int:
-        """KV layers of all models together: `_compute_model_num_layers` (0.5.23
+        """Number of KV layers of all draft models together: `_compute_model_num_layers` (0.5.23
         layer_setup.py:203). Raises UnknownValueError."""
         if self.loaded_as in _SINGLE_LAYER_MODELS:
             return self.models
@@ -513,11 +519,12 @@ def draft_of(plan: Plan) -> Draft | None:
 
 
 def counted_layers(plan: Plan, draft: Draft) -> int:
-    """Return the layers by which the engine scales its budget: `eagle_draft_num_layers` (0.5.23
-    spec_aux_hidden_state.py:174, 0.5.14 model_runner.py:446). Raises UnknownValueError.
+    """Return the number of draft layers by which the engine scales its budget. Raises
+    UnknownValueError.
 
-    Without a path it counts none up to 0.5.19, and from then on those that the target's config
-    declares.
+    `eagle_draft_num_layers` (0.5.23 spec_aux_hidden_state.py:174, 0.5.14 model_runner.py:446).
+    Without a draft path it is zero up to 0.5.19; later releases use the number that the target's
+    config declares.
     """
     declared = draft.mtp_layers
     if plan.value("speculative_draft_model_path") is None:

@@ -1,6 +1,6 @@
-"""Bytes of a weight as a quantization method stores it, and modules that it skips.
+"""Bytes of a weight as a quantization method stores it, and the modules that the method skips.
 
-The methods as in srt/layers/quantization of 0.5.23.
+The methods are those of srt/layers/quantization in 0.5.23.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REPEATED_GROUP = lazy(r"\)[*+{]")
 
 
 class ExcludedModules(Struct, frozen=True):
-    """Names of modules, or parts of them; and patterns (`re:…`, `*`).
+    """Names of modules or of their parts, and patterns (`re:…`, `*`).
 
     Excluding a module also excludes the modules within it.
     """
@@ -54,11 +54,11 @@ class ExcludedModules(Struct, frozen=True):
 
     @staticmethod
     def plain(name: str) -> str:
-        """Return a module's name as in a model without a vision tower."""
+        """Return a module's name without the prefix that a vision tower adds."""
         return _WRAPPERS.sub("model.", name).removeprefix("language_model.")
 
     def and_these(self, names: Iterable[str]) -> ExcludedModules:
-        """Return these exclusions with more names."""
+        """Return these exclusions plus more names."""
         return ExcludedModules(self.names | frozenset(names), self.patterns)
 
     def __contains__(self, name: object) -> bool:
@@ -157,8 +157,11 @@ MXFP8 = Scheme(8, group=32, scale=1)
 
 
 class Quantised(Struct, frozen=True):
-    """A checkpoint's quantization of each weight: `scheme` for all that are linear and not
-    `excluded`, unless `layers` names another for a weight (mixed precision)."""
+    """A checkpoint's quantization of each weight.
+
+    `scheme` applies to all weights that are linear and not `excluded`, unless `layers` names
+    another scheme for a weight (mixed precision).
+    """
 
     scheme: Scheme | None = None
     excluded: ExcludedModules = field(default_factory=ExcludedModules)
@@ -166,7 +169,7 @@ class Quantised(Struct, frozen=True):
     experts_only: bool = False
 
     def scheme_of(self, matrix: Matrix) -> Scheme | None:
-        """Return the storage of a weight; None: in the dtype of the model."""
+        """Return the storage scheme of a weight; None if it is stored in the model's dtype."""
         if self.layers is not None:
             return self._listed(matrix.name)
         if not matrix.linear or self.scheme is None:
@@ -189,8 +192,8 @@ _HEAD = ("lm_head",)
 
 
 def quantised(checkpoint: Checkpoint) -> Quantised:
-    """Return the quantization in the checkpoint's config. Raises UnknownValueError for an unknown
-    method."""
+    """Return the quantization that the checkpoint's config states. Raises UnknownValueError for an
+    unknown method."""
     method = checkpoint.quantization
     config = checkpoint.quantization_config
     if method is None:
@@ -254,7 +257,7 @@ def _groups(config: Mapping[str, Any], *, zeros: bool, order: bool = False) -> S
 
 
 def _compressed(config: Mapping[str, Any]) -> Scheme:
-    """Return the scheme of the first of `config_groups`; published checkpoints have one."""
+    """Return the scheme of the first of `config_groups`. Published checkpoints have only one."""
     groups = mapping(config.get("config_groups")).values()
     weights = next((mapping(mapping(group).get("weights")) for group in groups), {})
     bits = size(weights.get("num_bits"))
@@ -274,7 +277,7 @@ def _compressed(config: Mapping[str, Any]) -> Scheme:
 
 
 def _by_layer(layers: Mapping[str, Any]) -> dict[str, Scheme]:
-    """Return `quantized_layers` of ModelOpt's mixed precision."""
+    """Return the layers and schemes in `quantized_layers` (ModelOpt's mixed precision)."""
     found: dict[str, Scheme] = {}
     for name, entry in layers.items():
         algorithm = str(mapping(entry).get("quant_algo") or "").upper()

@@ -1,4 +1,4 @@
-"""Gathers the sizes of a plan, and the facts that they lack."""
+"""Gathers the sizes of a plan, and the facts that are missing for unknown sizes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class GatheredSizes(Struct):
     unknown: list[str] = []
 
     def collect(self, compute: Callable[[], _T]) -> _T | None:
-        """Return the result of `compute`; None if it is unknown, and record the reason."""
+        """Return the result of `compute`. If a fact is missing, record the reason and return
+        None."""
         try:
             return compute()
         except UnknownValueError as error:
@@ -68,7 +69,8 @@ def has_draft(plan: Plan) -> bool:
 
 
 def context_length(plan: Plan) -> int:
-    """Return the tokens of a request, from the user or the checkpoint. Raises UnknownValueError."""
+    """Return the context length in tokens, set by the user or by the checkpoint. Raises
+    UnknownValueError."""
     explicit = plan.value("context_length")
     if explicit is not None:
         return int(explicit)
@@ -80,7 +82,7 @@ def context_length(plan: Plan) -> int:
 
 
 def gather(plan: Plan) -> GatheredSizes:
-    """Return the sizes of a plan."""
+    """Return all sizes of a plan, known and unknown."""
     found = GatheredSizes()
     found.device = found.collect(lambda: devices(plan))
     draft = found.collect(lambda: has_draft(plan))
@@ -136,7 +138,7 @@ def _fraction(plan: Plan) -> float:
 
 
 def _other_ways(plan: Plan) -> None:
-    """Raise UnknownValueError if the engine divides memory in an unsupported way."""
+    """Raise UnknownValueError if the engine would divide memory in a way that is not modeled."""
     if plan.in_versions(">=0.5.16") and plan.env_flag("SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"):
         raise UnknownValueError("the pool is sized after the graphs are captured")
     if plan.in_versions("<0.5.7") and plan.env("SGLANG_CI_SMALL_KV_SIZE"):
@@ -175,8 +177,8 @@ cuda_graph_setup.py:56)."""
 
 
 def _skips_prefill_graphs(plan: Plan) -> bool:
-    """True if prefill graphs that the user did not request are skipped if memory is short (0.5.16
-    and 0.5.17)."""
+    """True if the engine skips prefill graphs when memory is short, unless the user requested them
+    (0.5.16 and 0.5.17)."""
     return plan.in_versions(">=0.5.16,<0.5.18") and user_backend(Working.of(plan)) is None
 
 
@@ -215,7 +217,7 @@ def _split(plan: Plan) -> int | None:
 
 
 def _corpus(plan: Plan) -> SizeEstimate:
-    """Return the size of NGRAM's trie, which uses the host's memory, as the CPU engine does."""
+    """Return the size of NGRAM's trie on a CPU; nothing on GPUs, because it uses host memory."""
     if plan.algorithm != "NGRAM" or not plan.device.startswith("cpu"):
         return NOTHING
     nodes = number(plan, "speculative_ngram_capacity", _NODES)
@@ -225,7 +227,7 @@ def _corpus(plan: Plan) -> SizeEstimate:
 
 
 def _for_images(plan: Plan) -> int:
-    """Return the reserve for images: 0.5.23 kv_cache_configurator.py:202."""
+    """Return the memory reserved for images: 0.5.23 kv_cache_configurator.py:202."""
     if plan.in_versions("<0.5.18") or not is_multimodal(Working.of(plan)):
         return 0
     mib = int(plan.env("SGLANG_VLM_CACHE_SIZE_MB") or 100)

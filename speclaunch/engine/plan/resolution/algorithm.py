@@ -10,10 +10,10 @@ from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
 
 
 def resolve_algorithm(working: Working) -> None:
-    """Set the algorithm's name as the engine's handlers use it.
+    """Normalize the algorithm's name for the engine's handlers.
 
-    NEXTN is an alias of EAGLE in every version (0.4.6 server_args.py:374). From 0.5.12 any case
-    is accepted (server_args.py:3560); the earlier parser accepts only upper case.
+    NEXTN is an alias of EAGLE in every version (0.4.6 server_args.py:374). From 0.5.12 case is
+    ignored (server_args.py:3560); earlier parsers accept only uppercase.
     """
     with working.deciding("speculative_algorithm"):
         requested = working.user_value("speculative_algorithm")
@@ -68,7 +68,7 @@ def _has_gemma4_draft(working: Working) -> bool:
 
 
 def resolve_device(working: Working) -> None:
-    """Remove the number from the device (0.5.11 and later)."""
+    """Remove the index from the device, such as `cuda:0` (0.5.11 and later)."""
     with working.deciding("device"):
         device = working.user_value("device")
         if device is not None and ":" in str(device) and working.in_versions(">=0.5.11"):
@@ -117,7 +117,7 @@ def _own_draft(working: Working) -> None:
 
 
 def _bundled_draft(working: Working) -> None:
-    """Use the DSPARK draft in a target, if any (`checkpoint_bundles_dspark_draft`)."""
+    """Use the DSPARK draft that a target bundles, if any (`checkpoint_bundles_dspark_draft`)."""
     config = working.target.config
     if not config:
         raise UnknownValueError("the config of the target is unknown")

@@ -1,4 +1,4 @@
-"""Speculative algorithms: names, releases, handlers, and limits of running requests."""
+"""Speculative algorithms: names, releases, handlers, and limits on running requests."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ BLOCKS = "speculative_use_block_verification"
 
 
 def blocks_need_rejection(settings: Settings) -> bool:
-    """True if block verification switches rejection sampling on: for EAGLE and EAGLE3 (0.5.23
+    """True if block verification switches rejection sampling on, as for EAGLE and EAGLE3 (0.5.23
     arg_groups/speculative_hook.py:173). Raises UnknownValueError."""
     return bool(settings.value(BLOCKS)) and settings.algorithm in ("EAGLE", "EAGLE3")
 
 
 def algorithm_names(settings: Settings) -> frozenset[str]:
-    """Return the speculative algorithms of this version, without plugins."""
+    """Return the speculative algorithms of this version, excluding plugins."""
     return frozenset(
         name for since, names in _ADDED if settings.in_versions(f">={since}") for name in names
     )

@@ -1,4 +1,4 @@
-"""Attention backends: arguments, names, and defaults shared by several steps."""
+"""Attention backends: arguments, names, and defaults that several steps share."""
 
 from __future__ import annotations
 

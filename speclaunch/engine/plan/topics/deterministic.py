@@ -1,4 +1,4 @@
-"""Deterministic inference: supported attention backends, and those that keep the prefix cache.
+"""Deterministic inference: the attention backends that support it, with and without a prefix cache.
 
 `_handle_deterministic_inference`: sglang 0.5.23 arg_groups/attention_hook.py:600 and
 arg_groups/overrides.py:1039, 0.5.4 server_args.py:1516.
@@ -32,7 +32,7 @@ _NOT_CHOSEN_FOR = (("0.5.20", ("Glm5NextForConditionalGeneration",)),)
 
 
 def is_requested(settings: Settings) -> bool:
-    """True if deterministic inference is requested, also by an RL policy."""
+    """True if deterministic inference is requested, directly or by an RL policy."""
     return bool(settings.value(SWITCH)) or settings.value(POLICY) is not None
 
 
@@ -42,13 +42,17 @@ def backends(settings: Settings) -> frozenset[str]:
 
 
 def sharing_backends(settings: Settings) -> frozenset[str]:
-    """Return backends that share prefixes deterministically: no other keeps the prefix cache."""
+    """Return backends that share prefixes deterministically. With any other, the engine disables
+    the prefix cache."""
     return backends(settings) - _UNSHARED
 
 
 def absorbing_backends(settings: Settings) -> frozenset[str]:
-    """Return backends that serve latent attention: up to 0.5.16 two of those that share prefixes
-    (0.5.16 server_args.py:6794, 0.5.13 :4272), from 0.5.17 all (server_args.py:7849)."""
+    """Return backends that serve latent attention.
+
+    Up to 0.5.16 these are two of those that share prefixes (0.5.16 server_args.py:6794, 0.5.13
+    :4272), from 0.5.17 all of them (server_args.py:7849).
+    """
     return sharing_backends(settings) if settings.in_versions(">=0.5.17") else _FIRST_ABSORBING
 
 
@@ -60,7 +64,7 @@ def absorbs(settings: Settings) -> bool:
 
 
 def triton_targets(settings: Settings) -> frozenset[str]:
-    """Return targets that default to triton on Blackwell; others default to flashinfer."""
+    """Return targets that default to triton on Blackwell. Other targets default to flashinfer."""
     return _since(settings, _ABSORBED)
 
 

@@ -1,4 +1,4 @@
-"""CUDA graphs: whether decode and prefill are captured, and backends without graphs."""
+"""CUDA graphs: whether decode and prefill are captured, and which backends have no graphs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def decode_alone_is_off(settings: Settings) -> bool:
 
 
 def prefill_is_captured(settings: Settings) -> bool:
-    """True if prefill has graphs: by default from 0.5.10, from 0.5.5 on request.
+    """True if prefill has graphs: from 0.5.5 on request, from 0.5.10 by default.
 
     Raises UnknownValueError.
     """
@@ -51,9 +51,9 @@ _MOST_SIZES = 1 << 16
 
 
 def span(first: int, last: int, step: int = 1) -> list[int]:
-    """Return the sizes of graphs from `first` to `last`, inclusive.
+    """Return the graph sizes from `first` to `last`, inclusive.
 
-    Raises UnknownValueError for more than any engine could capture, because a typo must not fill
+    Raises UnknownValueError for more sizes than any engine could capture: a typo must not exhaust
     the memory.
     """
     sizes = range(first, last + 1, step)

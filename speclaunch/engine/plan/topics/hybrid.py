@@ -1,4 +1,4 @@
-"""Targets with layers of linear attention, whose states are cached next to the KV cache."""
+"""Targets with linear-attention layers, whose states are cached next to the KV cache."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _BUFFERED_BY = (None, "triton")
 
 
 def has_states(target: Checkpoint) -> bool:
-    """True if a target of a hybrid architecture has such layers: a Granite may have none."""
+    """True if a hybrid target has such layers. A Granite model may have none."""
     granite = (target.architecture or "").startswith("GraniteMoeHybrid")
     return not granite or "mamba" in (target.config.get("layer_types") or ())
 
 
 def backend_buffers(settings: Settings) -> bool:
-    """True if the backend of linear attention supports a buffer (extra_buffer).
+    """True if the linear-attention backend supports a state buffer (extra_buffer).
 
     Raises UnknownValueError.
     """

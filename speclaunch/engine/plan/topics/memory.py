@@ -1,8 +1,9 @@
 """Memory of the draft, and the engine's reserve on a GPU.
 
-Up to 0.5.13 the target is prepared first (weights, pool, graphs), and the draft is loaded into the
-memory outside the fraction (0.5.10 managers/scheduler.py:578, speculative/eagle_worker.py). From
-0.5.14 the weights of both are loaded before any pool, and the draft's weights and cache come from
+Up to 0.5.13 the target is prepared first (weights, pool, graphs). The draft is then loaded into the
+memory outside the fraction (0.5.10 managers/scheduler.py:578, speculative/eagle_worker.py).
+
+From 0.5.14 the weights of both are loaded before any pool. The draft's weights and cache come from
 the static part (0.5.23 managers/scheduler.py:1128, 0.5.14
 model_executor/model_runner_kv_cache_mixin.py).
 
@@ -20,8 +21,11 @@ IN_POOL = f">={FIRST_IN_POOL}"
 
 
 def draft_in_pool(settings: Settings) -> bool:
-    """True if the draft's weights and cache come from the static part, and are loaded before the
-    pool is sized; otherwise they use the rest, and are loaded afterwards."""
+    """True if the draft's weights and cache come from the static part and load before the pool is
+    sized.
+
+    Otherwise the draft loads afterwards, into the remaining memory.
+    """
     return settings.in_versions(IN_POOL)
 
 

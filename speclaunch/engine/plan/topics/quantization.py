@@ -1,4 +1,4 @@
-"""The quantization method of a release for an argument and a checkpoint, or its refusal.
+"""The quantization method that a release uses for an argument and a checkpoint, or its refusal.
 
 `_verify_quantization`, `_parse_quant_hf_config` and `_parse_modelopt_quant_config` (0.5.23
 configs/model_config.py:2000, :1727, :1838; 0.5.8 :757, :584, :680), the methods' own
@@ -100,7 +100,7 @@ class Absence(StrEnum):
 
 
 class QuantizationMethod(Struct, frozen=True):
-    """The methods of the checkpoint and of the release."""
+    """The quantization method of the checkpoint, and the method that the release uses for it."""
 
     made: str | None
     """Method in the checkpoint's config; None: not stated."""
@@ -111,7 +111,7 @@ class QuantizationMethod(Struct, frozen=True):
 
 
 def method_of(settings: Settings) -> QuantizationMethod:
-    """Return the method that the target is served with. Raises UnknownValueError."""
+    """Return the method that serves the target. Raises UnknownValueError."""
     explicit = settings.user_value(NAME)
     requested = None if explicit is None else str(explicit).lower()
     if requested == NONE:
@@ -128,7 +128,7 @@ def method_of(settings: Settings) -> QuantizationMethod:
 
 
 def absence(settings: Settings, used: str) -> Absence | None:
-    """Return why the GPUs lack a method; None if they have it. Raises UnknownValueError."""
+    """Return why the GPUs do not support a method; None if they do. Raises UnknownValueError."""
     versions = _REGISTERED.get(used)
     missing = versions is None or not settings.in_versions(versions)
     if missing and settings.in_versions(_VLLM_REGISTERS):
@@ -145,7 +145,7 @@ def absence(settings: Settings, used: str) -> Absence | None:
 
 
 def is_amd(settings: Settings) -> bool:
-    """True if it runs on ROCm. Raises UnknownValueError."""
+    """True if the engine runs on ROCm. Raises UnknownValueError."""
     if settings.device != "cuda":
         return False
     if settings.facts.hardware is None:
@@ -176,7 +176,7 @@ def _made(settings: Settings, target: Checkpoint, requested: str | None) -> str 
 
 
 def _of_modelopt(settings: Settings, target: Checkpoint, config: Mapping[str, Any]) -> str:
-    """Return the method for ModelOpt's algorithm. Raises UnknownValueError for another
+    """Return the method for one of ModelOpt's algorithms. Raises UnknownValueError for an unknown
     algorithm."""
     if settings.in_versions(f"<{_READS_MODELOPT.removeprefix('>=')}"):
         raise UnknownValueError("this release's use of ModelOpt's config is unknown")
@@ -227,7 +227,7 @@ def _used(settings: Settings, requested: str, made: str | None) -> str | None:
 
 
 def _converted(settings: Settings, requested: str, made: str) -> bool:
-    """True if it may be another kernel for the same weights."""
+    """True if the method may be a different kernel for the same weights."""
     if made not in ("awq", "gptq") or requested not in ("marlin", f"{made}_marlin", "moe_wna16"):
         return False
     if requested == "marlin" and made == "gptq" and settings.in_versions("<0.5.20"):

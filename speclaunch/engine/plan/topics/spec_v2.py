@@ -3,8 +3,8 @@
 - 0.5.3 to 0.5.10: a switch, `enable_beta_spec` up to 0.5.4, then SGLANG_ENABLE_SPEC_V2, off by
 default (0.5.10 server_args.py:2999, 0.5.3 server_args.py:1199).
 - 0.5.11 and 0.5.12: the default, except for an explicit tree (0.5.11 server_args.py:3459).
-- 0.5.13: the only workers of EAGLE, with the overlap or without it
-(arg_groups/speculative_hook.py:288); from 0.5.14 those of every algorithm
+- 0.5.13: EAGLE's only workers, with or without overlap
+(arg_groups/speculative_hook.py:288); from 0.5.14 the only workers of every algorithm
 (speculative/spec_info.py:216).
 """
 
@@ -38,7 +38,7 @@ NEXTN becomes EAGLE (0.5.10 server_args.py:1794, 0.5.12 arg_groups/deepseek_v4_h
 
 
 def is_requested(settings: Settings) -> bool:
-    """True if the switch is on: by the user, by default, or for the target.
+    """True if SpecV2 is switched on: by the user, by default, or for this target.
 
     Raises UnknownValueError.
     """
@@ -55,7 +55,7 @@ def _sets_it(settings: Settings) -> bool:
 
 
 def has_worker(settings: Settings) -> bool:
-    """True if the version has a V2 worker for the algorithm, which runs with the overlap.
+    """True if the version has a V2 worker, which runs with the overlap, for the algorithm.
 
     `create_worker` of 0.5.8 to 0.5.12 (speculative/spec_info.py:52), earlier the scheduler (0.5.7
     managers/scheduler.py:502, 0.5.3 :669). Raises UnknownValueError.
@@ -73,14 +73,18 @@ def _able(settings: Settings) -> frozenset[str]:
 
 def turns_overlap_on(settings: Settings) -> bool:
     """True if a requested SpecV2 switches the overlap schedule on, ignoring the user's value (0.5.3
-    to 0.5.10). EAGLE; from 0.5.7 EAGLE3 too, from 0.5.8 STANDALONE. Raises UnknownValueError."""
+    to 0.5.10).
+
+    Applies to EAGLE, from 0.5.7 also to EAGLE3, and from 0.5.8 to STANDALONE. Raises
+    UnknownValueError.
+    """
     if settings.in_versions(BY_DEFAULT) or not has_worker(settings):
         return False
     return settings.algorithm == "EAGLE" or settings.in_versions(">=0.5.7")
 
 
 def would_run(settings: Settings) -> bool:
-    """True if a release from 0.5.3 to 0.5.12 uses the V2 worker for a chain; ignores an explicit
+    """True if 0.5.3 to 0.5.12 would use the V2 worker for a chain. Ignores whether the user sets a
     tree. Raises UnknownValueError."""
     if not has_worker(settings) or not is_requested(settings):
         return False
@@ -88,7 +92,7 @@ def would_run(settings: Settings) -> bool:
 
 
 def runs(settings: Settings) -> bool:
-    """True if the V2 workers run, once `disable_overlap_schedule` is resolved.
+    """True if the V2 workers run. Call it after `disable_overlap_schedule` is resolved.
 
     Raises UnknownValueError.
     """
