@@ -1,4 +1,4 @@
-"""Escapes text that could control a terminal or a CI service's log, on output."""
+"""Escapes output that could control a terminal or a CI service's log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def printable(text: str) -> str:
 
 
 def single_line(name: str) -> str:
-    """Return a name on one line, its control characters escaped."""
+    """Return a name on one line, with control characters escaped."""
     return printable(name).translate(_ENDS)
 
 
@@ -51,7 +51,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def obeys_commands(environment: Mapping[str, str] = os.environ) -> bool:
-    """True if the reader of the output streams may execute workflow commands in them."""
+    """True if the reader of the output streams may execute workflow commands, as CI services do."""
     return any(environment.get(name) for name in _OBEYING)
 
 
@@ -63,7 +63,7 @@ class CommandGuard:
         """Unfinished line at the end of the last piece."""
 
     def text(self, text: str) -> str:
-        """Return the next piece; each command in it has a character escaped."""
+        """Return the next piece, with one character of each command escaped."""
         if "::" in text or "[" in text or self._begun:
             both = self._begun + text
             guarded = _compiled(_COMMAND).sub(_broken, both)[len(self._begun) :]

@@ -1,4 +1,4 @@
-"""Recorded states: a short text for each kind of read."""
+"""States of recorded reads: a short text for each kind of read."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ NO_DIGEST = "-"
 
 
 def digest(data: bytes) -> str:
-    """Return a collision-resistant digest."""
+    """Return a collision-resistant digest of bytes."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def kind(path: AnyPath) -> str:
-    """Return the kind of a path (file, directory, absent), as `Path.is_file` and `Path.is_dir`
-    do."""
+    """Return the kind of a path (file, directory, absent), like `Path.is_file` and
+    `Path.is_dir`."""
     try:
         mode = os.stat(path).st_mode
     except ValueError:  # a NUL in it
@@ -49,7 +49,7 @@ def kind(path: AnyPath) -> str:
 
 
 def failure(error: OSError) -> str:
-    """Return the state of a failed read: missing, or the number of another error."""
+    """Return the state of a failed read: missing, or the error number of any other failure."""
     gone = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
     return ABSENT if error.errno in gone else f"{FAILED}{error.errno or 0}"
 
@@ -60,27 +60,27 @@ def names(found: list[str]) -> str:
 
 
 def is_settled(found: os.stat_result) -> bool:
-    """True if a file changed long enough ago that its stamp shows the next change."""
+    """True if a file has not changed recently, and its stamp would show the next change."""
     return found.st_ctime_ns < time.time_ns() - _UNSETTLED_NS
 
 
 def stamp(found: os.stat_result) -> str:
-    """Return size, times and number of a file: changing its content changes at least one."""
+    """Return a file's size, times and inode number. Any change of content changes at least one."""
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
 
 
 def stamp_in(state: str) -> str:
-    """Return the stamp in the result of `content`."""
+    """Return the stamp that a result of `content` contains."""
     return state.rsplit(" ", 2)[0]
 
 
 def content(found: os.stat_result, file_digest: str | None) -> str:
-    """Return the state of a file that was read; `file_digest`: None if not all of it was read."""
+    """Return the state of a file that was read. `file_digest` is None if only a part was read."""
     return f"{stamp(found)} {int(is_settled(found))} {file_digest or NO_DIGEST}"
 
 
 def variable(name: str) -> str:
-    """Return a digest of an environment variable and its name."""
+    """Return a digest of an environment variable's name and value."""
     found = os.environ.get(name)
     return ABSENT if found is None else digest(f"{name}={found}".encode("utf-8", "surrogateescape"))
 

@@ -1,9 +1,9 @@
 """Official container images of the engine's releases, by tag.
 
 Read from the project's release workflow (`.github/workflows/release-docker.yml` and
-`_docker-build-and-publish.yml`) and from tags that published manifests pull. A CUDA suffix was part
-of every tag up to 0.5.2; the plain tag `v0.5.3` is the first without a suffix. The plain tag holds
-CUDA 12.9 up to 0.5.10 and CUDA 13.0 from 0.5.11 on, where `-cu129` has the older CUDA.
+`_docker-build-and-publish.yml`) and from tags in published manifests. Up to 0.5.2 every tag had a
+CUDA suffix; `v0.5.3` is the first tag without one. The tag without a suffix contains CUDA 12.9 up
+to 0.5.10, and CUDA 13.0 from 0.5.11 on; from then on `-cu129` contains the older CUDA.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _NEWER_AMD = ("mi350", "mi355")
 
 
 def official_image(version: str, *, vendor: str = "nvidia", gpu: str = "") -> str | None:
-    """Return the image of a release for GPUs of a vendor; None if there is none (a CPU, a fork).
+    """Return the image of a release for a vendor's GPUs; None if there is none (for a CPU or a
+    fork).
 
-    `gpu` is the GPU's name for `--hardware`.
+    `gpu` is the GPU's name in `--hardware`.
     """
     if vendor == "nvidia":
         return f"{REPOSITORY}:v{version}{_suffix(_CUDA_SUFFIX, version)}"

@@ -1,6 +1,6 @@
-"""Known names that a misspelled name may be a typo of.
+"""Finds known names of which a misspelled name may be a typo.
 
-A common prefix does not count: `speculative_draft` is no typo of `speculative_draft_sink_size`.
+A common prefix is not enough: `speculative_draft` is not a typo of `speculative_draft_sink_size`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _LEAST_SIMILARITY = 0.6
 def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
     """Return names close to `word`, likeliest first.
 
-    If exactly one known name continues `word` (`tp` for `tp_size`), return only that. Otherwise,
-    return names that `word` may be a typo of.
+    If exactly one known name begins with `word` (`tp` for `tp_size`), return only that name.
+    Otherwise, return names of which `word` may be a typo.
     """
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in names}
@@ -37,7 +37,8 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 15)  # the versions share most of their names
 def _typos(word: str, name: str) -> tuple[int, float] | None:
-    """Return the typos between two words and their similarity; None if they hardly match."""
+    """Return the number of typos between two words, and their similarity. None if they hardly
+    match."""
     from difflib import SequenceMatcher  # noqa: PLC0415  only needed for a mistake
 
     matcher = SequenceMatcher(None, name, word)
