@@ -234,7 +234,7 @@ class HubClient:
             raise
         except Exception as error:
             if type(error).__name__ == "HFValidationError":
-                raise HubRefusedError("its name is not a valid name on the hub") from None
+                raise HubRefusedError("its name is not a valid hub name") from None
             if not isinstance(error, _network_errors()):
                 raise
             raise HubRefusedError(
@@ -272,7 +272,9 @@ class HubClient:
         if status == 429:
             detail = "the hub limits the number of requests (HTTP 429)"
             return HubRefusedError(detail, "set HF_TOKEN")
-        return HubRefusedError(f"the hub fails (HTTP {status})", "try again later")
+        return HubRefusedError(
+            f"the hub returned a server error (HTTP {status})", "try again later"
+        )
 
 
 def _late(seconds: float) -> HubRefusedError:

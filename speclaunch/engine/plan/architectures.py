@@ -21,9 +21,9 @@ from speclaunch.engine.releases.versions import resolve
 
 DATA = Path(__file__).resolve().parent / "data" / "architectures.json"
 ANY = "*"
-"""Key of the defaults for architectures without a record."""
+"""Key of the defaults for architectures without their own entry."""
 STANDALONE = "STANDALONE"
-"""Key of the defaults for STANDALONE, for every architecture."""
+"""Key of the STANDALONE defaults, which apply to every architecture."""
 
 Parameters = tuple[int, int, int]
 """`speculative_num_steps`, `speculative_eagle_topk`, `speculative_num_draft_tokens`."""

@@ -31,7 +31,7 @@ class Fit(StrEnum):
     FITS = "fits"
     """Fits at the likely bound, with the expected size of graphs and activations."""
     TIGHT = "tight"
-    """Fits only in the best case, with every estimate at its least."""
+    """Fits only in the best case, with every estimate at its minimum."""
     FAILS = "fails"
     UNKNOWN = "unknown"
 
@@ -123,13 +123,14 @@ class MemoryBudget(Struct, frozen=True):
     """Number of requests of full context length that fit at the same time."""
     mem_fraction_static: float | None = None
     working_fractions: tuple[float, float] | None = None
-    """Least and largest `mem_fraction_static` that work, to 0.001; None: none exists, or
+    """Smallest and largest working `mem_fraction_static`, to 0.001; None if none works or it is
     unknown."""
     likely_fractions: tuple[float, float] | None = None
-    """Least and largest fraction with the verdict FITS; None: none exists, or unknown."""
+    """Smallest and largest fraction with the verdict FITS; None if there is none or it is
+    unknown."""
     impossible: bool = False
-    """True if the least size of the weights alone exceeds the memory of an otherwise unused GPU: no
-    adjustable setting makes it fit, and every start fails."""
+    """True if the minimum size of the weights alone exceeds the memory of an unused GPU: every
+    start fails, with any settings."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """Further notes: limits that the engine lowers, estimates that decide the verdict."""
+    """Further notes: limits that the engine lowers, and estimates that decide the verdict."""

@@ -26,7 +26,8 @@ if TYPE_CHECKING:  # many plans have nothing to divide, and need no matrices
     from speclaunch.engine.plan.memory.quantized import Scheme
 
 _OTHER_LAYERS = "<0.5.1"
-"""Releases whose expert parallelism has separate layers, unsupported here (ep_moe/layer.py)."""
+"""Releases whose expert parallelism uses separate layers, which are not modeled
+(ep_moe/layer.py)."""
 _EVEN_VOCABULARY = "<0.5.22"
 """Releases that pad a vocabulary only to 64, except on a CPU (0.5.21 and 0.5.22
 layers/vocab_parallel_embedding.py)."""
@@ -39,17 +40,17 @@ class Undivided(Struct, frozen=True):
     """`target` or `draft`."""
     model: str
     what: str
-    """The dimension with its number: `32 attention heads`."""
+    """The dimension with its size: `32 attention heads`."""
     ranks: int
     of: str
     """Kind of ranks: `ranks of attention`."""
     engine: str
     """Assertion or error message of the engine."""
     works: tuple[int, ...] = ()
-    """Smaller values of `tp_size` that divide it; empty if a smaller `tp_size` alone does not
+    """Smaller values of `tp_size` that divide it; empty if lowering `tp_size` alone does not
     help."""
     groups: int | None = None
-    """The smallest `ep_size` that divides the experts; None if none exists."""
+    """The smallest `ep_size` that makes the experts divisible; None if none does."""
 
 
 def undivided_heads(plan: Plan) -> Iterator[Undivided]:

@@ -54,7 +54,7 @@ class EffectiveArgument(Struct, frozen=True):
     """One argument. Values of secrets are `HIDDEN`."""
 
     name: str
-    """The engine's newest name of the argument."""
+    """The newest engine's name of the argument."""
     version_name: str
     """The name in the plan's version."""
     concern: Concern
@@ -62,7 +62,7 @@ class EffectiveArgument(Struct, frozen=True):
     is_set: bool
     user_value: Any
     effective: Any
-    """Effective value; also None if unknown: see `outcome`."""
+    """Effective value. None also if unknown: see `outcome`."""
     why: str
     source: str = ""
     """The engine's file and line; empty if the value comes from the user alone."""
@@ -267,7 +267,7 @@ class BudgetNumber(Struct, frozen=True):
 
     name: str
     unit: str
-    """`tokens`, `requests`, `fraction`, `bytes`, or empty for text."""
+    """`tokens`, `requests`, `fraction`, `bytes`; empty for text."""
     before: int | float | str | None
     after: int | float | str | None
 

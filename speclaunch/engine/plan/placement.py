@@ -12,7 +12,7 @@ from speclaunch.engine.plan.topics import parallel
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 _MOST_RANKS = 1 << 16
-"""Upper bound of the ranks of a deployment."""
+"""Maximum number of ranks of a deployment."""
 
 
 class Ranks(Struct, frozen=True):
@@ -106,7 +106,7 @@ def _partitioned(layers: int, stages: int, partition: str) -> tuple[range, ...]:
 
 
 _MOST_LOCAL_RANKS = 1 << 12
-"""Upper bound of the ranks of a machine."""
+"""Maximum number of ranks on one machine."""
 
 
 def local_gpus(plan: Plan) -> tuple[int, ...]:
@@ -221,7 +221,7 @@ _OTHER_ATTENTION = (
     "enable_prefill_context_parallel",
     "enable_prefill_cp",
 )
-"""Arguments that divide attention in unsupported ways."""
+"""Arguments that divide attention in ways that are not modeled."""
 
 
 def gpu_ranks(plan: Plan) -> Ranks:

@@ -33,7 +33,7 @@ __all__ = ["NoSuchArgumentError", "Plan", "UnknownValueError"]
 T = TypeVar("T")
 
 _OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
-"""Variables that affect the engine without being read by it."""
+"""Variables that affect the engine although it does not read them itself."""
 
 
 class Plan(Struct, frozen=True, dict=True):

@@ -99,7 +99,7 @@ TEXTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "set": lambda value: list(dict.fromkeys(value)),
     }
 )
-"""Functions and methods of one value, or of a text and its end."""
+"""Functions and methods of one value, or of a text and its suffix."""
 
 
 def _tuple(value: Any) -> Any:
@@ -135,7 +135,7 @@ class UnknownLeaf:
 UNKNOWN: Final = UnknownLeaf()
 
 _ABSENT_IS_NONE = frozenset({"quantization_config", "index_topk"})
-"""Config keys without a default in any config class (facts.py of the reader)."""
+"""Config keys that have no default in any config class (the reader's facts.py)."""
 
 
 def leaf(plan: Plan, node: Sequence[Any]) -> Any:
@@ -251,7 +251,7 @@ _LEAVES: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
 
 _WAYS: Final = frozenset({"?", "not", "and", "or"})
 _FAILS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
-"""Exceptions that the engine itself would raise; they yield no finding."""
+"""Exceptions that the engine itself would raise while evaluating. They give no finding."""
 
 
 _Nodes = Mapping[int, Any] | Sequence[Any]
@@ -383,7 +383,7 @@ class EngineRefusal(Struct, frozen=True):
     source: str
     """`sglang 0.5.18 server_args.py:1234`."""
     names: tuple[str, ...]
-    """User-set arguments and variables in the condition, the deciding first."""
+    """User-set arguments and variables in the condition, most decisive first."""
 
 
 class _Lines(dict[int, Any]):

@@ -73,22 +73,22 @@ class Request(Struct, frozen=True):
     remarks: tuple[Problem, ...] = ()
     extras: Mapping[str, RequestedValue] = field(default_factory=dict)
     overridden: tuple[RequestedValue, ...] = ()
-    """Arguments that are repeated later; the later value counts."""
+    """Arguments that are repeated later. The later value applies."""
     ignored: tuple[RequestedValue, ...] = ()
     """Arguments that slime does not pass on, because it sets them itself."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Arguments with text that the parser did not recognize, by the engine's current name, with the
-    reason: their values are unknown, not the defaults."""
+    """Arguments whose text the parser did not recognize, by the engine's current name, with the
+    reason. Their values are unknown, not the defaults."""
     unseen: str | None = None
-    """Reason why an unread file may have more arguments; None if there is no such file."""
+    """Why an unread file may contain more arguments; None if there is no such file."""
     argv: tuple[ArgvToken, ...] = ()
-    """Command-line arguments for that version's parser."""
+    """The args for that version's parser."""
     server_context: ServerContext | None = None
     """The server context, if the file states it."""
     lock_differences: tuple[Problem, ...] = ()
     """Differences from the recipe's lock."""
     serves_http: bool = True
-    """False if the engine's own HTTP server does not run, or may not run."""
+    """False if the engine's own HTTP server does not run, or might not run."""
 
     @property
     def version(self) -> str:

@@ -32,7 +32,7 @@ class ProbeKind(StrEnum):
     READINESS = "readinessProbe"
     LIVENESS = "livenessProbe"
     HEALTHCHECK = "healthcheck"
-    """Compose's probe: it marks the container and restarts nothing."""
+    """Compose's health check: it marks the container as unhealthy and restarts nothing."""
 
 
 class Probe(Struct, frozen=True):
@@ -54,7 +54,7 @@ class Probe(Struct, frozen=True):
     scheme: str | None = None
     """`HTTPS` if the request uses it."""
     host: str | None = None
-    """Host of the request, if it is not the pod's own address."""
+    """Host of the request, if it differs from the pod's own address."""
     headers: frozenset[str] = frozenset()
     """Lowercase header names of the request."""
 
@@ -100,9 +100,9 @@ class Pod(Struct, frozen=True):
     probes: tuple[Probe, ...] = ()
     volumes: tuple[Volume, ...] = ()
     shm_size: Setting | None = None
-    """Bytes of `/dev/shm` if set by a separate key (Compose's `shm_size`)."""
+    """Bytes of `/dev/shm` if a separate key sets them (Compose's `shm_size`)."""
     ipc_host: Setting | None = None
-    """`hostIPC: true`, `ipc: host`: the `/dev/shm` of the machine."""
+    """True for `hostIPC: true` or `ipc: host`: the container shares the machine's `/dev/shm`."""
     grace: Setting | None = None
     """Seconds between SIGTERM and SIGKILL."""
     privileged: Setting | None = None
@@ -110,9 +110,9 @@ class Pod(Struct, frozen=True):
     ports: tuple[Setting, ...] = ()
     """Ports that the container declares."""
     published: tuple[Setting, ...] = ()
-    """Ports that Compose publishes on addresses other than the machine's loopback."""
+    """Ports that Compose publishes on addresses other than the machine's loopback address."""
     env: Mapping[str, Setting] = {}
-    """Variables with values in the file (no `valueFrom`)."""
+    """Variables whose values are in the file (no `valueFrom`)."""
     secrets: frozenset[str] = frozenset()
     """Variables from a secret."""
     labels: Mapping[str, str] = {}
@@ -131,14 +131,14 @@ class Service(Struct, frozen=True):
     selector: Mapping[str, str]
     ports: tuple[tuple[Setting, Setting | None], ...] = ()
     headless: bool = False
-    """True if its name resolves to the pods themselves (`clusterIP: None`): each of their ports."""
+    """True if its name resolves to the pods themselves (`clusterIP: None`) and all their ports."""
 
 
 class Upstream(Struct, frozen=True):
     """A server in a router's configuration: `--prefill http://host:port bootstrap`."""
 
     role: str
-    """`prefill`, `decode`, or `worker` of a router without disaggregation."""
+    """`prefill` or `decode`, or `worker` for a router without disaggregation."""
     host: str | None
     port: Setting | None
     place: Place
@@ -184,7 +184,7 @@ class ServerContext(Struct, frozen=True):
 
     group: Group
     role: str
-    """Role in the file, normalized to `prefill` or `decode` for similar names."""
+    """Role in the file. Similar names are normalized to `prefill` or `decode`."""
     place: Place
     part: str | None = None
     nodes: Setting | None = None

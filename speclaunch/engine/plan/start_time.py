@@ -19,11 +19,11 @@ from speclaunch.engine.plan.topics.graphs import decode_is_captured, prefill_is_
 
 _GB = 10**9
 SLOW_BYTES_PER_SECOND = 200_000_000
-"""Worst-case throughput of a shared file system, a cloud's plain disk and a hub download: AWS gp3
-volumes have 125 MB/s without provisioning, EFS and hub downloads some 200 to 500."""
+"""Worst-case read rate of a shared file system, a cloud's plain disk or a hub download. AWS gp3
+volumes have 125 MB/s unless provisioned; EFS and hub downloads have 200 to 500."""
 _FASTEST, _USUAL = 16e9, 1e9
-"""Bytes a second at which one host reads the weights: page cache or eight NVMe drives, and a
-network disk or one drive (people report two minutes for a checkpoint of 140 GB)."""
+"""Bytes per second at which one host reads the weights: at most (page cache or eight NVMe drives),
+and likely (a network disk or one drive; people report two minutes for a checkpoint of 140 GB)."""
 
 
 class Range(Struct, frozen=True):
@@ -35,30 +35,30 @@ class Range(Struct, frozen=True):
 
 
 _IMPORTS = Range(8, 40, 120)
-"""Time until weights begin to load. The CPU engine's complete start with a model of 1 MB takes 11
-to 19 s (0.5.23, two cores, twelve starts); on a GPU CUDA and NCCL add to it; the slowest is that of
-a cold disk."""
+"""Seconds until weights begin to load. The CPU engine's complete start with a 1 MB model takes 11
+to 19 s (0.5.23, two cores, twelve starts). On a GPU, CUDA and NCCL add to it. The worst case is a
+cold disk."""
 _CAPTURE = Range(3, 30, 0)
-"""Capture (`Capture cuda graph end. Time elapsed: …`), for target and draft each; the slowest is
-counted by graph."""
+"""Seconds of graph capture (`Capture cuda graph end. Time elapsed: …`), for target and draft each.
+The worst case is computed per graph."""
 _GRAPH = 3
-"""Worst-case seconds per CUDA graph of decode; 1 to 2 on H100 for the largest models."""
+"""Worst-case seconds per decode graph; 1 to 2 on H100 for the largest models."""
 _MANY_SIZES = 52
-"""Number of captured batch sizes if the GPU's memory is unknown: that of the largest (0.5.23,
+"""Number of captured batch sizes if the GPU's memory is unknown: that of the largest GPUs (0.5.23,
 `cuda_graph_max_bs_decode` 512)."""
 _PREFILL_GRAPHS = 600
-"""Seconds for prefill graphs, which are compiled."""
+"""Seconds to compile prefill graphs."""
 _DEEP_GEMM = 1200
-"""Seconds: the engine logs "typically 10-20 mins" (0.5.23
+"""Seconds to compile DeepGEMM kernels: the engine logs "typically 10-20 mins" (0.5.23
 layers/deep_gemm_wrapper/compile_utils.py:171)."""
 _KERNELS = 300
-"""Seconds for kernels that are compiled or tuned at the first start (Triton, FlashInfer)."""
+"""Seconds to compile or tune kernels at the first start (Triton, FlashInfer)."""
 _TORCH_COMPILE = Range(20, 240, 900)
 """`enable_torch_compile`."""
 _WARM_UP = Range(1, 10, 60)
-"""The requests of the warm-up."""
+"""Seconds for the warm-up requests."""
 _CPU = 120
-"""Seconds for everything after the weights on a CPU."""
+"""Seconds for everything that follows loading on a CPU."""
 
 
 class StartPart(StrEnum):
@@ -137,7 +137,7 @@ def _parts(plan: Plan) -> Iterator[PartTime]:
 
 
 def _kernels(plan: Plan) -> PartTime:
-    seconds, why = _KERNELS, ["first compiled or tuned here"]
+    seconds, why = _KERNELS, ["compiled or tuned on the first start"]
     if _may_be(lambda: bool(plan.value("enable_torch_compile"))):
         seconds += _TORCH_COMPILE.slowest
         why.append("torch.compile")
@@ -202,7 +202,7 @@ class ExpectedStart(Struct, frozen=True):
     likely: float
     known: bool
     weights: float
-    """Known size of target and draft in GB."""
+    """Known size of target and draft, in GB."""
 
 
 def expected_start(plan: Plan) -> ExpectedStart:

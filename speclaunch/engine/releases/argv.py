@@ -509,7 +509,7 @@ def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
     return tuple(
         ArgvProblem(
             item.index,
-            "the engine reads no file here: `--config` must be a separate word",
+            "the engine reads no file here: `--config` must be a separate argument",
             "write `--config FILE`",
         )
         for item in parsed

@@ -30,7 +30,7 @@ RUNNING = "max_running_requests"
 REQUESTS, TOKENS_EACH = 32, 4096
 """Typical load of a chat server, assumed if the user states none."""
 _DIGITS = 1000
-"""Steps of a fraction: the engine accepts three digits."""
+"""Resolution of a fraction: the engine accepts three digits."""
 
 
 class RequestLoad(Struct, frozen=True):
@@ -41,7 +41,7 @@ class RequestLoad(Struct, frozen=True):
     context: int
     """0 if unknown."""
     assumed: tuple[str, ...] = ()
-    """Values that the user did not state, as options of `plan`."""
+    """The values that the user did not state, by option name of `plan`."""
 
     @property
     def summary(self) -> str:
@@ -63,13 +63,13 @@ class Best(Struct, frozen=True):
     why: str
     load: RequestLoad
     requests: int = 0
-    """Requests of the load that fit at the same time, all ranks together."""
+    """Number of the load's requests that fit at the same time, over all ranks."""
     tokens_needed: int = 0
-    """KV tokens for the complete load, of one data-parallel rank."""
+    """KV tokens that the complete load needs on one data-parallel rank."""
     changes: Mapping[str, Any] = {}
     """Changes to the recipe's server arguments."""
     graph_sizes: tuple[int, ...] = ()
-    """Batch sizes that then have a CUDA graph."""
+    """Batch sizes that have a CUDA graph after the changes."""
     margins: Margins | None = None
     alternatives: tuple[Alternative, ...] = ()
     """Alternatives if not even one request fits."""

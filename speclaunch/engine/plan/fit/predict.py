@@ -40,7 +40,7 @@ class Choice(Struct, frozen=True):
     requests_at_context: int | None
     """Number of requests of full context length that fit at the same time."""
     spare_bytes: int
-    """Margin: free bytes of a GPU if every estimate is at its least."""
+    """Margin: free bytes on a GPU if every estimate is at its minimum."""
 
 
 class Margins(Struct, frozen=True):
@@ -112,16 +112,16 @@ def _choice(plan: Plan, terms: Terms, found: GatheredSizes, fraction: float) -> 
 
 
 PlanWith = Callable[[Mapping[str, Any]], Plan]
-"""Resolves the deployment with changed arguments, by the newest engine's names. None leaves an
-argument to the engine."""
+"""Resolves the deployment with changed arguments, by the newest engine's names. A value of None
+means the engine's default."""
 BudgetOf = Callable[[Plan], MemoryBudget]
 
 _GUESSED = frozenset({MemoryUse.GRAPHS, MemoryUse.ACTIVATIONS})
 _BEFORE = frozenset({MemoryUse.OTHERS, MemoryUse.RUNTIME})
-"""Uses of memory before the engine measures what it divides."""
+"""Memory uses that precede the engine's first measurement."""
 _PROBE, _MOST_PROBED = 0.02, 0.99
 _LEAST_ESTIMATE = 0.02
-"""Least error of an estimate, as a share of the memory."""
+"""Minimum error of an estimate, as a share of the memory."""
 
 
 class Bounds(Struct, frozen=True):

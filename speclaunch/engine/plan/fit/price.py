@@ -132,12 +132,12 @@ WHY = {
 RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
 
 _GRAPHS = 16.0
-"""Cost of all batch sizes without a graph; a part of them by its share of the doublings, because
-small batches are the common case."""
+"""Cost if no batch size has a graph. If only some lack one, their share of the doublings counts,
+because small batches are the common case."""
 _RUNNING = 2.0
-"""Cost of halving the running requests: the others wait."""
+"""Cost of halving the running requests, because the others wait."""
 _POOL = 2.0
-"""Cost of halving the KV tokens beyond the tolerated loss, or of half a useful pool."""
+"""Cost of halving the KV tokens beyond the tolerated loss, or of halving a useful pool."""
 _STEPS, _TOKENS = 1.0, 0.5
 """Cost of halving the draft's steps, and of halving the verified tokens."""
 _CONTEXT = 1.0
@@ -145,10 +145,10 @@ _CONTEXT = 1.0
 _CHUNK = 0.5
 """Cost of halving a prefill chunk: prompts take a little longer."""
 LEAST_EACH = 512
-"""KV tokens for each running request: with less than a short prompt and its answer, requests wait
-for each other, or are retracted."""
+"""KV tokens for each running request. With less than a short prompt and its answer, requests wait
+for each other or are retracted."""
 _UNCHUNKED = 16384
-"""Assumed chunk size of prompts that are not chunked (`chunked_prefill_size: -1`)."""
+"""Assumed chunk size if prompts are not chunked (`chunked_prefill_size: -1`)."""
 
 
 class Prices(Struct, frozen=True):
@@ -160,7 +160,7 @@ class Prices(Struct, frozen=True):
     tokens: int | None
     chunk: int | None
     ranks: int = 1
-    """Data-parallel ranks of attention, which share requests and chunks."""
+    """Number of data-parallel attention ranks, which share requests and chunks."""
 
     @classmethod
     def of(cls, plan: Plan) -> Prices:

@@ -28,11 +28,11 @@ OBJECTIVE = (
 )
 
 NARROW = 0.02
-"""Up to this width of a range of fractions its middle is used, else its upper end."""
+"""In a range of fractions up to this width the middle is used, in a wider range the upper end."""
 LEAST_WIDTH = 0.002
-"""Least width of a range to search: the engine accepts three digits."""
+"""Minimum width of a range to search: the engine accepts three digits."""
 _PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
-"""Settings to preserve in addition to the running requests, most valuable first."""
+"""Settings to preserve after the running requests, most valuable first."""
 
 BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
 """The range of fractions for some changes; None if unknown."""
@@ -56,7 +56,7 @@ class Levels(Struct, frozen=True):
     """The lower values of each setting that a search may try."""
 
     base: Mapping[str, Any]
-    """Existing changes, without the fraction."""
+    """Changes that already exist, without the fraction."""
     running: tuple[Step, ...]
     others: tuple[tuple[Step, ...], ...]
 
@@ -109,13 +109,14 @@ class Search(Struct, frozen=True):
     requested_tokens: int | None = None
     """KV tokens that the recipe requests, if known."""
     least_tokens: int = 0
-    """Number of KV tokens below which the pool is too small."""
+    """Number of KV tokens below which the pool is too small to be useful."""
     tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
-    """True for settings that have failed already."""
+    """Returns True for settings that have already failed."""
     narrow: float = NARROW
-    """0 for bounds that need no margin of error: their upper end gives the most tokens."""
+    """0 if the bounds need no margin of error: the upper end then gives the most tokens."""
     least_width: float = 0.0
-    """Least width of the working range; smaller ranges count only with everything at its floor."""
+    """Minimum width of the working range. Narrower ranges count only with everything at its
+    floor."""
 
     @property
     def enough(self) -> float | None:

@@ -33,7 +33,7 @@ from speclaunch.engine.plan.topics.memory import draft_in_pool
 _GIB = 1 << 30
 _MOST_RANKS = 16
 _FP8 = 80
-"""The least compute capability for 8-bit weights (sglang 0.5.23 layers/quantization/fp8.py:329)."""
+"""Minimum compute capability for 8-bit weights (sglang 0.5.23 layers/quantization/fp8.py:329)."""
 
 
 class Alternative(Struct, frozen=True):
@@ -41,7 +41,7 @@ class Alternative(Struct, frozen=True):
 
     what: str
     changes: Mapping[str, Any]
-    """Server arguments; empty for a change of something else (another GPU)."""
+    """Server arguments; empty for other changes, such as a different GPU."""
     verdict: str
     """The budget's verdict."""
     fits: bool
@@ -174,7 +174,7 @@ def _slack(use: MemoryUse, charged: bool) -> bool:
 
 
 _WORTH_IT = 1.05
-"""Growth of the KV cache that makes another fraction worth reporting."""
+"""Growth of the KV cache that makes a different fraction worth reporting."""
 
 
 class Suggested(Struct, frozen=True):
@@ -315,7 +315,7 @@ def _each(budget: MemoryBudget) -> str:
     if number is None or context is None:
         return ""
     many = "no request" if not number else f"{number:,} request{'s' * (number > 1)}"
-    return f"; {many} of the full context ({context:,} tokens) at once"
+    return f"; {many} of the full context ({context:,} tokens) at the same time"
 
 
 def _suggestion(

@@ -35,7 +35,7 @@ from speclaunch.engine.plan.topics import memory
 from speclaunch.engine.plan.topics.memory import draft_in_pool
 
 _ELASTIC = (MemoryUse.ACTIVATIONS, MemoryUse.GRAPHS, MemoryUse.RUNTIME)
-"""Estimates to reduce, in this order, if only the least sizes fit."""
+"""Estimates to reduce, in this order, if the deployment fits only with minimum sizes."""
 
 
 def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> RankBudget:
@@ -97,7 +97,7 @@ def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], 
 def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
     """Return the explanation of each size, and whether it is exact."""
     graphs = [graphs.size for graphs in terms.graphs if graphs.size.bytes]
-    held = "; graphs of prefill hold a part" if terms.target_prefill.size.bytes else ""
+    held = "; prefill graphs hold a part of it" if terms.target_prefill.size.bytes else ""
     whys = {
         MemoryUse.TARGET_WEIGHTS: (terms.target_weights.size.why, terms.target_weights.size.exact),
         MemoryUse.DRAFT_WEIGHTS: (terms.draft_weights.size.why, terms.draft_weights.size.exact),
@@ -146,10 +146,10 @@ _ELSEWHERE = (
     "language_model_only",
     "ple_offload_embedding",
 )
-"""Arguments that keep part of the weights in the host's memory or in other processes, shrink them,
-or omit them. Such weights are not counted."""
+"""Arguments that leave part of the weights in host memory or in other processes, shrink them, or
+omit them. Such weights are not counted."""
 _FORMATS = frozenset({"gguf", "bitsandbytes", "layered", "sharded_state"})
-"""Values of `load_format` with files that differ from the config's description."""
+"""Values of `load_format` whose files differ from the config's description."""
 
 
 def memory_verdict(plan: Plan) -> MemoryBudget:
@@ -210,7 +210,7 @@ def may_be_offloaded(plan: Plan) -> bool:
 
 
 _CLOSE = 0.03
-"""Share of the memory free at the start; less remaining memory counts as close."""
+"""Share of the memory that is free at the start. If less remains free, the result is close."""
 
 
 def budget(plan: Plan) -> MemoryBudget:
@@ -407,9 +407,9 @@ def _small_pool(terms: Terms, doubt: PredictedFailure | None) -> str:
 def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
     """Return a note if less is free than the engine's own reserve, which often exceeds the need."""
     safe = working_range(lambda fraction: direction(run(plan, terms, fraction)))
-    at = "no mem_fraction_static leaves it"
+    at = "no mem_fraction_static leaves this reserve"
     if safe is not None:
-        at = f"mem_fraction_static up to {safe[1]:.3f} leaves it"
+        at = f"mem_fraction_static up to {safe[1]:.3f} leaves this reserve"
     return (
         f"free memory is {in_gib(doubt.short)} below the engine's own reserve, a conservative rule "
         f"of thumb (activations {_likely_size(terms.activations)}): if the start fails, it "
@@ -424,7 +424,7 @@ def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
     if most is not None and most > pool.profiled:
         notes.append(
             f"max_total_tokens={most:,} exceeds the tokens that fit ({pool.profiled:,}): the "
-            "engine uses what is available"
+            "engine uses only the available tokens"
         )
     slots = terms.pool.slots
     limit = None if slots.explicit is None else slots.explicit // slots.ranks

@@ -61,7 +61,7 @@ _CONTEXT = 1126 * MIB
 1.07 GiB on a 3090, 1.18 on a 48 GB card, 1.10 on an H200. Measured with 0.5.17 and PyTorch 2.11:
 1.15 GiB on an H100, 1.27 on an H200."""
 _LARGE = 60 * 1024
-"""MiB. GPUs from this size on are linked, and NCCL allocates buffers for the links."""
+"""MiB. GPUs of at least this size are linked, and NCCL allocates buffers for the links."""
 _LINKED_PAIR = 1464 * MIB
 _LINKED_DOUBLING = 290 * MIB
 """NCCL and custom all-reduce: 1.43 GiB of an H200 with two ranks, 2.0 with eight ("Init torch
@@ -180,16 +180,17 @@ def _host(plan: Plan, hardware: Hardware) -> Device:
 _TOKEN_BYTES = int(memory.TOKEN * MIB)
 _CONSTANT = memory.OWN * MIB
 _WORKSPACE = 256 * MIB
-"""Least activations: the workspace of one backend (flashinfer's is 384 MiB, fa3's smaller)."""
+"""Minimum of activations: the workspace of one backend (flashinfer's is 384 MiB, fa3's is
+smaller)."""
 _FEWEST_TOKENS = memory.FEWEST_TOKENS
 _DECODE = memory.DECODE_GRAPH * MIB
 _PREFILL = memory.PREFILL_GRAPH * MIB
 _PREFILL_LATENT = memory.PREFILL_GRAPHS_LATENT * MIB
 _EAGER, _HELD_LEAST, _HELD = 1.2, 1.4, 2.0
-"""Activations of a batch, and memory of breakable prefill graphs, in activations of one layer:
-1.4, and 1.5 to 2.1, of Llama, Qwen3 and MiMo (0.5.17 on H100 and H200, measured)."""
+"""Activations of a batch, and memory of breakable prefill graphs, as multiples of one layer's
+activations: 1.4, and 1.5 to 2.1. Measured with Llama, Qwen3 and MiMo (0.5.17 on H100 and H200)."""
 _LOWEST = 2
-"""Decode graphs take at least half of the rule of thumb."""
+"""Divisor of the rule of thumb that gives the minimum of decode graphs."""
 
 
 def has_graphs(plan: Plan) -> bool:
@@ -236,7 +237,7 @@ def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
         return NOTHING
     states = 0 if draft else tokens * _states_for_draft(plan)
     whose = " of the draft" if draft else ""
-    why = f"activations of a layer for {tokens:,} tokens, twice, in graphs of prefill{whose}"
+    why = f"activations of a layer for {tokens:,} tokens, twice, in prefill graphs{whose}"
     size = MemorySize(int(_HELD * layer) + 2 * states, why, exact=False)
     return SizeEstimate(size, int(_HELD_LEAST * layer) + states)
 
@@ -267,8 +268,8 @@ def _prefill_rule(plan: Plan) -> tuple[int, str]:
     if not sizes:
         return 0, ""
     if has_latent_cache(plan.facts.target):
-        return _PREFILL_LATENT, f", {in_gib(_PREFILL_LATENT)} for graphs of prefill"
-    return len(sizes) * _PREFILL, f", 8 MiB for each of {len(sizes)} graphs of prefill"
+        return _PREFILL_LATENT, f", {in_gib(_PREFILL_LATENT)} for prefill graphs"
+    return len(sizes) * _PREFILL, f", 8 MiB for each of {len(sizes)} prefill graphs"
 
 
 def _estimate(size: int, why: str) -> SizeEstimate:

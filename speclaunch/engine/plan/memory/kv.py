@@ -44,7 +44,7 @@ class _Shape(Struct, frozen=True):
     """State of a layer, before division among ranks."""
 
     inner: int
-    """Convolved channels in addition to those of the groups."""
+    """Convolution channels in addition to those of the groups."""
     groups: int
     heads: int
     head_dim: int
@@ -142,9 +142,10 @@ def _state_bytes(plan: Plan, config: ModelConfig) -> int:
 
 
 _SLOTS_PER_REQUEST = 3
-"""With the prefix cache: a request holds a state, and the tree holds some."""
+"""Slots per request with a prefix cache: a request holds one state, and the cache tree holds
+more."""
 _UNLIMITED = 512
-"""Slots without a prefix cache if the requests are unlimited (up to 0.5.7)."""
+"""Slots if there is no prefix cache and requests are unlimited (up to 0.5.7)."""
 
 
 class States(Struct, frozen=True):
@@ -172,7 +173,7 @@ class StateSettings(Struct, frozen=True):
     explicit: int | None
     """`max_mamba_cache_size`."""
     share: float
-    """`mamba_full_memory_ratio`: bytes of states for one of KV cache."""
+    """`mamba_full_memory_ratio`: bytes of states per byte of KV cache."""
     cached: bool
     """True if there is a prefix cache."""
     all_running: int | None
@@ -180,12 +181,13 @@ class StateSettings(Struct, frozen=True):
     running: int | None
     """`max_running_requests` of one attention rank."""
     draft_tokens: int
-    """States that verification stores for each request, one per draft token. 0 without drafts."""
+    """Number of states that verification stores for each request, one per draft token. 0 without
+    drafts."""
     ranks: int
     era: int
-    """Method of counting, 0 to 4: see `state_settings`."""
+    """Method by which the release counts states, 0 to 4: see `state_settings`."""
     unlimited: bool
-    """True if a default number of slots exists for unlimited requests (up to 0.5.8)."""
+    """True if unlimited requests have a default number of slots (up to 0.5.8)."""
 
 
 def state_settings(plan: Plan, each: int) -> StateSettings:
@@ -295,7 +297,7 @@ def _part(settings: StateSettings, rest: float) -> float:
 
 
 _OWN_CELL = ">=0.5.18"
-"""Releases that count DFLASH drafts with their own cell; earlier releases use the target's
+"""Releases that count a DFLASH draft with its own cell. Earlier releases use the target's
 layers."""
 
 
@@ -393,7 +395,7 @@ class PoolLayout(Struct, frozen=True):
     full_layers: int
     """Layers whose KV cache holds every token of a request."""
     full_token_bytes: int
-    """Bytes of one token in all of them, as allocated."""
+    """Bytes of one token in all these layers, as allocated."""
     swa_layers: int = 0
     """Layers with a sliding window and a separate pool."""
     swa_token_bytes: int = 0
@@ -402,7 +404,7 @@ class PoolLayout(Struct, frozen=True):
     state_layers: int = 0
     """Layers with a recurrent state (Mamba, linear attention)."""
     state_request_bytes: int = 0
-    """Bytes of the state of one request, in all of them."""
+    """Bytes of one request's state in all these layers."""
 
 
 class _Target(Struct, frozen=True):
@@ -414,7 +416,7 @@ class _Target(Struct, frozen=True):
     index_layers: int
     ratio: float
     own_ratio: bool
-    """True if the version counts windows by `ratio` (0.5.11 and later)."""
+    """True if the version counts window layers by `ratio` (0.5.11 and later)."""
     exact: bool
 
     @property

@@ -20,9 +20,10 @@ _FP4 = ("fp4_e2m1", "nvfp4", "fp4_mx_block16")
 _FP4_BLOCK = 16
 _MX_BLOCK = 32
 _SCALED_CACHE = ("modelopt_fp8", "modelopt_fp4", "modelopt", "modelopt_mixed", "w4afp8")
-"""Methods whose checkpoints may request an fp8 cache if it is auto (0.5.3 and later)."""
+"""Quantization methods whose checkpoints may request an fp8 cache if the dtype is auto (0.5.3 and
+later)."""
 _SCALED_CACHE_LATER = ("compressed-tensors", "compressed_tensors", "fp8")
-"""Further methods from 0.5.19."""
+"""Further methods from 0.5.19 on."""
 
 
 class Element(Struct, frozen=True):
@@ -139,7 +140,7 @@ def _requires_fp8(plan: Plan, checkpoint: Checkpoint) -> bool:
 _QUANTISED_BLOCK = 128
 """Elements per float32 scale in DeepSeek's sparse attention (`quant_block_size`)."""
 _UNKNOWN = ("DeepseekV4", "MiniMaxM3", "Qwen4Exp", "Dots3Note")
-"""Models with compressed or mixed caches, which are unsupported here."""
+"""Models with compressed or mixed caches, which are not modeled."""
 _OWN_VALUES = ">=0.5.7"
 """Releases with keys and values of different sizes (0.5.7 model_runner_kv_cache_mixin.py:87)."""
 
@@ -295,20 +296,20 @@ _INTERVALS = ("Qwen3Next", "Qwen3_5", "InternS2Preview", "InternS2Mobius")
 """Models of gated delta nets with attention in every `full_attention_interval`-th layer."""
 _KIMI = ("KimiLinear", "KimiK3")
 _MODEL_DECIDES = ">=0.5.8"
-"""The first release with a list of models of sliding windows; in earlier releases every model with
-a window has a pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
+"""The first release with a list of sliding-window models. In earlier releases every model with a
+window has a pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
 _NONE = "<0.4.10"
 _NO_OTHERS = ">=0.5.7"
-"""Releases in which, until then, only MiMo-V2 has such a pool."""
+"""Earlier releases, in which only MiMo-V2 has such a pool."""
 _PATTERNS = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
 _WINDOWED_MODELS = ("GptOss", "Gemma2", "Gemma3", "Olmo2", "Olmo3")
 """Models before 0.5.7 whose attention has windows in some layers
 (`get_attention_sliding_window_size` in srt/models)."""
 WINDOW_DRAFTS = ("MiMoV2MTP", "Step3p5MTP")
-"""Drafts of one layer, with a window."""
+"""Draft models with a single layer, which has a window."""
 _FULL_ATTENTION = ("full_attention", "attention")
 _DEFAULT_WINDOW_PATTERN = {"gpt_oss": 2, "gemma2": 2, "gemma3": 6, "gemma3_text": 6}
-"""Interval of full layers if the config lists none: the defaults of transformers."""
+"""Interval of full-attention layers if the config lists none: transformers' defaults."""
 
 
 class Layers(Struct, frozen=True):
@@ -457,7 +458,7 @@ def _of_types(config: ModelConfig, count: int) -> tuple[int, ...]:
 
 
 _SINGLE_LAYER_MODELS = ("MiMoV2MTP", "Step3p5MTP", "InklingForConditionalGenerationMTP")
-"""Models of one layer each; multi-layer EAGLE runs several."""
+"""Models with one layer each, of which multi-layer EAGLE runs several."""
 MTP_ENDS = ("NextN", "MTP")
 """Endings of the class names of multi-token-prediction layers."""
 

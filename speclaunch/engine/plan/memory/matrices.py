@@ -22,9 +22,9 @@ class QkNorm(Enum):
 
     NONE = auto()
     HEAD = auto()
-    """A norm of the size of a head."""
+    """Norms that have the size of a head."""
     ALL_HEADS = auto()
-    """A norm of the size of all heads together."""
+    """Norms that have the size of all heads together."""
 
 
 class ModelFamily(Struct, frozen=True):
@@ -137,16 +137,16 @@ class Shard(Enum):
 
     TENSOR = auto()
     ATTENTION = auto()
-    """Heads: among the ranks that share a batch's attention."""
+    """Heads, divided among the ranks that share a batch's attention."""
     DENSE = auto()
-    """MLPs of the dense layers of a mixture of experts."""
+    """MLPs of the dense layers in a mixture of experts."""
     EXPERT = auto()
-    """Complete experts to some ranks, the rest of the division within each."""
+    """Experts: each group of ranks holds different complete experts, divided within the group."""
     SHARED_EXPERT = auto()
     EMBEDDING = auto()
     HEAD = auto()
     REPLICATED = auto()
-    """Every rank has it."""
+    """Held by every rank."""
 
 
 class WeightRole(Enum):
@@ -184,7 +184,7 @@ class Matrix(Struct, frozen=True):
     most: int | None = None
     bytes: int | None = None
     layer: int | None = None
-    """Index of its layer; None: in the first stage, or in the last (the head)."""
+    """Index of its layer. None: it is in the first stage or (the head) in the last stage."""
 
     @property
     def parameters(self) -> int:

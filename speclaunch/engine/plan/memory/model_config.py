@@ -17,9 +17,9 @@ from speclaunch.engine.plan.plan import UnknownValueError
 from speclaunch.engine.plan.topics.target import halved
 
 MOST_LAYERS = 4096
-"""Upper bound of the layers of a model; limits the work done layer by layer."""
+"""Maximum number of layers of a model. Limits the work done per layer."""
 ROUTED_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-"""Keys of the number of routed experts."""
+"""Keys that state the number of routed experts."""
 ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 _SWITCHED = ("DeepseekVL2ForCausalLM", "DeepseekOCRForCausalLM")
@@ -29,7 +29,7 @@ class ModelConfig(Struct, frozen=True):
     """The flat config of a checkpoint, or a nested part of it (`vision_config`)."""
 
     name: str
-    """Name of its owner, for messages."""
+    """Name of the checkpoint, for messages."""
     values: Mapping[str, Any]
     architecture: str = ""
 

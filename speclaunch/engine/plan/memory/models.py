@@ -26,10 +26,10 @@ from speclaunch.engine.plan.memory.model_config import MOST_LAYERS, ROUTED_EXPER
 from speclaunch.engine.plan.plan import UnknownValueError
 
 _PADDED_VOCABULARY = 64
-"""Rows of the vocabulary are padded to a multiple of this (vocab_parallel_embedding.py)."""
+"""Multiple to which the rows of a vocabulary are padded (vocab_parallel_embedding.py)."""
 
 _UNSAID_MTP = ("Qwen3NextForCausalLM",)
-"""Models published with a layer of multi-token prediction that their config does not mention."""
+"""Models published with a multi-token-prediction layer that their config does not mention."""
 
 
 def language_model(config: ModelConfig) -> Iterator[Matrix]:

@@ -20,8 +20,8 @@ from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.topics.hybrid import NEEDS_A_STATE
 
 _TORCH = "torch.OutOfMemoryError: CUDA out of memory."
-"""Message of PyTorch 2.5 and later, which all these releases need, without the sizes that
-follow."""
+"""PyTorch's message (2.5 and later, which all these releases require), without the sizes that
+follow it."""
 _HOST = "DefaultCPUAllocator: can't allocate memory"
 
 
@@ -117,25 +117,27 @@ def unbalanced_message(local: int, least: int) -> str:
 
 
 EXPECTED = 0.75
-"""Share of the engine's own reserve that graphs and activations are expected to need."""
+"""Share of the engine's own reserve that graphs and activations are expected to use."""
 
 WARM_UP_TOKENS = (3, 30)
-"""Tokens of the engine's warm-up prompt: at least, and with a tokenizer of characters ("The capital
-city of France is", 0.5.23 entrypoints/http_server.py:2455)."""
+"""Tokens of the engine's warm-up prompt: the minimum, and the number if every character is a token
+("The capital city of France is", 0.5.23 entrypoints/http_server.py:2455)."""
 _NO_INPUT = 6
-"""Tokens of the pool that no prompt may use (0.5.23 managers/tp_worker.py:568, 0.4.6
+"""Tokens of the pool that no prompt can use (0.5.23 managers/tp_worker.py:568, 0.4.6
 tp_worker.py:144)."""
 
 INDEX_BYTES = 80
-"""Host memory for each token of the pool while a CPU serves: 48 bytes are inputs of the eager
-runner, sized for all tokens (0.5.15 to 0.5.23 model_executor/runner/eager_runner.py:
-`prefill_ceiling`), 16 are the list of free slots and its copy (mem_cache/allocator/token.py:59),
-the rest are page tables. Measured: 73 bytes, EAGLE3 with 3,966,095 tokens."""
+"""Host memory in bytes per token of the pool while a CPU serves. 48 bytes are inputs of the eager
+runner, which is sized for all tokens (0.5.15 to 0.5.23 model_executor/runner/eager_runner.py:
+`prefill_ceiling`). 16 bytes are the list of free slots and its copy
+(mem_cache/allocator/token.py:59). The rest are page tables. Measured: 73 bytes, EAGLE3 with
+3,966,095 tokens."""
 
 HOST_LOSS = 256 * MIB
-"""Memory that a CPU's host may lose while weights load, in addition to them. The engine subtracts
-it from the pool's budget: the host's available memory now, less a share of that before (0.5.23
-kv_cache_configurator.py:3007). Engines on a quiet host lost up to 80 MiB, on a busy host more."""
+"""Memory that a CPU's host may lose while weights load, in addition to the weights. The engine
+subtracts it from the pool's budget: the host's available memory after loading, less a share of that
+before (0.5.23 kv_cache_configurator.py:3007). Engines lost up to 80 MiB on a quiet host, and more
+on a busy host."""
 
 
 class FractionDirection(StrEnum):
@@ -153,9 +155,10 @@ class Terms(Struct, frozen=True):
     target_weights: SizeEstimate
     draft_weights: SizeEstimate
     corpus: SizeEstimate
-    """NGRAM's corpus; on a CPU it uses the same memory."""
+    """Size of NGRAM's corpus. On a CPU it uses the same memory as the engine."""
     reserved: int
-    """Subtracted from the pool's budget: for images (0.5.18 and later), for `HOST_LOSS`."""
+    """Memory subtracted from the pool's budget: for images (0.5.18 and later), and for
+    `HOST_LOSS`."""
     pool: PoolSettings
     target_graphs: SizeEstimate
     draft_graphs: SizeEstimate
@@ -163,16 +166,16 @@ class Terms(Struct, frozen=True):
     draft_first: bool
     """True if the draft's weights are loaded before the pool is sized."""
     freed_after_pool: int = 0
-    """Bytes that the draft holds in addition until the pool is allocated."""
+    """Additional bytes that the draft holds until the pool is allocated."""
     target_prefill: SizeEstimate = NOTHING
     draft_prefill: SizeEstimate = NOTHING
-    """Prefill graphs of measured size."""
+    """Prefill graphs whose size was measured."""
     prefill_needs: int = 0
-    """Free bytes without which the engine skips prefill graphs."""
+    """Free bytes below which the engine skips prefill graphs."""
     index_token: int = 0
-    """Bytes that serving needs for each token of the pool, besides `activations`."""
+    """Bytes that serving needs for each token of the pool, in addition to `activations`."""
     eager_prefill: int = 0
-    """The part of `activations` that prefill graphs hold if they are captured."""
+    """The part of `activations` that moves into prefill graphs once they are captured."""
 
     @property
     def graphs(self) -> tuple[SizeEstimate, ...]:
@@ -189,7 +192,7 @@ class PredictedFailure(Struct, frozen=True):
     what: str
     """The use that does not fit."""
     short: int
-    """Least number of missing bytes; 0 if tokens are missing."""
+    """Minimum number of missing bytes; 0 if tokens are missing."""
 
 
 class PhaseRun(Struct):

@@ -16,7 +16,7 @@ from speclaunch.engine.plan.topics.algorithms import EAGLE_FAMILY
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 _FEWEST, _MOST = 2048, 4096
-"""Bounds of the engine's default number of requests."""
+"""Minimum and maximum of the engine's default number of requests."""
 _INDEX_BYTES = 4
 
 
@@ -27,16 +27,16 @@ class SlotSettings(Struct, frozen=True):
     """`max_running_requests` (48 with speculation, unless set by the user)."""
     ranks: int
     fewest: int
-    """Minimum for each rank's part."""
+    """Minimum for each rank's share."""
     context: int
     extra: int
-    """Positions of a row beyond the context."""
+    """Additional positions in each row, beyond the context."""
     era: int
     """0: up to 0.5.9, 1: 0.5.10 to 0.5.13, 2: from 0.5.14."""
     padding: int
     """Additional rows beyond the requests."""
     more: int
-    """Rows for requests that are being received (disaggregated decode)."""
+    """Rows for requests that a decode server is receiving (disaggregation)."""
 
 
 def slot_settings(plan: Plan, context: int) -> SlotSettings:
@@ -121,7 +121,7 @@ class PoolSettings(Struct, frozen=True):
     """Settings, other than memory, that determine the pool's size."""
 
     cell: int
-    """Bytes of the budget per token."""
+    """Bytes per token in the engine's budget."""
     layout: PoolLayout
     draft_token: int
     page: int
@@ -130,11 +130,12 @@ class PoolSettings(Struct, frozen=True):
     slots: SlotSettings
     states: StateSettings | None
     split: int | None
-    """Tokens are counted as if all layers held all of them, and split afterwards, into multiples of
-    this: 1 up to 0.5.6, a page up to 0.5.10. None: they are counted as held."""
+    """Page size to which tokens are rounded when they are split between full and window layers: 1
+    up to 0.5.6, the page size up to 0.5.10. These releases count tokens as if all layers held all
+    of them. None: tokens are counted as each layer holds them."""
     headroom: int
-    """Tokens per running request that drafts use in addition to the pool (up to 0.5.6): they are
-    added to the pool, without being paid from the budget. 0: none."""
+    """Tokens per running request that drafts use in addition to the pool (up to 0.5.6). They are
+    added to the pool without being deducted from the budget. 0: none."""
     window: int | None
     """The sliding window, if the engine refuses a pool that is too small for it (0.5.16 and
     later)."""
@@ -144,7 +145,7 @@ class Pool(Struct, frozen=True):
     """A pool that fits."""
 
     tokens: int
-    """`max_total_num_tokens`: of the layers that hold every token."""
+    """`max_total_num_tokens`: tokens in the layers that hold every token."""
     window_tokens: int
     profiled: int
     """Tokens that fit in memory, before `max_total_tokens`."""

@@ -24,7 +24,7 @@ _WRAPPERS = lazy(
 _MOST_PATTERNS = 200
 _MOST_REPEATS = 3
 _REPEATED_GROUP = lazy(r"\)[*+{]")
-"""A forbidden construct in a pattern, because matching it could take forever."""
+"""Constructs that a pattern must not contain, because matching could take forever."""
 
 
 class ExcludedModules(Struct, frozen=True):
@@ -73,7 +73,8 @@ def _harmless(pattern: str) -> str:
 
 
 _FEW = 16
-"""Up to this many names, testing each is faster than looking up all parts of a name."""
+"""Up to this many names, testing each name is faster than looking up all parts of a module's
+name."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -148,7 +149,7 @@ class Scheme(Struct, frozen=True):
 
 
 FP8 = Scheme(8, once=8)
-"""A scale per weight, and one for its inputs."""
+"""One scale for the weight, and one for its inputs."""
 FP8_ROWS = Scheme(8, row=_FLOAT32)
 NVFP4 = Scheme(4, group=16, scale=1, once=8)
 NVFP4_WEIGHTS = Scheme(4, group=16, scale=1, once=4)

@@ -29,12 +29,12 @@ from speclaunch.engine.plan.topics.memory import draft_in_pool
 
 _T = TypeVar("_T")
 _WEIGHTS_LEAST = 0.97
-"""Least share of weights that are computed from a config."""
+"""Minimum share that remains of weights computed from a config."""
 _NODE = 184
-"""Bytes of a node of NGRAM's trie: 176 of the node, 8 of its entry in the list of free nodes
+"""Bytes of a node in NGRAM's trie: 176 for the node, 8 for its entry in the list of free nodes
 (sglang 0.5.23 kernels/jit/csrc/ngram_corpus/trie.h)."""
 _NGRAM_REST = 90 * MIB
-"""Remaining memory of NGRAM's extension: measured, 70 to 115 MiB."""
+"""Other memory of NGRAM's extension: 70 to 115 MiB, measured."""
 _NODES = 10_000_000
 
 
@@ -49,7 +49,7 @@ class GatheredSizes(Struct):
     context: int | None = None
     fraction: float | None = None
     terms: Terms | None = None
-    """None if one of them is unknown."""
+    """None if one of the sizes is unknown."""
     unknown: list[str] = []
 
     def collect(self, compute: Callable[[], _T]) -> _T | None:
@@ -150,8 +150,8 @@ def _other_ways(plan: Plan) -> None:
         ("kt_weight_path", "experts are stored in host memory"),
         ("enable_unified_memory", "the pools share one buffer"),
         ("enable_hisparse", "part of the KV cache is stored in host memory"),
-        ("enable_lora", "the buffers of adapters are not modeled"),
-        ("lora_paths", "the buffers of adapters are not modeled"),
+        ("enable_lora", "adapter buffers are not modeled"),
+        ("lora_paths", "adapter buffers are not modeled"),
     ):
         value = plan.value(name)
         if value and value != -1:

@@ -44,7 +44,8 @@ from speclaunch.engine.plan.topics.memory import draft_in_pool
 from speclaunch.engine.plan.topics.target import target_of
 
 _FAR = 0.25
-"""Relative difference of count and files above which the config does not describe the files."""
+"""Relative difference between computed and actual file size above which the config does not
+describe the files."""
 
 
 def ratio_to_files(
@@ -81,7 +82,7 @@ def ratio_to_files(
 
 _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 _USUAL = 2
-"""Bytes of an element if the config does not state the dtype: bfloat16 or float16."""
+"""Bytes of an element (bfloat16 or float16) if the config does not state the dtype."""
 
 
 class CountedWeights(Struct, frozen=True, dict=True):
@@ -90,7 +91,7 @@ class CountedWeights(Struct, frozen=True, dict=True):
     matrices: tuple[Matrix, ...]
     stored: Quantised
     element: int
-    """Bytes of an element that is not quantized."""
+    """Bytes of an unquantized element."""
 
     def bytes(self, roles: Iterable[WeightRole] | None = None) -> int:
         """Return the bytes of all matrices, or of those of some roles."""
@@ -129,8 +130,8 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
 
 _recent: OrderedDict[int, tuple[Checkpoint, CountedWeights | str]] = OrderedDict()
-"""The most recently requested checkpoints, or why one cannot be counted: three rules query each
-deployment, many deployments share a model, and so do the steps of a fit search."""
+"""The most recently requested checkpoints, or why one cannot be counted. Three rules query each
+deployment, and many deployments and the steps of a fit search share a model."""
 _MOST_RECENT = 32
 
 
@@ -374,7 +375,7 @@ def _loaded_bytes(
 
 
 _MOST_SUMS = 256
-"""Maximum number of cached sums per model, one for each placement."""
+"""Maximum number of cached sums per model, one per placement."""
 
 
 def _files_ratio(
@@ -439,7 +440,7 @@ _COLLECTED = ">=0.5.19"
 kv_cache_configurator.py `_profile_available_bytes`)."""
 _READ_TWICE = ("q_proj", "k_proj", "v_proj")
 _SHARES_FIRST = BLOCK_FAMILY | {"FROZEN_KV_MTP"}
-"""Algorithms whose draft has no embedding, or the target's before the pool is sized (0.5.17
+"""Algorithms whose draft has no embedding, or has the target's before the pool is sized (0.5.17
 models/dflash.py, speculative/frozen_kv_mtp_worker_v2.py:143)."""
 
 

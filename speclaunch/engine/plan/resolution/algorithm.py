@@ -161,7 +161,7 @@ def _revision(working: Working) -> None:
                 working.set(
                     name,
                     "main",
-                    "a draft without a revision is taken from main",
+                    "the draft's revision defaults to main",
                     "sglang 0.5.23 arg_groups/speculative_hook.py:130, 0.5.6 server_args.py:1727",
                 )
 

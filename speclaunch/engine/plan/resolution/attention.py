@@ -285,7 +285,7 @@ def _hierarchical_cache(working: Working) -> None:
             ChangeKind.ATTENTION_BACKEND,
             DECODE,
             backend,
-            "kernel transfer of the hierarchical cache needs another decode backend",
+            "kernel transfer of the hierarchical cache needs a different decode backend",
             "sglang 0.5.10 server_args.py:2929, 0.5.4 server_args.py:1475",
             logged=False,
         )

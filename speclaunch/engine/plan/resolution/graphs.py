@@ -220,7 +220,7 @@ def _piecewise(working: Working) -> None:
 
 
 _Refusals = Iterator[tuple[bool, str]]
-"""Features that exclude prefill graphs: True if active, and the name."""
+"""Features that exclude prefill graphs: True if active, and the feature's name."""
 
 
 def _first_refusal(refusals: _Refusals) -> str | None:
@@ -234,7 +234,7 @@ def _refuses_piecewise(working: Working) -> _Refusals:
     feature = "DP attention" if working.in_versions(parallel.OWN_ARGUMENT) else parallel.SWITCH
     yield parallel.is_on(working), feature
     yield bool(value("enable_torch_compile")), "enable_torch_compile"
-    yield working.number("pp_size", 1) > 1, "the stages of a pipeline"
+    yield working.number("pp_size", 1) > 1, "pipeline stages"
     yield value("moe_a2a_backend") not in (None, "none"), "moe_a2a_backend"
     yield lora.is_on(working), "adapters (LoRA)"
     yield (value("load_format") == "gguf" or value("quantization") == "gguf"), "gguf"
@@ -284,7 +284,7 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
         found = _first_refusal(_refuses_breakable(working))
     if working.in_versions(">=0.5.16") and working.value("disaggregation_mode") == "decode":
         found = "the decode server of a disaggregated pair"
-    return (backend, why) if found is None else ("disabled", f"{found}: no graphs of prefill")
+    return (backend, why) if found is None else ("disabled", f"{found}: no prefill graphs")
 
 
 def user_backend(working: Working) -> str | None:
@@ -341,7 +341,7 @@ def _refuses_breakable(working: Working) -> _Refusals:
         yield parallel.is_on(working), parallel.SWITCH
     if working.number("attn_cp_size", 1) > 1:
         if working.in_versions(">=0.5.17") and working.value("enable_prefill_cp"):
-            raise UnknownValueError("graphs of prefill with context parallelism are not modeled")
+            raise UnknownValueError("prefill graphs with context parallelism are not modeled")
         yield True, "context parallelism"
     mla = working.architectures.uses_mla(working.target)
     if working.in_versions("<0.5.17"):
@@ -394,7 +394,7 @@ def settle_prefill_graphs(working: Working) -> None:
             source = "sglang 0.5.23 arg_groups/attention_hook.py:124, 0.5.14 server_args.py:4494"
             working.set(BACKEND, "disabled", f"{backend} runs without CUDA graphs", source)
         if working.in_versions(">=0.5.15") and _falls_back(working):
-            why = "trtllm_mla in a graph of prefill falls back to a slower kernel for DeepSeek V3"
+            why = "trtllm_mla in a prefill graph falls back to a slower kernel for DeepSeek V3"
             source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:279, 0.5.18 server_args.py:4732"
             working.set(BACKEND, "disabled", why, source)
     with working.deciding(PREFILL_SIZES, PREFILL_MOST):
@@ -483,7 +483,7 @@ def _default_most(working: Working) -> tuple[int, str]:
     pipeline = working.in_versions(">=0.5.19") and working.number("pp_size", 1) > 1
     pipeline = pipeline and working.user_value(PREFILL_SIZES) is None and most > 8192
     if pipeline and working.value(BACKEND) == "breakable":
-        most, why = 8192, "8192 tokens for the stages of a pipeline"
+        most, why = 8192, "8192 tokens for pipeline stages"
     total = working.user_value("max_total_tokens")
     if working.in_versions(">=0.5.10") and total is not None and int(total) < most:
         most, why = int(total), f"at most max_total_tokens, {total}"

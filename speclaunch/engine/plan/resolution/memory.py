@@ -179,7 +179,7 @@ def _decodes_in_graphs(working: Working) -> bool:
 def _for_graphs(working: Working, reserve: Reserve) -> None:
     most = working.number(MOST)
     if working.in_versions("<0.5.15") or _decodes_in_graphs(working):
-        reserve.add(most * thumb.DECODE_GRAPH, f"for graphs of decode up to {most}")
+        reserve.add(most * thumb.DECODE_GRAPH, f"for decode graphs up to {most}")
     ranks = attention_ranks(working) if parallel.is_on(working) else 0
     prefill_only = (
         working.in_versions(">=0.5.15") and working.value("disaggregation_mode") == "prefill"
@@ -204,7 +204,7 @@ def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
         _by_the_list(working, reserve)
         deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
         if deepep and working.value(graphs.PREFILL_BACKEND) == "breakable":
-            reserve.add(_GIB, "for graphs of prefill with DeepEP")
+            reserve.add(_GIB, "for prefill graphs with DeepEP")
     elif working.in_versions(">=0.5.10"):
         _by_the_list(working, reserve)
     elif working.in_versions(">=0.5.8"):
@@ -214,14 +214,14 @@ def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
 
 def _by_the_list(working: Working, reserve: Reserve) -> None:
     if working.architectures.uses_mla(working.target):
-        reserve.add(thumb.PREFILL_GRAPHS_LATENT, "for graphs of prefill with latent attention")
+        reserve.add(thumb.PREFILL_GRAPHS_LATENT, "for prefill graphs with latent attention")
         return
     _by_the_count(working, reserve)
 
 
 def _by_the_count(working: Working, reserve: Reserve) -> None:
     count = len(working.value(PREFILL_SIZES))
-    reserve.add(count * float(thumb.PREFILL_GRAPH), f"for {count} graphs of prefill")
+    reserve.add(count * float(thumb.PREFILL_GRAPH), f"for {count} prefill graphs")
 
 
 def _for_speculation(working: Working, reserve: Reserve) -> None:
@@ -229,7 +229,7 @@ def _for_speculation(working: Working, reserve: Reserve) -> None:
     if working.in_versions("<0.5.8") and graphs.prefill_is_captured(working):
         tokens = int(working.value(PREFILL_MOST))
         part = 8 if working.in_versions(">=0.5.7") else 4
-        reserve.add(tokens // part, f"for graphs of prefill up to {tokens} tokens")
+        reserve.add(tokens // part, f"for prefill graphs up to {tokens} tokens")
     algorithm = working.user_value("speculative_algorithm")
     if algorithm == "STANDALONE":
         reserve.add(6 * _GIB, "for the draft of STANDALONE")

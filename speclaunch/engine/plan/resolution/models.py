@@ -70,7 +70,7 @@ NEMOTRON_H = (
     "NemotronH_Omni_Reasoning_V3",
 )
 """Architectures with separate defaults (0.5.19 arg_groups/model_overrides/nemotron_h.py:20; the
-last from 0.5.20)."""
+last one from 0.5.20)."""
 
 
 def nemotron_h_has_defaults(working: Working) -> bool:
@@ -119,7 +119,7 @@ _KDA = {
     "KimiK3ForConditionalGeneration",
     "Glm5NextForConditionalGeneration",
 }
-"""Models with KDA, for targets with only a known architecture."""
+"""Models with KDA, for targets of which only the architecture is known."""
 
 
 CONTEXT = "context_length"

@@ -100,7 +100,7 @@ def _renamed(working: Working) -> None:
             working.change(
                 ChangeKind.DP_ATTENTION, ATTENTION_RANKS, ranks, why, source, logged=False
             )
-            working.set(REPLICAS, 1, f"attn_dp_size now has its {ranks} ranks", source)
+            working.set(REPLICAS, 1, f"attn_dp_size now sets its {ranks} ranks", source)
             working.set(SWITCH, False, why, source)
             return
         why = "it needs more than one rank"
@@ -125,7 +125,7 @@ def divide_chunks(working: Working) -> None:
 
 
 _WITHOUT_OVERLAP = frozenset({"NGRAM", "DFLASH", "FROZEN_KV_MTP"})
-"""Algorithms without an overlapped worker up to 0.5.13."""
+"""Algorithms that had no overlapped worker up to 0.5.13."""
 _MIXED = frozenset({"EAGLE", "EAGLE3", "DFLASH", "DSPARK"})
 """`supports_mixed_chunk` (0.5.19 speculative/spec_info.py:132)."""
 

@@ -24,8 +24,8 @@ _DEFAULT_TO_USER = frozenset(
         "dtype",
     }
 )
-"""Switches that only a few backends and models change, and settings from the target's config: if a
-deciding fact is missing, the user's values count."""
+"""Switches that only a few backends and models change, and settings from the target's config. If a
+deciding fact is missing, the user's values are used."""
 _NOT_CUDA = frozenset({"cpu", "hpu", "mps", "musa", "npu", "xpu"})
 _NOTHING = object()
 

@@ -15,7 +15,7 @@ from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
 
 ADAPTIVE = "speculative_adaptive"
 ALGORITHMS = ("EAGLE", "EAGLE3")
-"""Algorithms with adaptive steps."""
+"""Algorithms that support adaptive steps."""
 DECIDED_FIRST = ">=0.5.14"
 _TOPK = "speculative_eagle_topk"
 _NOT_WITH = ("enable_multi_layer_eagle", "enable_two_batch_overlap", "enable_pdmux")

@@ -16,7 +16,7 @@ _BACKENDS = (
     ("0.5.16", ("fa4",)),
     ("0.5.19", ("intel_xpu",)),
 )
-"""`DETERMINISTIC_ATTENTION_BACKEND_CHOICES`, by the release that added them."""
+"""`DETERMINISTIC_ATTENTION_BACKEND_CHOICES`, by the release that added each."""
 _UNSHARED = frozenset({"flashinfer", "intel_xpu"})
 """Backends that are not in `RADIX_SUPPORTED_DETERMINISTIC_ATTENTION_BACKEND`."""
 _FIRST_ABSORBING = frozenset({"fa3", "triton"})
@@ -26,7 +26,7 @@ _ABSORBED = (
     ("0.5.9", ("GlmMoeDsaForCausalLM",)),
     ("0.5.18", ("Glm4MoeLiteForCausalLM",)),
 )
-"""Targets with latent attention that the engine lists here, by the release that added them."""
+"""Targets with latent attention that the engine lists for this, by the release that added each."""
 _NOT_CHOSEN_FOR = (("0.5.20", ("Glm5NextForConditionalGeneration",)),)
 """Further targets without a default (0.5.23 attention_hook.py:633, not overrides.py:1055)."""
 

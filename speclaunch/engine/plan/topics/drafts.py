@@ -16,7 +16,7 @@ _GEMMA4_ASSISTANTS = {
     "Gemma4AssistantForCausalLM": f">={ASSISTANTS_SINCE}",
     "Gemma4UnifiedAssistantForCausalLM": ">=0.5.13",
 }
-"""Drafts that EAGLE runs as FROZEN_KV_MTP, and EAGLE3 refuses (0.5.23
+"""Drafts that EAGLE runs as FROZEN_KV_MTP, and that EAGLE3 refuses (0.5.23
 arg_groups/speculative_hook.py:110, 0.5.12 server_args.py:116)."""
 _DSPARK_KEYS = ("block_size", "markov_rank", "noise_token_id", "target_layer_ids")
 _SETS_PARAMETERS = "IQuestQ1ForCausalLM"
@@ -69,10 +69,10 @@ def bundles_dspark(config: Mapping[str, Any]) -> bool:
 
 
 COMPARES_VOCABULARIES = ">=0.5.15"
-"""Releases that require a STANDALONE draft and its target to have vocabularies of the same size
+"""Releases that require a STANDALONE draft and its target to have equally large vocabularies
 (speculative/standalone_worker_v2.py)."""
 DSPARK_FOLDER = ">=0.5.23"
-"""Releases that also find a draft in a folder `dspark` of the target's directory."""
+"""Releases that also search for a draft in a folder `dspark` of the target's directory."""
 
 
 def sets_parameters(settings: Settings) -> bool:

@@ -7,15 +7,15 @@ from speclaunch.engine.plan.settings import Settings, UnknownValueError
 SIZES = "cuda_graph_bs_decode"
 MOST = "cuda_graph_max_bs_decode"
 SWITCH = "disable_cuda_graph"
-"""Switch for all graphs up to 0.5.13."""
+"""The switch for all graphs up to 0.5.13."""
 DECODE_SWITCH = "disable_decode_cuda_graph"
 DECODE_BACKEND = "cuda_graph_backend_decode"
 PREFILL_BACKEND = "cuda_graph_backend_prefill"
 PIECEWISE = "disable_piecewise_cuda_graph"
 BACKENDS_BY_PHASE = ">=0.5.14"
-"""Releases with a graph backend for each phase (0.5.14 server_args.py:2920)."""
+"""Releases with a separate graph backend for each phase (0.5.14 server_args.py:2920)."""
 PREFILL_BY_DEFAULT = ">=0.5.10"
-"""Releases that capture prefill by default."""
+"""Releases that capture prefill graphs by default."""
 EAGER = ("torch_native", "flex_attention")
 """Attention backends that run without graphs (0.5.23 arg_groups/attention_hook.py:124, 0.5.10
 server_args.py:2301)."""
@@ -47,7 +47,7 @@ def prefill_is_captured(settings: Settings) -> bool:
 
 
 _MOST_SIZES = 1 << 16
-"""Maximum length of a list; the engines' own have some hundreds of sizes."""
+"""Maximum length of a list of sizes. The engine's own lists have some hundreds."""
 
 
 def span(first: int, last: int, step: int = 1) -> list[int]:

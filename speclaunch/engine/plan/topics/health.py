@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from speclaunch.engine.plan.settings import Settings
 
 GENERATES = ">=0.5.1"
-"""Releases in which `/health` generates a token like `/health_generate`; earlier releases return
-200 at once (0.4.10 entrypoints/http_server.py)."""
+"""Releases in which `/health` generates a token like `/health_generate`. Earlier releases return
+200 immediately (0.4.10 entrypoints/http_server.py)."""
 _SWITCH = "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
 _SWITCHED = ">=0.5.6"
 _BYPASS = "SGLANG_DIAG_BYPASS_HEALTH_GENERATE"
 PATIENCE = "SGLANG_HEALTH_CHECK_TIMEOUT"
 USUAL_PATIENCE = 20
-"""Seconds (`HEALTH_CHECK_TIMEOUT`, 0.4.6 to 0.5.23)."""
+"""Seconds until 503 (`HEALTH_CHECK_TIMEOUT`, 0.4.6 to 0.5.23)."""
 LEAST_SECONDS = 1
 """Time that a generating endpoint sleeps before it first checks for an answer."""
 _GENERATE = "/health_generate"
@@ -63,7 +63,7 @@ _SINCE: Mapping[str, str] = {
 }
 """Paths that respond to GET and may be probed, with the releases that have them (`@app.get`)."""
 _ELSEWHERE = lazy(r"/(?:healthz|livez|readyz|live|readiness|liveness|startup|v1/health|v1/ready)/?")
-"""Health paths of other servers: no release of the engine has one."""
+"""Health paths of other servers, which no release of the engine has."""
 _NO_KEY = lazy(r"/(?:health|metrics)")
 """Path prefixes that the middleware accepts without a key (0.4.6 utils.py `add_api_key_middleware`,
 0.5.23 utils/auth.py:99)."""

@@ -10,10 +10,10 @@ CHOSEN = ">=0.5.14"
 """Releases that list the architectures (`engine/plan/architectures.py`) and choose a strategy
 (`_handle_mamba_radix_cache`, 0.5.23 arg_groups/overrides.py:446, 0.5.14 server_args.py:4338)."""
 BUFFERED = ("extra_buffer", "extra_buffer_lazy")
-"""Strategies with a buffer in addition to the cache."""
+"""Strategies with a buffer in addition to the state cache."""
 AMD_DROPS_CACHE = ">=0.5.11"
-"""Releases that drop the cache on AMD GPUs if a strategy without a buffer speculates; on other GPUs
-they refuse it (0.5.11 server_args.py:2451)."""
+"""Releases that drop the state cache on AMD GPUs if speculation is used with a strategy without a
+buffer. On other GPUs they refuse to start (0.5.11 server_args.py:2451)."""
 NEEDS_A_STATE = ">=0.5.13"
 """Releases with a separate message if no state fits (0.5.23
 mem_cache/kv_cache_configurator.py:3394)."""

@@ -20,14 +20,14 @@ ATTENTION_RANKS = "attn_dp_size"
 REPLICAS = "dp_size"
 SWITCH = "enable_dp_attention"
 OWN_ARGUMENT = ">=0.5.22"
-"""Releases with a separate argument for attention ranks."""
+"""Releases with a separate argument for the attention ranks."""
 HEAD = "enable_dp_lm_head"
 RESET = ">=0.5.2"
-"""A single rank switches DP attention off (0.5.2 server_args.py:509), ..."""
+"""Releases in which a single rank switches DP attention off (0.5.2 server_args.py:509)."""
 HEAD_RESET = ">=0.5.3"
-"""... and `HEAD`."""
+"""Releases in which a single rank also switches `HEAD` off."""
 _MOST = 1 << 16
-"""Upper bound of the ranks of a deployment."""
+"""Maximum number of ranks of a deployment."""
 
 
 def attention_ranks(settings: Settings) -> int:
@@ -92,10 +92,11 @@ class KnownRefusal(Struct, frozen=True):
     message: str
     source: str
     when: Callable[[Settings], bool]
-    """True if the settings match, with any algorithm. Raises UnknownValueError."""
+    """Returns True if the settings match, with any algorithm. Raises UnknownValueError."""
     versions: str = ""
     algorithm: str | None = None
-    """Algorithm that the refusal requires; None if it applies to all, also without speculation."""
+    """The algorithm that the refusal applies to; None if it applies to all, and without
+    speculation."""
 
     def applies(self, settings: Settings) -> bool:
         """True if this release refuses these settings. Raises UnknownValueError."""

@@ -24,7 +24,7 @@ from speclaunch.engine.plan.topics.target import target_of
 
 NAME = "quantization"
 NONE = "unquant"
-"""Name for no quantization."""
+"""The name that means no quantization."""
 
 _REGISTERED: Mapping[str, str] = {
     **dict.fromkeys(("blockwise_int8", "compressed-tensors", "fp8", "modelopt_fp4"), ""),
@@ -49,9 +49,9 @@ _REGISTERED: Mapping[str, str] = {
 }
 """Methods that are registered on GPUs, with their releases."""
 _NO_LONGER = ("fbgemm_fp8", "qoq", "marlin")
-"""Removed methods that no other platform registers either."""
+"""Removed methods that no other platform registers."""
 _VLLM_REGISTERS = "<0.5.4"
-"""Releases that add vLLM's methods to their own if vLLM is installed."""
+"""Releases that also register vLLM's methods if vLLM is installed."""
 _ON_ROCM: Mapping[str, str] = {
     **dict.fromkeys(("awq", "fp8", "compressed-tensors", "compressed_tensors", "w8a8_fp8"), ""),
     "gptq": "<0.5.20",
@@ -80,15 +80,15 @@ _COMPATIBLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 """The argument, compatible methods of the checkpoint, and the releases that accept the pair."""
 _ONLINE = (("quark_mxfp4", ">=0.5.17"),)
-"""Methods that requantize any checkpoint."""
+"""Methods that can requantize any checkpoint."""
 _MODELOPT = ("modelopt_fp8", "modelopt_fp4")
 _ANY = "modelopt"
-"""Generic name for the other methods: as requested, or as it remains up to 0.5.9."""
+"""Generic name for ModelOpt's methods: as requested, or as it remains up to 0.5.9."""
 _PETIT = "petit_nvfp4"
-"""Replacement for it on AMD GPUs (layers/quantization/petit.py)."""
+"""The method that replaces it on AMD GPUs (layers/quantization/petit.py)."""
 _ALGORITHM = "the effect of ModelOpt's algorithm is unknown"
 _READS_MODELOPT = ">=0.5.4"
-"""Releases that detect ModelOpt; in earlier releases its methods have other names, and no
+"""Releases that detect ModelOpt. In earlier releases its methods have different names, and no
 checkpoint selects one."""
 
 

@@ -19,7 +19,8 @@ VARIABLE = "SGLANG_ENABLE_SPEC_V2"
 SWITCH = "enable_beta_spec"
 FIRST_BY_VARIABLE = "0.5.4.post1"
 BY_SWITCH = f"<{FIRST_BY_VARIABLE}"
-"""Releases that do not read the variable: 0.5.4 server_args.py:1296, 0.5.4.post1 :1436."""
+"""Releases that do not read the variable: before 0.5.4.post1 (0.5.4 server_args.py:1296,
+0.5.4.post1 :1436)."""
 FIRST_BY_DEFAULT = "0.5.11"
 BY_DEFAULT = f">={FIRST_BY_DEFAULT}"
 STANDALONE_TOO = ">=0.5.8"
@@ -33,8 +34,9 @@ _SET_BY_TARGET = {
     "Step3p5ForCausalLM": ">=0.5.9,<0.5.11",
     "DeepseekV4ForCausalLM": ">=0.5.12,<0.5.14",
 }
-"""Targets for which the engine sets the variable itself if the user wrote EAGLE: it checks before
-NEXTN becomes EAGLE (0.5.10 server_args.py:1794, 0.5.12 arg_groups/deepseek_v4_hook.py:44)."""
+"""Targets for which the engine sets the variable itself if the user wrote EAGLE, because it checks
+before NEXTN becomes EAGLE (0.5.10 server_args.py:1794, 0.5.12
+arg_groups/deepseek_v4_hook.py:44)."""
 
 
 def is_requested(settings: Settings) -> bool:

@@ -9,7 +9,8 @@ from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
 UNKNOWN_TARGET = "the target checkpoint is unknown"
 _FAMILY = 4
-"""Letters of an architecture's name that occur in its checkpoints' names: MiMo, Step."""
+"""Number of first letters of an architecture's name that its checkpoints' names contain: MiMo,
+Step."""
 
 
 def target_of(settings: Settings) -> Checkpoint:
