@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 SAFE_DIRECTORY = "/"
-"""Default directory of a child: only root can put a module there."""
+"""Default directory of a child. Only root can put a module there."""
 _SAFE_PATH, _OURS = "PYTHONSAFEPATH", "speclaunch"
-"""Variable and value; any text enables it."""
+"""Name and value of the variable. Any text enables it."""
 _OWN_PROCESS = Path(__file__).with_name("own_process.py")
 _BOUND = """
 import ctypes, os, signal, sys

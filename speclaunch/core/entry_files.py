@@ -13,9 +13,9 @@ from speclaunch.core.home import distrust
 from speclaunch.core.reads.states import digest
 
 _ABANDONED_SECONDS = 3600
-"""Age at which an unfinished file counts as abandoned."""
+"""Age after which an unfinished file counts as abandoned."""
 _TRIMMED_EACH = "0"
-"""Last digit of a new entry's name that triggers trimming its folder: one in sixteen."""
+"""If a new entry's name ends with this digit (one in sixteen), its folder is trimmed."""
 
 
 class EntryFiles:

@@ -9,10 +9,10 @@ from pathlib import Path
 from msgspec import Struct
 
 COMMAND_LINE = "command line"
-"""`Place.path` of a value from an override instead of a file."""
+"""`Place.path` of a value that comes from an override instead of a file."""
 
 command_line: tuple[str, ...] | None = None
-"""The arguments of this process; None if speclaunch is used as a library."""
+"""The args of this process; None if speclaunch is used as a library."""
 
 
 class ExitCode(IntEnum):
@@ -20,9 +20,9 @@ class ExitCode(IntEnum):
 
     CLEAN = 0
     FAILED = 1
-    """Findings of error severity, or a launch that failed."""
+    """Findings with error severity, or a failed launch."""
     USAGE = 2
-    """Usage, or input that cannot be read."""
+    """A usage error, or input that cannot be read."""
     NOTHING = 3
     """Nothing to check."""
     INTERNAL = 4

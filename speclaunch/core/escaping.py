@@ -11,11 +11,11 @@ _STEERING = (
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
     r"\ud800-\udfff]|\r(?!\n)"
 )
-"""Control characters except tabs and line ends; characters that change the direction of text, have
-no width or end a line for some readers; surrogates, which represent undecodable bytes."""
+"""Control characters except tabs and newlines; characters that change the direction of text, have
+no width or end a line for some readers; and surrogates, which represent undecodable bytes."""
 _COLORS = r"\x1b\[[0-9;:]*m"
 _COMMAND = r"(?m:(^[^\S\n]*:)(:))|(##(?:vso)?)(\[)"
-"""A workflow command: `::` at the beginning of a line, `##[` and `##vso[` anywhere in it."""
+"""A workflow command: `::` at the beginning of a line, or `##[` or `##vso[` anywhere in it."""
 _OBEYING = ("GITHUB_ACTIONS", "TF_BUILD", "GITLAB_CI", "CI")
 _LONGEST_BEGUN = 200
 
@@ -60,7 +60,7 @@ class CommandGuard:
 
     def __init__(self) -> None:
         self._begun = ""
-        """Unfinished line at the end of the last piece."""
+        """The unfinished line at the end of the last piece."""
 
     def text(self, text: str) -> str:
         """Return the next piece, with one character of each command escaped."""

@@ -19,7 +19,7 @@ EVERY_SECONDS = 15.0
 
 _ANNOUNCED = re.compile(r"\((?P<number>\d+(?:\.\d+)?) (?P<unit>[kMG]?B|bytes)\)\s*$")
 _UNITS = {"bytes": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
-"""pip counts in thousands (pip/_internal/utils/misc.py, `format_size`)."""
+"""pip uses decimal units (pip/_internal/utils/misc.py, `format_size`)."""
 
 
 class Heartbeat:
@@ -102,7 +102,7 @@ class Growth:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.expected = expected
-        """Total bytes if known; may be set and raised later."""
+        """The total number of bytes if known. May be set and increased later."""
         self._folders, self._suffix, self._clock = folders, suffix, clock
         self._sizes: dict[str, int] = {}
         self._before = self._count()

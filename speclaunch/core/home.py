@@ -32,7 +32,7 @@ def expand_user(path: str | Path) -> Path:
 
 
 JUDGE_RECORD = "judge.json"
-"""File that describes a judge."""
+"""Name of the file that describes a judge."""
 
 
 def judges_home() -> Path:
@@ -51,7 +51,7 @@ class Distrust(Struct, frozen=True):
     why: str
     help: str
     is_of_permissions: bool = True
-    """False if the owner is the reason."""
+    """False if the folder's owner is the reason."""
 
 
 _ENTERED = stat.S_IXGRP | stat.S_IXOTH

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import ssl
 
 MOST_BYTES = 16 << 20
-"""Limit of a body, unless the caller sets another."""
+"""Limit of a body, unless the caller sets one."""
 _HEADER_BYTES = 64 << 10
 _ERROR_BYTES = 64 << 10
-"""Limit of the body of an error; the rest is dropped."""
+"""Limit of an error's body. The rest is dropped."""
 _CHUNK = 1 << 16
 _SHOWN = 200
 _ERROR = 400

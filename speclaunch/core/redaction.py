@@ -232,7 +232,7 @@ _NO_SECRET = lazy(
     re.I,
 )
 _LEAST = 6
-"""Least length of a credential."""
+"""Minimum length of a credential."""
 
 
 def is_literal_secret(text: str) -> bool:
@@ -269,7 +269,7 @@ class Redactor:
         known = set(values)
         known |= {inner for value in known for inner in find_secrets(value)}
         self.values = sorted(filter(_is_found_elsewhere, known), key=len, reverse=True)
-        """Searched values, the longest first."""
+        """The values to search for, longest first."""
 
     @classmethod
     def of_command(cls, args: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Redactor:

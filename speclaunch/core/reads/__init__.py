@@ -54,7 +54,7 @@ class Reads:
 
     def __init__(self, shipped: tuple[str, ...] = ()) -> None:
         self.shipped = shipped
-        """Path prefixes of files that are not recorded: speclaunch's own."""
+        """Path prefixes of files that are not recorded, because they ship with speclaunch."""
         self.seen: dict[tuple[str, str], str] = {}
         self.repeatable = True
 
@@ -78,7 +78,7 @@ class Reads:
 
 
 _recorder: Reads | None = None
-"""The recorder of this process: no two threads record at once."""
+"""The recorder of this process. Only one thread may record at a time."""
 
 
 @contextlib.contextmanager
@@ -112,7 +112,7 @@ def mark_uncacheable() -> None:
 
 
 _buffers: dict[str, bytes] = {}
-"""Contents of files that an editor has open, by path without links."""
+"""Contents of files that are open in an editor, by path without links."""
 
 
 @contextlib.contextmanager

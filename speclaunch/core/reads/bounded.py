@@ -13,9 +13,9 @@ import time
 from typing import BinaryIO
 
 MAX_BYTES = 10 << 20
-"""The size limit of a text file: script, manifest, baseline, journal."""
+"""Size limit of a text file: a script, manifest, baseline or journal."""
 STREAM_SECONDS = 600
-"""Time limit for the end of a stream that is no terminal."""
+"""Seconds to wait for the end of a stream that is not a terminal."""
 _CHUNK = 1 << 20
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF})
 

@@ -15,11 +15,11 @@ MAX_CONFIG_BYTES = 8 << 20
 MAX_INDEX_BYTES = 64 << 20
 MAX_TOKENIZER_BYTES = 100 << 20
 MOST_BYTES = 1 << 50
-"""Upper bound of a checkpoint's size."""
+"""Maximum size of a checkpoint."""
 _MOST = 1 << 32
-"""Upper bound of a model's counts of layers, heads or tokens."""
+"""Maximum number of a model's layers, heads or tokens."""
 _MOST_VALUES = 6_000_000
-"""Limit for one file; the longest published files are tokenizers, with less than half of it."""
+"""Limit for one file. The longest published files are tokenizers, with less than half of this."""
 
 
 class UnreadableFileError(Exception):

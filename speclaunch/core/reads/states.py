@@ -14,18 +14,17 @@ AnyPath: TypeAlias = str | os.PathLike[str]
 
 KIND, CONTENT, NAMES, SIZE, REAL, LINK = "kcnsrl"
 CHANGED, READABLE, RUNNABLE, VARIABLE, ENGINE = "maxve"
-"""Kinds of reads: whether a file or a directory exists, the content of a file, the names in a
-directory, the size of a file, a path without links, whether a name exists (also as a link), the
-time of a name's last change, whether this user may read or run it, an environment variable, and the
-installed engine."""
+"""Kinds of reads: whether a file or a directory exists; a file's content; the names in a directory;
+a file's size; a path without links; whether a name exists (also as a link); the modification time
+of a name; whether this user may read or run it; an environment variable; the installed engine."""
 
 ABSENT = "-"
 FILE, DIRECTORY, _OTHER = "f", "d", "o"
 FAILED = "!"
-"""Prefix of the number of an error."""
+"""Prefix of an error number."""
 _UNSETTLED_NS = 3_000_000_000
-"""A file that changed less than 3 s ago may change again without a new time stamp: network and FAT
-file systems count in steps of up to 2 s."""
+"""A file that changed less than 3 s ago may change again with an equal time stamp: network and FAT
+file systems have a resolution of up to 2 s."""
 NO_DIGEST = "-"
 
 

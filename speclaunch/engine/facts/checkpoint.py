@@ -33,7 +33,7 @@ class FactSource(StrEnum):
     REPOSITORY = "repository"
     """`.speclaunch/models/` next to the file, or above it."""
     INDEX = "index"
-    """The index that ships with speclaunch."""
+    """The checkpoint index that ships with speclaunch."""
     HUB = "hub"
 
 
@@ -44,15 +44,15 @@ class Origin(Struct, frozen=True):
     where: str
     """The directory or file; for the index and the hub, a description."""
     read: str | None = None
-    """Date when a repository's file or an entry of the index was read, YYYY-MM-DD."""
+    """Date on which the source was read (a repository's file or an index entry), YYYY-MM-DD."""
     revision: str | None = None
-    """The commit that they describe, if known."""
+    """The commit that the facts describe, if known."""
     doubt: str | None = None
-    """Reason why they may not match the requested checkpoint."""
+    """Why the facts may not match the requested checkpoint."""
     assumed: str | None = None
-    """The checkpoint whose facts are used, by `--assume` or `speclaunch.toml`."""
+    """The checkpoint whose facts are used instead, by `--assume` or `speclaunch.toml`."""
     stated: tuple[str, ...] = ()
-    """Keys of config.json whose values `stated_in` states: they are certain despite `doubt`."""
+    """Keys of config.json whose values `stated_in` states. They are certain despite `doubt`."""
     stated_in: str | None = None
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Origin(Struct, frozen=True):
 
 
 COMPLETE_CONFIG = "config"
-"""Unread key meaning that nothing of config.json was read."""
+"""Key that means that nothing in config.json was read."""
 
 
 class PartialConfig(dict[str, Any]):
@@ -81,7 +81,7 @@ class PartialConfig(dict[str, Any]):
     def __init__(self, name: str, read: Mapping[str, Any], unread: Iterable[str]) -> None:
         super().__init__(read)
         self.name = name
-        """The checkpoint, for messages."""
+        """The checkpoint's name, for messages."""
         self.unread = frozenset(unread) - read.keys()
 
     def _look(self, key: object) -> None:
@@ -120,9 +120,9 @@ def merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> Mapping[str, A
 
 
 SHORT_DTYPES = {"half": "float16", "float": "float32"}
-"""Other names of data types, in configs and in the engine's argument."""
+"""Other names of data types, in configs and in the engine's arguments."""
 _TRANSFORMERS_5 = ">=0.5.10"
-"""First release that needs transformers 5, which reads rope scaling differently."""
+"""The first release that needs transformers 5, which reads rope scaling differently."""
 
 
 class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no hash
@@ -146,7 +146,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     differ: use `context_in` for one release.
     """
     context_lengths: tuple[int | None, int | None] | None = None
-    """Values before 0.5.10 and from 0.5.10 on, if they differ."""
+    """The values before 0.5.10 and from 0.5.10 on, if they differ."""
     hidden_size: int | None = None
     vocab_size: int | None = None
     draft_vocab_size: int | None = None
@@ -156,7 +156,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     num_key_value_heads: int | None = None
     head_dim: int | None = None
     kv_lora_rank: int | None = None
-    """Set for multi-head latent attention (MLA)."""
+    """Set if attention is latent (MLA)."""
     sliding_window: int | None = None
     quantization: str | None = None
     """`quant_method` of the checkpoint (awq, gptq, fp8, modelopt_fp4, …) in the newest engine's
@@ -173,13 +173,14 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     target_hidden_size: int | None = None
     """Hidden size of the target that an EAGLE-3 draft was trained for."""
     aux_hidden_layers: tuple[int, ...] = ()
-    """Target layers whose hidden states an EAGLE-3, DFLASH or DSPARK draft reads."""
+    """Target layers whose hidden states the draft reads (EAGLE-3, DFLASH or DSPARK)."""
     use_aux_hidden_state: bool | None = None
-    """True if an EAGLE-3 draft reads any (`eagle_config`); None: not stated, which means true."""
+    """True if an EAGLE-3 draft reads hidden states (`eagle_config`). None: not stated, which means
+    true."""
     block_size: int | None = None
-    """Tokens that a DFLASH draft proposes at a time."""
+    """Tokens that a DFLASH draft proposes per step."""
     has_token_map: bool | None = None
-    """True if the weights of a draft hold `d2t` (EAGLE-3); None: no index available."""
+    """True if a draft's weights include `d2t` (EAGLE-3). None: no index available."""
     has_dspark_folder: bool | None = None
     """True if the directory has a folder `dspark` with a draft (SGLang 0.5.23 searches for it)."""
     is_moe: bool | None = None
@@ -189,22 +190,23 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     tokenizer_digest: str | None = None
     """Digest of the token → id mapping: equal digests mean equal vocabularies."""
     weight_bytes: int | None = None
-    """`total_size` of the weights' index, or the sum of the weight files."""
+    """`total_size` of the weights index, or the total size of the weight files."""
     weights_rounded: bool = False
-    """True if `weight_bytes` is a published, rounded size."""
+    """True if `weight_bytes` is a published and rounded size."""
     missing_files: tuple[str, ...] = ()
-    """Files that the index names and the directory lacks."""
+    """Files that the index names but the directory lacks."""
     gated: bool | None = None
     quantization_config: Mapping[str, Any] = {}
-    """Quantization: the object in the config, or in ModelOpt's file next to it."""
+    """The quantization object in the config, or in ModelOpt's file next to it."""
     config: Mapping[str, Any] = {}
-    """The flat config (text_config over the outer keys), for values without a field above."""
+    """The flat config (text_config merged over the outer keys), for values without a field
+    above."""
     raw: Mapping[str, Any] = {}
-    """The config as written."""
+    """The unmodified config."""
     origin: Origin | None = None
-    """Source of the facts; None: explicit values."""
+    """Source of the facts; None if the user states them."""
     tensors: TensorFacts | None = None
-    """Tensors in its directory, read on use; None: no safetensors file is available."""
+    """Tensors in its directory, read on use. None: no safetensors file is available."""
     unread: Mapping[str, str] = {}
     """Fields above without a source, with the config.json key that would provide each: reading one
     raises UnknownValueError.

@@ -94,7 +94,7 @@ def _names(ranges: Mapping[str, Any], left: list[int]) -> dict[str, Any]:
 
 
 FORMAT = 1
-"""Format version read and written here."""
+"""Format version that this module reads and writes."""
 MOST_BYTES_OF_FILE = 1 << 20
 _DAY = lazy(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
@@ -114,9 +114,9 @@ class CheckpointFile(Struct, frozen=True):
     """YYYY-MM-DD."""
     config: Mapping[str, Any] = {}
     unread: tuple[str, ...] = ()
-    """Keys of config.json that were not read, or `config` for all of them."""
+    """Keys of config.json that were not read, or `config` if none was."""
     also: tuple[str, ...] = ()
-    """Independent sources that agree."""
+    """Number of independent sources that agree."""
     confidence: str | None = None
     revision: str | None = None
     quantization_file: Mapping[str, Any] = {}
@@ -133,9 +133,9 @@ class CheckpointFile(Struct, frozen=True):
     """
     weights_source: str | None = None
     draft: Mapping[str, Any] = {}
-    """`for`, `algorithm`, `since`, `sources` of a draft."""
+    """A draft's `for`, `algorithm`, `since` and `sources`."""
     stated: Mapping[str, Any] = {}
-    """`keys` of config.json whose values the document `source` states."""
+    """`keys` of config.json with values that the document `source` states."""
 
     @property
     def is_read(self) -> bool:

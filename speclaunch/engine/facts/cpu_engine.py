@@ -60,15 +60,15 @@ The pins are those of the release's own metadata. torch is the same for all.
 """
 
 *_, _FIRST = RELEASES
-"""The first release with CPU kernels that build and verify a draft tree (0.5.16
+"""The first release whose CPU kernels build and verify a draft tree (0.5.16
 speculative/eagle_utils.py:51; 0.5.15.post1 has none)."""
 
 SHIM = _FILES / "shim"
-"""Folder for PYTHONPATH of the engine's processes."""
+"""Folder on the PYTHONPATH of the engine's processes."""
 
 _NO_SIZE_T = frozenset({"0.5.18", "0.5.17", "0.5.16"})
-"""Releases whose NGRAM corpus compiles only with the header in `SHIM` (`size_t` without
-<cstddef>, 0.5.18 kernels/jit/csrc/ngram_corpus/ngram.h)."""
+"""Releases whose NGRAM corpus compiles only with the header in `SHIM` (`size_t` without <cstddef>,
+0.5.18 kernels/jit/csrc/ngram_corpus/ngram.h)."""
 
 MODEL_MODULES = frozenset(
     {"glm4_moe", "glm4_moe_nextn", "llama", "llama_eagle", "llama_eagle3", "registry", "utils"}
@@ -97,7 +97,7 @@ class CpuEngine(Struct, frozen=True):
     """A CPU engine, installed or not. All paths follow from the home and the release."""
 
     home: Path
-    """The home of speclaunch."""
+    """The home directory of speclaunch."""
     release: str = SGLANG_VERSION
     """One of `RELEASES`."""
 

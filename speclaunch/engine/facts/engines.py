@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from speclaunch.engine.facts.runtime import Runtime
 
 INSTALLED = "installed"
-"""The engine of the current interpreter, read from its package."""
+"""Names the engine of the current interpreter, which is read from its package."""
 
 
 def named(text: str) -> ResolvedVersion:

@@ -15,7 +15,7 @@ from speclaunch.core import UnreadableFileError, read_start
 
 _MOST_BYTES = 1 << 16
 _MOST_NAMES = 20_000
-"""Maximum entries read from a directory."""
+"""Maximum number of entries read from a directory."""
 _DISTRIBUTION = re.compile(r"([A-Za-z0-9][\w.]*)-([0-9][\w.!+]*)\.(?:dist|egg)-info\Z", re.ASCII)
 _PYTHON = re.compile(r"python(\d+\.\d+)t?\Z", re.ASCII)
 

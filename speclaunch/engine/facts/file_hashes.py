@@ -114,7 +114,7 @@ def _digest(file: Path) -> str:
 
 
 _Entries = dict[str, tuple[int, int, str]]
-"""Size, time of change and digest, by path."""
+"""Size, modification time and digest, by path."""
 
 
 def _path() -> Path:

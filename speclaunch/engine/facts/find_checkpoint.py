@@ -42,12 +42,12 @@ class Sources(Struct, frozen=True):
     directories: tuple[Path, ...] = ()
     """`--models`, in command-line order."""
     repository: tuple[Path, ...] = ()
-    """Folders `.speclaunch/models`, nearest first."""
+    """Folders named `.speclaunch/models`, nearest first."""
     index: Path | None = None
-    """The shipped index; None: not used."""
+    """The shipped index; None if it is not used."""
     online: bool = False
     assume: tuple[tuple[str, str], ...] = ()
-    """Pairs of a checkpoint and the checkpoint whose facts it uses; the first match counts."""
+    """Pairs of a checkpoint and the checkpoint whose facts it uses. The first match applies."""
 
     def assumed(self, name: str) -> str | None:
         """Return the checkpoint whose facts are assumed for `name`; None if there is none."""

@@ -39,7 +39,8 @@ class Gpu(Struct, frozen=True):
 
 
 MOST_ON_A_MACHINE = 64
-"""Maximum GPUs of one machine: a larger number counts all machines together (`--nnodes`)."""
+"""Maximum number of GPUs on one machine. A larger number counts all machines together
+(`--nnodes`)."""
 
 
 class Hardware(Struct, frozen=True):
@@ -50,14 +51,14 @@ class Hardware(Struct, frozen=True):
     """
 
     name: str
-    """Common name: `h100-80gb`, `rtx4090`, `cpu`; a probed GPU's own name."""
+    """Common name (`h100-80gb`, `rtx4090`, `cpu`), or a probed GPU's own name."""
     vendor: Vendor
     count: int = 1
     memory_mib: int | None = None
     capability: int | None = None
     driver: str | None = None
     gpus: tuple[Gpu, ...] = ()
-    """Probed GPUs; empty if declared. For a CPU: its NUMA nodes."""
+    """Probed GPUs; empty if declared. For a CPU, its NUMA nodes."""
     declared: bool = True
     counted: bool = False
     """True if `count` is explicit (`h200:8`) or probed. A bare name gives only the kind, and any
@@ -81,7 +82,7 @@ class Hardware(Struct, frozen=True):
 
 
 AUTO = "auto"
-"""Recipe value for the hardware of the launching machine."""
+"""Recipe value that means the hardware of the launching machine."""
 _MAX_COUNT = 9999
 
 
@@ -158,9 +159,9 @@ _NOISE = lazy(
     r"nvidia|amd|geforce|tesla|quadro|instinct|graphics|sxm\d?|pcie|oam|ac|hbm\d?e?|generation"
     r"|blackwell|edition|server|workstation|max|q"
 )
-"""Vendor name parts (`NVIDIA A100-SXM4-80GB`) that do not affect the lookup."""
+"""Parts of vendor names (`NVIDIA A100-SXM4-80GB`) that the lookup ignores."""
 _ROUNDING = 0.1
-"""Allowed difference between the size in a name (`t4-16gb`) and usable memory."""
+"""Allowed difference between the size in a name (`t4-16gb`) and the usable memory."""
 
 
 def _words(name: str) -> list[str]:

@@ -49,7 +49,7 @@ from speclaunch.engine.facts.weights import (
 
 _TENSOR_SECONDS = 120.0
 _FIRST_BYTES = 1 << 17
-"""First request of each file: the complete header of most."""
+"""Bytes of the first request for each file. Most headers are shorter."""
 _MOST_FILES = 256
 _FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
 
@@ -116,7 +116,7 @@ def fetch_header(hub: HubClient, file: str, file_bytes: int | None) -> dict[str,
 
 
 _MOST_SECONDS = 60.0
-"""Limit for all files of a checkpoint."""
+"""Limit on all files of a checkpoint together."""
 _MOST_SECONDS_OF_PULL = 300.0
 _MAX_TOKENIZER_BYTES = 32 << 20
 _FILES = {QUANTIZATION_FILE: MAX_CONFIG_BYTES, INDEX: MAX_INDEX_BYTES}

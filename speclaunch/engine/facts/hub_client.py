@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 MAIN = "main"
 TRUE = frozenset({"1", "on", "yes", "true"})
-"""True values in the hub's library (huggingface_hub constants.py)."""
+"""Texts that the hub's library reads as true (huggingface_hub constants.py)."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 _MAX_API_BYTES = 16 << 20

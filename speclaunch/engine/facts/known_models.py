@@ -18,7 +18,7 @@ from speclaunch.core import UnreadableFileError, lazy, mapping, models_dir, read
 from speclaunch.engine.releases.nearest import nearest
 
 HUB_NAME = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?\Z", re.ASCII)
-"""Model name on the hub: without `..`, a leading dot or anything that leaves a folder."""
+"""A model's name on the hub, without `..`, a leading dot or anything that would leave a folder."""
 
 
 _EXPORTED = (
@@ -140,20 +140,21 @@ class ModelPair(Struct, frozen=True):
     target: str
     draft: str
     algorithm: str
-    """EAGLE3, EAGLE, DFLASH, DSPARK, NEXTN, STANDALONE; also algorithms unknown to SGLang."""
+    """EAGLE3, EAGLE, DFLASH, DSPARK, NEXTN or STANDALONE; possibly an algorithm that SGLang does
+    not know."""
     confidence: str | None = None
-    """high, medium, low: certainty of the pair (or of the draft's config)."""
+    """Confidence in the pair (or in the draft's config): high, medium or low."""
     since: str | None = None
-    """First release of SGLang that loads it, if stated."""
+    """The first release of SGLang that loads it, if stated."""
     form: str | None = None
-    """Layout of its weights, if not SGLang's own: `speculators format`."""
+    """Layout of its weights, if it is not SGLang's own: `speculators format`."""
     sibling: str | None = None
-    """The checkpoint it was made for, if the target is another export of that checkpoint."""
+    """The checkpoint for which it was made, if the target is a different export of it."""
     is_read: bool = False
     """True if any part of its config.json is in the index."""
     sources: tuple[str, ...] = ()
     mode: str | None = None
-    """The mode of the target that it was trained for, if only one: `non-thinking`."""
+    """The only mode of the target for which it was trained: `non-thinking`."""
 
 
 def drafts_for(target: str) -> tuple[ModelPair, ...]:

@@ -55,7 +55,7 @@ class Torch(Struct, frozen=True):
 
     version: str
     cuda: str | None = None
-    """CUDA version of the build; None: a build without CUDA."""
+    """CUDA version of the build; None if it was built without CUDA."""
     hip: str | None = None
 
 
@@ -63,11 +63,12 @@ class Packages(Struct, frozen=True):
     """The requirements of the installed SGLang, and the packages in its environment."""
 
     requires: tuple[str, ...] = ()
-    """`Requires-Dist` lines of the installed SGLang."""
+    """The `Requires-Dist` lines of the installed SGLang."""
     installed: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the relevant packages by name (lower case, dashes)."""
+    """Versions of the relevant packages by name (lowercase, dashes)."""
     minimums: Mapping[str, str] = field(default_factory=dict)
-    """Minimum versions with which the engine starts (`assert_pkg_version` in its engine.py)."""
+    """Minimum versions without which the engine does not start (`assert_pkg_version` in its
+    engine.py)."""
     torch: Torch | None = None
     has_pip: bool = True
     ninja: bool = False

@@ -39,7 +39,7 @@ FILE = "speclaunch.toml"
 PYPROJECT = "pyproject.toml"
 _TABLE = ("tool", "speclaunch")
 _MARK = b"speclaunch"
-"""Text in every `pyproject.toml` with a table for speclaunch."""
+"""Text that every `pyproject.toml` with a speclaunch table contains."""
 _MOST_BYTES = 1 << 20
 _MAX_KEY_PARTS = 64
 _NOT_BARE = lazy(
@@ -164,16 +164,16 @@ def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 _MOST_FILES = 32
-"""Maximum files in a chain of `extend`."""
+"""Maximum number of files in a chain of `extend`."""
 
 
 class EngineCheckMode(StrEnum):
     """Values of `--ask` and of the key `ask`: when to query an engine."""
 
     AUTO = "auto"
-    """Query if an engine of exactly that release is available."""
+    """Query an engine if exactly that release is available."""
     ALWAYS = "always"
-    """Always query; the engine must be available."""
+    """Always query an engine. It must be available."""
     NEVER = "never"
 
 
@@ -487,7 +487,8 @@ _READERS: _Readers = {
     "overrides": _Checked.overrides,
     "select": _Checked.split,
 }
-"""Readers of the file's keys. The keys are the fields of `ProjectSettings`, and `extend`."""
+"""Functions that read the file's keys. The keys are the fields of `ProjectSettings`, and
+`extend`."""
 _OVERRIDE_READERS: _Readers = {
     "paths": _Checked.texts,
     "engine": _Checked.engine,
@@ -495,9 +496,9 @@ _OVERRIDE_READERS: _Readers = {
     "select": _Checked.split,
     "ignore": _Checked.split,
 }
-"""Readers of an override's keys, which are the fields of `Override`."""
+"""Functions that read an override's keys, which are the fields of `Override`."""
 PROJECT_KEYS = tuple(_READERS)
-"""Keys of a configuration file; those of options have the option's name."""
+"""Keys in a settings file. A key for an option has the option's name."""
 
 
 __all__ = [

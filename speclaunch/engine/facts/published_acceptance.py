@@ -33,7 +33,8 @@ FAR_BELOW = 0.5
 See `AcceptanceReference.is_far_below`."""
 
 Setting = tuple[int | None, int | None, int | None]
-"""num_steps, eagle_topk, num_draft_tokens; None: not stated, or no argument of the algorithm."""
+"""num_steps, eagle_topk, num_draft_tokens. None: not stated, or not an argument of the
+algorithm."""
 
 
 class PublishedSource(Struct, frozen=True):
@@ -42,9 +43,9 @@ class PublishedSource(Struct, frozen=True):
     title: str
     url: str
     date: str
-    """Day of the publication or of the stored version: `2025-12-23`."""
+    """Date of the publication or of the stored version: `2025-12-23`."""
     place: str | None = None
-    """Place of the number in the source: a file or a table."""
+    """Location of the number in the source: a file or a table."""
 
     def __str__(self) -> str:
         place = f", {self.place}" if self.place else ""
@@ -55,16 +56,16 @@ class PublishedAcceptance(Struct, frozen=True):
     """One published measurement: a benchmark at one setting."""
 
     target: str
-    """Checkpoint that was measured; may be another export of the requested one."""
+    """The measured checkpoint. May be a different export of the requested one."""
     draft: str | None
-    """None: the target's own MTP layers."""
+    """The draft. None: the target's own MTP layers."""
     algorithm: str
     """MTP, EAGLE3, EAGLE, DFLASH, DSPARK, as the index names algorithms."""
     benchmark: str
     setting: Setting
     source: PublishedSource
     length: float | None = None
-    """Mean acceptance length in tokens, the target's own included."""
+    """Mean acceptance length in tokens, including the target's own."""
     speedup: float | None = None
     """Output throughput as a multiple of the same engine without speculation."""
     engine: str | None = None
@@ -74,7 +75,7 @@ class PublishedAcceptance(Struct, frozen=True):
     batch_size: int | None = None
     """Concurrent requests."""
     mode: str | None = None
-    """Mode of the target: `thinking`, `non-thinking`."""
+    """The target's mode: `thinking` or `non-thinking`."""
     note: str | None = None
 
     @property
@@ -107,9 +108,9 @@ class AcceptanceReference(Struct, frozen=True):
     """The published acceptance lengths that a deployment is compared with."""
 
     published: tuple[PublishedAcceptance, ...]
-    """Measurements at one setting, the nearest to the deployment's."""
+    """Measurements at one setting: the one nearest to the deployment's."""
     scale: float
-    """Factor on the accepted draft tokens, from the published setting to the deployment's."""
+    """Factor that converts accepted draft tokens from the published setting to the deployment's."""
 
     @property
     def lengths(self) -> tuple[float, ...]:

@@ -48,11 +48,12 @@ _KEYS = (
     "model_max_length",
     "max_position_embeddings",
 )
-"""In this order: CONTEXT_LENGTH_KEYS next to get_context_length."""
+"""The order is that of the engine's CONTEXT_LENGTH_KEYS, next to get_context_length."""
 _FILLED_IN = frozenset({"llama3", "yarn", "longrope"})
-"""Scalings to which transformers 5 adds the original length (modeling_rope_utils.py)."""
+"""Scaling types for which transformers 5 adds the original length (modeling_rope_utils.py)."""
 _BY_LAYER = frozenset({"gemma3_text", "gemma3n_text"})
-"""Models whose scaling transformers 5 stores per kind of layer, where the engine does not look."""
+"""Models whose scaling transformers 5 stores per kind of layer, where the engine does not read
+it."""
 _DEFAULTS = {
     "cohere2": 8192,
     "deepseek_v2": 2048,
@@ -80,8 +81,8 @@ _DEFAULTS = {
     "qwen3_5_text": 32768,
     "qwen3_5_moe_text": 32768,
 }
-"""`max_position_embeddings` of the config classes, for a config without it. The same from
-transformers 4.51 to 5.19. A draft for a long target that omits it is a draft of 2048."""
+"""`max_position_embeddings` of the config classes, used if a config lacks it. Equal in transformers
+4.51 to 5.19. A draft for a long-context target that omits it is limited to 2048 tokens."""
 
 
 def context_lengths(
@@ -132,7 +133,7 @@ def _kind(scaling: Mapping[str, Any]) -> str | None:
 
 
 QUANTIZATION_FILE = "hf_quant_config.json"
-"""ModelOpt's file for it, next to a config.json without it."""
+"""ModelOpt's quantization file, next to a config.json without a quantization object."""
 
 
 def quantization(*configs: Mapping[str, Any]) -> str | None:

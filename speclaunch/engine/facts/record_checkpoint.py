@@ -37,7 +37,7 @@ from speclaunch.engine.facts.weights import INDEX, loaded_files, read_vocabulary
 _NUMBER = lazy(r"(?<=\.)\d+(?=\.|$)")
 _BRACE = lazy(r"[{}\[\]]")
 _LONG_TABLE = 40
-"""A table of fewer names is stored unchanged."""
+"""A table with fewer names is stored unchanged."""
 
 
 def shortened(config: Any) -> Any:
@@ -113,12 +113,13 @@ _SECRET = lazy(
     r"|password|passwd|credentials?)$",
     re.IGNORECASE,
 )
-"""Keys of secrets, but not `mask_token`."""
+"""Keys that hold secrets, but not `mask_token`."""
 _TOKEN = lazy(r"\b(?:hf|gh[a-z]|sk|glpat)[_-][A-Za-z0-9_-]{16,}")
-"""Prefixes of access tokens, of the hub and of others, anywhere in a text."""
+"""Prefixes of access tokens (the hub's and others), matched anywhere in a text."""
 _MOST_DEPTH = 50
 MOST_HEADERS = 4
-"""Weight files whose headers are stored; a checkpoint with more lists its tensors in its index."""
+"""Maximum number of weight files whose headers are stored. Larger checkpoints list their tensors in
+an index."""
 
 
 def recorded(

@@ -16,7 +16,7 @@ from speclaunch.engine.facts.known_models import HUB_NAME
 FOLDER = Path(".speclaunch", "models")
 """Folder below the directory of the recipes, or below a parent directory."""
 _MOST_FILES = 10_000
-"""Maximum files listed in a folder."""
+"""Maximum number of files listed in a folder."""
 
 
 def models_folders(start: Path) -> tuple[Path, ...]:

@@ -32,7 +32,7 @@ _TELLING = (
 )
 """Variables that determine where an interpreter finds its packages."""
 _PYENV = re.compile(rb'^export PYENV_ROOT="([^"$`\\]+)"$.*^exec "[^"]*/pyenv" exec ', re.M | re.S)
-"""pyenv's replacement script for each interpreter (libexec/pyenv-rehash, 2.x)."""
+"""The script that pyenv installs in place of each interpreter (libexec/pyenv-rehash, 2.x)."""
 
 
 def note_environment(interpreter: Path, real: Path, folders: Sequence[str]) -> None:
@@ -151,7 +151,7 @@ _PACKAGES = (
     "transformers",
 )
 SOURCE = Path(installed_packages.__file__).read_text(encoding="utf-8")
-"""Functions of `installed_packages`, for a script in an engine's interpreter."""
+"""Functions of `installed_packages`, for a script that runs in an engine's interpreter."""
 _PROBE = f"{SOURCE}\nprint(answer({_PACKAGES!r}))\n"
 _PROBE_SECONDS = 15
 _SHOWN_CHARACTERS = 100
@@ -192,7 +192,7 @@ class Runtime(Struct, frozen=True):
     sglang_path: Path | None = None
     """Directory of the installed package."""
     executed: bool = True
-    """False if only its files were read: a file names it, and the user does not trust it."""
+    """False if only its files were read, because a file names it and the user does not trust it."""
 
     @property
     def sglang(self) -> str | None:

@@ -20,9 +20,10 @@ MOST_HEADER_BYTES = 100_000_000
 MAX_HEADER_SIZE).
 """
 MOST_READ_BYTES = 32 << 20
-"""Our limit: some 250 000 tensors. The longest published headers have a tenth of that."""
+"""speclaunch's limit: room for about 250,000 tensors. The longest published headers use a tenth of
+that."""
 MOST_TENSORS = 200_000
-"""Our limit per file: a header with more tensors is not parsed."""
+"""speclaunch's limit per file. A header with more tensors is not parsed."""
 _MOST_DIMENSIONS = 32
 METADATA = "__metadata__"
 
@@ -48,7 +49,7 @@ BITS: Mapping[str, int] = {
     "F6_E2M3": 6,
     "F6_E3M2": 6,
 }
-"""Bits per number of each type (`Dtype` of safetensors 0.7)."""
+"""Bits per number for each type (`Dtype` of safetensors 0.7)."""
 
 
 class BrokenHeaderError(UnreadableFileError):

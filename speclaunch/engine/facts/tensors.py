@@ -27,7 +27,7 @@ from speclaunch.engine.facts.safetensors_header import (
 from speclaunch.engine.facts.weights import loaded_files, weight_files
 
 _MOST_INTEGERS = 1 << 22
-"""Maximum elements of a token map."""
+"""Maximum number of elements in a token map."""
 _INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "U8": "B", "I8": "b", "BOOL": "?"}
 
 
@@ -145,7 +145,7 @@ def _of_bytes(full: bytes, width: int = 1) -> Callable[[bytes], bool]:
 
 
 _FIVE_BITS = bytes([*range(0x7C, 0x80), *range(0xFC, 0x100)])
-"""Bytes with 5 ones after the sign."""
+"""Values of the last byte with 5 one bits after the sign."""
 _NOT_FINITE: Mapping[str, Callable[[bytes], bool]] = {
     "F64": _exponents_full(8, 0xF0),
     "F32": _exponents_full(4, 0x80),
@@ -157,7 +157,7 @@ _NOT_FINITE: Mapping[str, Callable[[bytes], bool]] = {
 
 
 _BUDGET = 32 << 20
-"""Maximum bytes of numbers read per checkpoint."""
+"""Maximum number of tensor bytes read per checkpoint."""
 _MOST_PER_TENSOR = 1 << 20
 _MOST_FILES = 1024
 _MOST_TENSORS = 400_000
@@ -291,7 +291,8 @@ def must_be_inside(file: Path, directory: Path) -> None:
 
 
 _MOST_SHAPES = 256
-"""Maximum shapes stored, enough for drafts; larger checkpoints store count and bytes only."""
+"""Maximum number of stored shapes, enough for drafts. Larger checkpoints store only count and
+bytes."""
 
 
 class StoredTensors(Struct, frozen=True):

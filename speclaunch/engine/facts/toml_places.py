@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from speclaunch.core import lazy
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Keys and, in arrays, indexes: `("overrides", 0, "engine")`."""
+"""Keys, and for arrays indexes: `("overrides", 0, "engine")`."""
 
 _BARE = lazy(r"[A-Za-z0-9_-]+")
 _SCALAR = lazy(r"[^,\]}#\n]*")
@@ -19,7 +19,7 @@ _STRINGS = (
     ('"', lazy(r'"(?:\\.|[^"\\])*"')),
     ("'", lazy(r"'[^']*'")),
 )
-"""Opening mark and full pattern of a string; 16 is re.DOTALL."""
+"""A string's opening mark and its full pattern. 16 is re.DOTALL."""
 
 
 class Span(NamedTuple):
@@ -67,7 +67,7 @@ class _Reader:
         self.keys: dict[Path, Span] = {}
         self.values: dict[Path, Span] = {}
         self._arrays: dict[Path, int] = {}
-        """Number of tables so far in each array of tables."""
+        """Number of tables read so far in each array of tables."""
         self._starts = [0]
         for number, letter in enumerate(text):
             if letter == "\n":

@@ -29,7 +29,7 @@ from speclaunch.engine.facts.safetensors_header import read_names
 
 INDEX = "model.safetensors.index.json"
 _MOST_FILES = 512
-"""Maximum files without an index whose headers are read."""
+"""Maximum number of files without an index whose headers are read."""
 _MOST_MISSING = 100
 
 # A multi-token-prediction layer is called `mtp.…`, `model.mtp_layers.0.…`, `mtp_block.0.…` or

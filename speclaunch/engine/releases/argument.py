@@ -43,7 +43,7 @@ class ArgumentKind(StrEnum):
     BOOLEAN = "boolean"
     """``--x`` stores True, ``--no-x`` stores False"""
     CONSTANT = "constant"
-    """``--x`` stores ``const``: a former switch that became a value of another argument"""
+    """``--x`` stores ``const``: a former switch, now a value of a different argument"""
     IGNORED = "ignored"
     """``--x`` is accepted with a warning and stores nothing"""
     REFUSED = "refused"

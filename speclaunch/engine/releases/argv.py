@@ -29,10 +29,10 @@ from speclaunch.engine.releases.nearest import nearest
 from speclaunch.engine.releases.renames import CONVERSIONS, REMOVALS, other_names
 
 ANY_NUMBER = 1 << 30
-"""More values than any command line has."""
+"""More values than any command line contains."""
 
 NOT_PLAIN = object()
-"""Placeholder for a value that only argparse can accept or reject."""
+"""Result for a value that only argparse can accept or reject."""
 
 
 def flag_of(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFlag | None:
@@ -245,7 +245,7 @@ class ParsedArguments(Struct, frozen=True):
     parsed: tuple[ParsedArgument, ...]
     problems: tuple[ArgvProblem, ...]
     error: str | None
-    """First error of the engine's parser; None if it accepts."""
+    """The first error of the engine's parser; None if it accepts the args."""
     values: Mapping[str, Any] = {}
     """Effective values by destination, including the parser's defaults; empty after an error."""
     hints: tuple[ArgvProblem, ...] = ()

@@ -69,7 +69,8 @@ __all__ = [
 DATA = Path(__file__).resolve().parent / "data"
 _HELP = Argument("--help", "help", ArgumentKind.HELP, type="bool", aliases=("-h",))
 TRUE_TEXTS, FALSE_TEXTS = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
-"""Values that the engine reads as booleans in its variables, any case (environ.py EnvBool)."""
+"""Texts that the engine reads as true or false in its variables, ignoring case (environ.py
+EnvBool)."""
 
 
 class Ambiguous(Struct, frozen=True):

@@ -40,7 +40,7 @@ class RenderedArgument(Struct, frozen=True):
     recipe_name: str = ""
     """The name in the recipe."""
     unset: tuple[str, ...] = ()
-    """Unset environment variables that its value needs: the value is unknown."""
+    """Unset environment variables that its value needs. The value is then unknown."""
     dest: str = ""
     """Destination in this version."""
 
@@ -87,7 +87,7 @@ class _Renderer(Struct):
     notes: list[str] = []
     problems: list[ArgumentProblem] = []
     recipe_names: dict[str, str] = {}
-    """Destination of each argument so far, mapped to its recipe name."""
+    """Destination of each argument rendered so far, with its recipe name."""
 
 
 def render_args(

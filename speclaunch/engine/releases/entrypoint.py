@@ -17,29 +17,36 @@ from speclaunch.engine.releases.catalogue import Catalogue
 from speclaunch.engine.releases.versions import within
 
 SERVE_SINCE = "0.5.5"
-"""First release with the program `sglang` (entry_points.txt; 0.5.4.post3 has none)."""
+"""The first release with the program `sglang` (entry_points.txt; 0.5.4.post3 has none)."""
 _MODEL_TYPE_SINCE = "0.5.10"
-"""cli/serve.py:16 `_extract_model_type_override`; 0.5.9 passes every arg to the parser."""
+"""The first release with cli/serve.py:16 `_extract_model_type_override`; 0.5.9 passes every arg to
+the parser."""
 _BACKENDS_SINCE = "0.5.20"
-"""From cli/serve_backends.py on, a package can add more names for --model-type."""
+"""The first release with cli/serve_backends.py, in which a package can add names for
+--model-type."""
 _POSITIONAL_SINCE = "0.5.16"
-"""cli/serve.py:49 `_normalize_positional_model_path`; not in 0.5.15.post1."""
+"""The first release with cli/serve.py:49 `_normalize_positional_model_path`; 0.5.15.post1 lacks
+it."""
 _MODEL_ALIAS_SINCE = "0.5.11"
-"""cli/utils.py:106 `arg in ("--model-path", "--model")`; 0.5.10.post1 only has --model-path."""
+"""The first release with cli/utils.py:106 `arg in ("--model-path", "--model")`; 0.5.10.post1
+accepts only --model-path."""
 _MODEL_TYPES = ("auto", "llm", "diffusion")
 CONFIG = "--config"
 CONFIG_SINCE = "0.5.3"
-"""server_args.py:3159 `if "--config" in argv`; 0.5.2 has no such argument."""
+"""The first release with server_args.py:3159 `if "--config" in argv`; 0.5.2 has no such
+argument."""
 CONFIG_SUFFIXES = (".yaml", ".yml")
-"""server_args_config_parser.py `_validate_yaml_file`, all versions."""
+"""Checked by server_args_config_parser.py `_validate_yaml_file` in all versions."""
 _PARSER_SINCE = "0.5.8"
 """Before, `boolean_actions` is always empty: no argparse action has an attribute `action`
 (server_args.py:4986 of 0.5.7). For every argument, true is a flag and false is nothing.
 """
 _JSON_SINCE = "0.5.14"
-"""server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes a mapping as Python `str`."""
+"""The first release with server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes a
+mapping as Python `str`."""
 _FLAGS_SINCE = "0.5.23"
-"""server_args_config_parser.py:18 `_config_keys`: before, a key matches by its `dest` alone."""
+"""The first release with server_args_config_parser.py:18 `_config_keys`. In earlier releases a key
+matches only by its `dest`."""
 
 
 def since(catalogue: Catalogue, version: str) -> bool:

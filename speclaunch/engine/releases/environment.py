@@ -27,7 +27,7 @@ class VariableReference(Struct, frozen=True):
 
 
 Template = tuple["str | VariableReference", ...]
-"""A value as written: texts, and the variables between them."""
+"""The parts of a value: texts, and the variables between them."""
 
 
 class FromEnvironment(str):
@@ -39,7 +39,7 @@ class FromEnvironment(str):
     __slots__ = ("template", "unset")
     template: Template
     unset: tuple[str, ...]
-    """Unset variables that it needs; empty if the value is known."""
+    """Unset variables that the value needs; empty if the value is known."""
 
     def __new__(cls, text: str, template: Template, unset: tuple[str, ...] = ()) -> Self:
         """Create a text with the value `text`, which the recipe writes as `template`."""

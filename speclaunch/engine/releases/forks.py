@@ -33,13 +33,13 @@ from speclaunch.engine.releases.argument import (
 )
 
 MARK = "+fork."
-"""Marker in the name of such a catalogue."""
+"""Marker in the name of a fork's catalogue."""
 _FOLDER = "forks"
 _FORMAT = "1"
-"""Format version: a change invalidates older files."""
+"""Format version. A change invalidates older files."""
 
 Base = Callable[[str], tuple[Mapping[str, Argument], Mapping[str, EngineVariable]]]
-"""Arguments by flag and variables of the release that a version resolves to."""
+"""Arguments by flag, and variables, of the release that a version resolves to."""
 
 
 def file_of(version: str, directory: Path) -> Path:

@@ -14,10 +14,10 @@ class KnownFork(Struct, frozen=True):
 
     name: str
     begins: tuple[str, ...]
-    """Prefixes in recipe form: `kt_`."""
+    """Argument prefixes as recipes write them: `kt_`."""
     package: str
     source: str
-    """Documentation of its arguments."""
+    """Documentation of the fork's arguments."""
     algorithms: tuple[str, ...] = ()
     """Values of `speculative_algorithm` that no release has."""
 

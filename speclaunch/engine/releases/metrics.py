@@ -45,11 +45,11 @@ class MetricNote(Struct, frozen=True):
     """The meaning of a value in some releases."""
 
     meaning: str
-    """Counted values, time of the engine's updates, and pitfalls."""
+    """The counted events or values, when the engine updates it, and pitfalls."""
     source: str
-    """Release and file that show it."""
+    """Release and file from which this is known."""
     versions: str = ""
-    """Releases that it holds for; empty for all that have the metric."""
+    """Releases for which the note holds; empty for all that have the metric."""
 
 
 class Metric(Struct, frozen=True):
@@ -273,4 +273,4 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
         ),
     ),
 }
-"""Notes by name without `sglang:`; the first whose releases match holds."""
+"""Notes by name without `sglang:`. The first note whose releases match applies."""

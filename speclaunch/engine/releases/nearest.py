@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 _LETTERS_PER_TYPO = 4
-"""Letters per allowed typo (letter added, missing, replaced, or two swapped); at least one typo."""
+"""Letters per allowed typo (a letter added, missing or replaced, or two swapped). At least one typo
+is allowed."""
 _LEAST_SIMILARITY = 0.6
-"""Minimum ratio of equal letters, as difflib counts them."""
+"""Minimum ratio of equal letters, as difflib computes it."""
 
 
 def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:

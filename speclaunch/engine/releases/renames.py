@@ -90,7 +90,7 @@ BORROWED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "enable_ep_moe": ("ep_size", "tp_size"),
     }
 )
-"""Switches that set one argument to the value of another, and both arguments."""
+"""Switches that set one argument to the value of another, with both arguments."""
 
 REMOVALS: Mapping[str, str] = MappingProxyType(
     {
@@ -118,7 +118,7 @@ REMOVALS: Mapping[str, str] = MappingProxyType(
         "disable_overlap_cg_plan": "the overlap of 0.4.7 no longer needs a plan",
     }
 )
-"""Removed arguments without an equivalent successor, and the reason."""
+"""Removed arguments without an equivalent successor, with the reason."""
 
 
 class LiveVariable(Struct, frozen=True):
@@ -127,7 +127,7 @@ class LiveVariable(Struct, frozen=True):
     name: str
     versions: str
     afterwards: str
-    """Behavior of versions that no longer read it."""
+    """Behavior of the versions that no longer read the variable."""
 
 
 VARIABLES: tuple[LiveVariable, ...] = (

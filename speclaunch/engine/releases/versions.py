@@ -71,7 +71,7 @@ def within(version: str, specifier: str) -> bool:
 
 
 _PlainKey = tuple[tuple[int, ...], int]
-"""A sortable key: release without trailing zeros, and post-release, -1 for none."""
+"""A sort key: the release without trailing zeros, and the post-release (-1 for none)."""
 
 
 @lru_cache(maxsize=1024)
@@ -112,9 +112,10 @@ def _bound(version: str) -> _PlainKey | None:
 
 
 _CANDIDATES = 1000
-"""More candidates than any release has."""
+"""Higher than any release candidate's number."""
 _COMPARED = (">=", "<=", "<", ">")
-"""Operators of PEP 440 compared here; packaging handles the rest (`==`, `~=`, wildcards)."""
+"""Operators of PEP 440 that are compared here. packaging handles the others (`==`, `~=`,
+wildcards)."""
 
 
 def _holds(key: _PlainKey, clause: tuple[str, _PlainKey]) -> bool:
