@@ -59,7 +59,7 @@ class EntryFiles:
             write_entry(Path(path), digest(text).encode() + b"\n" + text)
             if name.endswith(_TRIMMED_EACH):
                 trim_entries(os.path.dirname(path), self._most, self._most_bytes_of_all)
-        except OSError:  # full, read-only, another user's: every run is then the first
+        except OSError:  # disk full, read-only or another user's: nothing is cached
             self._is_broken = True
 
     def _path(self, name: str) -> str:

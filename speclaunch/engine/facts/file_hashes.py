@@ -64,7 +64,7 @@ def hash_files(path: Path, *, verify: bool = False) -> tuple[HashedFile, ...]:
     fresh = {
         os.path.realpath(file): (*states[name], digests[name])
         for name, file in due.items()
-        if _state(file) == states[name]  # else it changed meanwhile
+        if _state(file) == states[name]  # otherwise it changed during the read
     }
     if fresh:
         _store(fresh)

@@ -331,7 +331,7 @@ def _context(
 def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part that describes the language model; empty if the complete config does."""
     if _is_early_llava(config):
-        return {}  # all keys are outside, and the part inside is of another model
+        return {}  # all keys are at the top level; the nested part is a different model
     for key in _NESTED:
         inner = mapping(_read(config, key))
         if inner:

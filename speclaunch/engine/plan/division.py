@@ -137,7 +137,7 @@ def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> I
         if heads % attention:
             what = f"{heads} attention heads"
             yield Undivided(whose, checkpoint.name, what, attention, of, assertion, works)
-        # a model that does not know DP attention divides by all ranks
+        # a model without DP attention divides by all ranks
         elif grouped and not _shares(grouped, attention) and not _shares(grouped, tensor):
             what = f"{grouped} KV heads"
             remainder = "total_num_kv_heads % tp_size"

@@ -59,7 +59,7 @@ def _run_steps(working: Working) -> None:
     resolve_draft(working)
     resolve_all_to_all(working)
     if working.in_versions(OWN_ARGUMENT):
-        resolve_data_parallelism(working)  # rewritten before all else
+        resolve_data_parallelism(working)  # rewritten before everything else
     if working.in_versions(">=0.5.14"):
         resolve_disaggregation(working)
     resolve_memory(working)

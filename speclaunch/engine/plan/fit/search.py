@@ -143,7 +143,7 @@ def best(search: Search, steps: Levels) -> FitCandidate | None:
         if number not in floors:
             floors[number] = candidate_of(search, steps.smallest(steps.running[number]))
         if floors[number] is None:
-            continue  # more requests leave no room, whatever else is stepped
+            continue  # more requests do not fit, regardless of other steps
         candidate = candidate_of(search, changes)
         if candidate is None or candidate.bounds.width < search.least_width:
             continue

@@ -73,7 +73,7 @@ def element_of(
     if draft:
         dtype = str(plan.value("speculative_draft_kv_cache_dtype") or dtype)
     if sparse and plan.in_versions(">=0.5.3,<0.5.4") and _is_blackwell(plan):
-        dtype = "fp8_e4m3"  # whatever the user set
+        dtype = "fp8_e4m3"  # regardless of the user's value
     if dtype == "auto":
         if sparse and plan.in_versions(">=0.5.4"):
             sinks = config.values.get("learnable_sink") is True
@@ -195,7 +195,7 @@ def _heads(plan: Plan, config: ModelConfig, ranks: int, element: Element) -> KvC
         window_dim = config.count("swa_head_dim", default=dim)
         window_values = config.count("swa_v_head_dim", default=window_dim)
         if config.architecture.startswith(("Gemma4", "DiffusionGemma", "EmbeddingGemma2")):
-            # the config's head_dim is that of its windows; the full layers have another
+            # the config's head_dim is that of its windows; the full layers' differs
             window_dim = window_values = dim
             window_heads = heads
             dim = values = config.count("global_head_dim", default=dim)

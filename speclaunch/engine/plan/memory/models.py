@@ -174,7 +174,7 @@ def mtp_layers(config: ModelConfig) -> Iterator[Matrix]:
         name = f"mtp.layers.{index}" if qwen else f"model.layers.{last}"
         yield from as_mtp(self_attention(config, family, f"{name}.self_attn", windowed=True))
         found = feed_forward(config, family, f"{name}.mlp", config.layers - 1)
-        if config.architecture.startswith("MiMo"):  # dense, whatever the layers are
+        if config.architecture.startswith("MiMo"):  # dense, regardless of the layers
             found = mlp(hidden, config.count("intermediate_size"), f"{name}.mlp")
         yield from as_mtp(found)
         yield Matrix(f"{name}.eh_proj", hidden, 2 * hidden, role=WeightRole.MTP, linear=False)

@@ -225,7 +225,7 @@ def stage_bytes(
         stage = where.get(matrix.layer, 0) if matrix.layer is not None else (-1 if last else 0)
         found[stage] += _on_rank(matrix, loaded)
     tied = not any(matrix.role is WeightRole.HEAD for matrix in matrices)
-    if tied and len(stages) > 1:  # the last stage has the embedding for a head
+    if tied and len(stages) > 1:  # the last stage uses the embedding as its head
         found[-1] += sum(
             _on_rank(matrix, loaded) for matrix in matrices if matrix.role is WeightRole.EMBEDDING
         )

@@ -64,7 +64,7 @@ def _has_gemma4_draft(working: Working) -> bool:
     names = (str(path), *(target.architectures if target is not None else ()))
     if any("gemma" in name.lower() for name in names):
         raise UnknownValueError(drafts.UNKNOWN_DRAFT)
-    return False  # drafts of this kind are of Gemma 4 and named so
+    return False  # only Gemma 4 has such drafts, and their names contain it
 
 
 def resolve_device(working: Working) -> None:
