@@ -159,17 +159,15 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     """Set if attention is latent (MLA)."""
     sliding_window: int | None = None
     quantization: str | None = None
-    """`quant_method` of the checkpoint (awq, gptq, fp8, modelopt_fp4, …) in the newest engine's
-    naming; None: not quantized, or unknown.
-    """
+    """The checkpoint's `quant_method` (awq, gptq, fp8, modelopt_fp4, …), as the newest engine names
+    it. None if it is not quantized or unknown."""
     mtp_layers: int | None = None
     """Multi-token-prediction layers declared by the config (`num_nextn_predict_layers`,
     `mtp_num_hidden_layers`).
     """
     mtp_weights: bool | None = None
-    """True if the index of the weights (else the file headers) names those layers; None: neither
-    index nor headers are available.
-    """
+    """True if the weights index (else the file headers) names those layers. None if neither is
+    available."""
     target_hidden_size: int | None = None
     """Hidden size of the target that an EAGLE-3 draft was trained for."""
     aux_hidden_layers: tuple[int, ...] = ()

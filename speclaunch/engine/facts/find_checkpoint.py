@@ -343,7 +343,8 @@ def gather(
     target_revision: str | None = None,
     draft_revision: str | None = None,
 ) -> Facts:
-    """Return the facts of a target, a draft (None: not named, or unknown) and their hardware.
+    """Return the facts of a target, a draft and their hardware. A checkpoint is None if it is not
+    named or unknown.
 
     `tokenizers`: also read their vocabularies, which only STANDALONE compares. Results are cached
     until the process exits: a checkpoint that many files name is read once.

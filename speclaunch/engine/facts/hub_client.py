@@ -242,7 +242,7 @@ class HubClient:
             ) from None
 
     def _at(self, commit: object) -> None:
-        """Record the commit of a response. All responses must have the same. Raises
+        """Record the commit of a response. All responses must have an equal commit. Raises
         HubRefusedError."""
         if not isinstance(commit, str) or not _COMMIT.match(commit):
             return

@@ -113,7 +113,7 @@ def checked(
 
 
 def parse(start: bytes, name: str) -> dict[str, Any]:
-    """Return the header in the first bytes of a file, which must contain all of it.
+    """Return the header from the first bytes of a file, which must include the complete header.
 
     Raises UnreadableFileError, BrokenHeaderError.
     """

@@ -44,11 +44,11 @@ class Choice(Struct, frozen=True):
 
 
 class Margins(Struct, frozen=True):
-    """The largest fractions at which the deployment serves. None: no such fraction exists.
+    """The largest fractions at which the deployment serves. A fraction is None if none exists.
 
-    - `certain`: the engine's reserve by its rules of thumb is free, with a margin (`SAFE`).
-    - `likely`: the expected share of it is free (`EXPECTED`).
-    - `edge`: only the least estimate is free; larger fractions fail.
+    - `certain`: the engine's own reserve (a rule of thumb) remains free, with a margin (`SAFE`).
+    - `likely`: the expected share of that reserve remains free (`EXPECTED`).
+    - `edge`: only the minimum estimate remains free. Larger fractions fail.
     """
 
     least: float

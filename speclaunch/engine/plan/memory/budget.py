@@ -295,7 +295,7 @@ def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> Memory
 def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
     """Return the failure if free memory differs widely between ranks of a tensor-parallel group.
 
-    0.5.7 model_runner.py:788; earlier releases check the same with another variable name.
+    0.5.7 model_runner.py:788. Earlier releases have the same check with a different variable name.
     """
     devices: tuple[Device, ...] = found.device or ()
     if int(plan.value("tp_size") or 1) < 2 or len(devices) < 2:

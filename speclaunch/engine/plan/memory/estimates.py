@@ -199,8 +199,7 @@ def has_graphs(plan: Plan) -> bool:
 
 
 def graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
-    """Return the size of the CUDA graphs of the target, or of the draft. Raises
-    UnknownValueError."""
+    """Return the size of the target's or the draft's CUDA graphs. Raises UnknownValueError."""
     if not has_graphs(plan):
         return NOTHING
     sizes = captured_sizes(plan)

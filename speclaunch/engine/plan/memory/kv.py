@@ -259,7 +259,7 @@ def room(settings: StateSettings, rest: float) -> States:
 
 
 def _jointly(settings: StateSettings, rest: float) -> States:
-    """Return the states for 0.5.13 and later, where slots share the memory with the states between
+    """Return the states for 0.5.13 and later, whose slots share the memory with the states between
     draft tokens.
 
     0.5.17 adds a padding slot to both.

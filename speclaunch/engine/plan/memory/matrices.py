@@ -30,12 +30,13 @@ class QkNorm(Enum):
 class ModelFamily(Struct, frozen=True):
     """Traits of a family of models.
 
-    - `biased`: queries, keys and values have a bias; None: see `attention_bias`.
-    - `biased_output`: the output of attention has a bias if they have.
-    - `norms`: norms of a layer. `tied`: embedding and head are shared unless the config states
-    otherwise.
-    - `expert_size`: the key of the size of an expert. `router_bias`: a correction of its scores.
-    - `gated_output`: queries also have a gate. `sinks`: one number a head.
+    - `biased`: queries, keys and values have a bias. None: the config's `attention_bias` decides.
+    - `biased_output`: the output of attention has a bias if queries, keys and values have one.
+    - `norms`: number of norms in a layer. `tied`: embedding and head are shared unless the config
+      states otherwise.
+    - `expert_size`: config key for the size of an expert. `router_bias`: the router has a
+      correction of its scores.
+    - `gated_output`: queries also have a gate. `sinks`: each head has one additional number.
     - `mtp_copies`: published checkpoints repeat embedding and head in their MTP layers.
     """
 

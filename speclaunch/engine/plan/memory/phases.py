@@ -155,7 +155,7 @@ class Terms(Struct, frozen=True):
     target_weights: SizeEstimate
     draft_weights: SizeEstimate
     corpus: SizeEstimate
-    """Size of NGRAM's corpus. On a CPU it uses the same memory as the engine."""
+    """Size of NGRAM's corpus, which on a CPU is in the engine's own memory."""
     reserved: int
     """Memory subtracted from the pool's budget: for images (0.5.18 and later), and for
     `HOST_LOSS`."""

@@ -116,13 +116,13 @@ _POINTS = "W4A16"
 
 
 class Scheme(Struct, frozen=True):
-    """Storage format of an element.
+    """Storage format of a weight's elements.
 
-    - `bits` of an element; `group` elements of a row share a scale of `scale` bytes.
-    - `zeros`: a group also has a zero point of `bits`; `order`: each input has an index of 4 bytes
-    (GPTQ).
-    - `block`: rows and columns of a block with a scale of 4 bytes.
-    - `row`: bytes for each row, `once`: for each weight.
+    - `bits`: bits per element. `group`: elements of a row that share a scale of `scale` bytes.
+    - `zeros`: each group also has a zero point of `bits`. `order`: each input has an index of 4
+      bytes (GPTQ).
+    - `block`: rows and columns of a block that has a scale of 4 bytes.
+    - `row`: additional bytes per row. `once`: additional bytes per weight.
     """
 
     bits: float

@@ -94,7 +94,7 @@ class CountedWeights(Struct, frozen=True, dict=True):
     """Bytes of an unquantized element."""
 
     def bytes(self, roles: Iterable[WeightRole] | None = None) -> int:
-        """Return the bytes of all matrices, or of those of some roles."""
+        """Return the bytes of all matrices, or only of those with some roles."""
         sizes = self.by_role
         return round(sum(sizes.values() if roles is None else (sizes[role] for role in roles)))
 

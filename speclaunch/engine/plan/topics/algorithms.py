@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 EAGLE_HANDLER = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
 """The algorithms of `_handle_eagle_family`, which checks steps, topk and tokens together (from
-0.5.13; earlier the same branch of the resolver)."""
+0.5.13; earlier releases handle them in one branch of the resolver)."""
 EAGLE_FAMILY = EAGLE_HANDLER | {"FROZEN_KV_MTP"}
 """Algorithms with an EAGLE worker for the draft. NEXTN has already become EAGLE."""
 BLOCK_FAMILY = frozenset({"DFLASH", "DSPARK"})

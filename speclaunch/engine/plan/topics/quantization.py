@@ -103,9 +103,9 @@ class QuantizationMethod(Struct, frozen=True):
     """The quantization method of the checkpoint, and the method that the release uses for it."""
 
     made: str | None
-    """Method in the checkpoint's config; None: not stated."""
+    """Method in the checkpoint's config; None if it is not stated."""
     used: str | None
-    """Method that serves the model; None: unquantized."""
+    """Method that serves the model; None if it is unquantized."""
     contradicted: bool = False
     """True if the release refuses `used` because of the checkpoint's method."""
 
