@@ -1,4 +1,4 @@
-"""Places, problems, bounded reads, processes, files and secrets for all libraries.
+"""Shared basics for all libraries: places, problems, bounded reads, processes, files and secrets.
 
 Other libraries import only these names. See README.md.
 """

@@ -1,13 +1,17 @@
-"""Child processes, started only here, so that the current directory executes nothing.
+"""Starts all child processes, without executing files in the current directory.
 
 Python searches the current directory before its standard library (`-c`, `-m`, an empty or relative
-entry of PYTHONPATH): a file json.py in a repository would run in place of the standard library's.
-Therefore a child runs in a directory that only root can write, unless its caller names another,
-gets no relative entry of PYTHONPATH, and is found only by absolute entries of PATH. Callers also
-choose the interpreter's isolation: `isolated`, `safe_path` or `own_command`.
+entry of PYTHONPATH): a json.py in a repository would run in place of the standard library's.
+Therefore a child:
 
-The engine of a launch inherits the user's directory and environment: `serving/launch/guard.py`
-starts exactly the command that a dry run shows.
+- runs in a directory that only root can write, unless its caller names a different one;
+- gets no relative entry of PYTHONPATH;
+- is searched only in absolute entries of PATH.
+
+Callers also choose the interpreter's isolation: `isolated`, `safe_path` or `own_command`.
+
+The engine of a launch is an exception: it inherits the user's directory and environment.
+`serving/launch/guard.py` starts exactly the command that a dry run shows.
 """
 
 from __future__ import annotations
@@ -23,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 SAFE_DIRECTORY = "/"
-"""Default directory of a child: only root can put a module there."""
+"""Default directory of a child. Only root can put a module there."""
 _SAFE_PATH, _OURS = "PYTHONSAFEPATH", "speclaunch"
-"""Variable and value; any text enables it."""
+"""Name and value of the variable. Any text enables it."""
 _OWN_PROCESS = Path(__file__).with_name("own_process.py")
 _BOUND = """
 import ctypes, os, signal, sys
@@ -38,9 +42,10 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def isolated(python: str | Path, *args: str | Path) -> list[str]:
-    """Return the command of a script that only needs the standard library and site-packages.
+    """Return the command of a script that needs only the standard library and site-packages.
 
-    `-I` exists in every Python 3: it also ignores PYTHONPATH and the user's site-packages.
+    Uses `-I`, which exists in every Python 3. It also ignores PYTHONPATH and the user's
+    site-packages.
     """
     return [str(python), "-I", *map(str, args)]
 
@@ -48,33 +53,33 @@ def isolated(python: str | Path, *args: str | Path) -> list[str]:
 def safe_path(env: Mapping[str, str]) -> dict[str, str]:
     """Return `env` for a script that imports the engine's packages, wherever they are installed.
 
-    PYTHONSAFEPATH is the variable of `-P`, which Python 3.10 rejects; 3.10 ignores the variable and
-    depends on the directory of the child.
+    Sets PYTHONSAFEPATH, the variable of `-P`. Python 3.10 rejects the option but ignores the
+    variable, and relies on the child's directory.
     """
     return {_SAFE_PATH: _OURS, **env}
 
 
 def without_safe_path(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` for an engine that a user starts: without the additions of `safe_path`."""
+    """Return `env` for an engine that a user starts, without the additions of `safe_path`."""
     return {n: value for n, value in env.items() if (n, value) != (_SAFE_PATH, _OURS)}
 
 
 def own_command(*args: str | Path, module: str = "speclaunch") -> list[str]:
     """Return the command of a module of this installation, by default speclaunch itself.
 
-    It needs no separate directory: neither the current directory nor another installation of
+    It may run in any directory: neither the current directory nor another installation of
     speclaunch is imported (see `own_process.py`).
     """
     return [sys.executable, "-P", str(_OWN_PROCESS), module, *map(str, args)]
 
 
 def bound(command: Sequence[str | Path]) -> list[str]:
-    """Return a command that gets SIGTERM when this process ends, however it ends."""
+    """Return a command that receives SIGTERM when this process ends for any reason."""
     return isolated(sys.executable, "-c", _BOUND, str(os.getpid()), *command)
 
 
 def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return `env` (default: the current one) without entries of PYTHONPATH that mean the current
+    """Return `env` (default: the current one) without PYTHONPATH entries that mean the current
     directory."""
     found = dict(os.environ if env is None else env)
     if "PYTHONPATH" in found:
@@ -100,9 +105,9 @@ def start(
     env: Mapping[str, str] | None = None,
     **options: Any,
 ) -> subprocess.Popen[Any]:
-    """Start a child process; `options` are those of `subprocess.Popen`, standard input is empty.
+    """Start a child process with empty standard input. `options` are those of `subprocess.Popen`.
 
-    Raises OSError if it cannot be run, also for a program that no absolute entry of PATH has.
+    Raises OSError if it cannot be run, or if no absolute entry of PATH contains the program.
     """
     options.setdefault("stdin", subprocess.DEVNULL)
     child_env = environment(env)
@@ -117,9 +122,10 @@ def run(
     timeout: float | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a child process to its end; return its exit code and output.
+    """Run a child process until it exits. Return its exit code and output.
 
-    Raises subprocess.TimeoutExpired after `timeout` seconds, and OSError like `start`.
+    Raises subprocess.TimeoutExpired after `timeout` seconds, and OSError in the same cases as
+    `start`.
     """
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with start(command, **pipes, **options) as child:

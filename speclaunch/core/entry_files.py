@@ -1,4 +1,4 @@
-"""Small cache files in folders by name: written atomically, validated on read, bounded."""
+"""Small cache files by name: written atomically, validated on read, and limited in size."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from speclaunch.core.home import distrust
 from speclaunch.core.reads.states import digest
 
 _ABANDONED_SECONDS = 3600
-"""Age at which an unfinished file counts as abandoned."""
+"""Age after which an unfinished file counts as abandoned."""
 _TRIMMED_EACH = "0"
-"""Last digit of a new entry's name that triggers trimming its folder: one in sixteen."""
+"""If a new entry's name ends with this digit (one in sixteen), its folder is trimmed."""
 
 
 class EntryFiles:
-    """Texts by name (of hexadecimal digits), each with its digest, in 256 folders.
+    """Texts by name (hexadecimal digits), each with its digest, in 256 folders.
 
-    An entry that is missing, broken, or another user's is ignored, and so are all entries of a
-    folder that other users can write (`home.distrust`). `most_bytes`: limit of an entry. `most`,
-    `most_bytes_of_all`: limits of a folder when it is trimmed.
+    An entry is ignored if it is missing or broken, or if other users could have written it: it
+    belongs to another user, or other users can write to the folder (`home.distrust`). `most_bytes`:
+    limit of an entry. `most`, `most_bytes_of_all`: limits of a folder when it is trimmed.
     """
 
     def __init__(self, folder: str, most_bytes: int, most: int, most_bytes_of_all: int) -> None:
@@ -34,7 +34,7 @@ class EntryFiles:
 
     @property
     def is_believed(self) -> bool:
-        """False if other users may have made the entries."""
+        """False if other users could have written the entries."""
         if self._is_believed is None:
             self._is_believed = distrust(Path(self._folder)) is None
         return self._is_believed
@@ -51,7 +51,7 @@ class EntryFiles:
         return None
 
     def put(self, name: str, text: bytes) -> None:
-        """Store a text, unless it is too large. Does nothing if the folder cannot be written."""
+        """Store a text unless it is too large. Does nothing if the folder cannot be written."""
         if self._is_broken or not self.is_believed or len(text) > self._most_bytes:
             return
         path = self._path(name)
@@ -59,7 +59,7 @@ class EntryFiles:
             write_entry(Path(path), digest(text).encode() + b"\n" + text)
             if name.endswith(_TRIMMED_EACH):
                 trim_entries(os.path.dirname(path), self._most, self._most_bytes_of_all)
-        except OSError:  # full, read-only, another user's: every run is then the first
+        except OSError:  # disk full, read-only or another user's: nothing is cached
             self._is_broken = True
 
     def _path(self, name: str) -> str:
@@ -67,7 +67,7 @@ class EntryFiles:
 
 
 def read_entry(path: str, most_bytes: int) -> bytes:
-    """Return the bytes of an entry of this user. Raises OSError."""
+    """Return the bytes of an entry that belongs to this user. Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
@@ -77,7 +77,7 @@ def read_entry(path: str, most_bytes: int) -> bytes:
 
 
 def write_entry(path: Path, data: bytes) -> None:
-    """Write an entry atomically, readable by this user only. Raises OSError."""
+    """Write an entry atomically, readable only by this user. Raises OSError."""
     try:
         replace_file(path, data)
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def write_entry(path: Path, data: bytes) -> None:
 
 
 def trim_entries(folder: str, most: int, most_bytes: int) -> None:
-    """Delete the oldest entries above the limits. Raises OSError."""
+    """Delete the oldest entries until the limits hold. Raises OSError."""
     entries: list[tuple[int, int, str]] = []
     with os.scandir(folder) as found:
         for entry in found:

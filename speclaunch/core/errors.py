@@ -9,20 +9,20 @@ from pathlib import Path
 from msgspec import Struct
 
 COMMAND_LINE = "command line"
-"""`Place.path` of a value from an override instead of a file."""
+"""`Place.path` of a value that comes from an override instead of a file."""
 
 command_line: tuple[str, ...] | None = None
-"""The arguments of this process; None if speclaunch is used as a library."""
+"""The args of this process; None if speclaunch is used as a library."""
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every verb (the contract of the command line)."""
+    """The exit codes of every verb (the contract of the command line)."""
 
     CLEAN = 0
     FAILED = 1
-    """Findings of error severity, or a launch that failed."""
+    """Findings with error severity, or a failed launch."""
     USAGE = 2
-    """Usage, or input that cannot be read."""
+    """A usage error, or input that cannot be read."""
     NOTHING = 3
     """Nothing to check."""
     INTERNAL = 4
@@ -41,9 +41,10 @@ def from_here(path: Path) -> str:
 class Place(Struct, frozen=True):
     """The place of a value.
 
-    `line` and `column` count from 1. `length` is the number of characters to underline. `text` is
-    the override itself if `path` is `COMMAND_LINE`, otherwise None (the line is read from the file
-    when it is shown). `hidden`: the value is a secret, and the line is shown only up to it.
+    - `line` and `column` count from 1. `length` is the number of characters to underline.
+    - `text` is the override itself if `path` is `COMMAND_LINE`. Otherwise it is None, and the line
+      is read from the file when it is shown.
+    - `hidden`: the value is a secret, and the line is shown only up to it.
     """
 
     path: str
@@ -62,7 +63,7 @@ class Place(Struct, frozen=True):
 
     @property
     def position(self) -> tuple[str, int, int]:
-        """Sort key of places: path, line, column."""
+        """The sort key of a place: path, line, column."""
         return self.path, self.line, self.column
 
 
@@ -75,7 +76,7 @@ class Problem(Struct, frozen=True):
 
     @property
     def position(self) -> tuple[str, int, int]:
-        """Position of its place; problems without a place sort first."""
+        """The sort key of its place. Problems without a place sort first."""
         return ("", 1, 1) if self.place is None else self.place.position
 
 
@@ -90,13 +91,13 @@ class SpeclaunchError(Exception):
 
 
 class InputError(SpeclaunchError):
-    """An error in the recipe, an override or a file (exit 2). Has every problem found."""
+    """An error in the recipe, an override or a file (exit 2). Has all problems found."""
 
     exit_code = ExitCode.USAGE
 
 
 class LaunchError(SpeclaunchError):
-    """A launch error: the engine did not start, failed, or does not serve as requested (exit 1)."""
+    """A launch error (exit 1): the engine did not start, failed, or does not serve as requested."""
 
     def __init__(self, message: str, *, help: str | None = None, log: Path | None = None) -> None:  # noqa: A002
         super().__init__(Problem(message, help=help))

@@ -1,4 +1,4 @@
-"""Escapes text that could control a terminal or a CI service's log, on output."""
+"""Escapes output that could control a terminal or a CI service's log."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _STEERING = (
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
     r"\ud800-\udfff]|\r(?!\n)"
 )
-"""Control characters except tabs and line ends; characters that change the direction of text, have
-no width or end a line for some readers; surrogates, which represent undecodable bytes."""
+"""Control characters except tabs and newlines; characters that change the direction of text, have
+no width or end a line for some readers; and surrogates, which represent undecodable bytes."""
 _COLORS = r"\x1b\[[0-9;:]*m"
 _COMMAND = r"(?m:(^[^\S\n]*:)(:))|(##(?:vso)?)(\[)"
-"""A workflow command: `::` at the beginning of a line, `##[` and `##vso[` anywhere in it."""
+"""A workflow command: `::` at the beginning of a line, or `##[` or `##vso[` anywhere in it."""
 _OBEYING = ("GITHUB_ACTIONS", "TF_BUILD", "GITLAB_CI", "CI")
 _LONGEST_BEGUN = 200
 
@@ -34,7 +34,7 @@ def printable(text: str) -> str:
 
 
 def single_line(name: str) -> str:
-    """Return a name on one line, its control characters escaped."""
+    """Return a name on one line, with control characters escaped."""
     return printable(name).translate(_ENDS)
 
 
@@ -51,7 +51,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def obeys_commands(environment: Mapping[str, str] = os.environ) -> bool:
-    """True if the reader of the output streams may execute workflow commands in them."""
+    """True if the reader of the output streams may execute workflow commands, as CI services do."""
     return any(environment.get(name) for name in _OBEYING)
 
 
@@ -60,10 +60,10 @@ class CommandGuard:
 
     def __init__(self) -> None:
         self._begun = ""
-        """Unfinished line at the end of the last piece."""
+        """The unfinished line at the end of the last piece."""
 
     def text(self, text: str) -> str:
-        """Return the next piece; each command in it has a character escaped."""
+        """Return the next piece, with one character of each command escaped."""
         if "::" in text or "[" in text or self._begun:
             both = self._begun + text
             guarded = _compiled(_COMMAND).sub(_broken, both)[len(self._begun) :]

@@ -1,4 +1,4 @@
-"""Files and folders of this user: written completely or not at all, with kernel locks."""
+"""Files and folders of this user, written completely or not at all, and kernel locks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from speclaunch.core.reads.bounded import read_regular
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder and its missing parents, accessible to this user only. Raises OSError."""
+    """Create a folder and missing parents, accessible only to this user. Raises OSError."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -28,9 +28,11 @@ def make_private(folder: Path) -> None:
 
 
 def write_temporary(path: Path, data: bytes, mode: int) -> Path:
-    """Return a new file next to `path` with `data`; a leftover or a link in its place is removed.
+    """Write `data` to a new temporary file next to `path`, and return it. Removes a leftover file
+    or link in its place.
 
-    Raises OSError, and leaves no file then: also if `path` is a device, a pipe or a directory.
+    Raises OSError and then leaves no file. This includes a `path` that is a device, a pipe or a
+    directory.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a regular file")
@@ -49,10 +51,10 @@ def write_temporary(path: Path, data: bytes, mode: int) -> Path:
 
 @contextmanager
 def replacing(path: Path, data: bytes, mode: int = 0o600) -> Iterator[Path]:
-    """Write `data` to a temporary file in the folder of `path`; after the block, replace `path` by
-    it. After an error the old file is unchanged. Raises OSError.
+    """Write `data` to a temporary file next to `path`, which replaces `path` after the block.
 
-    `mode`: of a new file, less the umask; by default this user alone may read it.
+    After an error the old file is unchanged. Raises OSError. `mode`: of a new file, less the umask;
+    by default only this user can read it.
     """
     temporary = write_temporary(path, data, mode)
     try:
@@ -65,19 +67,23 @@ def replacing(path: Path, data: bytes, mode: int = 0o600) -> Iterator[Path]:
 
 
 def replace_file(path: Path, data: bytes | str, mode: int = 0o600) -> None:
-    """Replace a file atomically: a reader sees the old content or the new (see `replacing`)."""
+    """Replace a file atomically: readers see either the old or the new content (see
+    `replacing`)."""
     with replacing(path, data.encode() if isinstance(data, str) else data, mode):
         pass
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Replace a JSON document atomically, readable by this user only. Raises OSError."""
+    """Replace a JSON document atomically, readable only by this user. Raises OSError."""
     replace_file(path, json.dumps(document, indent=1, default=str) + "\n")
 
 
 def try_lock(fd: int, *, tries: int = 1) -> bool | None:
-    """Lock an open file; the kernel unlocks it when its last holder ends. False if another process
-    holds the lock at each of `tries`, 50 ms apart; None if the file system has no locks."""
+    """Try to lock an open file. Return True on success, and None if the file system has no locks.
+
+    Return False if another process holds the lock at each of `tries`, 50 ms apart. The kernel
+    unlocks the file when its last holder ends.
+    """
     for left in reversed(range(tries)):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,9 +99,9 @@ def try_lock(fd: int, *, tries: int = 1) -> bool | None:
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[int]:
-    """Hold a lock file during the block; yields its file descriptor. Raises OSError.
+    """Hold a lock file during the block. Yields its file descriptor. Raises OSError.
 
-    `waiting` is called once if another process holds it. A leftover file is harmless.
+    `waiting` is called once if another process holds the lock. A leftover file is harmless.
     """
     make_private(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -110,7 +116,7 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[i
 
 @contextmanager
 def undone_on_error(path: Path) -> Iterator[None]:
-    """After an error in the block, give a file the content that it had before. Raises OSError."""
+    """Restore a file's previous content if the block fails. Raises OSError."""
     before = read_regular(path) if path.exists() else None
     try:
         yield

@@ -1,4 +1,4 @@
-"""The front door of a library: the names that others may import, loaded on first use."""
+"""The public names of a library, which other libraries may import. They load on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def homes_of(library: str, names: Mapping[str, str]) -> dict[str, str]:
-    """Return the module of each name of a front door."""
+    """Return the module of each public name."""
     return {
         name: f"{library}.{module}".rstrip(".")
         for module, some in names.items()
@@ -18,11 +18,11 @@ def homes_of(library: str, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def front_door(library: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
-    """Return `__all__` and `__getattr__` of a library.
+    """Return `__all__` and `__getattr__` for a library's `__init__.py`.
 
     library: `speclaunch.engine`.
-    names: by module (`facts.checkpoint`; empty: the library itself), the names that others may
-        import, separated by spaces. A name may be a module.
+    names: public names by module (`facts.checkpoint`; empty for the library itself), separated by
+        spaces. A name may be a module.
     """
     homes = homes_of(library, names)
 

@@ -1,7 +1,7 @@
 """Progress lines for operations that take minutes.
 
-For output that is not a terminal, which has no spinner. The worker either calls `beat` in its loop,
-or leaves that to a thread (`beating`) while it waits.
+For output that is not a terminal and has no spinner. The worker either calls `beat` in its loop, or
+uses a thread (`beating`) while it waits.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ EVERY_SECONDS = 15.0
 
 _ANNOUNCED = re.compile(r"\((?P<number>\d+(?:\.\d+)?) (?P<unit>[kMG]?B|bytes)\)\s*$")
 _UNITS = {"bytes": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
-"""pip counts in thousands (pip/_internal/utils/misc.py, `format_size`)."""
+"""pip uses decimal units (pip/_internal/utils/misc.py, `format_size`)."""
 
 
 class Heartbeat:
-    """Calls `report` with `text(seconds since the beginning)` after `every` seconds of silence.
+    """Calls `report` with `text(seconds since the beginning)` after `every` seconds without output.
 
     An empty text is not reported. A `report` that fails (a closed pipe) is not called again:
     progress output must not end the operation.
@@ -42,11 +42,12 @@ class Heartbeat:
         self._is_broken = False
 
     def note_output(self) -> None:
-        """Restart the silence after other output."""
+        """Restart the interval after other output."""
         self._last_output = self._clock()
 
     def beat(self) -> bool:
-        """Report progress if it is due; True if it was reported. May be called at any rate."""
+        """Report progress if it is due. Return True if it was reported. May be called at any
+        rate."""
         now = self._clock()
         if self._is_broken or now - self._last_output < self._every:
             return False
@@ -89,8 +90,8 @@ def beating(
 class Growth:
     """Bytes added to some folders since the beginning, and their rate.
 
-    A deleted file (an unpacked download) still counts. Only files whose names end with `suffix`
-    count.
+    Only counts files whose names end with `suffix`. A file that is deleted later (an unpacked
+    download) still counts.
     """
 
     def __init__(
@@ -101,15 +102,14 @@ class Growth:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.expected = expected
-        """Total bytes if known; may be set and raised later."""
+        """The total number of bytes if known. May be set and increased later."""
         self._folders, self._suffix, self._clock = folders, suffix, clock
         self._sizes: dict[str, int] = {}
         self._before = self._count()
         self._last = (clock(), 0)
 
     def text(self) -> str:
-        """Return `1.2 of 3.6 GB, 38 MB/s, about 1 min left`; the speed is that since the last
-        call."""
+        """Return `1.2 of 3.6 GB, 38 MB/s, about 1 min left`, with the speed since the last call."""
         now, had = self._last
         bytes_, at = self._count() - self._before, self._clock()
         self._last = (at, bytes_)
@@ -128,7 +128,7 @@ class Growth:
 
 
 def amount(done: int, expected: int | None, speed: float) -> str:
-    """Return bytes so far, the total, the rate and the remaining time, as text."""
+    """Return the progress as text: bytes so far, total, rate and remaining time."""
     if expected is not None and expected >= done:
         unit = _unit(expected)
         parts = [f"{done / unit[0]:.1f} of {expected / unit[0]:.1f} {unit[1]}"]
@@ -142,14 +142,14 @@ def amount(done: int, expected: int | None, speed: float) -> str:
 
 
 def size(bytes_: float) -> str:
-    """Return `38 MB`, `1.2 GB`: in thousands, like pip and disk vendors."""
+    """Return a size in decimal units, like pip and disk vendors: `38 MB`, `1.2 GB`."""
     factor, unit = _unit(bytes_)
     number = bytes_ / factor
     return f"{number:.1f} {unit}" if factor > _UNITS["MB"] else f"{number:.0f} {unit}"
 
 
 def duration(seconds: float) -> str:
-    """Return `40 s`, `3 min 20 s`, `1 h 5 min`, `2 d 3 h`."""
+    """Return a duration as text: `40 s`, `3 min 20 s`, `1 h 5 min`, `2 d 3 h`."""
     total = max(0, int(seconds))
     days, hours, minutes = total // 86400, total // 3600 % 24, total // 60 % 60
     if days:

@@ -1,4 +1,4 @@
-"""The directory of speclaunch's own files: the CPU engine, tiny models, logs of runs."""
+"""The directory of speclaunch's own files: the CPU engine, tiny models and run logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def speclaunch_home() -> Path:
 
 
 def expand_user(path: str | Path) -> Path:
-    """Return a path with `~` expanded; unchanged, as in a shell, if that user is unknown."""
+    """Return a path with `~` expanded. If that user is unknown, it is unchanged, as in a shell."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -32,11 +32,11 @@ def expand_user(path: str | Path) -> Path:
 
 
 JUDGE_RECORD = "judge.json"
-"""File that describes a judge."""
+"""Name of the file that describes a judge."""
 
 
 def judges_home() -> Path:
-    """Return the directory of installed judges, a folder each. Does not create it."""
+    """Return the directory of installed judges, one folder each. Does not create it."""
     return speclaunch_home() / "judges"
 
 
@@ -46,26 +46,27 @@ def advisories_home() -> Path:
 
 
 class Distrust(Struct, frozen=True):
-    """The reason not to use the files of a folder, and the remedy."""
+    """Why the files in a folder must not be used, and the remedy."""
 
     why: str
     help: str
     is_of_permissions: bool = True
-    """False if the owner is the reason."""
+    """False if the folder's owner is the reason."""
 
 
 _ENTERED = stat.S_IXGRP | stat.S_IXOTH
 
 
 def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
-    """Return why files in `folder`, below the home, are neither executed nor trusted: other users
-    may have made them. None if only this user or root can write there, or if the folder does not
-    exist.
+    """Return why files in `folder` (below the home) are neither executed nor trusted.
 
-    The home and its contents must belong to this user or to root, and no other user may be able to
-    write there; a group may if it is this user's own (`umask 002`) or root's. Above the home, a
-    world-writable folder needs the sticky bit, like `/tmp`. Anything below a folder that only this
-    user can enter needs no check of its permissions.
+    The reason is that other users could have written them. None if only this user or root can write
+    to the folder, or if it does not exist.
+
+    The home and its contents must belong to this user or root, and no other user may have write
+    access. A group may if it is root's or this user's own (`umask 002`). Above the home, a
+    world-writable folder needs the sticky bit, like `/tmp`. Permissions are not checked below a
+    folder that only this user can enter.
     """
     top = Path(os.path.realpath(home or speclaunch_home()))
     place = Path(os.path.realpath(folder))
@@ -83,7 +84,7 @@ def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
 
 
 def require_own(folder: Path, what: str, home: Path | None = None) -> None:
-    """Raise InputError if other users may have made the programs in `folder` (`distrust`)."""
+    """Raise InputError if other users could have written the programs in `folder` (`distrust`)."""
     found = distrust(folder, home)
     if found is not None:
         raise InputError(Problem(f"{what} is not executed: {found.why}", help=found.help))
@@ -102,7 +103,7 @@ def _distrust_of(place: Path, found: os.stat_result, *, is_own: bool) -> Distrus
 
 
 def _is_own_group(group: int) -> bool:
-    """True for root's group, and for a group with this user as its only member."""
+    """True for root's group, and for a group whose only member is this user."""
     if group == 0:
         return True
     import grp  # noqa: PLC0415 - few folders are writable by a group

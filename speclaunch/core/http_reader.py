@@ -1,8 +1,8 @@
-"""HTTP answers within bounds: total time, bytes of the header, bytes of the body.
+"""Reads HTTP answers within limits on total time, header bytes and body bytes.
 
-The bounds apply at the socket, so that they cover all parts of an answer: interim answers, header
-lines, chunk sizes, trailers. Nothing is decompressed, no proxy is used, and redirects are followed
-only to the same server.
+The limits apply at the socket, and thus to all parts of an answer: interim answers, header lines,
+chunk sizes, trailers. Nothing is decompressed, no proxy is used, and redirects are followed only to
+the same server.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import ssl
 
 MOST_BYTES = 16 << 20
-"""Limit of a body, unless the caller sets another."""
+"""Limit of a body, unless the caller sets one."""
 _HEADER_BYTES = 64 << 10
 _ERROR_BYTES = 64 << 10
-"""Limit of the body of an error; the rest is dropped."""
+"""Limit of an error's body. The rest is dropped."""
 _CHUNK = 1 << 16
 _SHOWN = 200
 _ERROR = 400
@@ -34,19 +34,19 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class HttpError(Exception):
-    """No usable answer; the text states the reason."""
+    """Error: no usable answer. The text states the reason."""
 
 
 class LateError(HttpError):
-    """The answer was not complete in time."""
+    """Error: the answer was not complete in time."""
 
 
 class UnboundedError(HttpError):
-    """The answer is larger than its bound."""
+    """Error: the answer is larger than its limit."""
 
 
 class Response(Struct, frozen=True):
-    """An answer with any status. `content` of an error may be truncated."""
+    """An answer with any status. The `content` of an error may be truncated."""
 
     status: int
     content: bytes
@@ -55,8 +55,11 @@ class Response(Struct, frozen=True):
 
 
 def collect(chunks: Iterable[bytes], most: int, deadline: float) -> bytes:
-    """Return the first `most` + 1 bytes of `chunks`; the additional byte shows that there are too
-    many. Raises LateError after `deadline` (`time.monotonic`)."""
+    """Return the first `most` + 1 bytes of `chunks`. The extra byte shows that the limit is
+    exceeded.
+
+    Raises LateError after `deadline` (`time.monotonic`).
+    """
     data = bytearray()
     for chunk in chunks:
         data += chunk[: most + 1 - len(data)]
@@ -68,7 +71,7 @@ def collect(chunks: Iterable[bytes], most: int, deadline: float) -> bytes:
 
 
 class HttpReader:
-    """A client of one server, with a persistent connection. Methods raise HttpError."""
+    """A client of one server, with a persistent connection. Its methods raise HttpError."""
 
     def __init__(
         self,
@@ -76,8 +79,10 @@ class HttpReader:
         headers: Mapping[str, str],
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """Create a client of `url` (scheme, host and port). `tls` makes the context of https; the
-        default verifies certificates."""
+        """Create a client for `url` (scheme, host and port).
+
+        `tls` creates the TLS context for https. The default verifies certificates.
+        """
         self._url, self._headers, self._tls = urlsplit(url), dict(headers), tls
         self._connection: _Bounded | None = None
 
@@ -91,8 +96,11 @@ class HttpReader:
         most: int | None = None,
         redirects: int = 0,
     ) -> Response:
-        """Return the answer to one request: complete within `seconds`, redirects included, and of
-        at most `most` bytes (default: MOST_BYTES)."""
+        """Return the answer to one request.
+
+        It must be complete within `seconds`, redirects included, and have at most `most` bytes
+        (default: MOST_BYTES).
+        """
         most = MOST_BYTES if most is None else most
         began = time.monotonic()
         deadline = began + seconds
@@ -113,7 +121,7 @@ class HttpReader:
             path, redirects = self._redirected(path, location), redirects - 1
 
     def close(self) -> None:
-        """Close the connection; the next request opens a new connection."""
+        """Close the connection. The next request opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -169,18 +177,18 @@ class HttpReader:
 
 
 class _Bound:
-    """Remaining time and bytes on the wire for one answer."""
+    """Remaining time and remaining bytes on the wire for one answer."""
 
     def __init__(self, deadline: float) -> None:
         self.begin(deadline)
 
     def begin(self, deadline: float) -> None:
-        """Reset the bound for the header of an answer."""
+        """Reset the limits for the header of an answer."""
         self.deadline = deadline
         self.bytes_left = _HEADER_BYTES + io.DEFAULT_BUFFER_SIZE
 
     def seconds_left(self) -> float:
-        """Return the time for the next read. Raises LateError, UnboundedError."""
+        """Return the seconds left for the next read. Raises LateError, UnboundedError."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise LateError("timed out")
@@ -211,7 +219,7 @@ class _BoundedFile(io.RawIOBase):
 
 
 class _BoundedSocket:
-    """The part of a socket that http.client uses, with reads within a bound."""
+    """The part of the socket interface that http.client uses, with reads within a limit."""
 
     def __init__(self, sock: socket.socket, bound: _Bound) -> None:
         self._sock, self._bound = sock, bound
@@ -231,7 +239,7 @@ class _BoundedSocket:
 
 
 class _Bounded(HTTPConnection):
-    """A connection whose answers are read within `bound`; http here, https below."""
+    """An HTTP connection whose answers are read within `bound`."""
 
     bound: _Bound
 
@@ -247,7 +255,7 @@ class _BoundedHttps(_Bounded, HTTPSConnection):
 def _body(
     connection: _Bounded, response: HTTPResponse, most: int, deadline: float
 ) -> tuple[bytes, bool]:
-    """Return at most `most` bytes of a body, and True if that is all of it."""
+    """Return at most `most` bytes of a body, and True if the body is complete."""
     if response.getheader("Content-Encoding", "identity").lower() != "identity":
         raise HttpError("sends a compressed body, which was not requested")
     length = response.length  # None: chunked, or until the connection ends

@@ -1,7 +1,6 @@
 """Regular expressions that are compiled on first use.
 
-Most of a module's patterns are not needed for one answer, and compiling takes longer than importing
-the module.
+One run needs few of a module's patterns, and compiling takes longer than importing the module.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ _METHODS = ("match", "fullmatch", "search", "finditer", "findall", "sub", "subn"
 
 
 def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern like `re.compile`, compiled at the first use of one of its methods.
+    """Return a pattern like `re.compile`, but compile it only when one of its methods is first
+    used.
 
-    A mistake in the pattern is also reported then: tests/core/test_patterns.py compiles all of
-    them.
+    A mistake in the pattern is also reported only then: tests/core/test_patterns.py compiles all
+    patterns.
     """
     return cast("re.Pattern[str]", _Lazy(pattern, flags))
 

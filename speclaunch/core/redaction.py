@@ -1,4 +1,4 @@
-"""Finds secrets by their name and by their value, and redacts them in every output."""
+"""Finds secrets by name and by value, and redacts them in all output."""
 
 from __future__ import annotations
 
@@ -94,10 +94,8 @@ VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"(?![/~.]){_NO_PLACEHOLDER}[^\"'\\]{{2,}}",
     ),
 )
-"""Substrings, one of which a text must have, and a pattern. Group 1 is no secret, the rest is.
-
-The guard applies the same patterns to bytes.
-"""
+"""Substrings, one of which a text must contain, and a pattern. Group 1 is not part of the secret;
+the rest of the match is. The guard applies these patterns to bytes."""
 
 
 _SHORTEST_MATCH = len(";pwd=x")
@@ -119,14 +117,14 @@ def _patterns_for(text: str) -> Iterator[re.Pattern[str]]:
 
 
 def redact(text: str) -> str:
-    """Return the text with `***` for values that are secrets under any name."""
+    """Return the text with `***` for values that are recognized as secrets without a name."""
     for pattern in _patterns_for(text):
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
 
 
 def find_secrets(text: str) -> list[str]:
-    """Return the values in a text that are secrets under any name."""
+    """Return the values in a text that are recognized as secrets without a name."""
     return [
         found[0].removeprefix(found[1])
         for pattern in _patterns_for(text)
@@ -148,18 +146,19 @@ _NO_SECRET_NAME = lazy(
 
 
 def is_secret_variable(name: str) -> bool:
-    """True if the name of an environment variable states that its value is a secret."""
+    """True if an environment variable's name shows that its value is a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def is_secret_flag(flag: str) -> bool:
-    """True if the name of an option or key states that its value is a secret."""
+    """True if the name of an option or key shows that its value is a secret."""
     name = flag.lstrip("-").replace("-", "_")
     return is_secret_variable(name) and _NO_SECRET_NAME.search(name) is None
 
 
 def holds_secret(value: object) -> bool:
-    """True if a value is or contains a secret, under any name: in a text, or below a key."""
+    """True if a value is or contains a secret, regardless of its name: in a text, or under a
+    key."""
     if isinstance(value, Mapping):
         return any(_is_secret_item(key, item) or holds_secret(item) for key, item in value.items())
     if isinstance(value, list | tuple):
@@ -195,15 +194,15 @@ _HARMLESS = lazy(r"(?:--|\$|[\"']?\$\{|\d+[,\s]|none\b|null\b|true\b|false\b)", 
 
 
 def masked(line: str) -> str:
-    """Return a line with `***` for secrets, recognized by their names and values.
+    """Return a line with `***` for secrets, recognized by name and value.
 
-    A variable's name (`$API_KEY`), a switch or a number is unchanged.
+    The name of a variable (`$API_KEY`), a switch or a number is unchanged.
     """
     return _ARGUMENT.sub(_mask, redact(line))
 
 
 def literals(line: str) -> list[str]:
-    """Return the secrets in a line, without placeholders."""
+    """Return the secrets in a line, excluding placeholders."""
     values = (
         found["value"].strip("\"',;")
         for found in _ARGUMENT.finditer(line)
@@ -231,13 +230,13 @@ _NO_SECRET = lazy(
     re.I,
 )
 _LEAST = 6
-"""Least length of a credential."""
+"""Minimum length of a credential."""
 
 
 def is_literal_secret(text: str) -> bool:
-    """True if the value of a key, token or password is a secret, and no placeholder.
+    """True if the value of a key, token or password is a real secret, not a placeholder.
 
-    Placeholders are variables, `<your key>`, `hf_xxx`, `changeme`, `EMPTY`; a path or an address
+    Placeholders are variables, `<your key>`, `hf_xxx`, `changeme` and `EMPTY`. A path or an address
     only locates the secret.
     """
     text = text.strip()
@@ -253,7 +252,10 @@ _LONGEST_WORD = 7
 
 
 def _is_found_elsewhere(value: str) -> bool:
-    """True if a secret is also searched in other text: a short word would redact half of it."""
+    """True if a secret may also be redacted in other text.
+
+    False for a short value or an ordinary word, which would match harmless text.
+    """
     word = value.isalpha() and len(value) <= _LONGEST_WORD and not value.isupper()
     return len(value) >= _SHORTEST and not word and _NO_SECRET.match(value) is None
 
@@ -265,11 +267,11 @@ class Redactor:
         known = set(values)
         known |= {inner for value in known for inner in find_secrets(value)}
         self.values = sorted(filter(_is_found_elsewhere, known), key=len, reverse=True)
-        """Searched values, the longest first."""
+        """The values to search for, longest first."""
 
     @classmethod
     def of_command(cls, args: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Redactor:
-        """Return a redactor of the secrets in a command line and its environment."""
+        """Return a redactor for the secrets in a command line and its environment."""
         found = [value for name, value in env if is_secret_flag(name)]
         before = ""
         for word in args:
@@ -282,13 +284,13 @@ class Redactor:
         return cls(found)
 
     def text(self, text: str) -> str:
-        """Return the text with `***` for every secret."""
+        """Return the text with every secret replaced with `***`."""
         for value in self.values:
             text = text.replace(value, HIDDEN)
         return redact(text)
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value, with `***` for every secret in its texts."""
+        """Return a JSON value with every secret in its texts replaced with `***`."""
         if isinstance(value, Mapping):
             return {
                 key: HIDDEN if _is_secret_item(key, item) else self.value(item)

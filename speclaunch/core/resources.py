@@ -19,34 +19,35 @@ DOCS_URL_VARIABLE = "SPECLAUNCH_DOCS_URL"
 
 @cache
 def _shipped(name: str) -> Path:
-    """Return a directory inside the package (wheel), or next to it (checkout)."""
+    """Return a directory inside the package (wheel) or next to it (checkout)."""
     inside = _PACKAGE / name
     return inside if inside.is_dir() else _PACKAGE.parent / name
 
 
 def recipes_dir() -> Path:
-    """Return the directory of the complete recipes, one Hydra primary config a file."""
+    """Return the directory of complete recipes, one Hydra primary config per file."""
     return _shipped("recipes")
 
 
 def conf_dir() -> Path:
-    """Return the directory of the Hydra groups that the recipes are composed from."""
+    """Return the directory of the Hydra groups that recipes are composed of."""
     return _shipped("conf")
 
 
 def models_dir() -> Path:
-    """Return the directory of the checkpoint index, one JSON file a checkpoint
+    """Return the directory of the checkpoint index, one JSON file per checkpoint
     (`org/name.json`)."""
     return _shipped("models")
 
 
 def rule_pages_dir() -> Path:
-    """Return the directory of the rules' pages, one Markdown file a code."""
+    """Return the directory of the rule pages, one Markdown file per rule code."""
     return _shipped("docs/rules")
 
 
 def docs_url() -> str | None:
-    """Return the address of the published documentation, ending with a slash; None without one."""
+    """Return the address of the published documentation, ending with a slash; None if it has
+    none."""
     base = os.environ.get(DOCS_URL_VARIABLE) or DOCS_URL
     if not base.startswith(("https://", "http://")) or any(
         character.isspace() for character in base
@@ -56,5 +57,5 @@ def docs_url() -> str | None:
 
 
 def shipped() -> tuple[Path, ...]:
-    """Return all directories of speclaunch: the package, and those that ship with it."""
+    """Return all directories of speclaunch: the package and those that ship with it."""
     return (_PACKAGE, recipes_dir(), conf_dir(), models_dir(), rule_pages_dir())

@@ -1,8 +1,8 @@
 """Dependencies of a result: the files, directories and variables that were read for it.
 
 Facts, recipes and followed files are read through these functions. During a recording, each
-function notes the path and its state, including missing paths; `Now` later checks whether all
-states are unchanged. Without a recording they cost no more than the wrapped call.
+function notes the path and its state, even if the path is missing. `Now` later checks whether all
+states are unchanged. Without a recording a function costs no more than the call that it wraps.
 
 Files that ship with speclaunch are not recorded individually: the stamp of the installation
 represents them.
@@ -45,19 +45,22 @@ R = TypeVar("R")
 
 
 class Reads:
-    """Recorded reads with their states. `repeatable`: False if the result also depends on something
-    else."""
+    """Recorded reads with their states.
+
+    `repeatable`: False if the result also depends on something that is not recorded.
+    """
 
     __slots__ = ("repeatable", "seen", "shipped")
 
     def __init__(self, shipped: tuple[str, ...] = ()) -> None:
         self.shipped = shipped
-        """Path prefixes of files that are not recorded: speclaunch's own."""
+        """Path prefixes of files that are not recorded, because they ship with speclaunch."""
         self.seen: dict[tuple[str, str], str] = {}
         self.repeatable = True
 
     def note(self, kind: str, name: str, state: str) -> None:
-        """Record one read. A change between two reads makes the result mark_uncacheable."""
+        """Record one read. If the state changed between two reads, the result must not be
+        cached."""
         before = self.seen.setdefault((kind, name), state)
         if before == state:
             return
@@ -68,19 +71,19 @@ class Reads:
             self.repeatable = False
 
     def add(self, other: Reads) -> None:
-        """Add the reads of a part of the result."""
+        """Add the recorded reads of a part of the result."""
         self.repeatable &= other.repeatable
         for (kind, name), state in other.seen.items():
             self.note(kind, name, state)
 
 
 _recorder: Reads | None = None
-"""The recorder of this process: no two threads record at once."""
+"""The recorder of this process. Only one thread may record at a time."""
 
 
 @contextlib.contextmanager
 def recording(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
-    """Record the reads of the block, also for an enclosing recording."""
+    """Record the reads in the block, and add them to an enclosing recording."""
     outer = _recorder
     with aside(shipped if outer is None else outer.shipped) as own:
         try:
@@ -92,7 +95,7 @@ def recording(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
 
 @contextlib.contextmanager
 def aside(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
-    """Record the reads of the block, separately from an enclosing recording."""
+    """Record the reads in the block without adding them to an enclosing recording."""
     global _recorder  # noqa: PLW0603
     outer, own = _recorder, Reads(shipped)
     _recorder = own
@@ -103,20 +106,20 @@ def aside(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
 
 
 def mark_uncacheable() -> None:
-    """Mark the result as depending on something that cannot be checked again."""
+    """Mark the result as dependent on something that cannot be checked again."""
     if _recorder is not None:
         _recorder.repeatable = False
 
 
 _buffers: dict[str, bytes] = {}
-"""Contents of files that an editor has open, by path without links."""
+"""Contents of files that are open in an editor, by path without links."""
 
 
 @contextlib.contextmanager
 def overlay(buffers: Mapping[str, bytes]) -> Iterator[None]:
     """Replace the contents of files during the block (by path without links).
 
-    Results that depend on them cannot be checked again, and must not be recorded.
+    Results that depend on them cannot be checked again and must not be cached.
     """
     before = dict(_buffers)
     _buffers.update(buffers)
@@ -128,7 +131,7 @@ def overlay(buffers: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def buffer(path: AnyPath) -> bytes | None:
-    """Return the replaced content of a file; None if the file itself counts."""
+    """Return the replaced content of a file; None if it is not replaced."""
     if not _buffers:
         return None
     mark_uncacheable()
@@ -136,13 +139,13 @@ def buffer(path: AnyPath) -> bytes | None:
 
 
 def forget() -> None:
-    """Clear the caches of functions, so that a long-lived process notices changes."""
+    """Clear the caches of functions: a long-lived process then notices changes."""
     for function in _all_cached:
         function.cache_clear()
 
 
 class _CachedFunction(Generic[P, R]):
-    """A function with cached results; each use counts its reads again."""
+    """A function with cached results. Each use of a result records its reads again."""
 
     def __init__(self, function: Callable[P, R], maxsize: int) -> None:
         self._function, self._maxsize = function, maxsize
@@ -176,24 +179,24 @@ _all_cached: weakref.WeakSet[_CachedFunction[Any, Any]] = weakref.WeakSet()
 
 
 def cached(maxsize: int) -> Callable[[Callable[P, R]], _CachedFunction[P, R]]:
-    """Cache the last results of a function like `lru_cache`, with the reads of each."""
+    """Cache the last results of a function like `lru_cache`, including the reads of each."""
     return lambda function: _CachedFunction(function, maxsize)
 
 
 def is_file(path: AnyPath) -> bool:
-    """Return the same as `Path.is_file`."""
+    """Return `Path.is_file`, recorded."""
     if buffer(path) is not None:
         return True
     return _looked(path) == FILE
 
 
 def is_dir(path: AnyPath) -> bool:
-    """Return the same as `Path.is_dir`."""
+    """Return `Path.is_dir`, recorded."""
     return _looked(path) == DIRECTORY
 
 
 def exists(path: AnyPath) -> bool:
-    """Return the same as `Path.exists`."""
+    """Return `Path.exists`, recorded."""
     if buffer(path) is not None:
         return True
     return _looked(path) != ABSENT
@@ -209,14 +212,14 @@ def _looked(path: AnyPath) -> str:
 
 
 def lexists(path: AnyPath) -> bool:
-    """Return the same as `os.path.lexists`."""
+    """Return `os.path.lexists`, recorded."""
     found = os.path.lexists(path)
     _note(LINK, path, str(int(found)))
     return found
 
 
 def may_read(path: AnyPath) -> bool:
-    """Return the same as `os.access(path, os.R_OK)`."""
+    """Return `os.access(path, os.R_OK)`, recorded."""
     found = os.access(path, os.R_OK)
     _note(READABLE, path, str(int(found)))
     return found
@@ -230,7 +233,7 @@ def may_run(path: AnyPath) -> bool:
 
 
 def resolve(path: Path) -> Path:
-    """Return the same as `Path.resolve`."""
+    """Return `Path.resolve`, recorded."""
     if _recorder is None:
         return path.resolve()
     try:
@@ -243,7 +246,7 @@ def resolve(path: Path) -> Path:
 
 
 def realpath(path: str) -> str:
-    """Return the same as `os.path.realpath`: never raises."""
+    """Return `os.path.realpath`, recorded. Never raises."""
     found = os.path.realpath(path)
     _note(REAL, path, found)
     return found
@@ -263,8 +266,10 @@ def size(path: AnyPath) -> int:
 
 
 def changed(path: AnyPath) -> float:
-    """Return the time of a name's last change, in seconds since 1970 (of a link, not of its
-    target). Raises OSError."""
+    """Return the modification time of a path, in seconds since 1970. Raises OSError.
+
+    For a link, the time of the link, not of its target.
+    """
     try:
         found = os.lstat(path)
     except OSError as error:
@@ -287,7 +292,7 @@ def names(directory: AnyPath) -> list[str]:
 
 
 def below(directory: Path, suffix: str) -> list[Path]:
-    """Return the same as `sorted(directory.glob("*SUFFIX"))`."""
+    """Return `sorted(directory.glob("*SUFFIX"))`, recorded."""
     try:
         found = names(directory)
     except OSError:
@@ -309,15 +314,15 @@ def read_bytes(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
 
 
 def read_text(path: AnyPath, limit: int = MAX_BYTES) -> str:
-    """Return the text of a regular file: UTF-8, line ends as `\\n`. Raises OSError,
+    """Return the text of a regular file: UTF-8, newlines as `\\n`. Raises OSError,
     UnicodeDecodeError."""
     text = read_bytes(path, limit).decode("utf-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def failed(path: AnyPath, error: OSError) -> None:
-    """Record that a file could not be opened: it is missing, or for a reason that cannot be
-    checked."""
+    """Record that a file could not be opened, because it is missing or for a reason that cannot be
+    checked again."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         _note(KIND, path, ABSENT)
     else:
@@ -325,9 +330,10 @@ def failed(path: AnyPath, error: OSError) -> None:
 
 
 def content(path: AnyPath, found: os.stat_result, data: bytes | None = None) -> None:
-    """Record that a file was read: its `fstat` before, and all of its bytes.
+    """Record that a file was read: its prior `fstat`, and all of its bytes.
 
-    `data` None: only a part was read, so that only its time stamps show whether it is unchanged.
+    If `data` is None, only a part was read, and only the time stamps show whether the file is
+    unchanged.
     """
     if _recorder is None:
         return
@@ -337,7 +343,7 @@ def content(path: AnyPath, found: os.stat_result, data: bytes | None = None) -> 
 
 
 def variable(name: str) -> str | None:
-    """Return an environment variable; None if it is not set. Only a digest of it is recorded."""
+    """Return an environment variable; None if it is not set. Records only a digest of its value."""
     found = os.environ.get(name)
     if _recorder is not None:
         _recorder.note(VARIABLE, name, states.variable(name))
@@ -345,7 +351,7 @@ def variable(name: str) -> str | None:
 
 
 def engine(version: str | None) -> str | None:
-    """Record the engine found on this machine (its catalogue; None: no engine)."""
+    """Record the catalogue of the engine on this machine; None if there is no engine."""
     if _recorder is not None:
         _recorder.note(ENGINE, "", version or ABSENT)
     return version

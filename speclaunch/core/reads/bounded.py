@@ -1,7 +1,7 @@
-"""Bounded reads of untrusted files and streams, without waiting forever.
+"""Reads untrusted files and streams within limits, without waiting forever.
 
-A name may lead to a device, a named pipe, a socket or an endless file. Only regular files are read,
-and streams only up to a limit within a time.
+A name may lead to a device, a named pipe, a socket or an endless file. Only regular files are read.
+Streams are read up to a size limit and a time limit.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import time
 from typing import BinaryIO
 
 MAX_BYTES = 10 << 20
-"""The size limit of a text file: script, manifest, baseline, journal."""
+"""Size limit of a text file: a script, manifest, baseline or journal."""
 STREAM_SECONDS = 600
-"""Time limit for the end of a stream that is no terminal."""
+"""Seconds to wait for the end of a stream that is not a terminal."""
 _CHUNK = 1 << 20
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF})
 
@@ -23,11 +23,11 @@ AnyPath = str | os.PathLike[str]
 
 
 class IrregularFileError(OSError):
-    """The name leads to a directory, a device, a pipe or a socket."""
+    """Error: the name leads to a directory, a device, a pipe or a socket."""
 
 
 class TooLargeError(OSError):
-    """The file or stream is larger than the limit."""
+    """Error: the file or stream is larger than the limit."""
 
     def __init__(self, path: AnyPath, limit: int, size: int | None = None) -> None:
         found = "" if size is None else f"it has {size} bytes, "
@@ -35,8 +35,11 @@ class TooLargeError(OSError):
 
 
 def read_regular(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
-    """Return the bytes of a regular file. Raises OSError; IrregularFileError for anything but a
-    regular file, TooLargeError for more than `limit` bytes."""
+    """Return the bytes of a regular file. Raises OSError.
+
+    Raises IrregularFileError for any other kind of file, and TooLargeError for more than `limit`
+    bytes.
+    """
     return read_with_status(path, limit)[0]
 
 
@@ -49,7 +52,7 @@ def read_or_none(path: AnyPath) -> bytes | None:
 
 
 def read_with_status(path: AnyPath, limit: int = MAX_BYTES) -> tuple[bytes, os.stat_result]:
-    """Return the bytes of a regular file, and its status before it was read."""
+    """Return the bytes of a regular file, and its status before the read."""
     handle, found = open_regular(path)
     try:
         if found.st_size > limit:
@@ -63,10 +66,11 @@ def read_with_status(path: AnyPath, limit: int = MAX_BYTES) -> tuple[bytes, os.s
 
 
 def open_regular(path: AnyPath, *, pipes: bool = False) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading, without waiting for the writer of a pipe. Return its
-    descriptor and status. Raises OSError, IrregularFileError for any other kind of file.
+    """Open a regular file for reading; return its descriptor and status. Never waits for a pipe's
+    writer.
 
-    `pipes`: accept a pipe, too, which ends at once if no program writes to it.
+    Raises OSError, and IrregularFileError for any other kind of file. `pipes`: also accept a pipe,
+    which is empty if no program writes to it.
     """
     try:
         _refuse_irregular(path, os.stat(path), pipes=pipes)  # opening some devices has effects
@@ -102,8 +106,11 @@ def _read_up_to(handle: int, expected: int, limit: int) -> bytes:
 
 
 def read_stream(stream: BinaryIO, limit: int = MAX_BYTES, seconds: float = STREAM_SECONDS) -> bytes:
-    """Return the complete contents of a stream: standard input. Raises TooLargeError for more than
-    `limit` bytes, TimeoutError if it is no terminal and does not end within `seconds`."""
+    """Return the complete contents of a stream: standard input.
+
+    Raises TooLargeError for more than `limit` bytes, and TimeoutError if it is not a terminal and
+    does not end within `seconds`.
+    """
     import select  # noqa: PLC0415
 
     name = "<stdin>"
@@ -130,7 +137,7 @@ def read_stream(stream: BinaryIO, limit: int = MAX_BYTES, seconds: float = STREA
 
 
 def is_endless(stream: BinaryIO) -> bool:
-    """True for a device that is neither a terminal nor empty: `/dev/zero`."""
+    """True for a device that is neither a terminal nor empty, such as `/dev/zero`."""
     try:
         found = os.fstat(stream.fileno())
         is_device = stat.S_ISCHR(found.st_mode) and not stream.isatty()
@@ -140,7 +147,7 @@ def is_endless(stream: BinaryIO) -> bool:
 
 
 def reason(error: OSError) -> str:
-    """Return why a file could not be read, for a message."""
+    """Return why a file could not be read, as a part of a message."""
     if error.errno in _MISSING:
         return "no such file"
     return error.strerror or str(error)

@@ -13,7 +13,8 @@ from speclaunch.core.reads.states import ABSENT, CONTENT, ENGINE, LOOKS, NO_DIGE
 class Now:
     """The current state of recorded reads. Each path is read only once for all results.
 
-    `installed`: returns the installed engine's catalogue; called only for recorded catalogues.
+    `installed`: returns the installed engine's catalogue. It is called only if a catalogue was
+    recorded.
     """
 
     def __init__(self, installed: Callable[[], str | None]) -> None:
@@ -22,7 +23,7 @@ class Now:
         self._installed = installed
 
     def holds(self, kind: str, name: str, state: str) -> bool:
-        """True if a read would give the same state."""
+        """True if repeating a read would give the same state."""
         key = (kind, name, state)
         found = self._holds.get(key)
         if found is None:

@@ -1,4 +1,4 @@
-"""Reads untrusted JSON: bounded, without waiting, and never with a traceback."""
+"""Reads untrusted JSON within limits, without waiting, and never with a traceback."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ MAX_CONFIG_BYTES = 8 << 20
 MAX_INDEX_BYTES = 64 << 20
 MAX_TOKENIZER_BYTES = 100 << 20
 MOST_BYTES = 1 << 50
-"""Upper bound of a checkpoint's size."""
+"""Maximum size of a checkpoint."""
 _MOST = 1 << 32
-"""Upper bound of a model's counts of layers, heads or tokens."""
+"""Maximum number of a model's layers, heads or tokens."""
 _MOST_VALUES = 6_000_000
-"""Limit for one file; the longest published files are tokenizers, with less than half of it."""
+"""Limit for one file. The longest published files are tokenizers, with less than half of this."""
 
 
 class UnreadableFileError(Exception):
-    """The reason why a file could not be read, as a message."""
+    """Error: a file could not be read. The message states the reason."""
 
 
 def read_start(path: Path, most: int) -> tuple[bytes, int]:
     """Return the first `most` bytes of a regular file, and its size. Raises UnreadableFileError.
 
-    A pipe or a device is refused: it is opened without waiting for a writer.
+    Refuses a pipe or a device, and does not wait for a pipe's writer.
     """
     try:
         handle, found = open_regular(path)
@@ -54,8 +54,10 @@ def read_object(path: Path, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file that speclaunch wrote; None if there is none. This read is
-    not recorded."""
+    """Return the JSON object in a file that speclaunch wrote; None if there is none.
+
+    Does not record the read.
+    """
     try:
         document = json.loads(read_regular(path, MAX_INDEX_BYTES))
     except (OSError, ValueError, RecursionError):
@@ -84,7 +86,7 @@ def parse_document(data: bytes, name: str) -> Any:
 
 
 def is_shallow(document: object, most: int) -> bool:
-    """True if a JSON document has at most `most` levels, few enough for recursive functions."""
+    """True if a JSON document has at most `most` levels, and recursive functions can process it."""
     level = [document] if isinstance(document, dict | list) else []
     for _ in range(most):
         level = [
@@ -138,14 +140,14 @@ LARGEST = 1e15
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """Return the strings of a list."""
+    """Return the strings in a list; empty if the value is not one."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     return tuple(item for item in value if isinstance(item, str))
 
 
 def sizes(value: object) -> tuple[int, ...]:
-    """Return the integers of a list; empty if any element is something else."""
+    """Return the integers in a list; empty if any element has a different type."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     found = [size(item, least=-1) for item in value]
@@ -153,5 +155,5 @@ def sizes(value: object) -> tuple[int, ...]:
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """Return an object, or an empty one."""
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""Recorded states: a short text for each kind of read."""
+"""States of recorded reads: a short text for each kind of read."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ AnyPath: TypeAlias = str | os.PathLike[str]
 
 KIND, CONTENT, NAMES, SIZE, REAL, LINK = "kcnsrl"
 CHANGED, READABLE, RUNNABLE, VARIABLE, ENGINE = "maxve"
-"""Kinds of reads: whether a file or a directory exists, the content of a file, the names in a
-directory, the size of a file, a path without links, whether a name exists (also as a link), the
-time of a name's last change, whether this user may read or run it, an environment variable, and the
-installed engine."""
+"""Kinds of reads: whether a file or a directory exists; a file's content; the names in a directory;
+a file's size; a path without links; whether a name exists (also as a link); the modification time
+of a name; whether this user may read or run it; an environment variable; the installed engine."""
 
 ABSENT = "-"
 FILE, DIRECTORY, _OTHER = "f", "d", "o"
 FAILED = "!"
-"""Prefix of the number of an error."""
+"""Prefix of an error number."""
 _UNSETTLED_NS = 3_000_000_000
-"""A file that changed less than 3 s ago may change again without a new time stamp: network and FAT
-file systems count in steps of up to 2 s."""
+"""A file that changed less than 3 s ago may change again with an equal time stamp: network and FAT
+file systems have a resolution of up to 2 s."""
 NO_DIGEST = "-"
 
 
 def digest(data: bytes) -> str:
-    """Return a collision-resistant digest."""
+    """Return a collision-resistant digest of bytes."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def kind(path: AnyPath) -> str:
-    """Return the kind of a path (file, directory, absent), as `Path.is_file` and `Path.is_dir`
-    do."""
+    """Return the kind of a path (file, directory, absent), like `Path.is_file` and
+    `Path.is_dir`."""
     try:
         mode = os.stat(path).st_mode
     except ValueError:  # a NUL in it
@@ -49,7 +48,7 @@ def kind(path: AnyPath) -> str:
 
 
 def failure(error: OSError) -> str:
-    """Return the state of a failed read: missing, or the number of another error."""
+    """Return the state of a failed read: missing, or the error number of any other failure."""
     gone = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
     return ABSENT if error.errno in gone else f"{FAILED}{error.errno or 0}"
 
@@ -60,27 +59,27 @@ def names(found: list[str]) -> str:
 
 
 def is_settled(found: os.stat_result) -> bool:
-    """True if a file changed long enough ago that its stamp shows the next change."""
+    """True if a file has not changed recently, and its stamp would show the next change."""
     return found.st_ctime_ns < time.time_ns() - _UNSETTLED_NS
 
 
 def stamp(found: os.stat_result) -> str:
-    """Return size, times and number of a file: changing its content changes at least one."""
+    """Return a file's size, times and inode number. Any change of content changes at least one."""
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
 
 
 def stamp_in(state: str) -> str:
-    """Return the stamp in the result of `content`."""
+    """Return the stamp that a result of `content` contains."""
     return state.rsplit(" ", 2)[0]
 
 
 def content(found: os.stat_result, file_digest: str | None) -> str:
-    """Return the state of a file that was read; `file_digest`: None if not all of it was read."""
+    """Return the state of a file that was read. `file_digest` is None if only a part was read."""
     return f"{stamp(found)} {int(is_settled(found))} {file_digest or NO_DIGEST}"
 
 
 def variable(name: str) -> str:
-    """Return a digest of an environment variable and its name."""
+    """Return a digest of an environment variable's name and value."""
     found = os.environ.get(name)
     return ABSENT if found is None else digest(f"{name}={found}".encode("utf-8", "surrogateescape"))
 

@@ -1,9 +1,10 @@
-"""Facts of a model checkpoint, as far as rules and budgets need them, and their origin.
+"""Facts of a model checkpoint that rules and budgets need, and their origin.
 
 A field is None (or empty) if the checkpoint does not state it, or states it in a form that no
-engine reads: a missing fact is unknown, never a guess. If some keys of a config.json were not read,
-looking up one of them is unknown, too: treating it as absent would use the engine's default and
-give a result without basis.
+engine reads. A missing fact is unknown, never a guess.
+
+Some keys of a config.json may not have been read; looking up such a key is also unknown. Treating
+it as absent would use the engine's default and give a result without basis.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FactSource(StrEnum):
-    """Source of a checkpoint's facts, nearest first."""
+    """The source of a checkpoint's facts, nearest first."""
 
     DIRECTORY = "directory"
     """A directory of that name, or one below --models."""
@@ -32,7 +33,7 @@ class FactSource(StrEnum):
     REPOSITORY = "repository"
     """`.speclaunch/models/` next to the file, or above it."""
     INDEX = "index"
-    """The index that ships with speclaunch."""
+    """The checkpoint index that ships with speclaunch."""
     HUB = "hub"
 
 
@@ -43,15 +44,15 @@ class Origin(Struct, frozen=True):
     where: str
     """The directory or file; for the index and the hub, a description."""
     read: str | None = None
-    """Date when a repository's file or an entry of the index was read, YYYY-MM-DD."""
+    """Date on which the source was read (a repository's file or an index entry), YYYY-MM-DD."""
     revision: str | None = None
-    """The commit that they describe, if known."""
+    """The commit that the facts describe, if known."""
     doubt: str | None = None
-    """Reason why they may not match the requested checkpoint."""
+    """Why the facts may not match the requested checkpoint."""
     assumed: str | None = None
-    """The checkpoint whose facts are used, by `--assume` or `speclaunch.toml`."""
+    """The checkpoint whose facts are used instead, by `--assume` or `speclaunch.toml`."""
     stated: tuple[str, ...] = ()
-    """Keys of config.json whose values `stated_in` states: they are certain despite `doubt`."""
+    """Keys of config.json whose values `stated_in` states. They are certain despite `doubt`."""
     stated_in: str | None = None
 
     def __str__(self) -> str:
@@ -66,11 +67,11 @@ class Origin(Struct, frozen=True):
 
 
 COMPLETE_CONFIG = "config"
-"""Unread key meaning that nothing of config.json was read."""
+"""Key that means that nothing in config.json was read."""
 
 
 class PartialConfig(dict[str, Any]):
-    """The keys that were read. Looking up one of `unread` raises UnknownValueError.
+    """The keys of a config that were read. Looking up one of `unread` raises UnknownValueError.
 
     Length and iteration cover only the keys that were read.
     """
@@ -80,7 +81,7 @@ class PartialConfig(dict[str, Any]):
     def __init__(self, name: str, read: Mapping[str, Any], unread: Iterable[str]) -> None:
         super().__init__(read)
         self.name = name
-        """The checkpoint, for messages."""
+        """The checkpoint's name, for messages."""
         self.unread = frozenset(unread) - read.keys()
 
     def _look(self, key: object) -> None:
@@ -102,7 +103,7 @@ class PartialConfig(dict[str, Any]):
 
 
 class UnreadKeyError(UnknownValueError):
-    """Error: lookup of a config.json key that no source provides."""
+    """Error: lookup of a config.json key that no source has read."""
 
     def __init__(self, name: str, key: str) -> None:
         super().__init__(f"`{key}` of {name} is unknown: no source states it")
@@ -110,7 +111,7 @@ class UnreadKeyError(UnknownValueError):
 
 
 def merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `inner` over `outer`; keys that neither of them read remain unread."""
+    """Return `inner` merged over `outer`. Keys that neither has read remain unread."""
     both = {**outer, **inner}
     for part in (outer, inner):
         if isinstance(part, PartialConfig):
@@ -119,9 +120,9 @@ def merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> Mapping[str, A
 
 
 SHORT_DTYPES = {"half": "float16", "float": "float32"}
-"""Other names of data types, in configs and in the engine's argument."""
+"""Other names of data types, in configs and in the engine's arguments."""
 _TRANSFORMERS_5 = ">=0.5.10"
-"""First release that needs transformers 5, which reads rope scaling differently."""
+"""The first release that needs transformers 5, which reads rope scaling differently."""
 
 
 class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no hash
@@ -145,7 +146,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     differ: use `context_in` for one release.
     """
     context_lengths: tuple[int | None, int | None] | None = None
-    """Values before 0.5.10 and from 0.5.10 on, if they differ."""
+    """The values before 0.5.10 and from 0.5.10 on, if they differ."""
     hidden_size: int | None = None
     vocab_size: int | None = None
     draft_vocab_size: int | None = None
@@ -155,30 +156,29 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     num_key_value_heads: int | None = None
     head_dim: int | None = None
     kv_lora_rank: int | None = None
-    """Set for multi-head latent attention (MLA)."""
+    """Set if attention is latent (MLA)."""
     sliding_window: int | None = None
     quantization: str | None = None
-    """`quant_method` of the checkpoint (awq, gptq, fp8, modelopt_fp4, …) in the newest engine's
-    naming; None: not quantized, or unknown.
-    """
+    """The checkpoint's `quant_method` (awq, gptq, fp8, modelopt_fp4, …), as the newest engine names
+    it. None if it is not quantized or unknown."""
     mtp_layers: int | None = None
     """Multi-token-prediction layers declared by the config (`num_nextn_predict_layers`,
     `mtp_num_hidden_layers`).
     """
     mtp_weights: bool | None = None
-    """True if the index of the weights (else the file headers) names those layers; None: neither
-    index nor headers are available.
-    """
+    """True if the weights index (else the file headers) names those layers. None if neither is
+    available."""
     target_hidden_size: int | None = None
     """Hidden size of the target that an EAGLE-3 draft was trained for."""
     aux_hidden_layers: tuple[int, ...] = ()
-    """Target layers whose hidden states an EAGLE-3, DFLASH or DSPARK draft reads."""
+    """Target layers whose hidden states the draft reads (EAGLE-3, DFLASH or DSPARK)."""
     use_aux_hidden_state: bool | None = None
-    """True if an EAGLE-3 draft reads any (`eagle_config`); None: not stated, which means true."""
+    """True if an EAGLE-3 draft reads hidden states (`eagle_config`). None: not stated, which means
+    true."""
     block_size: int | None = None
-    """Tokens that a DFLASH draft proposes at a time."""
+    """Tokens that a DFLASH draft proposes per step."""
     has_token_map: bool | None = None
-    """True if the weights of a draft hold `d2t` (EAGLE-3); None: no index available."""
+    """True if a draft's weights include `d2t` (EAGLE-3). None: no index available."""
     has_dspark_folder: bool | None = None
     """True if the directory has a folder `dspark` with a draft (SGLang 0.5.23 searches for it)."""
     is_moe: bool | None = None
@@ -188,22 +188,23 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     tokenizer_digest: str | None = None
     """Digest of the token → id mapping: equal digests mean equal vocabularies."""
     weight_bytes: int | None = None
-    """`total_size` of the weights' index, or the sum of the weight files."""
+    """`total_size` of the weights index, or the total size of the weight files."""
     weights_rounded: bool = False
-    """True if `weight_bytes` is a published, rounded size."""
+    """True if `weight_bytes` is a published and rounded size."""
     missing_files: tuple[str, ...] = ()
-    """Files that the index names and the directory lacks."""
+    """Files that the index names but the directory lacks."""
     gated: bool | None = None
     quantization_config: Mapping[str, Any] = {}
-    """Quantization: the object in the config, or in ModelOpt's file next to it."""
+    """The quantization object in the config, or in ModelOpt's file next to it."""
     config: Mapping[str, Any] = {}
-    """The flat config (text_config over the outer keys), for values without a field above."""
+    """The flat config (text_config merged over the outer keys), for values without a field
+    above."""
     raw: Mapping[str, Any] = {}
-    """The config as written."""
+    """The unmodified config."""
     origin: Origin | None = None
-    """Source of the facts; None: explicit values."""
+    """Source of the facts; None if the user states them."""
     tensors: TensorFacts | None = None
-    """Tensors in its directory, read on use; None: no safetensors file is available."""
+    """Tensors in its directory, read on use. None: no safetensors file is available."""
     unread: Mapping[str, str] = {}
     """Fields above without a source, with the config.json key that would provide each: reading one
     raises UnknownValueError.
@@ -223,13 +224,13 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
         return self.architectures[0] if self.architectures else None
 
     def context_in(self, version: str) -> int | None:
-        """Return `context_length` as one release derives it."""
+        """Return `context_length` as one engine release derives it."""
         if self.context_lengths is None:
             return self.context_length
         return self.context_lengths[within(version, _TRANSFORMERS_5)]
 
     def field_or_none(self, name: str) -> Any:
-        """Return a field, or None if it is `unread`; for display only."""
+        """Return a field, or None if it is `unread`. For display only."""
         return object.__getattribute__(self, name)
 
     @property
@@ -241,7 +242,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
 
 
 class PartlyReadCheckpoint(Checkpoint, frozen=True):
-    """Checkpoint with unknown fields: reading one raises UnknownValueError."""
+    """A checkpoint with unknown fields. Reading one raises UnknownValueError."""
 
     __hash__ = object.__hash__
 

@@ -1,11 +1,11 @@
-"""File format for the facts of one checkpoint: an index entry, or `.speclaunch/models/`.
+"""File format for the facts of one checkpoint, in the index and in `.speclaunch/models/`.
 
-Both have one form: `<folder>/<organisation>/<name>.json`, untrusted JSON.
+Both use `<folder>/<organisation>/<name>.json`, untrusted JSON.
 
 Tables of quantized layers are stored as ranges: `model.layers.[0-60].mlp.up_proj` for 61 names.
-ModelOpt lists every module of a mixed quantization by name, up to 22,000 of them in megabytes. The
-file stores them as `quantized_layer_ranges`, with number ranges in the names; readers get
-`quantized_layers` as the publisher wrote it.
+ModelOpt lists every module of a mixed quantization by name: up to 22,000 names, several megabytes.
+The file stores them as `quantized_layer_ranges`, with number ranges in the names. Readers get the
+publisher's original `quantized_layers`.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _DEPTH = 3
 
 
 def expanded(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config with every table of ranges expanded to its names.
+    """Return the config with every table of ranges expanded to names.
 
-    Raises ValueError if ranges expand to more than 100,000 names, over all tables.
+    Raises ValueError if all tables together expand to more than 100,000 names.
     """
     return _expanded(config, [_MOST_NAMES], _DEPTH)
 
@@ -94,14 +94,14 @@ def _names(ranges: Mapping[str, Any], left: list[int]) -> dict[str, Any]:
 
 
 FORMAT = 1
-"""Format version read and written here."""
+"""Format version that this module reads and writes."""
 MOST_BYTES_OF_FILE = 1 << 20
 _DAY = lazy(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 
 
 class CheckpointFile(Struct, frozen=True):
-    """Content of the file. Fields that are None or empty are unknown."""
+    """The content of a file. Fields that are None or empty are unknown."""
 
     model: str
     kind: str
@@ -114,9 +114,9 @@ class CheckpointFile(Struct, frozen=True):
     """YYYY-MM-DD."""
     config: Mapping[str, Any] = {}
     unread: tuple[str, ...] = ()
-    """Keys of config.json that were not read, or `config` for all of them."""
+    """Keys of config.json that were not read, or `config` if none was."""
     also: tuple[str, ...] = ()
-    """Independent sources that agree."""
+    """Number of independent sources that agree."""
     confidence: str | None = None
     revision: str | None = None
     quantization_file: Mapping[str, Any] = {}
@@ -133,13 +133,13 @@ class CheckpointFile(Struct, frozen=True):
     """
     weights_source: str | None = None
     draft: Mapping[str, Any] = {}
-    """`for`, `algorithm`, `since`, `sources` of a draft."""
+    """A draft's `for`, `algorithm`, `since` and `sources`."""
     stated: Mapping[str, Any] = {}
-    """`keys` of config.json whose values the document `source` states."""
+    """`keys` of config.json with values that the document `source` states."""
 
     @property
     def is_read(self) -> bool:
-        """True if any part of its config.json was read."""
+        """True if at least one part of its config.json was read."""
         return COMPLETE_CONFIG not in self.unread
 
 
@@ -196,7 +196,7 @@ def read_file(path: Path, name: str) -> CheckpointFile:
 
 
 def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoint | UnknownFact:
-    """Return the checkpoint called `name` from a file's facts; unread keys are unknown."""
+    """Return the checkpoint `name` from a file's facts. Unread keys are unknown."""
     if not found.is_read:
         return UnknownFact(
             checkpoint_fact(name),
@@ -228,7 +228,8 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
 def origin_of(
     found: CheckpointFile, provenance: FactSource, path: Path, revision: str | None
 ) -> Origin:
-    """Return the origin of a file's facts, in doubt if another revision is requested."""
+    """Return the origin of a file's facts, marked as doubtful if a different revision is
+    requested."""
     doubt = None
     is_other = revision not in (None, "main") and not (found.revision or "").startswith(
         str(revision)

@@ -1,4 +1,4 @@
-"""Location and state of the CPU engine, and the variables of its processes.
+"""Location and state of the CPU engine, and the environment of its processes.
 
 `speclaunch.serving.cpu_engine` installs it; this module writes nothing.
 
@@ -60,15 +60,15 @@ The pins are those of the release's own metadata. torch is the same for all.
 """
 
 *_, _FIRST = RELEASES
-"""The first release with CPU kernels that build and verify a draft tree (0.5.16
+"""The first release whose CPU kernels build and verify a draft tree (0.5.16
 speculative/eagle_utils.py:51; 0.5.15.post1 has none)."""
 
 SHIM = _FILES / "shim"
-"""Folder for PYTHONPATH of the engine's processes."""
+"""Folder on the PYTHONPATH of the engine's processes."""
 
 _NO_SIZE_T = frozenset({"0.5.18", "0.5.17", "0.5.16"})
-"""Releases whose NGRAM corpus compiles only with the header in `SHIM` (`size_t` without
-<cstddef>, 0.5.18 kernels/jit/csrc/ngram_corpus/ngram.h)."""
+"""Releases whose NGRAM corpus compiles only with the header in `SHIM` (`size_t` without <cstddef>,
+0.5.18 kernels/jit/csrc/ngram_corpus/ngram.h)."""
 
 MODEL_MODULES = frozenset(
     {"glm4_moe", "glm4_moe_nextn", "llama", "llama_eagle", "llama_eagle3", "registry", "utils"}
@@ -89,15 +89,15 @@ _FIXED: Mapping[str, str] = MappingProxyType(
 
 
 def cpu_engine_home(home: Path) -> Path:
-    """Return the folder of the default CPU engine below the home of speclaunch."""
+    """Return the folder of the default CPU engine below speclaunch's home."""
     return home / "cpu-engine"
 
 
 class CpuEngine(Struct, frozen=True):
-    """A CPU engine, installed or not; all paths follow from the home and the release."""
+    """A CPU engine, installed or not. All paths follow from the home and the release."""
 
     home: Path
-    """The home of speclaunch."""
+    """The home directory of speclaunch."""
     release: str = SGLANG_VERSION
     """One of `RELEASES`."""
 
@@ -155,7 +155,7 @@ class CpuEngine(Struct, frozen=True):
         return self.models / name
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables to set in a process of this engine, over those ``inherited``.
+        """Return the environment of this engine's processes, based on `inherited`.
 
         The caller's ``PATH`` and ``PYTHONPATH`` follow this engine's own entries.
         """
@@ -179,7 +179,7 @@ class CpuEngine(Struct, frozen=True):
 def is_installed(engine: CpuEngine) -> bool:
     """True if the engine is complete and matches this version of speclaunch.
 
-    Raises InputError if other users may have made it.
+    Raises InputError if other users could have written it.
     """
     manifest = read_manifest(engine)
     if manifest is not None:
@@ -197,7 +197,7 @@ def read_manifest(engine: CpuEngine) -> dict[str, Any] | None:
 
 
 def requirements(release: str) -> str:
-    """Return the requirements of pip for a release of `RELEASES`: all packages but torch."""
+    """Return the pip requirements for a release of `RELEASES`: all packages except torch."""
     text = REQUIREMENTS.read_text(encoding="utf-8")
     if release == SGLANG_VERSION:
         return text
@@ -207,7 +207,7 @@ def requirements(release: str) -> str:
 
 
 def why_not_on_cpu(release: str) -> str | None:
-    """Return the reason why a release has no CPU engine, or None if it has one."""
+    """Return why a release has no CPU engine; None if it has one."""
     if release in RELEASES:
         return None
     if not is_version(release):
@@ -228,9 +228,9 @@ def installation_key(python: str, release: str = SGLANG_VERSION) -> str:
 
 
 def disabled_models(venv: Path) -> list[str]:
-    """Return the model modules of the installed SGLang that need no import, sorted.
+    """Return the model modules of the installed SGLang that its processes need not import, sorted.
 
-    Empty if SGLang is not installed there.
+    Empty if SGLang is not installed.
     """
     found = {
         module.stem
@@ -246,6 +246,6 @@ def site_packages(venv: Path) -> Iterator[Path]:
 
 
 def _in_front(entry: Path, path: str) -> str:
-    """Return ``path`` with ``entry`` as its first element, without duplicates of it."""
+    """Return ``path`` with ``entry`` moved or added to the front."""
     rest = [part for part in path.split(os.pathsep) if part and part != str(entry)]
     return os.pathsep.join([str(entry), *rest])

@@ -1,4 +1,4 @@
-"""Everything that is installed in an engine's environment, with digests, without importing any."""
+"""Lists all packages in an engine's environment, with digests, without importing any."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from speclaunch.engine.facts.runtime import SOURCE, InterpreterError, query_inte
 
 _SECONDS = 60
 _OURS = frozenset({"speclaunch", "pip"})
-"""Packages that the engine never loads."""
+"""Packages that the engine never imports."""
 
 # Runs in any Python from 3.8 on, so it uses nothing newer.
 _SCRIPT = (
@@ -44,17 +44,17 @@ class InstalledPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """A package of an environment."""
 
     name: str
-    """Lower case, with dashes."""
+    """In lowercase, with dashes."""
     version: str
     hash: str | None = None
-    """Digest of the names and digests of its files in RECORD; None without that file. Equal
-    wherever the same wheel is installed."""
+    """Digest of the names and digests of its files in RECORD; None without that file. Equal in all
+    installations of the same wheel."""
 
 
 def read_distributions(interpreter: Path) -> tuple[str, tuple[InstalledPackage, ...]]:
-    """Return the version of Python and all packages of an interpreter's environment, by name.
+    """Return the Python version and all packages of an interpreter's environment, by name.
 
-    Raises LaunchError if it does not list them.
+    Raises LaunchError if the interpreter does not list them.
     """
 
     def read(found: Any) -> tuple[str, tuple[InstalledPackage, ...]]:

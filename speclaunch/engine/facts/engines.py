@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from speclaunch.engine.facts.runtime import Runtime
 
 INSTALLED = "installed"
-"""The engine of the current interpreter, read from its package."""
+"""Names the engine of the current interpreter, which is read from its package."""
 
 
 def named(text: str) -> ResolvedVersion:
@@ -41,12 +41,14 @@ def named(text: str) -> ResolvedVersion:
 
 
 def listed(text: str) -> tuple[ResolvedVersion, ...]:
-    """Return the catalogues for `--engine VERSION[,VERSION…]`. Raises InputError, also for none."""
+    """Return the catalogues for `--engine VERSION[,VERSION…]`. Raises InputError if one is invalid
+    or the list is empty."""
     return tuple(named(name) for name in names(text))
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the unique names in `--engine VERSION[,VERSION…]`. Raises InputError for none."""
+    """Return the unique names in `--engine VERSION[,VERSION…]`. Raises InputError if the list is
+    empty."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
         raise InputError(Problem("--engine names no version"))
@@ -54,7 +56,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def overrides_pin(version: str, pin: str) -> str:
-    """Return the note that `--engine` overrides the pin of a recipe."""
+    """Return the note that `--engine` overrides a recipe's pinned version."""
     return f"--engine {version} overrides engine.version {pin} of the recipe"
 
 
@@ -63,9 +65,11 @@ def declared(
 ) -> str:
     """Return the catalogue of a recipe's `engine.catalogue`: `installed`, a path or a version.
 
-    `python` is the interpreter of `installed`, `version` the release that the engine is based on,
-    `near` the directory to resolve a relative path against, before the current directory.  Raises
-    InputError or LaunchError.
+    - `python`: the interpreter of `installed`.
+    - `version`: the release that the engine is based on.
+    - `near`: the directory that relative paths are resolved against, before the current directory.
+
+    Raises InputError or LaunchError.
     """
     if text == INSTALLED:
         from speclaunch.engine.facts.runtime import find_runtime  # noqa: PLC0415
@@ -89,7 +93,7 @@ def read_installed(runtime: Runtime, version: str | None = None) -> str:
 
 
 def installed_catalogue(runtime: Runtime) -> str | None:
-    """Return the catalogue of an installed engine: its release's, or a separate one for a fork.
+    """Return the catalogue of an installed engine: its release's catalogue, or a fork's own.
 
     None if there is no engine, or if it cannot be read.
     """

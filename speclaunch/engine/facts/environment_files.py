@@ -1,4 +1,4 @@
-"""Packages of a Python environment, read from its files alone."""
+"""Package versions of a Python environment, read from its files without running Python."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from speclaunch.core import UnreadableFileError, read_start
 
 _MOST_BYTES = 1 << 16
 _MOST_NAMES = 20_000
-"""Maximum entries read from a directory."""
+"""Maximum number of entries read from a directory."""
 _DISTRIBUTION = re.compile(r"([A-Za-z0-9][\w.]*)-([0-9][\w.!+]*)\.(?:dist|egg)-info\Z", re.ASCII)
 _PYTHON = re.compile(r"python(\d+\.\d+)t?\Z", re.ASCII)
 
 
 class EnvironmentFiles(Struct, frozen=True):
-    """Facts from the files of an environment."""
+    """Facts from an environment's files."""
 
     python_version: str
     packages: Mapping[str, str]
@@ -29,10 +29,10 @@ class EnvironmentFiles(Struct, frozen=True):
 
 
 def read_environment(interpreter: Path, names: Sequence[str]) -> EnvironmentFiles | None:
-    """Return the versions of those of `names` that are installed next to an interpreter.
+    """Return the installed versions of `names` in an interpreter's environment.
 
     The environment is a virtual one (`pyvenv.cfg`) or a prefix (`bin/`, `lib/python3.x/`). Versions
-    come from the names of `*.dist-info`, and no module is imported. None if there is no such
+    come from the names of `*.dist-info`; no module is imported. None if there is no such
     environment.
     """
     if interpreter.parent.name != "bin":
@@ -97,7 +97,7 @@ def _site_folders(root: Path) -> Iterator[Path]:
 
 
 def _places(folders: Sequence[Path], package: str) -> Iterator[Path]:
-    """Yield the directories of a package: in the environment, else in the linked checkout."""
+    """Yield the directories of a package: in the environment, else in a linked checkout."""
     for folder in folders:
         if (folder / package / "__init__.py").is_file():
             yield folder / package
@@ -112,7 +112,7 @@ def _places(folders: Sequence[Path], package: str) -> Iterator[Path]:
 
 
 def _checkout(text: str, package: str) -> Iterator[Path]:
-    """Yield the directory of a package installed with `pip install -e`."""
+    """Yield the checkout directory of a package installed with `pip install -e`."""
     try:
         url = urlsplit(json.loads(text)["url"])
     except (ValueError, KeyError, TypeError, RecursionError):

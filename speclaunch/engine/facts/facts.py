@@ -1,4 +1,4 @@
-"""Facts about a deployment in addition to its configuration, gathered once."""
+"""Facts about a deployment that its configuration does not state, gathered once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Facts", "UnknownFact", "checkpoint_fact"]
 
 
 def checkpoint_fact(name: str) -> str:
-    """Return the name of a checkpoint's facts in an UnknownFact."""
+    """Return the name that an UnknownFact uses for a checkpoint's facts."""
     return f"the checkpoint {name[:200]}"
 
 
 class Facts(Struct, frozen=True):
-    """Target and draft checkpoint, hardware, engine runtime; None if unknown.
+    """Target and draft checkpoint, hardware, and engine runtime; None if unknown.
 
-    `draft` is the checkpoint named by `speculative_draft_model_path`. It is also None if no draft
+    `draft` is the checkpoint that `speculative_draft_model_path` names. It is also None if no draft
     is named (check `plan.value("speculative_draft_model_path")`).
     """
 
@@ -39,11 +39,11 @@ class Facts(Struct, frozen=True):
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """Known checkpoints, target and draft, without duplicates."""
+        """Known checkpoints of target and draft, without duplicates."""
         found = (self.target, self.draft)
         return tuple({fact.name: fact for fact in found if fact is not None}.values())
 
     def why_unknown(self, checkpoint: str) -> UnknownFact | None:
-        """Return the reason why a checkpoint is unknown; None if there is none."""
+        """Return why a checkpoint is unknown; None if no reason is recorded."""
         what = checkpoint_fact(checkpoint)
         return next((fact for fact in reversed(self.unknown) if fact.what == what), None)

@@ -1,5 +1,6 @@
-"""Digests of a checkpoint's files. Each file is read once: its digest is stored with its size and
-time of change.
+"""Digests of a checkpoint's files.
+
+Each file is read once: its digest is cached with the file's size and modification time.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ class HashedFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def hash_files(path: Path, *, verify: bool = False) -> tuple[HashedFile, ...]:
-    """Return the files of a checkpoint's directory (or the one file `path`), by name.
+    """Return the files in a checkpoint's directory, sorted by name. `path` may also be a single
+    file.
 
-    `verify` reads all files again. Raises LaunchError for a file that cannot be read.
+    `verify`: read all files again. Raises LaunchError for a file that cannot be read.
     """
     stored = _stored()
     try:
@@ -62,7 +64,7 @@ def hash_files(path: Path, *, verify: bool = False) -> tuple[HashedFile, ...]:
     fresh = {
         os.path.realpath(file): (*states[name], digests[name])
         for name, file in due.items()
-        if _state(file) == states[name]  # else it changed meanwhile
+        if _state(file) == states[name]  # otherwise it changed during the read
     }
     if fresh:
         _store(fresh)
@@ -73,9 +75,9 @@ def hash_files(path: Path, *, verify: bool = False) -> tuple[HashedFile, ...]:
 
 
 def revision_of_files(directory: Path) -> str | None:
-    """Return the commit on the hub that a directory was downloaded from; None if unknown.
+    """Return the hub commit that a directory was downloaded from; None if unknown.
 
-    A snapshot of the hub's cache has it as its name. `hf download --local-dir` writes it into
+    A snapshot in the hub's cache is named after its commit. `hf download --local-dir` writes it to
     `.cache/huggingface/download/FILE.metadata` (huggingface_hub 0.23 to 1.x, _local_folder.py).
     """
     if directory.parent.name == "snapshots":
@@ -89,7 +91,7 @@ def revision_of_files(directory: Path) -> str | None:
 
 
 def _files(directory: Path, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Path]]:
-    """Yield the regular files below a directory, following links, without hidden files."""
+    """Yield the regular files below a directory, following links and skipping hidden files."""
     for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
         name, path = f"{prefix}{entry.name}", Path(entry.path)
         if entry.name.startswith("."):
@@ -112,7 +114,7 @@ def _digest(file: Path) -> str:
 
 
 _Entries = dict[str, tuple[int, int, str]]
-"""Size, time of change and digest, by path."""
+"""Size, modification time and digest, by path."""
 
 
 def _path() -> Path:
@@ -127,7 +129,7 @@ def _stored() -> _Entries:
 
 
 def _store(fresh: _Entries) -> None:
-    """Add digests. A disk that cannot be written is no error: files are read again."""
+    """Add digests to the cache. A failed write is ignored: the files are read again next time."""
     with contextlib.suppress(OSError), locked(_path().with_suffix(".lock")):
         entries = {**_stored(), **fresh}
         latest = dict(list(entries.items())[-_ENTRIES:])

@@ -1,4 +1,4 @@
-"""Lookup of a model path's checkpoint facts, nearest source first.
+"""Finds the checkpoint facts for a model path, nearest source first.
 
 Also gathers the facts of a deployment, reading each checkpoint once.
 """
@@ -36,20 +36,21 @@ if TYPE_CHECKING:
 
 
 class Sources(Struct, frozen=True):
-    """Directories of checkpoints, facts stored in a repository, the index, the hub."""
+    """The places to search for checkpoints: directories, a repository's facts, the index, the
+    hub."""
 
     directories: tuple[Path, ...] = ()
     """`--models`, in command-line order."""
     repository: tuple[Path, ...] = ()
-    """Folders `.speclaunch/models`, nearest first."""
+    """Folders named `.speclaunch/models`, nearest first."""
     index: Path | None = None
-    """The shipped index; None: not used."""
+    """The shipped index; None if it is not used."""
     online: bool = False
     assume: tuple[tuple[str, str], ...] = ()
-    """Pairs of a checkpoint and the checkpoint whose facts it uses; the first match counts."""
+    """Pairs of a checkpoint and the checkpoint whose facts it uses. The first match applies."""
 
     def assumed(self, name: str) -> str | None:
-        """Return the checkpoint whose facts `name` uses; None if there is none."""
+        """Return the checkpoint whose facts are assumed for `name`; None if there is none."""
         return next((sibling for checkpoint, sibling in self.assume if checkpoint == name), None)
 
 
@@ -86,7 +87,8 @@ def places(
 
 
 def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
-    """Yield matches for `/data/Llama-3.1-8B` of a remote script, or a name without organization."""
+    """Yield matches for the path of a remote script (`/data/Llama-3.1-8B`), or for a name without
+    organization."""
     yield directory / path.name
     if on_hub:  # the same name from another organization is a different model
         return
@@ -98,7 +100,7 @@ def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
 
 
 def _below(directory: Path, name: str) -> Iterator[Path]:
-    """Yield the checkpoints of that name in the subdirectories."""
+    """Yield the checkpoints with that name in the subdirectories."""
     try:
         inner = reads.names(directory)
     except OSError:
@@ -111,9 +113,9 @@ def _below(directory: Path, name: str) -> Iterator[Path]:
 
 
 def hub_cache(environment: Mapping[str, str], home: Path | None = None) -> Path:
-    """Return the download cache of the hub's library (huggingface_hub constants.py).
+    """Return the download cache of the huggingface_hub library (constants.py).
 
-    `home`: the user's home directory; None: that of this process.
+    `home`: the user's home directory. None: the current user's.
     """
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if environment.get(variable):
@@ -122,7 +124,7 @@ def hub_cache(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
-    """Return the directory of the hub's library, with its cache and token."""
+    """Return the directory of the huggingface_hub library, which holds its cache and token."""
     chosen = environment.get("HF_HOME")
     if chosen:
         return expanded(chosen, home)
@@ -133,14 +135,15 @@ def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def expanded(path: str, home: Path | None = None) -> Path:
-    """Return the path expanded like the hub's library does; without a home, `~` is unchanged."""
+    """Return the path expanded as huggingface_hub does. Without a home, `~` is unchanged."""
     if "$" in path:
         reads.mark_uncacheable()  # depends on any variable
     return (home or Path()) / os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
 
 
 def _cached(cache: Path, name: str, revision: str | None) -> Iterator[Path]:
-    """Yield a model's snapshots in a hub cache: the requested one; else `main`, then the newest."""
+    """Yield a model's snapshots in a hub cache: only the requested one, else `main`, then the
+    newest."""
     repository = cache / f"models--{name.replace('/', '--')}"
     snapshots = repository / "snapshots"
     if not is_directory(snapshots):
@@ -155,7 +158,7 @@ def _cached(cache: Path, name: str, revision: str | None) -> Iterator[Path]:
 
 
 def _reference(path: Path) -> str | None:
-    """Return the commit that a branch or tag of a hub cache points at."""
+    """Return the commit that a branch or tag in a hub cache points to."""
     try:
         commit = read_start(path, 100)[0].decode("ascii", "replace").strip()
     except UnreadableFileError:
@@ -184,13 +187,18 @@ def find_checkpoint(
     revision: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Checkpoint | UnknownFact:
-    """Return the facts of the checkpoint called `name`.
+    """Return the facts of the checkpoint called `name`. Never raises because of file contents.
 
-    The order: a directory of that name; below each of the sources' directories `organisation/name`,
-    a hub cache, `name`; the Hugging Face cache; the repository's own facts; the shipped index;
-    online the hub. If the index is incomplete or in doubt, the hub precedes it. Last comes the
-    checkpoint that `name` is assumed to match. `revision` names a branch, a tag or a commit. Never
-    raises because of file contents.
+    Sources, in this order:
+
+    - a directory of that name;
+    - below each of the sources' directories: `organisation/name`, a hub cache, `name`;
+    - the Hugging Face cache;
+    - the repository's own facts, else the shipped index;
+    - the hub, if online and if the stored facts are missing, incomplete or in doubt;
+    - the checkpoint that `name` is assumed to match.
+
+    `revision` names a branch, a tag or a commit.
     """
     refused = _not_looked_for(name, revision)
     if refused is not None:
@@ -238,7 +246,7 @@ def checkpoint_sources(
 ) -> Checkpoint | UnknownFact | None:
     """Return the facts in the repository's files, else in the index; None if neither has the name.
 
-    The index is searched by the path of a directory only if nothing is assumed for that name.
+    Searches the index for a directory's path only if nothing is assumed for that name.
     """
     try:
         path = facts_file(sources.repository, name)
@@ -264,7 +272,8 @@ def checkpoint_sources(
 
 
 def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | UnknownFact:
-    """Return the facts of `other` for `name`; weight storage only if the names agree on it."""
+    """Return the facts of `other` for `name`, with its weight storage only if the names agree on
+    it."""
     if isinstance(found, UnknownFact):
         why = f"it is assumed to match {other}, which is unknown: {found.why}"
         return UnknownFact(checkpoint_fact(name), why, found.help)
@@ -283,7 +292,7 @@ def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | 
 
 
 def _without_storage(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config and its parts without the keys about weight storage."""
+    """Return a config, including its parts, without the keys about weight storage."""
     return {
         key: _without_storage(value) if isinstance(value, dict) else value
         for key, value in config.items()
@@ -314,7 +323,8 @@ def _nowhere(name: str, sources: Sources, revision: str | None) -> str:
 
 
 def _remedy(name: str, sources: Sources) -> str:
-    """Return the remedy for an unknown checkpoint; a similar listed name is only a suggestion."""
+    """Return the remedy for an unknown checkpoint. It suggests a similar name in the index, if
+    any."""
     options = "pass --models DIR" + ("" if sources.online else " or --online")
     sibling = seems_to_be(name) if sources.index is not None else None
     if sibling is None:
@@ -333,10 +343,11 @@ def gather(
     target_revision: str | None = None,
     draft_revision: str | None = None,
 ) -> Facts:
-    """Return the facts of a target and a draft (None: not named, or unknown) and of their hardware.
+    """Return the facts of a target, a draft and their hardware. A checkpoint is None if it is not
+    named or unknown.
 
-    `tokenizers`: also read their vocabularies; only STANDALONE compares them. Results are cached
-    for the life of this process: a checkpoint named by many files is read once.
+    `tokenizers`: also read their vocabularies, which only STANDALONE compares. Results are cached
+    until the process exits: a checkpoint that many files name is read once.
     """
     found = [
         None if name is None else _found(name, sources, tokenizers, revision)

@@ -13,7 +13,7 @@ from speclaunch.engine.releases.nearest import nearest
 
 
 class Vendor(StrEnum):
-    """Vendor of the accelerator; determines the engine's devices."""
+    """Vendor of the accelerator. It determines the engine's device."""
 
     NVIDIA = "nvidia"
     AMD = "amd"
@@ -21,7 +21,7 @@ class Vendor(StrEnum):
 
 
 class OtherProcess(Struct, frozen=True):
-    """A process that uses memory of a GPU."""
+    """A process that uses GPU memory."""
 
     pid: int
     name: str
@@ -29,7 +29,7 @@ class OtherProcess(Struct, frozen=True):
 
 
 class Gpu(Struct, frozen=True):
-    """One probed GPU. `free_bytes` and the processes are None/empty if declared."""
+    """One probed GPU. If declared instead, `free_bytes` is None and there are no processes."""
 
     index: int
     name: str
@@ -39,25 +39,26 @@ class Gpu(Struct, frozen=True):
 
 
 MOST_ON_A_MACHINE = 64
-"""Maximum GPUs of one machine: a larger number counts all machines together (`--nnodes`)."""
+"""Maximum number of GPUs on one machine. A larger number counts all machines together
+(`--nnodes`)."""
 
 
 class Hardware(Struct, frozen=True):
-    """Accelerators of a machine, all of one kind.
+    """The accelerators of a machine, all of one kind.
 
     `memory_mib` is the GPU memory that the engine reads (`nvidia-smi` memory.total, MiB).
     `capability` is the CUDA compute capability in SGLang's form: 90 for Hopper, 100 for B200.
     """
 
     name: str
-    """Common name: `h100-80gb`, `rtx4090`, `cpu`; a probed GPU's own name."""
+    """Common name (`h100-80gb`, `rtx4090`, `cpu`), or a probed GPU's own name."""
     vendor: Vendor
     count: int = 1
     memory_mib: int | None = None
     capability: int | None = None
     driver: str | None = None
     gpus: tuple[Gpu, ...] = ()
-    """Probed GPUs; empty if declared. For a CPU: its NUMA nodes."""
+    """Probed GPUs; empty if declared. For a CPU, its NUMA nodes."""
     declared: bool = True
     counted: bool = False
     """True if `count` is explicit (`h200:8`) or probed. A bare name gives only the kind, and any
@@ -66,22 +67,22 @@ class Hardware(Struct, frozen=True):
 
     @property
     def known_count(self) -> int | None:
-        """Number of GPUs; None if only their kind is known."""
+        """Number of GPUs; None if only the kind of GPU is known."""
         return self.count if self.counted or self.gpus else None
 
     @property
     def is_of_all_machines(self) -> bool:
-        """True if the number of GPUs needs several machines."""
+        """True if the number of GPUs requires several machines."""
         return self.count > MOST_ON_A_MACHINE
 
     @property
     def device(self) -> str:
-        """`device` of the engine: cuda (AMD too), or cpu."""
+        """The engine's `device`: cuda (also for AMD), or cpu."""
         return "cpu" if self.vendor is Vendor.CPU else "cuda"
 
 
 AUTO = "auto"
-"""Recipe value for the hardware of the launching machine."""
+"""Recipe value that means the hardware of the launching machine."""
 _MAX_COUNT = 9999
 
 
@@ -158,9 +159,9 @@ _NOISE = lazy(
     r"nvidia|amd|geforce|tesla|quadro|instinct|graphics|sxm\d?|pcie|oam|ac|hbm\d?e?|generation"
     r"|blackwell|edition|server|workstation|max|q"
 )
-"""Vendor name parts (`NVIDIA A100-SXM4-80GB`) that do not affect the lookup."""
+"""Parts of vendor names (`NVIDIA A100-SXM4-80GB`) that the lookup ignores."""
 _ROUNDING = 0.1
-"""Allowed difference between the size in a name (`t4-16gb`) and usable memory."""
+"""Allowed difference between the size in a name (`t4-16gb`) and the usable memory."""
 
 
 def _words(name: str) -> list[str]:
@@ -177,11 +178,12 @@ _BY_KEY |= {_key(alias): _BY_KEY[_key(name)] for alias, name in _ALIASES.items()
 
 
 def declare(declaration: str) -> Hardware:
-    """Return the hardware of a text such as `h100`, `h100-80gb:8`, `a100-40gb`, `mi300x`, `cpu`.
+    """Return the hardware for a text such as `h100`, `h100-80gb:8`, `a100-40gb`, `mi300x`, `cpu`.
 
-    The text is a name and a number of GPUs, on one machine or (`h100:256`) on all. Without a number
-    only the kind is known (`Hardware.counted`). Upper case, dashes and the words of a vendor's own
-    name do not matter. Raises InputError for an unknown name or an invalid number.
+    The text is a name and a number of GPUs, either on one machine or (`h100:256`) on several.
+    Without a number only the kind is known (`Hardware.counted`). Case, dashes and the extra words
+    of a vendor's product name are ignored. Raises InputError for an unknown name or an invalid
+    number.
     """
     name, colon, number = declaration.strip().lower().partition(":")
     count = int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
@@ -198,7 +200,7 @@ def declare(declaration: str) -> Hardware:
 
 
 def _find(name: str) -> Hardware | None:
-    """Return the hardware of a name, or of a name and an approximate size."""
+    """Return the hardware for a name, or for a name and an approximate memory size."""
     words = _words(name)
     sizes = [match for word in words if (match := re.fullmatch(r"(\d{2,3})gb?", word))]
     if len(sizes) != 1 or "".join(words) in _BY_KEY:
@@ -213,7 +215,7 @@ def _find(name: str) -> Hardware | None:
 
 
 def _hint(name: str) -> str:
-    """Return similar names, with the count if it was written differently (`8xh100`)."""
+    """Return similar names, including the count if the user wrote it differently (`8xh100`)."""
     counted = re.fullmatch(
         r"(?P<n>\d{1,2}) ?[x*] ?(?P<a>.+)|(?P<b>.+?) ?[x*] ?(?P<m>\d{1,2})", name
     )
@@ -229,7 +231,7 @@ def _hint(name: str) -> str:
 
 
 def hardware_names() -> tuple[str, ...]:
-    """Return the known names, without their aliases."""
+    """Return the known names, without aliases."""
     return tuple(machine.name for machine in _KNOWN)
 
 

@@ -1,4 +1,4 @@
-"""Hardware of a deployment, from its file, the user or this machine."""
+"""Selects the hardware of a deployment: from its file, the user or this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Machine = Callable[[], Hardware | UnknownFact]
 
 
 class ChosenHardware(Struct, frozen=True):
-    """The hardware; None if not named. `unknown`: reason why this machine's is unknown."""
+    """The hardware; None if not named. `unknown`: why this machine's hardware is unknown."""
 
     hardware: Hardware | None
     unknown: UnknownFact | None = None
@@ -30,9 +30,11 @@ def choose_hardware(
 ) -> ChosenHardware:
     """Return the hardware of a recipe with `hardware.name: named`.
 
-    `explicit` is that of `--hardware`. `machine` is called if the recipe leaves the choice to this
-    machine; None leaves it unknown. `cpu`: it runs on the CPU engine. `here_first`: this machine
-    takes precedence over the recipe, to check if it starts here (`doctor`).
+    - `explicit`: the value of `--hardware`.
+    - `machine`: called if the recipe leaves the choice to this machine. None leaves it unknown.
+    - `cpu`: the deployment runs on the CPU engine.
+    - `here_first`: this machine takes precedence over the recipe, to check whether it starts on
+      this machine (`doctor`).
     """
     if explicit is not None:
         return ChosenHardware(explicit)

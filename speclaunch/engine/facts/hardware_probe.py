@@ -20,16 +20,16 @@ _NODES = Path("/sys/devices/system/node")
 
 
 class _NotVisibleError(Exception):
-    """Reason why CUDA would see no GPU."""
+    """The reason why CUDA would see no GPU."""
 
 
 def probe_hardware(
     library: Any = None, environment: Mapping[str, str] | None = None
 ) -> Hardware | UnknownFact:
-    """Return the NVIDIA GPUs allowed by CUDA_VISIBLE_DEVICES, or why none are visible.
+    """Return the NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows, or why none is visible.
 
-    `library` is `pynvml`, or a replacement in a test. Among different GPUs the least memory and the
-    lowest capability count: every rank gets the same settings.
+    `library` is `pynvml`, or a replacement in tests. If GPUs differ, the least memory and the
+    lowest capability count, because every rank gets the same settings.
     """
     if library is None:
         try:
@@ -58,11 +58,11 @@ def probe_hardware(
 
 
 def probe_host() -> Hardware:
-    """Return this machine as hardware of a CPU engine.
+    """Return this machine as the hardware of a CPU engine.
 
-    Each NUMA node serves a rank and has its share of the memory. Available memory is the minimum of
-    kernel and control group limits, as the engine reads it (`get_free_cpu_memory`, sglang 0.5.23
-    utils/common.py).
+    Each NUMA node serves a rank and has an equal share of the memory. Available memory is the
+    smaller of the kernel's and the control group's limit, as the engine reads it
+    (`get_free_cpu_memory`, sglang 0.5.23 utils/common.py).
     """
     import psutil  # noqa: PLC0415
 
@@ -77,7 +77,8 @@ def probe_host() -> Hardware:
 
 
 def _cgroup_number(name: str) -> int | None:
-    """Return a number of this control group (version 2); None without a limit or a group."""
+    """Return a number from this process's control group (version 2). None without a limit or a
+    group."""
     try:
         text = (_CGROUP / name).read_text().strip()
     except OSError:
@@ -109,10 +110,11 @@ def _probed(library: Any, environment: Mapping[str, str]) -> Hardware:
 
 
 def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
-    """Return the visible GPUs by index or UUID (prefix); CUDA stops at the first unknown entry.
+    """Return the visible GPUs by index or UUID (prefix). Stops at the first unknown entry, like
+    CUDA.
 
     Indices follow bus order, as in nvidia-smi. CUDA's default order (CUDA_DEVICE_ORDER) is by
-    speed, which only differs on a machine with different GPUs.
+    speed, which differs only if a machine has different GPUs.
     """
     count = int(library.nvmlDeviceGetCount())
     if count == 0:
@@ -146,7 +148,7 @@ def _none(setting: str) -> list[int]:
 
 
 def _memory(library: Any, handle: Any) -> tuple[int, int | None]:
-    """Return total and free bytes. A GPU without its own memory (GB10) uses the host's."""
+    """Return total and free bytes. A GPU without separate memory (GB10) uses the host's."""
     try:
         memory = library.nvmlDeviceGetMemoryInfo(handle)
     except Exception as error:
@@ -160,7 +162,7 @@ def _memory(library: Any, handle: Any) -> tuple[int, int | None]:
 
 
 def _processes(library: Any, handle: Any) -> tuple[OtherProcess, ...]:
-    """Return the other compute processes of the GPU; empty if the driver does not report them."""
+    """Return the other compute processes on the GPU; empty if the driver does not report them."""
     try:
         found = list(library.nvmlDeviceGetComputeRunningProcesses(handle))
     except Exception:  # not permitted in a container, not supported by the board

@@ -1,8 +1,8 @@
-"""Download of a checkpoint's facts from the Hugging Face hub: never its weights.
+"""Downloads a checkpoint's facts from the Hugging Face hub, never its weights.
 
-For tensors only the headers are read, by range requests. huggingface_hub's own reader
-(`get_safetensors_metadata`) keeps the complete response in memory if a server ignores the range;
-this module reads only the requested bytes (`HubClient`).
+Of tensors it reads only the headers, by range requests. huggingface_hub's own reader
+(`get_safetensors_metadata`) holds the complete response in memory if a server ignores the range.
+This module reads only the requested bytes (`HubClient`).
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ from speclaunch.engine.facts.weights import (
 
 _TENSOR_SECONDS = 120.0
 _FIRST_BYTES = 1 << 17
-"""First request of each file: the complete header of most."""
+"""Bytes of the first request for each file. Most headers are shorter."""
 _MOST_FILES = 256
 _FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
 
 
 def fetch_tensors(name: str, revision: str = MAIN) -> StoredTensors:
-    """Return the tensors of a model on the hub, within two minutes. Raises HubRefusedError."""
+    """Return the tensors of a model on the hub. Takes at most two minutes. Raises
+    HubRefusedError."""
     return in_time(
         lambda deadline: _all_tensors(HubClient(name, revision, deadline)), _TENSOR_SECONDS
     )
@@ -93,7 +94,8 @@ def _files(hub: HubClient) -> list[str]:
 
 
 def fetch_header(hub: HubClient, file: str, file_bytes: int | None) -> dict[str, TensorHeader]:
-    """Return the header of a weight file of `file_bytes` bytes (None: the hub does not report it).
+    """Return the header of a weight file. `file_bytes`: its size; None if the hub does not report
+    it.
 
     Raises HubRefusedError, UnreadableFileError, BrokenHeaderError.
     """
@@ -114,7 +116,7 @@ def fetch_header(hub: HubClient, file: str, file_bytes: int | None) -> dict[str,
 
 
 _MOST_SECONDS = 60.0
-"""Limit for all files of a checkpoint."""
+"""Limit on all files of a checkpoint together."""
 _MOST_SECONDS_OF_PULL = 300.0
 _MAX_TOKENIZER_BYTES = 32 << 20
 _FILES = {QUANTIZATION_FILE: MAX_CONFIG_BYTES, INDEX: MAX_INDEX_BYTES}
@@ -130,7 +132,8 @@ _SINGLE = "model.safetensors"
 def fetch_checkpoint(
     name: str, *, tokenizer: bool = False, revision: str = MAIN
 ) -> Checkpoint | UnknownFact:
-    """Return the facts of a model on the hub that a check needs: three small files, or six.
+    """Return the facts that a check needs of a model on the hub. Downloads three to six small
+    files.
 
     HF_ENDPOINT, HF_TOKEN and its file, HF_HUB_OFFLINE and proxies work as in huggingface_hub.
     """
@@ -155,10 +158,12 @@ def fetch_checkpoint(
 
 
 def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFile:
-    """Return all stored facts of a model on the hub. Raises HubRefusedError.
+    """Return all facts that are stored of a model on the hub. Raises HubRefusedError.
 
-    Its config, the totals and names of its index (else the headers of a few weight files, by range
-    requests), its tokenizer's vocabulary, its commit, its sizes, and whether it is gated.
+    - its config
+    - the total and the names in its index, or else the headers of a few weight files (range
+      requests)
+    - its tokenizer's vocabulary, its commit and sizes, and whether it is gated
     """
 
     def fetch(deadline: float) -> CheckpointFile:
@@ -196,18 +201,18 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
 
 
 def hub_source(revision: str) -> str:
-    """Return the `source` of facts from the hub: `hub`, `hub@v1.0` for another revision."""
+    """Return the `source` of facts from the hub: `hub`, or `hub@v1.0` for a revision."""
     return "hub" if revision == MAIN else f"hub@{revision}"
 
 
 def revision_of(source: str) -> str | None:
-    """Return the revision requested from the hub; None for facts from elsewhere."""
+    """Return the revision that was requested from the hub; None for facts from other sources."""
     kind, at, revision = source.partition("@")
     return None if kind != "hub" else revision if at else MAIN
 
 
 def _fetch(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
-    """Download the config, which is required, and those of the other files that exist."""
+    """Download the config, which is required, and each of the other files that exists."""
     config = hub.file("config.json", MAX_CONFIG_BYTES)
     if config is None:
         raise HubRefusedError(
@@ -225,7 +230,7 @@ def _fetch_into(hub: HubClient, directory: Path, files: Mapping[str, int]) -> No
 
 
 def _fetch_tensors(hub: HubClient, listing: HubListing) -> dict[str, TensorHeader]:
-    """Return the tensors of a model without an index, from the headers of its few weight files."""
+    """Return the tensors of a model without an index, from the headers of its weight files."""
     files = _weight_files(listing) or ([] if listing.sizes else [_SINGLE])
     found: dict[str, TensorHeader] = {}
     for file in files if len(files) <= MOST_HEADERS else ():
@@ -238,7 +243,7 @@ def _fetch_tensors(hub: HubClient, listing: HubListing) -> dict[str, TensorHeade
 def _total(directory: Path, listing: HubListing) -> tuple[int | None, bool, str | None]:
     """Return the bytes of the weights, whether they are exact, and their source.
 
-    The index's total counts if it is consistent with the file sizes.
+    Uses the index's total if it is consistent with the file sizes.
     """
     index = directory / INDEX
     total, named = None, set(_weight_files(listing))

@@ -1,9 +1,9 @@
-"""Client for small files on the Hugging Face hub or a mirror: never for weights.
+"""Client for small files on the Hugging Face hub or a mirror, never for weights.
 
-huggingface_hub provides the address, the token, the proxies and certificates: its session sends the
-requests. Its downloaders and its HfApi read a response of any size for any time, to disk or memory.
-Therefore this client reads responses itself, with a size and a time limit. Works with its releases
-0.30 (requests, with transformers 4), 1 (httpx) and 2 (httpx2): an engine's environment pins one.
+huggingface_hub provides the address, the token, the proxies and certificates; its session sends the
+requests. Its downloaders and its HfApi limit neither the size nor the time of a response. Therefore
+this client reads responses itself, within limits. It works with huggingface_hub 0.30 (requests,
+with transformers 4), 1 (httpx) and 2 (httpx2), because an engine's environment pins one of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 MAIN = "main"
 TRUE = frozenset({"1", "on", "yes", "true"})
-"""True values in the hub's library (huggingface_hub constants.py)."""
+"""Texts that the hub's library reads as true (huggingface_hub constants.py)."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 _MAX_API_BYTES = 16 << 20
@@ -45,7 +45,7 @@ _NO_REVISION, _NO_REPOSITORY = "RevisionNotFound", "RepoNotFound"
 
 
 class HubRefusedError(Exception):
-    """User-readable reason why the hub provides nothing, and the remedy."""
+    """Error: the hub provides nothing. Has the reason for the user, and the remedy."""
 
     def __init__(self, why: str, help: str | None = None) -> None:  # noqa: A002
         super().__init__(why)
@@ -53,7 +53,7 @@ class HubRefusedError(Exception):
 
 
 class HubListing(Struct, frozen=True):
-    """Hub metadata of a model, in addition to its files."""
+    """The hub's metadata of a model, in addition to its files."""
 
     commit: str | None = None
     gated: bool | None = None
@@ -64,7 +64,7 @@ class HubListing(Struct, frozen=True):
 def offline() -> str | None:
     """Return the variable that forbids network access; None if none does.
 
-    The library reads the second variable if the first is empty (huggingface_hub constants.py).
+    The library reads the second variable only if the first is empty (huggingface_hub constants.py).
     """
     for variable in OFFLINE:
         value = os.environ.get(variable)
@@ -74,10 +74,11 @@ def offline() -> str | None:
 
 
 def in_time(run: Callable[[float], T], seconds: float) -> T:
-    """Return the result of `run(deadline)`. Raises HubRefusedError if late, and what `run` raises.
+    """Return the result of `run(deadline)`. Raises HubRefusedError if it is late, else whatever
+    `run` raises.
 
-    Runs in a separate thread, because every library waits without limit for a header that arrives
-    byte by byte. An abandoned thread does not keep the process alive.
+    It runs in a separate thread, because every library waits without limit for a header that
+    arrives byte by byte. An abandoned thread does not keep the process alive.
     """
     found: list[T] = []
     failed: list[Exception] = []
@@ -100,10 +101,10 @@ def in_time(run: Callable[[float], T], seconds: float) -> T:
 
 
 class HubClient:
-    """One model at one revision. Each method raises HubRefusedError."""
+    """Client of one model at one revision. Each method raises HubRefusedError."""
 
     def __init__(self, name: str, revision: str, deadline: float) -> None:
-        """Raise HubRefusedError if the network is forbidden or the name is not a hub name."""
+        """Raise HubRefusedError if network access is forbidden or the name is not a hub name."""
         switch = offline()
         if switch is not None:
             raise HubRefusedError(f"{switch} is set: nothing is fetched", "unset it")
@@ -130,7 +131,7 @@ class HubClient:
 
     @property
     def where(self) -> str:
-        """Name of the hub, without credentials of its address (`https://user:secret@mirror`)."""
+        """The hub's address, without the credentials in it (`https://user:secret@mirror`)."""
         try:
             host = urlsplit(self._endpoint).netloc.rpartition("@")[2]
         except (AttributeError, ValueError):
@@ -138,16 +139,16 @@ class HubClient:
         return host or "the hub"
 
     def file(self, path: str, most: int) -> bytes | None:
-        """Return a file; None if the model has none, or one of more than `most` bytes."""
+        """Return a file; None if the model lacks it or it exceeds `most` bytes."""
         return self._read(path, most, {}, cut=False)
 
     def start(self, path: str, length: int) -> bytes | None:
-        """Return the first bytes of a file: by a range request, or by a partial read."""
+        """Return the first bytes of a file, by a range request or by a partial read."""
         range_header = {"range": f"bytes=0-{length - 1}"}
         return self._read(path, length, range_header, cut=True)
 
     def listing(self) -> HubListing:
-        """Return commit, gating and sizes; empty if a mirror has no such page."""
+        """Return the commit, gating and file sizes; empty if a mirror does not list them."""
         address = f"{self._endpoint}/api/models/{self.name}/revision/"
         address += quote(self.commit or self.revision, safe="") + "?blobs=true"
         data = self._get(address, _MAX_API_BYTES, {}, cut=False)
@@ -210,7 +211,8 @@ class HubClient:
     def _opened(
         self, url: str, headers: Mapping[str, str]
     ) -> Iterator[tuple[Any, Iterator[bytes]]]:
-        """Open a response for streaming, with httpx, httpx2 or (up to release 0.36) requests."""
+        """Open a response for streaming, with httpx, httpx2 or (huggingface_hub up to 0.36)
+        requests."""
         if time.monotonic() > self._deadline:
             raise _late(self._seconds)
         sent = {**self._headers, **headers}
@@ -225,14 +227,14 @@ class HubClient:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Convert errors to our messages, never with an address or a token in them."""
+        """Convert errors to speclaunch's messages, which never contain an address or a token."""
         try:
             yield
         except (HubRefusedError, UnreadableFileError):
             raise
         except Exception as error:
             if type(error).__name__ == "HFValidationError":
-                raise HubRefusedError("its name is not a valid name on the hub") from None
+                raise HubRefusedError("its name is not a valid hub name") from None
             if not isinstance(error, _network_errors()):
                 raise
             raise HubRefusedError(
@@ -240,7 +242,8 @@ class HubClient:
             ) from None
 
     def _at(self, commit: object) -> None:
-        """Record the commit of a response; all must match. Raises HubRefusedError."""
+        """Record the commit of a response. All responses must have an equal commit. Raises
+        HubRefusedError."""
         if not isinstance(commit, str) or not _COMMIT.match(commit):
             return
         if self.commit not in (None, commit):
@@ -250,7 +253,8 @@ class HubClient:
         self.commit = commit
 
     def _refused(self, status: int, code: str) -> HubRefusedError:
-        """Return the reason, from a header; without a token, private looks like missing."""
+        """Return the reason for a refusal from its header. Without a token, a private model looks
+        missing."""
         token = "" if "authorization" in self._headers else "set HF_TOKEN"
         if code == "GatedRepo":
             return HubRefusedError(
@@ -268,7 +272,9 @@ class HubClient:
         if status == 429:
             detail = "the hub limits the number of requests (HTTP 429)"
             return HubRefusedError(detail, "set HF_TOKEN")
-        return HubRefusedError(f"the hub fails (HTTP {status})", "try again later")
+        return HubRefusedError(
+            f"the hub returned a server error (HTTP {status})", "try again later"
+        )
 
 
 def _late(seconds: float) -> HubRefusedError:
@@ -284,7 +290,8 @@ def _sizes(siblings: object) -> Iterator[tuple[str, int]]:
 
 
 def _network_errors() -> tuple[type[BaseException], ...]:
-    """Return the errors of a request: requests raises OSErrors, an odd address a ValueError."""
+    """Return the exception types of a request. requests raises OSError, an invalid address
+    ValueError."""
     found: list[type[BaseException]] = [OSError, ValueError, RuntimeError, HTTPException]
     for library in ("httpx2", "httpx"):
         module = sys.modules.get(library)

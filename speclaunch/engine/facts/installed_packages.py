@@ -1,6 +1,6 @@
 """Package versions of an interpreter, from metadata, without importing the packages.
 
-The engine's interpreter runs the text of this module, which only needs the standard library.
+The engine's interpreter runs this module's source, which needs only the standard library.
 """
 
 # For a quick start: no pathlib, no typing.
@@ -13,7 +13,8 @@ import sys
 def installed(names: "tuple[str, ...]", path: "list[str]") -> "dict[str, str]":
     """Return the versions of those of `names` that are installed below `path`.
 
-    Importing the metadata reader is slow, and most interpreters have none of these packages.
+    Imports the metadata reader only on demand: the import is slow, and most interpreters have none
+    of these packages.
     """
     beginnings = tuple(name.replace("-", "_") for name in names)
     if not any(_may_hold(folder or os.curdir, beginnings) for folder in path):
@@ -39,10 +40,10 @@ def _may_hold(folder: str, beginnings: "tuple[str, ...]") -> bool:
 
 
 def search_path() -> "list[str]":
-    """Return the package search path that this interpreter has without `-I`.
+    """Return the package search path that this interpreter would have without `-I`.
 
-    The directories of PYTHONPATH are read, and no module is imported from them: they may be those
-    of an untrusted repository. A relative one means the current directory.
+    The directories in PYTHONPATH are read, but no module is imported from them: they may belong to
+    an untrusted repository. A relative entry means the current directory.
     """
     import site
 
@@ -60,7 +61,7 @@ def search_path() -> "list[str]":
 
 
 def place(name: str, path: "list[str]") -> "str | None":
-    """Return the directory of a package, also in a checkout, without importing it."""
+    """Return the directory of a package, even in a checkout, without importing it."""
     import importlib.machinery
     import importlib.util
 

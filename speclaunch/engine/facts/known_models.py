@@ -1,7 +1,7 @@
 """Index of public checkpoints that ships with speclaunch: one small file per checkpoint.
 
-Also the known drafts of each target. `tools/model_pairs.py` makes `models/pairs.json` from the
-entries, so looking up a target reads one small file instead of all entries.
+Also lists the known drafts of each target. `tools/model_pairs.py` generates `models/pairs.json`
+from the entries: looking up a target then reads one small file instead of all entries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from speclaunch.core import UnreadableFileError, lazy, mapping, models_dir, read
 from speclaunch.engine.releases.nearest import nearest
 
 HUB_NAME = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?\Z", re.ASCII)
-"""Model name on the hub: without `..`, a leading dot or anything that leaves a folder."""
+"""A model's name on the hub, without `..`, a leading dot or anything that would leave a folder."""
 
 
 _EXPORTED = (
@@ -34,15 +34,17 @@ _QUANTISED = lazy(
 
 
 def same_quantization(name: str, other: str) -> bool:
-    """True if two names state the same weight storage (`-FP8`, `-AWQ`, …)."""
+    """True if both names state the same weight storage (`-FP8`, `-AWQ`, …)."""
     return _quantised_words(name) == _quantised_words(other)
 
 
 def likely(name: str) -> tuple[str, str] | None:
-    """Return the listed checkpoint that is nearly certainly meant, and the doubt; None if none.
+    """Return the index's checkpoint that is almost certainly meant, and the doubt. None if there is
+    none.
 
-    Matches a directory named like exactly one listed checkpoint (`/models/Llama-3.1-8B-Instruct`,
-    a common layout), and a hub name in another case, which the hub accepts too.
+    Matches a directory whose name equals that of exactly one listed checkpoint
+    (`/models/Llama-3.1-8B-Instruct`, a common layout), and a hub name in different case, which the
+    hub accepts.
     """
     listed = index_names()
     if HUB_NAME.match(name) and "/" in name:
@@ -61,9 +63,9 @@ def likely(name: str) -> tuple[str, str] | None:
 
 
 def seems_to_be(name: str) -> str | None:
-    """Return the index's checkpoint that `name` seems to be an export, a copy or a typo of.
+    """Return the checkpoint in the index of which `name` seems to be an export, a copy or a typo.
 
-    A guess from the name alone: for display, never used as fact.
+    A guess from the name alone: for display, never used as a fact.
     """
     listed = index_names()
     base = _base(name)
@@ -84,16 +86,17 @@ def seems_to_be(name: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def index_names() -> Sequence[str]:
-    """Return the names of all checkpoints of the index, sorted."""
+    """Return the names of all checkpoints in the index, sorted."""
     folder = models_dir()
     found = folder.glob("*/*.json")
     return tuple(sorted(f"{path.parent.name}/{path.stem}" for path in found))
 
 
 def near_names(name: str, count: int = 3) -> tuple[str, ...]:
-    """Return names of the index that the user may have meant.
+    """Return names in the index that the user may have meant.
 
-    These are the original of an export, typos, and the same name with another (or no) organization.
+    These are the original of an export, typo corrections, and the same name with a different (or
+    no) organization.
     """
     names = tuple(index_names())
     short = name.rpartition("/")[2].casefold()
@@ -104,19 +107,20 @@ def near_names(name: str, count: int = 3) -> tuple[str, ...]:
 
 
 def same_model(first: str, second: str) -> bool:
-    """True if two names mean the same model, ignoring export, organization and a `meta-` prefix."""
+    """True if both names mean the same model, ignoring export, organization and a `meta-`
+    prefix."""
     names = {_base(name).removeprefix("meta-") for name in (first, second)}
     return len(names) == 1
 
 
 def _base(name: str) -> str:
-    """Return a name without its organization and export words."""
+    """Return a name without its organization and its export suffixes."""
     plain = _EXPORT_WORDS.sub("", name.rstrip("/").rpartition("/")[2].replace("_", "-"))
     return re.sub(r"[-.]+", "-", plain).strip("-").lower()
 
 
 def _of_cache(name: str) -> str:
-    """Return `org/name` of a path in a hub cache: `…/models--org--name/snapshots/…`."""
+    """Return the `org/name` in a hub cache path: `…/models--org--name/snapshots/…`."""
     found = re.search(r"(?:^|/)models--([\w.-]+?)--([\w.-]+?)(?:/|$)", name)
     return f"{found[1]}/{found[2]}" if found else ""
 
@@ -136,20 +140,21 @@ class ModelPair(Struct, frozen=True):
     target: str
     draft: str
     algorithm: str
-    """EAGLE3, EAGLE, DFLASH, DSPARK, NEXTN, STANDALONE; also algorithms unknown to SGLang."""
+    """EAGLE3, EAGLE, DFLASH, DSPARK, NEXTN or STANDALONE; possibly an algorithm that SGLang does
+    not know."""
     confidence: str | None = None
-    """high, medium, low: certainty of the pair (or of the draft's config)."""
+    """Confidence in the pair (or in the draft's config): high, medium or low."""
     since: str | None = None
-    """First release of SGLang that loads it, if stated."""
+    """The first release of SGLang that loads it, if stated."""
     form: str | None = None
-    """Layout of its weights, if not SGLang's own: `speculators format`."""
+    """Layout of its weights, if it is not SGLang's own: `speculators format`."""
     sibling: str | None = None
-    """The checkpoint it was made for, if the target is another export of that checkpoint."""
+    """The checkpoint for which it was made, if the target is a different export of it."""
     is_read: bool = False
     """True if any part of its config.json is in the index."""
     sources: tuple[str, ...] = ()
     mode: str | None = None
-    """The mode of the target that it was trained for, if only one: `non-thinking`."""
+    """The only mode of the target for which it was trained: `non-thinking`."""
 
 
 def drafts_for(target: str) -> tuple[ModelPair, ...]:
@@ -158,20 +163,21 @@ def drafts_for(target: str) -> tuple[ModelPair, ...]:
 
 
 def targets_of(draft: str) -> tuple[str, ...]:
-    """Return the targets that a draft was made for."""
+    """Return the targets that a draft was trained for."""
     return _table().targets.get(_listed(draft), ())
 
 
 def partners_of(target: str) -> tuple[str, ...]:
-    """Return smaller complete models of the target's family and vocabulary, smallest first.
+    """Return smaller complete models that can draft for the target, smallest first.
 
-    Compares vocabulary sizes, and tokenizer digests if both are known.
+    They share the target's family and vocabulary. Compares vocabulary sizes, and tokenizer digests
+    if both are known.
     """
     return texts(_table().partners.get(_listed(target)))
 
 
 def _listed(name: str) -> str:
-    """Return the index's name for a name such as `/models/Qwen3-8B` or `Qwen/Qwen3-8b`."""
+    """Return the index's name for names such as `/models/Qwen3-8B` or `Qwen/Qwen3-8b`."""
     if name in _table().drafts or name in _table().targets or name in _table().partners:
         return name
     meant = likely(name)
@@ -179,7 +185,7 @@ def _listed(name: str) -> str:
 
 
 def candidates_for(target: str) -> tuple[ModelPair, ...]:
-    """Return the drafts for a target, then the partners for STANDALONE."""
+    """Return the drafts for a target, then the models that can be its STANDALONE draft."""
     found = drafts_for(target)
     named = {pair.draft for pair in found}
     smaller = (name for name in partners_of(target) if name not in named)
@@ -187,7 +193,7 @@ def candidates_for(target: str) -> tuple[ModelPair, ...]:
 
 
 class _Table(Struct, frozen=True):
-    """Content of the file, with targets by draft; a lint looks up one target."""
+    """Content of the pairs file, with targets by draft. A lint looks up one target."""
 
     drafts: Mapping[str, Any]
     targets: Mapping[str, tuple[str, ...]]
@@ -209,7 +215,8 @@ def _rows(found: object) -> list[dict[str, Any]]:
 
 
 def _read(path: Path) -> _Table:
-    """Return the table in a file; empty if there is none, as in a checkout without the index."""
+    """Return the table in a file; empty if the file is missing, as in a checkout without the
+    index."""
     try:
         table = read_object(path)
     except UnreadableFileError:

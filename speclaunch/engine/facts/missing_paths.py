@@ -1,12 +1,12 @@
-"""Server arguments that name local paths, and paths that do not exist.
+"""Server arguments that name local paths, and which of those paths do not exist.
 
 A value is a path if it begins like one: `/`, `./`, `../`, `~`. Other values may be a hub name
 (`org/model`), a built-in (`chat_template: llama-2`), JSON, or a URL. The engine opens a path
 unchanged: relative to its start directory, and without expanding `~` (0.5.23
 `utils/hf_transformers/common.py:342`, `parser/template_manager.py:243`,
 `arg_groups/serving_hook.py:68`, `speculative/spec_utils.py:793`: `os.path.exists`, `open`; the same
-in every release since 0.4.6). Only paths that it reads count: it creates directories that it
-writes.
+in every release since 0.4.6). Only paths that it reads are checked, because it creates the
+directories that it writes to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _always(_: Algorithm) -> bool:
 
 
 def _drafts(algorithm: Algorithm) -> bool:
-    """True if a draft is loaded: not for NGRAM, and not without an algorithm."""
+    """True if a draft model is loaded, unlike for NGRAM or without an algorithm."""
     return algorithm not in (None, "NGRAM")
 
 
@@ -73,7 +73,7 @@ _BEGINNINGS = ("/", "./", "../", "~")
 
 
 def is_local(value: str) -> bool:
-    """True if a value can only mean a local path, not a name."""
+    """True if a value can only be a local path, not a name."""
     return value.startswith(_BEGINNINGS) or value in (".", "..")
 
 
@@ -134,7 +134,8 @@ class MissingPath(Struct, frozen=True):
 def missing_paths(
     rendered: RenderedArgs, catalogue: Catalogue, *, made: Iterable[Path] = ()
 ) -> tuple[MissingPath, ...]:
-    """Return the missing paths, relative to the current directory, where the engine starts, too.
+    """Return the missing paths. Relative paths are resolved from the current directory, like the
+    engine's.
 
     `made`: directories in which speclaunch creates the paths itself.
     """

@@ -1,4 +1,4 @@
-"""Packages of an engine's environment, read by its interpreter without importing any."""
+"""Packages of an engine's environment, as its interpreter reads them without importing any."""
 
 from __future__ import annotations
 
@@ -51,23 +51,24 @@ print(json.dumps({
 
 
 class Torch(Struct, frozen=True):
-    """The engine's torch, from its `version.py`."""
+    """The engine's torch, read from its `version.py`."""
 
     version: str
     cuda: str | None = None
-    """CUDA version of the build; None: a build without CUDA."""
+    """CUDA version of the build; None if it was built without CUDA."""
     hip: str | None = None
 
 
 class Packages(Struct, frozen=True):
-    """Requirements of the installed SGLang, and the packages in its environment."""
+    """The requirements of the installed SGLang, and the packages in its environment."""
 
     requires: tuple[str, ...] = ()
-    """`Requires-Dist` lines of the installed SGLang."""
+    """The `Requires-Dist` lines of the installed SGLang."""
     installed: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the relevant packages by name (lower case, dashes)."""
+    """Versions of the relevant packages by name (lowercase, dashes)."""
     minimums: Mapping[str, str] = field(default_factory=dict)
-    """Minimum versions with which the engine starts (`assert_pkg_version` in its engine.py)."""
+    """Minimum versions without which the engine does not start (`assert_pkg_version` in its
+    engine.py)."""
     torch: Torch | None = None
     has_pip: bool = True
     ninja: bool = False
@@ -76,7 +77,7 @@ class Packages(Struct, frozen=True):
 def read_packages(interpreter: Path) -> Packages:
     """Return the packages of an interpreter's environment.
 
-    Raises LaunchError if it does not list them, OSError if it cannot be run.
+    Raises LaunchError if the interpreter does not list them, OSError if it cannot be run.
     """
     try:
         return query_interpreter(interpreter, _SCRIPT, _packages, _SECONDS)

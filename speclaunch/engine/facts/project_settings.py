@@ -1,7 +1,7 @@
 """Project settings of a repository: `speclaunch.toml`, or `[tool.speclaunch]`.
 
-The file is read with the places of its values. The keys, their types and the assumptions are
-checked here, for every verb; versions, hardware and rule codes when they are used
+The file is read with the places of its values. Keys, types and assumptions are checked here, for
+every verb. Versions, hardware and rule codes are checked when they are used
 (lint/configuration.py).
 """
 
@@ -39,7 +39,7 @@ FILE = "speclaunch.toml"
 PYPROJECT = "pyproject.toml"
 _TABLE = ("tool", "speclaunch")
 _MARK = b"speclaunch"
-"""Text in every `pyproject.toml` with a table for speclaunch."""
+"""Text that every `pyproject.toml` with a speclaunch table contains."""
 _MOST_BYTES = 1 << 20
 _MAX_KEY_PARTS = 64
 _NOT_BARE = lazy(
@@ -51,7 +51,7 @@ _LINE = lazy(r"line (\d+), column (\d+)")
 
 
 class ProjectFile(Struct, frozen=True):
-    """One file: its content (`table`) and places."""
+    """One file: its content (`table`) and the places of its values."""
 
     path: Path
     table: Mapping[str, Any]
@@ -62,7 +62,7 @@ class ProjectFile(Struct, frozen=True):
     places: Places
 
     def place(self, *keys: str | int) -> Place:
-        """Return the place of a value; for a table, of its header."""
+        """Return the place of a value, or of a table's header."""
         return self._place(self.places.of((*self.prefix, *keys)))
 
     def key(self, *keys: str | int) -> Place:
@@ -75,10 +75,11 @@ class ProjectFile(Struct, frozen=True):
 
 @reads.cached(1024)
 def nearest_file(directory: Path) -> Path | None:
-    """Return the settings file of a directory: its own, or the nearest above it in the repository.
+    """Return a directory's settings file: its own, or the nearest above it in the repository.
 
-    `speclaunch.toml` precedes `pyproject.toml`, and a file without `[tool.speclaunch]` is skipped.
-    Raises InputError for an unreadable `pyproject.toml` that names speclaunch.
+    `speclaunch.toml` takes precedence over `pyproject.toml`. A `pyproject.toml` without
+    `[tool.speclaunch]` is skipped. Raises InputError for an unreadable `pyproject.toml` that names
+    speclaunch.
     """
     for folder in upward(directory):
         if is_file(folder / FILE):
@@ -112,7 +113,7 @@ def read_project_file(path: Path) -> ProjectFile:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path relative to the working directory, if it is below it."""
+    """Return a path relative to the working directory if it is below it, else unchanged."""
     full, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109  links are not resolved
     return full[len(here) + 1 :] if full.startswith(here.rstrip(os.sep) + os.sep) else full
 
@@ -123,7 +124,8 @@ def _own_table(document: Mapping[str, Any]) -> Any:
 
 
 def _refuse_long_keys(text: str) -> None:
-    """Raise ValueError for a dotted key of many parts: `tomllib` takes quadratic time for it."""
+    """Raise ValueError for a dotted key with many parts, because `tomllib` then takes quadratic
+    time."""
     if max(line.count(".") for line in text.split("\n")) < _MAX_KEY_PARTS:
         return
     bare = _NOT_BARE.sub("''", text)
@@ -162,16 +164,16 @@ def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 _MOST_FILES = 32
-"""Maximum files in a chain of `extend`."""
+"""Maximum number of files in a chain of `extend`."""
 
 
 class EngineCheckMode(StrEnum):
-    """Values of `--ask` and of the key `ask`: when an engine is queried."""
+    """Values of `--ask` and of the key `ask`: when to query an engine."""
 
     AUTO = "auto"
-    """Query if an engine of exactly that release is available."""
+    """Query an engine if exactly that release is available."""
     ALWAYS = "always"
-    """Always query; the engine must be available."""
+    """Always query an engine. It must be available."""
     NEVER = "never"
 
 
@@ -180,15 +182,16 @@ Assumptions = tuple[tuple[str, str], ...]
 
 
 class PlacedText(Struct, frozen=True):
-    """A value of a file, and its place. Paths are absolute."""
+    """A value in a file, and its place. Paths are absolute."""
 
     text: str
     place: Place
 
 
 class Override(Struct, frozen=True):
-    """Settings for some paths: patterns as in `.gitignore`, relative to `folder`. None: the file's
-    general setting; `ignore` is added to it.
+    """Settings for some paths: patterns as in `.gitignore`, relative to `folder`.
+
+    A setting of None means the file's general setting. `ignore` is added to the general setting.
     """
 
     folder: Path
@@ -207,7 +210,7 @@ class ExcludedPatterns(Struct, frozen=True):
 
 
 class ProjectSettings(Struct, frozen=True):
-    """Settings of one file and of those that it extends; `file` None: no file."""
+    """Settings of one file and of those that it extends. `file` is None if there is no file."""
 
     file: Path | None = None
     engine: tuple[PlacedText, ...] = ()
@@ -229,7 +232,8 @@ class ProjectSettings(Struct, frozen=True):
 
 
 class SettingsFrom(Struct, frozen=True):
-    """Choice of the settings file: `file`, else the nearest of a folder; none unless `enabled`."""
+    """Selects the settings file: `file`, else the nearest file above a folder; none unless
+    `enabled`."""
 
     file: Path | None = None
     enabled: bool = True
@@ -245,7 +249,7 @@ class SettingsFrom(Struct, frozen=True):
         return found
 
     def of(self, folder: Path) -> ProjectSettings:
-        """Return the settings for files in a folder. Raises InputError with every problem."""
+        """Return the settings for files in a folder. Raises InputError with all problems."""
         path = self.file_for(folder)
         if path is None:
             return ProjectSettings()
@@ -270,9 +274,9 @@ def assumption(text: str) -> tuple[str, str]:
 
 @reads.cached(256)
 def read_settings(path: Path) -> tuple[ProjectSettings, tuple[Problem, ...]]:
-    """Return the valid settings of a file and those that it extends, and all problems, in order.
+    """Return the valid settings of a file and of those that it extends, and all problems, in order.
 
-    Raises InputError if a file is missing or not TOML.
+    Raises InputError if a file is missing or is not TOML.
     """
     values: dict[str, Any] = {}
     problems: list[Problem] = []
@@ -288,7 +292,7 @@ def read_settings(path: Path) -> tuple[ProjectSettings, tuple[Problem, ...]]:
 
 
 def _chain(path: Path) -> list[ProjectFile]:
-    """Return a file, followed by those that it extends, in order."""
+    """Return a file, followed by those that it extends."""
     chain = [read_project_file(path)]
     while "extend" in chain[-1].table:
         last = chain[-1]
@@ -316,7 +320,7 @@ def _same(path: Path, other: Path) -> bool:
 
 
 def _resolve_path(file: Path, written: str) -> Path:
-    """Return a path from a file, resolved relative to the file."""
+    """Return a path in a settings file, resolved relative to that file."""
     joined = file.parent / os.path.expanduser(written)  # noqa: PTH111  Path's own raises
     return Path(os.path.normpath(joined))
 
@@ -326,13 +330,13 @@ _At = tuple[str | int, ...]
 
 
 class _Checked:
-    """Values of one file; all problems are collected."""
+    """The checked values of one file, with all problems collected."""
 
     def __init__(self, file: ProjectFile) -> None:
         self._file, self.problems = file, list[Problem]()
 
     def values(self) -> dict[str, Any]:
-        """Return the values by the fields of `ProjectSettings`, without those of a wrong type."""
+        """Return the values by field of `ProjectSettings`, omitting values of a wrong type."""
         self._known(self._file.table, _READERS, ())
         found = self._read(self._file.table, _READERS, ())
         found.pop("extend", None)
@@ -365,7 +369,7 @@ class _Checked:
         return None
 
     def assume(self, at: _At) -> dict[str, str]:
-        """Read a table of checkpoints."""
+        """Read a table of assumed checkpoints."""
         table = self._value(at)
         if not isinstance(table, Mapping):
             help_ = 'write "org/name" = "org/sibling"'
@@ -379,7 +383,7 @@ class _Checked:
         return dict(table)
 
     def overrides(self, at: _At) -> tuple[Override, ...]:
-        """Read an array of tables."""
+        """Read an array of override tables."""
         tables = self._value(at)
         if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
             header = ".".join((*self._file.prefix, "overrides"))
@@ -396,18 +400,18 @@ class _Checked:
         return Override(self._file.path.parent, **self._read(table, _OVERRIDE_READERS, at))
 
     def engine(self, at: _At) -> tuple[PlacedText, ...]:
-        """Read versions; paths of engines become absolute."""
+        """Read engine versions. Paths of engines become absolute."""
         found = self.split(at)
         if not found:
             self._refuse("`engine` names no version", self._file.place(*at))
         return tuple(self._absolute(engine) if is_path(engine.text) else engine for engine in found)
 
     def excluded(self, at: _At) -> ExcludedPatterns:
-        """Read patterns relative to the file's directory."""
+        """Read exclude patterns, relative to the file's directory."""
         return ExcludedPatterns(self._file.path.parent, self.texts(at))
 
     def split(self, at: _At) -> tuple[PlacedText, ...]:
-        """Read one text or several, split at commas."""
+        """Read one text or a list of texts, each split at commas."""
         return tuple(
             PlacedText(part.strip(), entry.place)
             for entry in self.texts(at)
@@ -416,7 +420,7 @@ class _Checked:
         )
 
     def text(self, at: _At) -> PlacedText | None:
-        """Read a text that is not empty."""
+        """Read a non-empty text."""
         value, place = self._value(at), self._file.place(*at)
         if isinstance(value, str) and value:
             return PlacedText(value, place)
@@ -455,7 +459,7 @@ class _Checked:
         return None if value is None else self._absolute(value)
 
     def paths(self, at: _At) -> tuple[PlacedText, ...]:
-        """Read directories: relative paths must exist, absolute paths may be on another machine."""
+        """Read directories. Relative paths must exist; absolute paths may be on another machine."""
         values = self.texts(at)
         found = tuple(map(self._absolute, values))
         for path, written in zip(found, values, strict=True):
@@ -483,7 +487,8 @@ _READERS: _Readers = {
     "overrides": _Checked.overrides,
     "select": _Checked.split,
 }
-"""Readers of the file's keys. The keys are the fields of `ProjectSettings`, and `extend`."""
+"""Functions that read the file's keys. The keys are the fields of `ProjectSettings`, and
+`extend`."""
 _OVERRIDE_READERS: _Readers = {
     "paths": _Checked.texts,
     "engine": _Checked.engine,
@@ -491,9 +496,9 @@ _OVERRIDE_READERS: _Readers = {
     "select": _Checked.split,
     "ignore": _Checked.split,
 }
-"""Readers of an override's keys, which are the fields of `Override`."""
+"""Functions that read an override's keys, which are the fields of `Override`."""
 PROJECT_KEYS = tuple(_READERS)
-"""Keys of a configuration file; those of options have the option's name."""
+"""Keys in a settings file. A key for an option has the option's name."""
 
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""Acceptance lengths and speed-ups that others measured, each with its source and conditions.
+"""Acceptance lengths and speed-ups that others published, each with source and conditions.
 
-They are in `models/acceptance.json` (`tools/published_acceptance.py` writes its form). An
-acceptance length counts the target's own token of a step, as SGLang and vLLM do: 1.0 means that no
-draft token was accepted.
+They are in `models/acceptance.json` (`tools/published_acceptance.py` formats the file). An
+acceptance length includes the target's own token of each step, as in SGLang and vLLM: 1.0 means
+that no draft token was accepted.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ FAR_BELOW = 0.5
 See `AcceptanceReference.is_far_below`."""
 
 Setting = tuple[int | None, int | None, int | None]
-"""num_steps, eagle_topk, num_draft_tokens; None: not stated, or no argument of the algorithm."""
+"""num_steps, eagle_topk, num_draft_tokens. None: not stated, or not an argument of the
+algorithm."""
 
 
 class PublishedSource(Struct, frozen=True):
-    """Publication of a number."""
+    """The publication that a number comes from."""
 
     title: str
     url: str
     date: str
-    """Day of the publication or of the stored version: `2025-12-23`."""
+    """Date of the publication or of the stored version: `2025-12-23`."""
     place: str | None = None
-    """Place of the number in the source: a file or a table."""
+    """Location of the number in the source: a file or a table."""
 
     def __str__(self) -> str:
         place = f", {self.place}" if self.place else ""
@@ -55,16 +56,16 @@ class PublishedAcceptance(Struct, frozen=True):
     """One published measurement: a benchmark at one setting."""
 
     target: str
-    """Checkpoint that was measured; may be another export of the requested one."""
+    """The measured checkpoint. May be a different export of the requested one."""
     draft: str | None
-    """None: the target's own MTP layers."""
+    """The draft. None: the target's own MTP layers."""
     algorithm: str
     """MTP, EAGLE3, EAGLE, DFLASH, DSPARK, as the index names algorithms."""
     benchmark: str
     setting: Setting
     source: PublishedSource
     length: float | None = None
-    """Mean acceptance length in tokens, the target's own included."""
+    """Mean acceptance length in tokens, including the target's own."""
     speedup: float | None = None
     """Output throughput as a multiple of the same engine without speculation."""
     engine: str | None = None
@@ -74,12 +75,13 @@ class PublishedAcceptance(Struct, frozen=True):
     batch_size: int | None = None
     """Concurrent requests."""
     mode: str | None = None
-    """Mode of the target: `thinking`, `non-thinking`."""
+    """The target's mode: `thinking` or `non-thinking`."""
     note: str | None = None
 
     @property
     def setting_text(self) -> str:
-        """The setting as `5/1/6`, or `16 draft tokens` of a block; empty if not stated."""
+        """The setting as `5/1/6`, or as `16 draft tokens` for a block draft; empty if not
+        stated."""
         steps, topk, tokens = self.setting
         if tokens is None:
             return ""
@@ -87,7 +89,7 @@ class PublishedAcceptance(Struct, frozen=True):
 
     @property
     def conditions(self) -> str:
-        """Its conditions: `mtbench, 5/1/6, temperature 0, batch size 8, SGLang, H200`."""
+        """The conditions, such as `mtbench, 5/1/6, temperature 0, batch size 8, SGLang, H200`."""
         engine = " ".join(filter(None, (self.engine, self.release)))
         parts = (
             self.benchmark,
@@ -106,32 +108,32 @@ class AcceptanceReference(Struct, frozen=True):
     """The published acceptance lengths that a deployment is compared with."""
 
     published: tuple[PublishedAcceptance, ...]
-    """Measurements at one setting, the nearest to the deployment's."""
+    """Measurements at one setting: the one nearest to the deployment's."""
     scale: float
-    """Factor on the accepted draft tokens, from the published setting to the deployment's."""
+    """Factor that converts accepted draft tokens from the published setting to the deployment's."""
 
     @property
     def lengths(self) -> tuple[float, ...]:
-        """Published lengths at the deployment's setting, ascending."""
+        """Published lengths at the deployment's setting, in ascending order."""
         found = (p.length for p in self.published if p.length is not None)
         return tuple(sorted(1 + (length - 1) * self.scale for length in found))
 
     @property
     def lowest(self) -> float:
-        """Length on the benchmark with the lowest acceptance."""
+        """The length on the benchmark with the lowest acceptance."""
         return self.lengths[0]
 
     @property
     def typical(self) -> float:
-        """Median length over the benchmarks."""
+        """The median length over the benchmarks."""
         return median(self.lengths)
 
     def is_far_below(self, length: float) -> bool:
         """True if fewer than half as many draft tokens are accepted as on the lowest benchmark.
 
-        A benchmark predicts other traffic poorly. In the published data, a benchmark falls below
-        half of the lowest of the others of the same draft and setting in 0.9 % of 557 cases, and
-        below 0.7 in 5.6 %.
+        Benchmarks predict other traffic poorly. In the published data (557 cases), a benchmark
+        falls below half of the lowest other benchmark of the same draft and setting in 0.9% of
+        cases, and below 0.7 of it in 5.6%.
         """
         return length - 1 < FAR_BELOW * (self.lowest - 1)
 
@@ -139,10 +141,10 @@ class AcceptanceReference(Struct, frozen=True):
 def published_acceptance(
     target: str, draft: str | None = None, *, own: bool = False
 ) -> tuple[PublishedAcceptance, ...]:
-    """Return the published measurements of a target, by draft and benchmark.
+    """Return the published measurements for a target, by draft and benchmark.
 
-    `draft`: only of this draft; `own`: only of the target's own MTP layers. Measurements of other
-    exports of the same model follow those of the target itself.
+    `draft`: only those of this draft. `own`: only those of the target's own MTP layers.
+    Measurements of the target precede those of other exports of the same model.
     """
     found = _of_model(target)
     if draft is not None:
@@ -155,11 +157,12 @@ def published_acceptance(
 def acceptance_reference(
     target: str, draft: str | None, setting: Setting
 ) -> AcceptanceReference | None:
-    """Return the lengths that a deployment is compared with; None if none is comparable.
+    """Return the published lengths to compare a deployment with; None if none is comparable.
 
-    `setting`: num_steps, eagle_topk and num_draft_tokens of the deployment. Measurements at the
-    same setting are preferred. Otherwise those of the nearest chain or block are converted, as if
-    each draft token was accepted with the same probability. A tree is compared with the same tree.
+    `setting`: the deployment's num_steps, eagle_topk and num_draft_tokens. Measurements at the same
+    setting are preferred. Otherwise those of the nearest chain or block are converted, assuming
+    that every draft token is accepted with equal probability. A tree is only compared with an equal
+    tree.
     """
     found = published_acceptance(target, draft, own=draft is None)
     usable = [p for p in found if p.length is not None]
@@ -180,9 +183,10 @@ def acceptance_reference(
 
 
 def chain_length(length: float, tokens: int, others: int) -> float:
-    """Return the length with `others` draft tokens of a chain that has `length` with `tokens`.
+    """Convert the acceptance length of a chain with `tokens` draft tokens to one with `others`.
 
-    Both counts include the target's token. Each draft token is accepted with the same probability.
+    Both counts include the target's token. Assumes an equal acceptance probability for every draft
+    token.
     """
     low, high = 0.0, 1.0
     for _ in range(40):
@@ -198,11 +202,11 @@ def _geometric(rate: float, tokens: int) -> float:
 def published_summary(
     published: Sequence[PublishedAcceptance], setting: Setting = (None, None, None)
 ) -> str:
-    """Return the most comparable measurements in one line; empty for none.
+    """Return the most comparable measurements in one line; empty if there are none.
 
-    Those at `setting`, then those with the most benchmarks of one source and setting, preferably
-    near 6 draft tokens:
-    `2.0-4.4 tokens a step, 1.37-3.11 times as fast on 7 benchmarks at 5/1/6 (SpecForge, …)`.
+    Prefers those at `setting`, then those with the most benchmarks from one source and setting,
+    near 6 draft tokens: `2.0-4.4 tokens a step, 1.37-3.11 times as fast on 7 benchmarks at 5/1/6
+    (SpecForge, …)`.
     """
     groups: dict[tuple[str, str, Setting], list[PublishedAcceptance]] = {}
     for p in published:
@@ -244,10 +248,11 @@ class StartSetting(Struct, frozen=True):
 
 
 def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
-    """Return the published chain of a draft with the highest mean speed-up, else 5/1/6.
+    """Return the draft's published chain with the highest mean speed-up, else 5/1/6.
 
-    In SpecForge's grid, the chain that was best for a draft on its other benchmarks loses 1.7 % on
-    the one left out; the constant 5/1/6 loses 2.8 %. Chains of at least two settings count.
+    In SpecForge's grid (leave-one-out), the chain that was best for a draft on the other benchmarks
+    loses 1.7%; the constant 5/1/6 loses 2.8%. Returns 5/1/6 also if fewer than two chains were
+    measured.
     """
     logs: dict[tuple[int, int, int], list[float]] = {}
     source = ""
@@ -270,17 +275,17 @@ def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
 
 
 def _shape(setting: Setting) -> Setting:
-    """Return what two deployments with equal acceptance share; a block has no steps and no topk."""
+    """Return the settings that determine acceptance. A block draft has no steps and no topk."""
     steps, topk, tokens = setting
     return (None, None, tokens) if (topk or 1) == 1 else (steps, topk, tokens)
 
 
 def acceptance_score(published: Iterable[PublishedAcceptance]) -> float | None:
-    """Return a comparable acceptance length of a draft; None without one of a chain or block.
+    """Return an acceptance length of a draft that can be compared across benchmarks.
 
-    Benchmarks differ, so accepted draft tokens are divided by the benchmark's factor (fitted by
-    `tools/published_acceptance.py`). Of a chain, the setting nearest to 6 tokens counts, converted
-    to 6; of a block, its best setting.
+    None unless a chain or block was measured. Accepted draft tokens are divided by the benchmark's
+    factor (fitted by `tools/published_acceptance.py`), because benchmarks differ. For a chain, the
+    setting nearest to 6 tokens counts, converted to 6. For a block, its best setting counts.
     """
     nearest: dict[str, tuple[float, float]] = {}
     for p in published:
@@ -299,7 +304,8 @@ def acceptance_score(published: Iterable[PublishedAcceptance]) -> float | None:
 
 @lru_cache(maxsize=64)
 def _of_model(target: str) -> tuple[PublishedAcceptance, ...]:
-    """Return what was measured on the checkpoint that a name means, then on its exports."""
+    """Return the measurements of the checkpoint that a name means, followed by those of its
+    exports."""
     measured = _table().measured
     meant = likely(target)
     name = target if meant is None or target in measured else meant[0]
@@ -316,7 +322,7 @@ class _Table(Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
-    """Return the table of the file; empty in a checkout without the index."""
+    """Return the table in the file; empty in a checkout without the index."""
     try:
         found = convert(read_object(models_dir() / ACCEPTANCE_FILE), _Table)
     except (UnreadableFileError, ValidationError):
@@ -331,7 +337,7 @@ def _of_target(target: str) -> tuple[PublishedAcceptance, ...]:
 
 
 def _measurements(target: str, row: Mapping[str, Any]) -> Iterator[PublishedAcceptance]:
-    """Yield the measurements of a row: each benchmark at each setting."""
+    """Yield the measurements in a row, one per benchmark and setting."""
     stated = {**_table().sources[row["source"]], **row, "target": target}
     stated["source"] = convert(stated, PublishedSource)
     lengths, speedups = row.get("length", {}), row.get("speedup", {})

@@ -1,13 +1,13 @@
-"""Reader of a checkpoint's facts from its directory, and of `json_model_override_args`.
+"""Reads a checkpoint's facts from its directory, and applies `json_model_override_args`.
 
 Context length: `get_context_length` (srt/utils/hf_transformers/common.py) is the same in every
-release from 0.4.6 to 0.5.23. Its input differs: it sees the config after `transformers`. Version 5
-of that (SGLang 0.5.10 and later) also takes the scaling from `rope_parameters`, and fills in
-`original_max_position_embeddings`, with which a factor no longer counts.
+release from 0.4.6 to 0.5.23, but its input differs: the config as `transformers` returns it.
+Transformers 5 (SGLang 0.5.10 and later) also takes the scaling from `rope_parameters`. It also
+fills in `original_max_position_embeddings`, and the scaling factor then no longer counts.
 
-Quantization of a checkpoint, in the newest engine's naming: `_parse_quant_hf_config` and
-`_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23); the methods of NVIDIA's
-ModelOpt are all `modelopt` up to 0.5.2.
+Quantization of a checkpoint is named as in the newest engine: `_parse_quant_hf_config` and
+`_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23). Up to 0.5.2 all methods of
+NVIDIA's ModelOpt are `modelopt`.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ _KEYS = (
     "model_max_length",
     "max_position_embeddings",
 )
-"""In this order: CONTEXT_LENGTH_KEYS next to get_context_length."""
+"""The order is that of the engine's CONTEXT_LENGTH_KEYS, next to get_context_length."""
 _FILLED_IN = frozenset({"llama3", "yarn", "longrope"})
-"""Scalings to which transformers 5 adds the original length (modeling_rope_utils.py)."""
+"""Scaling types for which transformers 5 adds the original length (modeling_rope_utils.py)."""
 _BY_LAYER = frozenset({"gemma3_text", "gemma3n_text"})
-"""Models whose scaling transformers 5 stores per kind of layer, where the engine does not look."""
+"""Models whose scaling transformers 5 stores per kind of layer, where the engine does not read
+it."""
 _DEFAULTS = {
     "cohere2": 8192,
     "deepseek_v2": 2048,
@@ -80,19 +81,20 @@ _DEFAULTS = {
     "qwen3_5_text": 32768,
     "qwen3_5_moe_text": 32768,
 }
-"""`max_position_embeddings` of the config classes, for a config without it. The same from
-transformers 4.51 to 5.19. A draft for a long target that omits it is a draft of 2048."""
+"""`max_position_embeddings` of the config classes, used if a config lacks it. Equal in transformers
+4.51 to 5.19. A draft for a long-context target that omits it is limited to 2048 tokens."""
 
 
 def context_lengths(
     config: Mapping[str, Any], in_file: Mapping[str, Any] | None = None
 ) -> tuple[int | None, int | None]:
-    """Return the context lengths of a text model's config, before 0.5.10 and from 0.5.10 on.
+    """Return the context lengths in a text model's config: before 0.5.10, and from 0.5.10 on.
 
-    `in_file`: the config in its file, if `json_model_override_args` changed it since: transformers
-    5 completes the file's config, not the engine's later changes (0.5.23
-    srt/utils/hf_transformers/config.py:405). None if the config does not state the length, or in a
-    form on which the engine fails.
+    None if the config does not state the length, or states it in a form on which the engine fails.
+
+    `in_file`: the config in its file, if `json_model_override_args` has changed it. Transformers 5
+    completes only the config in the file, not the engine's later changes (0.5.23
+    srt/utils/hf_transformers/config.py:405).
     """
     length = _length(config)
     if length is None:
@@ -131,11 +133,12 @@ def _kind(scaling: Mapping[str, Any]) -> str | None:
 
 
 QUANTIZATION_FILE = "hf_quant_config.json"
-"""ModelOpt's file for it, next to a config.json without it."""
+"""ModelOpt's quantization file, next to a config.json without a quantization object."""
 
 
 def quantization(*configs: Mapping[str, Any]) -> str | None:
-    """Return the first config's method that is set: `quant_method`, or ModelOpt's algorithm."""
+    """Return the method of the first config that sets one: `quant_method`, or ModelOpt's
+    algorithm."""
     for config in configs:
         for key in ("quantization_config", "compression_config"):
             found = mapping(config.get(key))
@@ -148,7 +151,7 @@ def quantization(*configs: Mapping[str, Any]) -> str | None:
 
 
 def quantization_config(*configs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the object that contains the method; empty if there is none."""
+    """Return the config object that contains the quantization method; empty if there is none."""
     for config in configs:
         for key in ("quantization_config", "compression_config"):
             found = mapping(config.get(key))
@@ -158,22 +161,22 @@ def quantization_config(*configs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def modelopt_config(directory: Path) -> Mapping[str, Any]:
-    """Return the object in ModelOpt's file; empty if there is none."""
+    """Return the quantization object in ModelOpt's file; empty if there is none."""
     return quantization_config_in(_read_quantization_file(directory))
 
 
 def modelopt_quantization(directory: Path) -> str | None:
-    """Return the method in ModelOpt's file."""
+    """Return the quantization method in ModelOpt's file."""
     return quantization_in(_read_quantization_file(directory))
 
 
 def quantization_config_in(file: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the object in the content of ModelOpt's file; empty if there is none."""
+    """Return the quantization object in the content of ModelOpt's file; empty if there is none."""
     return mapping(file.get("quantization")) or file
 
 
 def quantization_in(file: Mapping[str, Any]) -> str | None:
-    """Return the method in the content of ModelOpt's file."""
+    """Return the quantization method in the content of ModelOpt's file."""
     return _modelopt(file)
 
 
@@ -222,8 +225,8 @@ def read_checkpoint(
 ) -> Checkpoint | UnknownFact:
     """Return the facts of the checkpoint in a directory with a `config.json`.
 
-    With `tokenizer` also read the vocabulary (some ten milliseconds). Never raises because of file
-    contents.
+    `tokenizer`: also read the vocabulary, which takes tens of milliseconds. Never raises because of
+    file contents.
     """
     from speclaunch.engine.facts.tensors import read_tensors  # noqa: PLC0415  most come from the index
     from speclaunch.engine.facts.weights import read_vocabulary, read_weights  # noqa: PLC0415
@@ -259,10 +262,10 @@ def from_config(
     in_file: Mapping[str, Any] | None = None,
     **known: Any,
 ) -> Checkpoint:
-    """Return the facts in a `config.json`; a value of a wrong type counts as missing.
+    """Return the facts in a `config.json`. A value of a wrong type counts as missing.
 
     `known`: fields of the checkpoint from other sources. `in_file`: the config before changes, if
-    any. A field for which a PartialConfig lacks a key is unread.
+    any. A field is unread if a PartialConfig lacks one of its keys.
     """
     inner = _text_config(dict(config.items()))  # an unread part is listed key by key
     flat = merged(config, inner)
@@ -313,7 +316,7 @@ def from_config(
 def _context(
     flat: Mapping[str, Any], inner: Mapping[str, Any], in_file: Mapping[str, Any] | None
 ) -> tuple[int | None, tuple[int | None, int | None] | None]:
-    """Return the context length of every release, or the two that differ."""
+    """Return one context length for all releases, or the two lengths if they differ."""
     # only the text model's own config, without keys inherited from the outer config
     own = inner or flat
     if inner and isinstance(flat, PartialConfig):
@@ -326,9 +329,9 @@ def _context(
 
 
 def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part that describes the language model; empty if it is the complete config."""
+    """Return the part that describes the language model; empty if the complete config does."""
     if _is_early_llava(config):
-        return {}  # all keys are outside, and the part inside is of another model
+        return {}  # all keys are at the top level; the nested part is a different model
     for key in _NESTED:
         inner = mapping(_read(config, key))
         if inner:
@@ -338,9 +341,9 @@ def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read(config: Mapping[str, Any], key: str) -> Any:
-    """Return a key that locates other keys; None if unread.
+    """Return a key that determines where other keys are; None if it is unread.
 
-    A key for which that matters is itself unread.
+    Fields for which that matters are then unread, too.
     """
     unread = isinstance(config, PartialConfig) and key in config.unread
     return None if unread else config.get(key)
@@ -365,7 +368,7 @@ def _dtype(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str | None:
 
 
 def _sliding_window(config: Mapping[str, Any]) -> int | None:
-    """Return the sliding window, or None if it is unused: Qwen only uses it if enabled."""
+    """Return the sliding window; None if it is unused. Qwen uses its window only if enabled."""
     used = config.get("use_sliding_window")
     qwen = (text(config.get("model_type")) or "").startswith(("qwen2", "qwen3"))
     if used is False or (qwen and used is not True):
@@ -382,8 +385,9 @@ def _mtp_layers(config: Mapping[str, Any]) -> int | None:
 def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the target layers whose hidden states a draft reads.
 
-    EAGLE-3 has them in `eagle_config` (spec_aux_hidden_state.py), DFLASH in `dflash_config`, else
-    outside of it (parse_dflash_draft_config); DSPARK's own key precedes both.
+    EAGLE-3 lists them in `eagle_config` (spec_aux_hidden_state.py). DFLASH lists them in
+    `dflash_config`, else at the top level (parse_dflash_draft_config). DSPARK's own key takes
+    precedence over both.
     """
     dflash = merged(config, mapping(config.get("dflash_config")))
     return (
@@ -395,7 +399,8 @@ def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _block_size(config: Mapping[str, Any]) -> int | None:
-    """Return the block size: `dflash_config` precedes the outer key, even if null."""
+    """Return the block size. `dflash_config` takes precedence over the top-level key, even if
+    null."""
     return size(merged(config, mapping(config.get("dflash_config"))).get("block_size"))
 
 
@@ -430,10 +435,10 @@ _OF_QUANTIZATION = ("quantization", "quantization_config")
 
 
 def overridden(found: Checkpoint, changes: Mapping[str, Any]) -> Checkpoint:
-    """Return the facts of a checkpoint after a config update; facts of its files are unchanged.
+    """Return the facts of a checkpoint after a config update. Facts from its files are unchanged.
 
     Like `get_config` of srt/utils/hf_transformers/config.py:405 (0.5.23): a part of the config
-    (`text_config`) and rope scaling are updated, anything else is replaced.
+    (`text_config`) and rope scaling are merged; anything else is replaced.
     """
     config = dict(found.raw.items())
     for key, value in changes.items():

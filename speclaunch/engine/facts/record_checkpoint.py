@@ -1,7 +1,7 @@
-"""Writer of a checkpoint's facts to a file, from a directory that holds its files.
+"""Writes a checkpoint's facts to a file, from the directory that holds its files.
 
-The same facts give the same bytes, and the file is written atomically. A long table of quantized
-layers is stored as ranges; `checkpoint_file.py` reads it.
+Equal facts give equal bytes, and the file is written atomically. A long table of quantized layers
+is stored as ranges, which `checkpoint_file.py` expands.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from speclaunch.engine.facts.weights import INDEX, loaded_files, read_vocabulary
 _NUMBER = lazy(r"(?<=\.)\d+(?=\.|$)")
 _BRACE = lazy(r"[{}\[\]]")
 _LONG_TABLE = 40
-"""A table of fewer names is stored unchanged."""
+"""A table with fewer names is stored unchanged."""
 
 
 def shortened(config: Any) -> Any:
-    """Return the config with its long tables of layers as ranges.
+    """Return the config with its long layer tables converted to ranges.
 
-    A table that would not expand to the same table is unchanged.
+    A table remains unchanged if its ranges would not expand to it.
     """
     if not isinstance(config, dict):
         return config
@@ -69,7 +69,7 @@ def _ranges_of(table: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return patterns with number ranges that stand for exactly the names of a table."""
+    """Return patterns with number ranges that match exactly the names of a table."""
     groups: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
     for name, value in table.items():
         numbers = tuple(int(number) for number in _NUMBER.findall(name))
@@ -82,7 +82,7 @@ def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _blocks(numbers: Iterable[tuple[int, ...]]) -> Iterator[tuple[range, ...]]:
-    """Yield products of ranges that cover exactly the tuples, grouped by their first number."""
+    """Yield products of ranges that cover exactly these tuples, grouped by their first number."""
     rest: dict[int, list[tuple[int, ...]]] = defaultdict(list)
     for first, *later in filter(None, numbers):
         rest[first].append(tuple(later))
@@ -113,12 +113,13 @@ _SECRET = lazy(
     r"|password|passwd|credentials?)$",
     re.IGNORECASE,
 )
-"""Keys of secrets, but not `mask_token`."""
+"""Keys that hold secrets, but not `mask_token`."""
 _TOKEN = lazy(r"\b(?:hf|gh[a-z]|sk|glpat)[_-][A-Za-z0-9_-]{16,}")
-"""Prefixes of access tokens, of the hub and of others, anywhere in a text."""
+"""Prefixes of access tokens (the hub's and others), matched anywhere in a text."""
 _MOST_DEPTH = 50
 MOST_HEADERS = 4
-"""Weight files whose headers are stored; a checkpoint with more lists its tensors in its index."""
+"""Maximum number of weight files whose headers are stored. Larger checkpoints list their tensors in
+an index."""
 
 
 def recorded(
@@ -130,10 +131,11 @@ def recorded(
     revision: str | None = None,
     tensors: Mapping[str, TensorHeader] | None = None,
 ) -> CheckpointFile:
-    """Return the facts of checkpoint `name` in a directory: no weights, secrets or paths.
+    """Return the publishable facts of checkpoint `name` in a directory: no weights, secrets or
+    paths.
 
-    `read`: the day, YYYY-MM-DD; `tensors`: header data, if the files are elsewhere. Raises
-    UnreadableFileError.
+    `read`: the date, YYYY-MM-DD. `tensors`: header data, if the files are not in the directory.
+    Raises UnreadableFileError.
     """
     config = read_object(directory / "config.json")
     public, left = publishable(config)
@@ -171,8 +173,8 @@ def recorded(
 def publishable(config: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """Return a config without private keys, and the keys that were removed.
 
-    Removed are secrets, absolute paths and addresses, and long values that nothing reads. They
-    existed, so looking one up is unknown. Raises UnreadableFileError.
+    Secrets, absolute paths and addresses are removed, and long values that nothing reads. Removed
+    keys count as unread: looking one up is unknown. Raises UnreadableFileError.
     """
     left: set[str] = set()
     public: dict[str, Any] = _without(config, left, 0)
@@ -208,7 +210,8 @@ def _is_place(value: str) -> bool:
 
 
 def tensors_in(directory: Path) -> Mapping[str, TensorHeader]:
-    """Return the tensors from the headers of a few files; empty if more, or if one is broken."""
+    """Return the tensors from the headers of a few files; empty if there are more files or one is
+    broken."""
     files = loaded_files(directory)
     found: dict[str, TensorHeader] = {}
     try:
@@ -228,9 +231,10 @@ _WIDE = 100
 
 
 def text_of(found: CheckpointFile) -> str:
-    """Return the file's text. Unknown facts are omitted.
+    """Return the text of the facts file. Unknown facts are omitted.
 
-    Keys are in the order of the format, those of objects sorted; ASCII, with a final line feed.
+    Top-level keys follow the order of the format, keys of objects are sorted. ASCII, with a final
+    newline.
     """
     weights: dict[str, Any] = {}
     if found.weight_bytes is not None:
@@ -260,11 +264,11 @@ def text_of(found: CheckpointFile) -> str:
 
 
 def store_facts(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
-    """Write the facts below a folder. Return the path, and whether the file has changed.
+    """Write the facts below a folder. Return the path, and True if the file has changed.
 
-    A file that only differs in its date is unchanged. The new file is read back before it replaces
-    the old file. Raises UnreadableFileError and OSError; the old file is then unchanged, and
-    nothing is written outside the folder.
+    A file that differs only in its date is left unchanged. The new file is read back before it
+    replaces the old one. After UnreadableFileError or OSError the old file is unchanged. Nothing is
+    written outside the folder.
     """
     path = file_of(folder, found.model)
     if path is None:

@@ -1,6 +1,6 @@
-"""Checkpoint facts stored by a team: `.speclaunch/models/` next to its recipes, or above.
+"""Checkpoint facts that a team stores: `.speclaunch/models/` next to its recipes, or above.
 
-A repository is untrusted: no name or link in it leads out of that folder.
+A repository is untrusted: no name or link in it may lead out of that folder.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from speclaunch.engine.facts.known_models import HUB_NAME
 FOLDER = Path(".speclaunch", "models")
 """Folder below the directory of the recipes, or below a parent directory."""
 _MOST_FILES = 10_000
-"""Maximum files listed in a folder."""
+"""Maximum number of files listed in a folder."""
 
 
 def models_folders(start: Path) -> tuple[Path, ...]:
-    """Return every `.speclaunch/models` from `start` (a file or a directory) upward, nearest first.
+    """Return every `.speclaunch/models` from `start` (a file or directory) upward, nearest first.
 
-    The search ends at the repository (the directory that holds `.git`: a directory, or the file of
-    a worktree or submodule), as in ruff and git; outside a repository at the home directory, else
-    at the root of the file system. The directory is resolved, and a linked file counts where the
-    link is. Never raises.
+    The search ends at the repository, as in ruff and git: the directory that contains `.git` (a
+    directory, or the file of a worktree or submodule). Outside a repository it ends at the home
+    directory, else at the file system's root. The directory is resolved; for a linked file, the
+    location of the link counts. Never raises.
     """
     return tuple(
         directory / FOLDER for directory in upward(start) if is_directory(directory / FOLDER)
@@ -33,9 +33,9 @@ def models_folders(start: Path) -> tuple[Path, ...]:
 
 
 def facts_file(folders: Iterable[Path], name: str) -> Path | None:
-    """Return the file of the checkpoint `name` in the first folder that has one; None if none has.
+    """Return the file of checkpoint `name` in the first folder that has one; None if none has.
 
-    Raises UnreadableFileError if the file or the folder is a link out of the folder.
+    Raises UnreadableFileError if the file or the folder is a link that leads out of the folder.
     """
     for folder in folders:
         path = file_of(folder, name)
@@ -46,9 +46,9 @@ def facts_file(folders: Iterable[Path], name: str) -> Path | None:
 
 
 def stored_names(folder: Path) -> Iterator[str]:
-    """Yield the names of the checkpoints with files in a folder, sorted, at most 10,000.
+    """Yield the names of the checkpoints stored in a folder, sorted, at most 10,000.
 
-    Links into other directories are not followed.
+    Does not follow links to other directories.
     """
     found: list[str] = []
     try:
@@ -68,9 +68,9 @@ def stored_names(folder: Path) -> Iterator[str]:
 
 
 def refuse_a_way_out(folder: Path, path: Path) -> None:
-    """Raise UnreadableFileError if following links from a path below `folder` leads out of it.
+    """Raise UnreadableFileError if links in a path below `folder` lead out of it.
 
-    A folder `.speclaunch/models` is not resolved: neither part of it may be a link.
+    Neither part of a folder `.speclaunch/models` may be a link, because it is not resolved.
     """
     try:
         if folder.parts[-2:] == FOLDER.parts:
@@ -87,7 +87,7 @@ def refuse_a_way_out(folder: Path, path: Path) -> None:
 def is_outside(folder: Path, path: Path) -> bool:
     """True if a path, with links resolved, is outside the project of a directory.
 
-    The project is the repository. Without a repository it is the directory, and the working
+    The project is the repository. Without a repository it is the directory itself, plus the working
     directory if that contains it.
     """
     try:
@@ -101,10 +101,10 @@ def is_outside(folder: Path, path: Path) -> bool:
 
 
 def home_of_facts(start: Path) -> Path:
-    """Return the folder where `models pull` saves facts for a recipe at `start`.
+    """Return the folder in which `models pull` saves facts for a recipe at `start`.
 
     This is the nearest existing folder upward, else a new `.speclaunch/models` next to the recipe.
-    Nothing is created here.
+    Does not create it.
     """
     found = models_folders(start)
     return found[0] if found else _directory(start) / FOLDER
@@ -116,7 +116,7 @@ def _directory(start: Path) -> Path:
 
 
 def upward(start: Path) -> Iterator[Path]:
-    """Yield the directory of `start` and its parents, up to its repository."""
+    """Yield the directory of `start` and its parents, up to the repository's root."""
     try:
         own = _directory(start)
     except (OSError, RuntimeError, ValueError):
@@ -129,7 +129,8 @@ def upward(start: Path) -> Iterator[Path]:
 
 
 def project_root(directory: Path) -> str:
-    """Return the repository of a directory, else the directory itself, with links resolved."""
+    """Return the root of a directory's repository, else the directory itself, with links
+    resolved."""
     own = reads.realpath(str(directory))
     for folder in (own, *map(str, Path(own).parents)):
         if reads.lexists(f"{folder}/.git"):

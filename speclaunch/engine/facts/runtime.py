@@ -1,9 +1,11 @@
-"""Interpreters that have an engine, and its package versions, without importing anything.
+"""Finds interpreters that have an engine, and its package versions, without importing anything.
 
-Also records the inputs of an interpreter's answer (the interpreter and its visible packages), and
-which programs named by files may run: none, unless the user allows it. A recipe may come with an
-untrusted repository. Verbs that only read run its `engine.python` only with `--trust-engine`; a
-launch runs it, and a command-line value is trusted as the user's own.
+Also records what an interpreter's answer depends on (the interpreter and its visible packages), and
+decides which programs named in files may run.
+
+A recipe may come with an untrusted repository, so by default none may run. Verbs that only read run
+its `engine.python` only with `--trust-engine`. A launch runs it. A command-line value is trusted,
+because the user wrote it.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ _TELLING = (
 )
 """Variables that determine where an interpreter finds its packages."""
 _PYENV = re.compile(rb'^export PYENV_ROOT="([^"$`\\]+)"$.*^exec "[^"]*/pyenv" exec ', re.M | re.S)
-"""pyenv's replacement script for each interpreter (libexec/pyenv-rehash, 2.x)."""
+"""The script that pyenv installs in place of each interpreter (libexec/pyenv-rehash, 2.x)."""
 
 
 def note_environment(interpreter: Path, real: Path, folders: Sequence[str]) -> None:
-    """Record where an interpreter searches for packages, and which exist.
+    """Record where an interpreter searches for packages, and which of those paths exist.
 
-    `interpreter`: as called; `real`, `folders`: its own executable and `sys.path`.
+    `interpreter`: as called. `real`, `folders`: its own executable and `sys.path`.
     """
     for name in _TELLING:
         reads.variable(name)
@@ -64,7 +66,8 @@ def _note_program(path: Path) -> None:
 
 
 def _note_choice(root: Path) -> None:
-    """Record pyenv's inputs: a variable, else the nearest `.python-version`, else its own file."""
+    """Record what pyenv's choice depends on: a variable, the nearest `.python-version`, or its own
+    file."""
     for name in ("PYENV_VERSION", "PYENV_DIR", "PYENV_ROOT", "PWD"):
         reads.variable(name)
     here = Path(reads.variable("PYENV_DIR") or Path.cwd()).absolute()
@@ -74,7 +77,7 @@ def _note_choice(root: Path) -> None:
 
 
 def pyenv_choice(interpreter: Path) -> Path | None:
-    """Return the interpreter that a pyenv script would start here; None if unclear.
+    """Return the interpreter that a pyenv script would start in this directory; None if unclear.
 
     Reads the same files as pyenv (libexec/pyenv-version-name, pyenv-version-file, pyenv-exec, 2.x).
     """
@@ -95,10 +98,10 @@ def pyenv_choice(interpreter: Path) -> Path | None:
 
 
 def pyenv_environment(interpreter: Path) -> dict[str, str]:
-    """Return the variables of an interpreter that is started in another directory.
+    """Return the environment for an interpreter that is started in a different directory.
 
-    A pyenv script then still selects by the `.python-version` of this directory, among pyenv's own
-    versions.
+    A pyenv script then still selects the version by this directory's `.python-version`, among
+    pyenv's own versions.
     """
     env = dict(os.environ)
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -148,7 +151,7 @@ _PACKAGES = (
     "transformers",
 )
 SOURCE = Path(installed_packages.__file__).read_text(encoding="utf-8")
-"""Functions of `installed_packages`, for a script in an engine's interpreter."""
+"""Functions of `installed_packages`, for a script that runs in an engine's interpreter."""
 _PROBE = f"{SOURCE}\nprint(answer({_PACKAGES!r}))\n"
 _PROBE_SECONDS = 15
 _SHOWN_CHARACTERS = 100
@@ -163,12 +166,12 @@ class InterpreterError(Exception):
 
 
 class NoEngineError(LaunchError):
-    """Error: no interpreter has sglang; `failed` has the reasons of failed queries."""
+    """Error: no interpreter has sglang. `failed` has the reasons of failed queries."""
 
     failed: tuple[str, ...] = ()
 
     def for_user(self, cpu_engine: bool) -> NoEngineError:
-        """Return the same error, with advice that depends on `cpu_engine` (True if installed)."""
+        """Return the same error with advice for the user. `cpu_engine`: True if it is installed."""
         install = "" if cpu_engine else "`speclaunch engine install cpu`, then "
         which = "the installed CPU engine" if cpu_engine else "the CPU engine"
         found = NoEngineError(
@@ -189,7 +192,7 @@ class Runtime(Struct, frozen=True):
     sglang_path: Path | None = None
     """Directory of the installed package."""
     executed: bool = True
-    """False if only its files were read: a file names it, and the user does not trust it."""
+    """False if only its files were read, because a file names it and the user does not trust it."""
 
     @property
     def sglang(self) -> str | None:
@@ -198,9 +201,9 @@ class Runtime(Struct, frozen=True):
 
 
 class RunningScript:
-    """A script run by an interpreter, started at once: several can run in parallel.
+    """A script that an interpreter runs, started immediately: several can run in parallel.
 
-    Use it as a context manager: it leaves no process behind, also on Ctrl-C.
+    Use it as a context manager: it then leaves no process behind, even after Ctrl-C.
     """
 
     def __init__(self, interpreter: Path, script: str) -> None:
@@ -219,10 +222,10 @@ class RunningScript:
             self._process = error
 
     def answer(self, read: Callable[[Any], T], seconds: float) -> T:
-        """Return `read` of the JSON in the last line of its output.
+        """Return `read` applied to the JSON in the last output line.
 
-        Raises InterpreterError if the output is different, or late after `seconds`; OSError if it
-        could not be run.
+        Raises InterpreterError if the output has a different form or takes longer than `seconds`;
+        OSError if the script could not be run.
         """
         if isinstance(self._process, OSError):
             raise self._process
@@ -258,15 +261,16 @@ def query_interpreter(
 
 
 def _start_query(interpreter: Path) -> RunningScript:
-    """Start the query of an interpreter, without pyenv's script if possible, because it is slow."""
+    """Start the query of an interpreter. Bypasses pyenv's script if possible, because it is
+    slow."""
     return RunningScript(pyenv_choice(interpreter) or interpreter, _PROBE)
 
 
 def probe(interpreter: Path, query: RunningScript | None = None) -> Runtime:
     """Read the package versions of an interpreter's environment from their metadata.
 
-    `query`: a query that is already running. Raises LaunchError if it does not report them, OSError
-    if it cannot be run.
+    `query`: a query that is already running. Raises LaunchError if the interpreter does not report
+    them, OSError if it cannot be run.
     """
 
     def read(found: Any) -> Runtime:
@@ -290,11 +294,12 @@ def find_runtime(requested: str | None, *, meanwhile: Callable[[], None] = lambd
 
     The order: `engine.python`; the active virtual environment (VIRTUAL_ENV, CONDA_PREFIX); the
     Python that runs speclaunch; `python3` and `python` on PATH. `meanwhile` is called during the
-    queries, which run in parallel. Raises LaunchError if the named interpreter has no sglang,
-    NoEngineError if none has.
+    queries, which run in parallel.
 
-    A named interpreter runs only if the user trusts it (`trusted_programs`), or if it is one of the
-    others; otherwise the files of its environment are read.
+    A named interpreter runs only if the user trusts it (`trusted_programs`) or it is also one of
+    the others. Otherwise the files of its environment are read.
+
+    Raises LaunchError if the named interpreter has no sglang, NoEngineError if none has.
     """
     if requested:
         interpreter = _named(requested)
@@ -338,14 +343,14 @@ def find_runtime(requested: str | None, *, meanwhile: Callable[[], None] = lambd
 
 
 def _why(interpreter: Path, error: LaunchError | OSError) -> str:
-    """Return the reason why an interpreter does not list its packages."""
+    """Return why an interpreter does not list its packages."""
     if isinstance(error, OSError):
         return f"{interpreter} cannot be run: {error.strerror or error}"
     return error.problems[0].message
 
 
 def _unexecuted(interpreter: Path) -> Runtime:
-    """Return the runtime of an interpreter that must not run, from the files of its environment."""
+    """Return the runtime of an interpreter that must not run, from its environment's files."""
     from speclaunch.engine.facts.environment_files import read_environment  # noqa: PLC0415
 
     reads.mark_uncacheable()  # with --trust-engine the answer may differ
@@ -363,7 +368,7 @@ def _unexecuted(interpreter: Path) -> Runtime:
 
 
 def _own() -> Runtime:
-    """Return the runtime of the interpreter that runs speclaunch, without starting another."""
+    """Return the runtime of the interpreter that runs speclaunch, without starting a process."""
     packages = installed_packages.installed(_PACKAGES, sys.path)
     place = installed_packages.place("sglang", sys.path)
     own = Path(sys.executable)
@@ -373,7 +378,7 @@ def _own() -> Runtime:
 
 
 def pip_command() -> list[str]:
-    """Return the command for pip in our interpreter, else for the copy bundled with Python.
+    """Return the command for pip in speclaunch's interpreter, else for Python's bundled copy.
 
     Raises LaunchError if there is neither.
     """
@@ -393,13 +398,14 @@ def pip_command() -> list[str]:
 
 
 def pip_environment() -> dict[str, str]:
-    """Return the environment, with proxies and index, without variables that divert pip."""
+    """Return pip's environment: with proxies and index, without variables that change where it
+    installs."""
     diverting = {"PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"}
     return {name: value for name, value in os.environ.items() if name not in diverting}
 
 
 def download_wheel(version: str, directory: Path) -> Path:
-    """Download the wheel of a released SGLang, without dependencies.
+    """Download the wheel of an SGLang release, without dependencies.
 
     Raises LaunchError with pip's last error.
     """
@@ -448,9 +454,10 @@ def _candidates() -> Iterator[Path]:
 
 
 def _new(path: Path, seen: set[tuple[Path, Path | bytes]]) -> Iterator[Path]:
-    """Yield a path unless it duplicates another in its directory, by link or by identical script.
+    """Yield a path unless it duplicates another path in the same directory: a link, or an equal
+    script.
 
-    In another directory it belongs to another environment.
+    In a different directory it belongs to a different environment.
     """
     path = path.absolute()
     if not reads.exists(path):
@@ -462,7 +469,7 @@ def _new(path: Path, seen: set[tuple[Path, Path | bytes]]) -> Iterator[Path]:
 
 
 def _script(path: Path) -> bytes | None:
-    """Return the text of a short script: pyenv replaces each interpreter with identical scripts."""
+    """Return the text of a short script. pyenv installs identical scripts for all interpreters."""
     try:
         if reads.size(path) > _LONGEST_SCRIPT:
             return None
@@ -477,12 +484,12 @@ _EVERY = "*"
 
 
 def trust_all() -> None:
-    """Trust every program that a file names, for this process (`--trust-engine`)."""
+    """Trust every program that a file names, until the process exits (`--trust-engine`)."""
     _TRUSTED.add(_EVERY)
 
 
 def trust(program: str) -> None:
-    """Trust one program for this process, by the text that names it."""
+    """Trust one program until the process exits, identified by the text that names it."""
     _TRUSTED.add(program)
 
 

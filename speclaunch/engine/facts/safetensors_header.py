@@ -1,7 +1,7 @@
-"""Reader of safetensors headers: names, types, shapes and offsets of tensors.
+"""Reads safetensors headers: names, types, shapes and offsets of tensors.
 
-The file has 8 bytes of length, that much JSON, and the numbers. A header may be malicious: reading
-is bounded, and nothing in a header is trusted.
+The file consists of an 8-byte length, a JSON header of that length, and the numbers. A header may
+be malicious: reading is bounded, and its content is not trusted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ MOST_HEADER_BYTES = 100_000_000
 MAX_HEADER_SIZE).
 """
 MOST_READ_BYTES = 32 << 20
-"""Our limit: some 250 000 tensors. The longest published headers have a tenth of that."""
+"""speclaunch's limit: room for about 250,000 tensors. The longest published headers use a tenth of
+that."""
 MOST_TENSORS = 200_000
-"""Our limit per file: a header with more tensors is not parsed."""
+"""speclaunch's limit per file. A header with more tensors is not parsed."""
 _MOST_DIMENSIONS = 32
 METADATA = "__metadata__"
 
@@ -48,15 +49,15 @@ BITS: Mapping[str, int] = {
     "F6_E2M3": 6,
     "F6_E3M2": 6,
 }
-"""Bits per number of each type (`Dtype` of safetensors 0.7)."""
+"""Bits per number for each type (`Dtype` of safetensors 0.7)."""
 
 
 class BrokenHeaderError(UnreadableFileError):
-    """Error: the file violates the format, so the engine's reader rejects it, too."""
+    """Error: the file violates the format. The engine's reader rejects it, too."""
 
 
 class TensorHeader(Struct, frozen=True):
-    """Header entry of one tensor. `start` and `end`: bytes from the beginning of the file."""
+    """Header entry of one tensor. `start` and `end` are byte offsets in the file."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -73,19 +74,20 @@ class TensorHeader(Struct, frozen=True):
 
 
 def read_names(file: Path) -> dict[str, Any]:
-    """Return a file's header by tensor, unchecked and without `__metadata__`.
+    """Return a file's header by tensor name, unchecked and without `__metadata__`.
 
-    Raises UnreadableFileError if it is too long for us, and BrokenHeaderError if it is invalid.
+    Raises UnreadableFileError if it exceeds speclaunch's limit, and BrokenHeaderError if it is
+    invalid.
     """
     return _raw(file)[0]
 
 
 def read_header(file: Path) -> dict[str, TensorHeader]:
-    """Return the tensors of a safetensors file, checked against its bytes.
+    """Return the tensors of a safetensors file, checked against the file's size.
 
-    Raises UnreadableFileError if it is too long for us, and BrokenHeaderError if it violates the
-    format: an offset that is negative or past the end, tensors that overlap or leave a gap, a size
-    that does not match shape and type.
+    Raises UnreadableFileError if the header exceeds speclaunch's limit, and BrokenHeaderError if it
+    violates the format: an offset that is negative or past the end, tensors that overlap or leave a
+    gap, or a size that does not match shape and type.
     """
     raw, data_at, file_bytes = _raw(file)
     return checked(raw, data_at, file_bytes, file.name)
@@ -94,7 +96,7 @@ def read_header(file: Path) -> dict[str, TensorHeader]:
 def checked(
     raw: Mapping[str, Any], data_at: int, file_bytes: int, name: str
 ) -> dict[str, TensorHeader]:
-    """Return the tensors of a parsed header; the numbers begin at `data_at`.
+    """Return the tensors of a parsed header, whose numbers begin at offset `data_at`.
 
     Raises BrokenHeaderError.
     """
@@ -111,7 +113,7 @@ def checked(
 
 
 def parse(start: bytes, name: str) -> dict[str, Any]:
-    """Return the header from the beginning of a file, which must contain all of it.
+    """Return the header from the first bytes of a file, which must include the complete header.
 
     Raises UnreadableFileError, BrokenHeaderError.
     """
@@ -129,7 +131,7 @@ def parse(start: bytes, name: str) -> dict[str, Any]:
 
 
 def header_bytes(start: bytes, file_bytes: int, name: str) -> int:
-    """Return the length of the header, from the first 8 bytes. Raises like `parse`."""
+    """Return the header's length, from the first 8 bytes. Raises the same errors as `parse`."""
     if len(start) < 8:
         raise BrokenHeaderError(f"{name} is too short")
     (length,) = struct.unpack("<Q", start[:8])
@@ -172,7 +174,8 @@ def _tensor(tensor: str, entry: object, data_at: int, name: str) -> TensorHeader
 
 
 def _counts(value: Any, most: int) -> tuple[int, ...] | None:
-    """Return a list of at most `most` counts of harmless size as a tuple; None otherwise."""
+    """Return a list of counts as a tuple. None unless it has at most `most` counts of plausible
+    size."""
     if not isinstance(value, list) or len(value) > most:
         return None
     right = all(type(number) is int and 0 <= number < MOST_BYTES for number in value)

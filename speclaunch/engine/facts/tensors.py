@@ -1,7 +1,7 @@
 """Tensors of a checkpoint: names, types, shapes, and samples of their numbers.
 
-Numbers are sampled as far as that is cheap, without numpy: by tests on bytes that run at memory
-speed.
+Numbers are sampled only as far as that is cheap: tests on bytes that run at memory speed, without
+numpy.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from speclaunch.engine.facts.safetensors_header import (
 from speclaunch.engine.facts.weights import loaded_files, weight_files
 
 _MOST_INTEGERS = 1 << 22
-"""Maximum elements of a token map."""
+"""Maximum number of elements in a token map."""
 _INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "U8": "B", "I8": "b", "BOOL": "?"}
 
 
 class Content(Struct, frozen=True):
-    """Properties of a tensor's numbers, as far as they were read.
+    """Properties of the numbers that were read of a tensor.
 
-    `all_read`: all were read; otherwise the beginning, the middle and the end.
+    `all_read`: True if all numbers were read, False if only the beginning, the middle and the end.
     """
 
     all_zero: bool
@@ -43,9 +43,9 @@ class Content(Struct, frozen=True):
 
 
 def look(file: Path, header: TensorHeader, most: int) -> Content | None:
-    """Return the content of a tensor of real numbers, reading at most `most` bytes.
+    """Return the content of a floating-point tensor, reading at most `most` bytes.
 
-    None if the type is not a real number, the tensor is empty, or the file cannot be read.
+    None if the type is different, the tensor is empty, or the file cannot be read.
     """
     test = _NOT_FINITE.get(header.dtype)
     if test is None or header.end == header.start:
@@ -59,7 +59,7 @@ def look(file: Path, header: TensorHeader, most: int) -> Content | None:
 
 
 def fingerprint(file: Path, header: TensorHeader, most: int) -> bytes | None:
-    """Return a digest of the bytes that `look` reads, with type and shape; None if unreadable."""
+    """Return a digest of the bytes that `look` reads, with type and shape. None if unreadable."""
     read = _pieces(file, _places(header, most))
     if read is None:
         return None
@@ -70,7 +70,7 @@ def fingerprint(file: Path, header: TensorHeader, most: int) -> bytes | None:
 
 
 def _places(header: TensorHeader, most: int) -> list[tuple[int, int]]:
-    """Return offset and length of each part to read."""
+    """Return the offset and length of each part to read."""
     size = header.end - header.start
     if size <= most:
         return [(header.start, size)]
@@ -80,7 +80,7 @@ def _places(header: TensorHeader, most: int) -> list[tuple[int, int]]:
 
 
 def integers(file: Path, header: TensorHeader) -> tuple[int, ...] | None:
-    """Return the numbers of a small tensor of integers or booleans; None for any other."""
+    """Return the numbers of a small integer or boolean tensor; None for any other."""
     code = _INTEGERS.get(header.dtype)
     if code is None or header.elements > _MOST_INTEGERS:
         return None
@@ -91,7 +91,7 @@ def integers(file: Path, header: TensorHeader) -> tuple[int, ...] | None:
 
 
 def row(file: Path, header: TensorHeader, number: int) -> Content | None:
-    """Return the content of one row of a matrix; None if it is missing or unreadable."""
+    """Return the content of one matrix row; None if it is missing or unreadable."""
     if len(header.shape) != 2 or not 0 <= number < header.shape[0]:
         return None
     bits = header.shape[1] * BITS[header.dtype]
@@ -117,9 +117,9 @@ def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
 
 
 def _exponents_full(width: int, bits: int) -> Callable[[bytes], bool]:
-    """Return a test for numbers of `width` bytes whose exponent is all ones: infinite or NaN.
+    """Return a test for numbers of `width` bytes with all exponent bits set: infinity or NaN.
 
-    The exponent is the last 7 bits of the last byte, and `bits` of the byte before.
+    The exponent is the lower 7 bits of the last byte, and `bits` of the byte before it.
     """
 
     def test(data: bytes) -> bool:
@@ -145,7 +145,7 @@ def _of_bytes(full: bytes, width: int = 1) -> Callable[[bytes], bool]:
 
 
 _FIVE_BITS = bytes([*range(0x7C, 0x80), *range(0xFC, 0x100)])
-"""Bytes with 5 ones after the sign."""
+"""Values of the last byte with 5 one bits after the sign."""
 _NOT_FINITE: Mapping[str, Callable[[bytes], bool]] = {
     "F64": _exponents_full(8, 0xF0),
     "F32": _exponents_full(4, 0x80),
@@ -157,7 +157,7 @@ _NOT_FINITE: Mapping[str, Callable[[bytes], bool]] = {
 
 
 _BUDGET = 32 << 20
-"""Maximum bytes of numbers read per checkpoint."""
+"""Maximum number of tensor bytes read per checkpoint."""
 _MOST_PER_TENSOR = 1 << 20
 _MOST_FILES = 1024
 _MOST_TENSORS = 400_000
@@ -165,10 +165,10 @@ _MOST_LOOKS = 1 << 16
 
 
 class Headers(Struct, frozen=True):
-    """Declared tensors of a checkpoint's files.
+    """The tensors that a checkpoint's files declare.
 
-    `broken`: files that the engine's reader rejects, each with the reason. `unread`: reason why the
-    rest is incomplete; None if it is complete.
+    `broken`: files that the engine's reader rejects, with reasons. `unread`: why the tensors of the
+    other files are incomplete; None if they are complete.
     """
 
     tensors: Mapping[str, TensorHeader] = {}
@@ -185,16 +185,17 @@ class TensorFacts(Protocol):
         """Names, types and shapes."""
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
-        """Return the known contents by name; the more names, the less is read of each."""
+        """Return the known contents by name. The more names, the less of each tensor is read."""
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return the numbers of a small tensor of integers; None if unknown."""
+        """Return the numbers of a small integer tensor; None if unknown."""
 
     def fingerprint(self, name: str) -> bytes | None:
-        """Return a digest, equal if the parts read of two tensors are equal; None: not read."""
+        """Return a digest that is equal for tensors whose sampled bytes are equal; None if not
+        read."""
 
     def row(self, name: str, number: int) -> Content | None:
-        """Return the content of one row of a matrix; None if unknown."""
+        """Return the content of one matrix row; None if unknown."""
 
 
 class TensorsOnDisk:
@@ -212,7 +213,8 @@ class TensorsOnDisk:
         return self._read_once()
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
-        """Return the contents by name; of a large tensor only beginning, middle and end."""
+        """Return the contents by name. Of a large tensor only the beginning, middle and end are
+        read."""
         known = [name for name in names if name in self.headers.tensors]
         most = min(_MOST_PER_TENSOR, _BUDGET // max(len(known), 1))
         found = {}
@@ -266,15 +268,16 @@ class TensorsOnDisk:
 
 
 def read_tensors(directory: Path) -> TensorsOnDisk | None:
-    """Return the tensors in a directory, not read yet; None if there is no safetensors file."""
+    """Return the tensors in a directory, which are read on demand. None without a safetensors
+    file."""
     return TensorsOnDisk(directory) if weight_files(directory) else None
 
 
 def must_be_inside(file: Path, directory: Path) -> None:
     """Raise UnreadableFileError for a link that leads out of a checkpoint's directory.
 
-    A hub cache links each file of `models--org--name/snapshots/COMMIT/` into `blobs/` of the same
-    `models--org--name`: that is inside.
+    A hub cache links each file in `models--org--name/snapshots/COMMIT/` to `blobs/` in the same
+    `models--org--name`. Such a link is inside.
     """
     try:
         real, inside = reads.resolve(file), [reads.resolve(directory)]
@@ -288,16 +291,17 @@ def must_be_inside(file: Path, directory: Path) -> None:
 
 
 _MOST_SHAPES = 256
-"""Maximum shapes stored, enough for drafts; larger checkpoints store count and bytes only."""
+"""Maximum number of stored shapes, enough for drafts. Larger checkpoints store only count and
+bytes."""
 
 
 class StoredTensors(Struct, frozen=True):
-    """Tensor data for rules, as far as it is known without the files."""
+    """Tensor data for rules that is known without the checkpoint's files."""
 
     headers: Headers
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
-        """Return nothing: no numbers are stored."""
+        """Return an empty mapping: no numbers are stored."""
         del names
         return {}
 
@@ -318,7 +322,8 @@ class StoredTensors(Struct, frozen=True):
 
 
 def described(tensors: Mapping[str, TensorHeader]) -> dict[str, Any]:
-    """Return the stored form: count, bytes by type, and for few tensors each type and shape."""
+    """Return the JSON form: count, bytes by type, and each type and shape if there are few
+    tensors."""
     if not tensors:
         return {}
     held: Counter[str] = Counter()
@@ -334,7 +339,7 @@ def described(tensors: Mapping[str, TensorHeader]) -> dict[str, Any]:
 
 
 def stored_tensors(facts: Mapping[str, Any]) -> StoredTensors | None:
-    """Return the tensors that a file describes; None if missing or invalid."""
+    """Return the tensors that the JSON form describes; None if it is missing or invalid."""
     shapes = facts.get("shapes")
     if not isinstance(shapes, dict) or not 0 < len(shapes) <= _MOST_SHAPES:
         return None

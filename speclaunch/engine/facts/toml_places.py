@@ -1,4 +1,4 @@
-"""Places of the keys and values of a TOML file, which `tomllib` does not report."""
+"""Places of the keys and values in a TOML file, which `tomllib` does not report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from speclaunch.core import lazy
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Keys and, in arrays, indexes: `("overrides", 0, "engine")`."""
+"""Keys, and for arrays indexes: `("overrides", 0, "engine")`."""
 
 _BARE = lazy(r"[A-Za-z0-9_-]+")
 _SCALAR = lazy(r"[^,\]}#\n]*")
@@ -19,11 +19,11 @@ _STRINGS = (
     ('"', lazy(r'"(?:\\.|[^"\\])*"')),
     ("'", lazy(r"'[^']*'")),
 )
-"""Opening mark and full pattern of a string; 16 is re.DOTALL."""
+"""A string's opening mark and its full pattern. 16 is re.DOTALL."""
 
 
 class Span(NamedTuple):
-    """A part of the text: line and column count from 1; `length` within its line."""
+    """A range of the text. Line and column count from 1; `length` is within the line."""
 
     line: int
     column: int
@@ -39,7 +39,7 @@ class Places(NamedTuple):
     values: dict[Path, Span]
 
     def of(self, path: Path) -> Span:
-        """Return the span of a value, else of its key (a table), else of the nearest parent."""
+        """Return the span of a value, else of its key (for a table), else of the nearest parent."""
         while path:
             found = self.values.get(path) or self.keys.get(path)
             if found is not None:
@@ -53,7 +53,7 @@ class Places(NamedTuple):
 
 
 def places(text: str) -> Places:
-    """Return the places in a text that tomllib accepts; in invalid text, as far as it is TOML."""
+    """Return the places in a TOML text. In invalid TOML, those up to the first error."""
     reader = _Reader(text.replace("\r\n", "\n"))
     reader.document()
     return Places(reader.keys, reader.values)
@@ -67,7 +67,7 @@ class _Reader:
         self.keys: dict[Path, Span] = {}
         self.values: dict[Path, Span] = {}
         self._arrays: dict[Path, int] = {}
-        """Number of tables so far in each array of tables."""
+        """Number of tables read so far in each array of tables."""
         self._starts = [0]
         for number, letter in enumerate(text):
             if letter == "\n":

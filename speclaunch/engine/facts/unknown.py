@@ -8,11 +8,11 @@ UNKNOWN_HARDWARE = "the hardware is unknown"
 
 
 class UnknownValueError(LookupError):
-    """Error: a rule or a step used an unknown value and has no result."""
+    """Error: a rule or a resolution step needs an unknown value."""
 
 
 class UnknownFact(Struct, frozen=True):
-    """An unknown fact: name, reason, and remedy."""
+    """An unknown fact: its name, the reason, and the remedy."""
 
     what: str
     why: str

@@ -1,4 +1,4 @@
-"""Weights index and tokenizer vocabulary of a checkpoint's directory."""
+"""Weights index and tokenizer vocabulary in a checkpoint's directory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from speclaunch.engine.facts.safetensors_header import read_names
 
 INDEX = "model.safetensors.index.json"
 _MOST_FILES = 512
-"""Maximum files without an index whose headers are read."""
+"""Maximum number of files without an index whose headers are read."""
 _MOST_MISSING = 100
 
 # A multi-token-prediction layer is called `mtp.…`, `model.mtp_layers.0.…`, `mtp_block.0.…` or
@@ -49,9 +49,9 @@ _SHARED = ("embed_tokens.", "shared_head.head.")
 
 
 class CheckpointWeights(Struct, frozen=True):
-    """Names of the tensors, total bytes, and missing files that the index names.
+    """Names of the tensors, total bytes, and files that the index names but are missing.
 
-    `names` is None if no file lists them (pickled weights, or none at all).
+    `names` is None if no file lists them (pickled weights, or no weights).
     """
 
     names: frozenset[str] | None = None
@@ -61,8 +61,8 @@ class CheckpointWeights(Struct, frozen=True):
     def has_mtp(self, hidden_layers: int | None) -> bool | None:
         """True if there are weights of multi-token-prediction layers.
 
-        None if no name shows it, and a layer of the target cannot be distinguished from a layer
-        after it.
+        None if unknown: no file lists the names, or no name marks such a layer and `hidden_layers`
+        is None.
         """
         if self.names is None:
             return None
@@ -78,7 +78,8 @@ class CheckpointWeights(Struct, frozen=True):
         return any(name.rpartition(".")[2] == "d2t" for name in self._with("d2t"))
 
     def _with(self, *marks: str) -> Iterator[str]:
-        """Yield the names that contain a mark. Searches all names at once: there are 10^5."""
+        """Yield the names that contain a mark. Searches one joined text, because there may be 10^5
+        names."""
         names = self.names or frozenset()
         together = "\n".join(names)
         found = [mark for mark in marks if mark in together]
@@ -87,7 +88,7 @@ class CheckpointWeights(Struct, frozen=True):
 
 
 def read_weights(directory: Path) -> CheckpointWeights:
-    """Return the weights in a directory: from the index, else from the headers of the files."""
+    """Return the weights in a directory, from the index or else from the file headers."""
     files = weight_files(directory)
     if is_file(directory / INDEX):
         try:
@@ -123,7 +124,7 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def loaded_files(directory: Path) -> list[Path]:
-    """Return the files that the engine loads: those that the index names, if there is one.
+    """Return the files that the engine loads: those in the index, if there is one.
 
     `filter_duplicate_safetensors_files` in srt/model_loader/weight_utils.py.
     """
@@ -137,7 +138,7 @@ def loaded_files(directory: Path) -> list[Path]:
 
 
 def _total(files: Collection[Path]) -> int | None:
-    """Return the bytes of the files; None if there are none."""
+    """Return the total bytes of the files; None if there are none."""
     try:
         return sum(map(reads.size, files)) or None
     except OSError:
@@ -164,18 +165,19 @@ SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 
 
 class Vocabulary(Struct, frozen=True):
-    """Number of tokens, including added tokens, and a digest: equal digests mean equal mappings."""
+    """The number of tokens, including added tokens, and a digest. Equal digests mean equal
+    mappings."""
 
     tokens: int
     digest: str
 
 
 def read_vocabulary(directory: Path) -> Vocabulary | None:
-    """Return the result of the tokenizer's `get_vocab()` from its files; None if unknown.
+    """Return what the tokenizer's `get_vocab()` would return, from its files. None if unknown.
 
-    This is the vocabulary in `tokenizer.json` (else `vocab.json`) with the tokens that it and
-    `tokenizer_config.json` add. A special token without an id in any of them gets one when the
-    tokenizer is loaded: such a vocabulary is unknown.
+    The vocabulary is in `tokenizer.json` (else `vocab.json`), plus the tokens that this file and
+    `tokenizer_config.json` add. A special token without an id gets one only when the tokenizer is
+    loaded: such a vocabulary is unknown.
     """
     try:
         if is_file(directory / TOKENIZER_FILE):
@@ -224,7 +226,8 @@ def _of_tokenizer(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _special_tokens(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield `bos_token` and similar, and the lists of more; each a text, or an object with one."""
+    """Yield `bos_token` and similar tokens, and the additional lists. Each is a text, or an object
+    with one."""
     values = [value for key, value in config.items() if key.endswith("_token")]
     for key in ("additional_special_tokens", "extra_special_tokens"):
         more = config.get(key)

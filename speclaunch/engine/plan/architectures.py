@@ -1,7 +1,7 @@
-"""Model architectures in each engine version, and the model classes of Transformers, which the
-engine serves if it has no class for them.
+"""Model architectures that each engine version supports, and the Transformers model classes that
+the engine falls back to.
 
-`tools/architectures.py` and `tools/transformers_classes.py` make the data from released wheels.
+`tools/architectures.py` and `tools/transformers_classes.py` generate the data from released wheels.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from speclaunch.engine.releases.versions import resolve
 
 DATA = Path(__file__).resolve().parent / "data" / "architectures.json"
 ANY = "*"
-"""Key of the defaults for architectures without a record."""
+"""Key of the defaults for architectures without their own entry."""
 STANDALONE = "STANDALONE"
-"""Key of the defaults for STANDALONE, for every architecture."""
+"""Key of the STANDALONE defaults, which apply to every architecture."""
 
 Parameters = tuple[int, int, int]
 """`speculative_num_steps`, `speculative_eagle_topk`, `speculative_num_draft_tokens`."""
@@ -81,13 +81,13 @@ class Architectures(Struct, frozen=True):
     _automatic: Mapping[str, Parameters]
 
     def auto_parameters(self, architecture: str, algorithm: str | None = None) -> Parameters:
-        """Return steps, topk and draft tokens for a user who sets none of them."""
+        """Return the default steps, topk and draft tokens, for a user who sets none of them."""
         if algorithm == STANDALONE and STANDALONE in self._automatic:
             return self._automatic[STANDALONE]
         return self._automatic.get(architecture, self._automatic[ANY])
 
     def uses_mla(self, checkpoint: Checkpoint) -> bool | None:
-        """True if the engine runs a checkpoint with latent attention; None: unknown."""
+        """True if the engine runs the checkpoint with latent attention (MLA). None if unknown."""
         if not checkpoint.architectures:
             return None
         found = {self.latent_attention.get(name) for name in checkpoint.architectures}
@@ -155,8 +155,8 @@ CLASS_ENDINGS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 
 def in_transformers(architecture: str) -> bool | None:
-    """True if a release of Transformers that some SGLang pins has the class; None for other
-    names."""
+    """True if any pinned release of Transformers has the class. None if the name is not one of its
+    model classes."""
     if not architecture.endswith(CLASS_ENDINGS):
         return None
     return architecture in _classes()

@@ -1,6 +1,6 @@
-"""The memory budget: use of a GPU's memory, and the verdict.
+"""The memory budget: what uses a GPU's memory, and whether the deployment fits.
 
-Data types only; `speclaunch.engine.plan.memory` computes them. Sizes are bytes of one GPU (one
+Data types only; `speclaunch.engine.plan.memory` computes them. Sizes are bytes on one GPU (one
 rank).
 """
 
@@ -31,7 +31,7 @@ class Fit(StrEnum):
     FITS = "fits"
     """Fits at the likely bound, with the expected size of graphs and activations."""
     TIGHT = "tight"
-    """Fits only in the best case, with every estimate at its least."""
+    """Fits only in the best case, with every estimate at its minimum."""
     FAILS = "fails"
     UNKNOWN = "unknown"
 
@@ -66,10 +66,10 @@ class MemoryUse(StrEnum):
 
 
 class MemorySize(Struct, frozen=True):
-    """A number of bytes, its explanation (with numbers), and whether it is exact.
+    """A size in bytes, its explanation (with numbers), and whether it is exact.
 
     `exact` is False for an estimate: graphs, activations, the runtime's own memory. `counted` is
-    False for weights that were not counted: the size of their files, divided evenly.
+    False for weights estimated as the size of their files, divided evenly.
     """
 
     bytes: int
@@ -79,7 +79,7 @@ class MemorySize(Struct, frozen=True):
 
 
 class MemoryShare(Struct, frozen=True):
-    """Memory of a GPU that one use takes."""
+    """The GPU memory that one use takes."""
 
     use: MemoryUse
     size: MemorySize
@@ -123,13 +123,14 @@ class MemoryBudget(Struct, frozen=True):
     """Number of requests of full context length that fit at the same time."""
     mem_fraction_static: float | None = None
     working_fractions: tuple[float, float] | None = None
-    """Least and largest `mem_fraction_static` that work, to 0.001; None: none exists, or
+    """Smallest and largest working `mem_fraction_static`, to 0.001; None if none works or it is
     unknown."""
     likely_fractions: tuple[float, float] | None = None
-    """Least and largest fraction with the verdict FITS; None: none exists, or unknown."""
+    """Smallest and largest fraction with the verdict FITS; None if there is none or it is
+    unknown."""
     impossible: bool = False
-    """True if the least size of the weights alone exceeds the memory of an otherwise unused GPU: no
-    adjustable setting makes it fit, and every start fails."""
+    """True if the minimum size of the weights alone exceeds the memory of an unused GPU: every
+    start fails, with any settings."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """Further notes: limits that the engine lowers, estimates that decide the verdict."""
+    """Further notes: limits that the engine lowers, and estimates that decide the verdict."""

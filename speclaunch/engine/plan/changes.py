@@ -1,4 +1,4 @@
-"""Changes that the engine makes to arguments, and the reasons."""
+"""Changes that the engine makes to arguments, with the reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ChangeKind(StrEnum):
     MULTI_LAYER_EAGLE = "multi-layer EAGLE switched on"
     TOPK_LOWERED = "topk lowered for pages"
     REJECTION_SAMPLING_ON = "rejection sampling switched on"
-    PREFILL_GRAPHS_OFF = "piecewise graphs of prefill switched off"
+    PREFILL_GRAPHS_OFF = "piecewise prefill graphs switched off"
     DRAFT_REVISION = "revision of the draft"
     ATTENTION_BACKEND = "another attention backend"
     RADIX_CACHE_OFF = "radix cache switched off"

@@ -1,6 +1,6 @@
-"""Divisibility of a model by its ranks, as the engine's layers assert it.
+"""Checks that the ranks divide a model's dimensions, as the engine's layers assert.
 
-Covers only architectures whose layers were read; raises `UnknownValueError` for all others.
+Covers only architectures whose layer code was read; raises `UnknownValueError` for all others.
 """
 
 from __future__ import annotations
@@ -26,30 +26,31 @@ if TYPE_CHECKING:  # many plans have nothing to divide, and need no matrices
     from speclaunch.engine.plan.memory.quantized import Scheme
 
 _OTHER_LAYERS = "<0.5.1"
-"""Releases whose expert parallelism has separate layers, unsupported here (ep_moe/layer.py)."""
+"""Releases whose expert parallelism uses separate layers, which are not modeled
+(ep_moe/layer.py)."""
 _EVEN_VOCABULARY = "<0.5.22"
 """Releases that pad a vocabulary only to 64, except on a CPU (0.5.21 and 0.5.22
 layers/vocab_parallel_embedding.py)."""
 
 
 class Undivided(Struct, frozen=True):
-    """A model dimension that its ranks do not divide."""
+    """A model dimension that its ranks do not divide evenly."""
 
     whose: str
     """`target` or `draft`."""
     model: str
     what: str
-    """The dimension with its number: `32 attention heads`."""
+    """The dimension with its size: `32 attention heads`."""
     ranks: int
     of: str
     """Kind of ranks: `ranks of attention`."""
     engine: str
     """Assertion or error message of the engine."""
     works: tuple[int, ...] = ()
-    """Smaller values of `tp_size` that divide it; empty if a smaller `tp_size` alone does not
+    """Smaller values of `tp_size` that divide it; empty if lowering `tp_size` alone does not
     help."""
     groups: int | None = None
-    """The smallest `ep_size` that divides the experts; None if none exists."""
+    """The smallest `ep_size` that makes the experts divisible; None if none does."""
 
 
 def undivided_heads(plan: Plan) -> Iterator[Undivided]:
@@ -103,14 +104,14 @@ def undivided_widths(plan: Plan) -> Iterator[Undivided]:
 
 
 def _attention(plan: Plan) -> tuple[int, int]:
-    """Return the tensor-parallel ranks, and those that share attention. Raises
+    """Return the number of tensor-parallel ranks, and of ranks that share attention. Raises
     UnknownValueError."""
     ranks = gpu_ranks(plan)
     return ranks.tensor, ranks.attention
 
 
 def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield target and draft; a draft made of target layers only once."""
+    """Yield target and draft; only the target if the draft consists of its layers."""
     target = target_of(plan)
     yield "target", target
     draft = draft_of(plan)
@@ -136,7 +137,7 @@ def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> I
         if heads % attention:
             what = f"{heads} attention heads"
             yield Undivided(whose, checkpoint.name, what, attention, of, assertion, works)
-        # a model that does not know DP attention divides by all ranks
+        # a model without DP attention divides by all ranks
         elif grouped and not _shares(grouped, attention) and not _shares(grouped, tensor):
             what = f"{grouped} KV heads"
             remainder = "total_num_kv_heads % tp_size"
@@ -148,8 +149,8 @@ def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> I
 
 
 def _kinds_of_heads(checkpoint: Checkpoint) -> Iterator[tuple[int, int | None]]:
-    """Yield heads and KV heads of each kind of layer; None for KV heads that need not be divided.
-    Raises UnknownValueError."""
+    """Yield heads and KV heads of each kind of layer. KV heads are None if they need not be
+    divided. Raises UnknownValueError."""
     name = checkpoint.architecture or ""
     if name not in GROUPED | LATENT | OTHER_HEADS.keys():
         raise UnknownValueError(_unread(checkpoint))
@@ -165,15 +166,15 @@ _OF_LATENT = "assert num_heads % attn_tp_size == 0"
 
 
 def _shares(heads: int, ranks: int) -> bool:
-    """True if KV heads are divided evenly, or repeated evenly."""
+    """True if ranks divide the KV heads evenly, or repeat them evenly."""
     return not (heads % ranks if heads >= ranks else ranks % heads)
 
 
 def _expert_groups(
     checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks, routed: int
 ) -> Iterator[Undivided]:
-    """Yield undivided experts; silent if redundant or shared experts, which some releases and
-    models add, make them divisible."""
+    """Yield undivided experts. Yields nothing if redundant or shared experts, which some releases
+    and models add, make them divisible."""
     shared = config.optional("n_shared_experts", "num_shared_experts", least=0) or 0
     more = {0, ranks.redundant_experts, shared, shared + ranks.redundant_experts}
     if all((routed + extra) % ranks.experts for extra in more):
@@ -186,7 +187,7 @@ def _expert_groups(
 def _expert_blocks(
     plan: Plan, checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks
 ) -> Undivided | None:
-    """Return a violation that the engine finds from the config alone, for every model
+    """Return a violation that the engine detects from the config alone, for every model
     (`check_quantized_moe_compatibility`, 0.5.6 model_executor/model_runner.py:585 to 0.5.23
     model_executor/model_runner_components/moe_ep_setup.py:136). Raises UnknownValueError."""
     block = _stated_block(checkpoint)
@@ -211,8 +212,11 @@ layers/quantization/fp8.py:860)."""
 
 
 def _pads_experts(plan: Plan) -> bool:
-    """True if aiter pads experts to complete blocks (AMD). Raises UnknownValueError if the variable
-    is unknown: SGLang images for AMD set it."""
+    """True if aiter pads experts to complete blocks (AMD).
+
+    Raises UnknownValueError if the environment variable is unknown, because SGLang's AMD images set
+    it.
+    """
     hardware = plan.facts.hardware
     if hardware is None or hardware.vendor is not Vendor.AMD or not plan.in_versions(_PADS):
         return False
@@ -222,7 +226,7 @@ def _pads_experts(plan: Plan) -> bool:
 
 
 def _stated_block(checkpoint: Checkpoint) -> int | None:
-    """Return the rows of a quantized block as stated in the outer config."""
+    """Return the rows of a quantized block, as the outer config states them."""
     quantization = mapping(checkpoint.raw.get("quantization_config"))
     blocks = sizes(quantization.get("weight_block_size"))
     return blocks[0] if blocks and blocks[0] > 0 else None
@@ -250,8 +254,8 @@ def _expert_widths(plan: Plan, checkpoint: Checkpoint, ranks: Ranks) -> Iterator
 def _expert_width(
     plan: Plan, checkpoint: Checkpoint, width: int, block: int, ranks: Ranks
 ) -> Iterator[Undivided]:
-    """Yield an expert width that the ranks within a group do not divide, with the `ep_size` that
-    helps."""
+    """Yield an expert width that the ranks within a group do not divide, with an `ep_size` that
+    fixes it."""
     within = _within(plan, ranks)
     routed = ModelConfig.of(checkpoint).optional(*ROUTED_EXPERTS, least=0) or 0
     more = (ranks.experts * factor for factor in range(2, within + 1) if not within % factor)
@@ -269,7 +273,7 @@ def _expert_width(
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
-    """Return a projection of each shape that a Shard divides. Raises UnknownValueError."""
+    """Return one projection of each shape that a Shard divides. Raises UnknownValueError."""
     from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  few plans need it
     from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
 
@@ -277,8 +281,8 @@ def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Sche
 
 
 def _divided(matrix: Matrix, scheme: object, checkpoint: Checkpoint) -> tuple[int | None, int]:
-    """Return the divided side of a projection, and the block size that each part must be a multiple
-    of."""
+    """Return the side of a projection that is divided, and the block size of which each part must
+    be a multiple."""
     down = matrix.name.endswith("down_proj")
     block = getattr(scheme, "block", None)
     if block is None or checkpoint.quantization != "fp8":

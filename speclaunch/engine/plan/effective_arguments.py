@@ -1,7 +1,8 @@
 """Every argument of a plan as a row: user value, effective value, and reason.
 
-Also compares two plans (another engine version or recipe), and finds idle arguments: those of a
-feature that is not known to be on. Reports fold idle arguments away, but never drop them.
+Also compares two plans (of different engine versions or recipes) and finds idle arguments, which
+belong to a feature that is not known to be on. Reports collapse idle arguments, but never omit
+them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Concern(StrEnum):
 
 
 class ArgumentOutcome(StrEnum):
-    """The outcome for an argument."""
+    """Relation of an argument's effective value to the user's value."""
 
     ACCEPTED = "given"
     """The engine accepts the user's value unchanged."""
@@ -53,7 +54,7 @@ class EffectiveArgument(Struct, frozen=True):
     """One argument. Values of secrets are `HIDDEN`."""
 
     name: str
-    """The engine's newest name of the argument."""
+    """The newest engine's name of the argument."""
     version_name: str
     """The name in the plan's version."""
     concern: Concern
@@ -61,7 +62,7 @@ class EffectiveArgument(Struct, frozen=True):
     is_set: bool
     user_value: Any
     effective: Any
-    """Effective value; also None if unknown: see `outcome`."""
+    """Effective value. None also if unknown: see `outcome`."""
     why: str
     source: str = ""
     """The engine's file and line; empty if the value comes from the user alone."""
@@ -149,7 +150,7 @@ def effective_arguments(plan: Plan) -> tuple[EffectiveArgument, ...]:
 
 
 def concern_of(name: str) -> Concern:
-    """Return the concern of an argument, derived from its name."""
+    """Return the subject of an argument, derived from its name."""
     if name.startswith("speculative_") or name == "enable_multi_layer_eagle":
         return Concern.SPECULATION
     if "cuda_graph" in name or name.startswith("torch_compile") or name == "enable_torch_compile":
@@ -210,7 +211,7 @@ def _outcome(
 
 
 def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None) -> tuple[str, str]:
-    """Return the reason and its source: of the change if any, else of the resolved value."""
+    """Return the reason and its source: from the change if any, else from the resolved value."""
     if change is not None and outcome is not ArgumentOutcome.ACCEPTED:
         return change.why, change.source
     if reason is not None and reason.why:
@@ -223,7 +224,7 @@ def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None)
 
 
 def _same(value: Any, other: Any) -> bool:
-    """True if two values look the same to a reader: ignores list or tuple, and case."""
+    """True if two values look equal to a reader. Ignores case, and list versus tuple."""
     if isinstance(value, str) and isinstance(other, str):
         return value.casefold() == other.casefold()
     if isinstance(value, list | tuple) and isinstance(other, list | tuple):
@@ -234,7 +235,8 @@ def _same(value: Any, other: Any) -> bool:
 
 
 class PlanDifference(Struct, frozen=True):
-    """An argument that differs. None: that version does not have it."""
+    """An argument that differs between two plans. A side is None if that version lacks the
+    argument."""
 
     name: str
     concern: Concern
@@ -243,12 +245,12 @@ class PlanDifference(Struct, frozen=True):
 
     @property
     def value_differs(self) -> bool:
-        """True if the engine runs with another value, or if only one value is known."""
+        """True if the effective values differ, or only one of them is known."""
         return _row_state(self.before) != _row_state(self.after)
 
     @property
     def is_default(self) -> bool:
-        """True if neither plan changed it and it does not matter to speculation."""
+        """True if neither plan changed the argument and it does not matter to speculation."""
         rows = [row for row in (self.before, self.after) if row is not None]
         return not any(row.notable for row in rows)
 
@@ -261,11 +263,11 @@ class PlanDifference(Struct, frozen=True):
 
 
 class BudgetNumber(Struct, frozen=True):
-    """A number of two budgets; None if unknown or absent."""
+    """A number in two budgets; None if unknown or absent."""
 
     name: str
     unit: str
-    """`tokens`, `requests`, `fraction`, `bytes`, or empty for text."""
+    """`tokens`, `requests`, `fraction`, `bytes`; empty for text."""
     before: int | float | str | None
     after: int | float | str | None
 
@@ -281,9 +283,9 @@ class BudgetNumber(Struct, frozen=True):
 
 
 def compare(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
-    """Return arguments whose effective value or (if set) name differs.
+    """Return arguments whose effective value differs, or whose name does although they are set.
 
-    An argument that only one version has counts only if it has an effect there.
+    An argument that only one version has counts only if it has an effect in that version.
     """
     return compare_rows(effective_arguments(before), effective_arguments(after))
 
@@ -291,7 +293,7 @@ def compare(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
 def compare_rows(
     before: Iterable[EffectiveArgument], after: Iterable[EffectiveArgument]
 ) -> tuple[PlanDifference, ...]:
-    """Return the differences of existing rows, in the order of `after`."""
+    """Return the differences between existing rows, in the order of `after`."""
     old = {row.name: row for row in before}
     new = {row.name: row for row in after}
     gone = [row for row in old.values() if row.name not in new]
@@ -319,9 +321,9 @@ def _row_state(row: EffectiveArgument | None) -> tuple[object, ...]:
 
 
 def compare_budgets(before: MemoryBudget, after: MemoryBudget) -> tuple[BudgetNumber, ...]:
-    """Return the numbers of two budgets: verdict, remaining capacity, and use of memory.
+    """Return the numbers of two budgets: verdict, remaining capacity, and memory uses.
 
-    Bytes are those of the first ranks, which have the embedding and fill up first.
+    Bytes are those of the first ranks, which hold the embedding and fill up first.
     """
     return tuple(_budget_numbers(before, after))
 
@@ -379,7 +381,8 @@ def _multimodal(plan: Plan) -> bool:
 
 
 def _keys(*beginnings: str) -> _On:
-    """Return a condition: the target's config has a key with one of these prefixes."""
+    """Return a condition that is true if the target's config has a key with one of these
+    prefixes."""
     return lambda plan: (
         plan.facts.target is not None
         and any(key.startswith(beginnings) for key in plan.facts.target.config)
@@ -424,7 +427,7 @@ _FEATURES: tuple[tuple[tuple[str, ...], _On], ...] = (
 
 
 def is_idle(plan: Plan, name: str) -> bool:
-    """True if an argument belongs to a feature that is not known to be on."""
+    """True if the argument belongs to a feature that is not known to be on."""
     for beginnings, is_on in _FEATURES:
         if name.startswith(beginnings):
             return not is_on(plan)

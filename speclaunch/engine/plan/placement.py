@@ -1,4 +1,4 @@
-"""Distribution of a deployment over its ranks, and their GPUs on a machine."""
+"""Distribution of a deployment over ranks, and the GPU of each rank on a machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from speclaunch.engine.plan.topics import parallel
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 _MOST_RANKS = 1 << 16
-"""Upper bound of the ranks of a deployment."""
+"""Maximum number of ranks of a deployment."""
 
 
 class Ranks(Struct, frozen=True):
@@ -36,8 +36,11 @@ class Ranks(Struct, frozen=True):
     redundant_experts: int = 0
 
     def stage_layers(self, layers: int, partition: str | None = None) -> tuple[range, ...]:
-        """Return the layers of each stage: `get_pp_indices` (0.5.23 distributed/utils.py:110). If
-        uneven, the last stages have one more. Raises UnknownValueError."""
+        """Return the layers of each pipeline stage: `get_pp_indices` (0.5.23
+        distributed/utils.py:110). Raises UnknownValueError.
+
+        If layers do not divide evenly, the last stages get one more.
+        """
         if partition is not None and self.stages > 1:
             return _partitioned(layers, self.stages, partition)
         base, more = divmod(layers, self.stages)
@@ -86,7 +89,7 @@ def _count(plan: Plan, name: str, default: int = 1, least: int = 1) -> int:
 
 
 def _partitioned(layers: int, stages: int, partition: str) -> tuple[range, ...]:
-    """Return layers by `SGLANG_PP_LAYER_PARTITION`: the number of layers of each stage."""
+    """Return the layers of each stage as `SGLANG_PP_LAYER_PARTITION` sets them."""
     try:
         counts = [int(count) for count in partition.split(",")]
     except ValueError:
@@ -103,17 +106,17 @@ def _partitioned(layers: int, stages: int, partition: str) -> tuple[range, ...]:
 
 
 _MOST_LOCAL_RANKS = 1 << 12
-"""Upper bound of the ranks of a machine."""
+"""Maximum number of ranks on one machine."""
 
 
 def local_gpus(plan: Plan) -> tuple[int, ...]:
     """Return the index of each rank's GPU on one machine, replica after replica.
 
-    The same in all releases, except the first release of `pp_size` (`_launch_subprocesses` of
-    0.4.6 entrypoints/engine.py:585, `_launch_scheduler_processes` of 0.5.23
-    entrypoints/engine.py:935; replicas: `launch_dp_schedulers`, 0.4.6
-    managers/data_parallel_controller.py:133, 0.5.23 managers/data_parallel_controller.py:445). Each
-    stage begins `tp_size` GPUs later, regardless of `gpu_id_step`. Raises UnknownValueError.
+    All releases agree, except the first release with `pp_size` (`_launch_subprocesses` of 0.4.6
+    entrypoints/engine.py:585, `_launch_scheduler_processes` of 0.5.23 entrypoints/engine.py:935;
+    replicas: `launch_dp_schedulers`, 0.4.6 managers/data_parallel_controller.py:133, 0.5.23
+    managers/data_parallel_controller.py:445). Each stage begins `tp_size` GPUs later, regardless of
+    `gpu_id_step`. Raises UnknownValueError.
     """
     if plan.request.origin is RequestOrigin.SLIME:
         raise UnknownValueError("slime places the ranks of its engines itself")
@@ -137,7 +140,7 @@ def local_gpus(plan: Plan) -> tuple[int, ...]:
 
 
 def gpus_needed(plan: Plan) -> int:
-    """Return the GPUs that each machine needs: up to the highest index of a rank.
+    """Return the number of GPUs that each machine needs: one more than the highest index of a rank.
 
     Raises UnknownValueError.
     """
@@ -145,9 +148,9 @@ def gpus_needed(plan: Plan) -> int:
 
 
 def beyond_the_gpus(plan: Plan) -> str | None:
-    """Return why ranks have no GPU, with the numbers; None if all have one, or unknown.
+    """Return why ranks have no GPU, with the numbers. None if all ranks have one, or if unknown.
 
-    Only if the number of GPUs is explicit (`h200:8`) or was probed on the machine.
+    Only checks machines whose number of GPUs is explicit (`h200:8`) or was probed.
     """
     return next(_beyond(plan), None)
 
@@ -176,8 +179,10 @@ def _beyond(plan: Plan) -> Iterator[str]:
 
 
 def visible_gpus(plan: Plan) -> int | None:
-    """Return the number of GPUs in the deployment's `CUDA_VISIBLE_DEVICES`; None if it is unset, or
-    if probed hardware already accounts for it. Raises UnknownValueError."""
+    """Return the number of GPUs in the deployment's `CUDA_VISIBLE_DEVICES`.
+
+    None if it is unset, or if probed hardware already accounts for it. Raises UnknownValueError.
+    """
     hardware = plan.facts.hardware
     devices = plan.env("CUDA_VISIBLE_DEVICES")
     if devices is None or hardware is None or hardware.gpus:
@@ -216,13 +221,15 @@ _OTHER_ATTENTION = (
     "enable_prefill_context_parallel",
     "enable_prefill_cp",
 )
-"""Arguments that divide attention in unsupported ways."""
+"""Arguments that divide attention in ways that are not modeled."""
 
 
 def gpu_ranks(plan: Plan) -> Ranks:
-    """Return the ranks of a plan on GPUs; `Ranks()` for other devices, because a CPU pads what
-    cannot be divided (`adjust_config_with_unaligned_cpu_tp`, 0.5.23 configs/update_config.py:226).
-    Raises UnknownValueError."""
+    """Return the ranks of a plan on GPUs; `Ranks()` for other devices. Raises UnknownValueError.
+
+    A CPU engine pads dimensions that its ranks cannot divide
+    (`adjust_config_with_unaligned_cpu_tp`, 0.5.23 configs/update_config.py:226).
+    """
     chosen = plan.user_value("device")
     hardware = plan.facts.hardware
     device = chosen if chosen is not None else hardware.device if hardware is not None else "cuda"

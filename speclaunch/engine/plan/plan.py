@@ -33,7 +33,7 @@ __all__ = ["NoSuchArgumentError", "Plan", "UnknownValueError"]
 T = TypeVar("T")
 
 _OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
-"""Variables that affect the engine without being read by it."""
+"""Variables that affect the engine although it does not read them itself."""
 
 
 class Plan(Struct, frozen=True, dict=True):
@@ -64,7 +64,7 @@ class Plan(Struct, frozen=True, dict=True):
         return self.request.catalogue
 
     def once(self, compute: Callable[[Plan], T]) -> T:
-        """Return `compute(self)`, computed at the first call."""
+        """Return `compute(self)`, computed on the first call only."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)
         found: T = self._computed[compute]
@@ -72,7 +72,7 @@ class Plan(Struct, frozen=True, dict=True):
 
     @cached_property
     def _computed(self) -> dict[Callable[[Plan], Any], Any]:
-        """Results of `once`."""
+        """Cached results of `once`."""
         return {}
 
     def in_versions(self, specifier: str) -> bool:
@@ -101,8 +101,8 @@ class Plan(Struct, frozen=True, dict=True):
     def user_value(self, name: str) -> Any:
         """Return the user's value; None if not set.
 
-        Raises UnknownValueError if it is in a variable that cannot be evaluated, or in an
-        unrecognized flag.
+        Raises UnknownValueError if it depends on a shell variable that cannot be evaluated, or may
+        be set by an unrecognized flag.
         """
         self._must_be_read(name)
         found = self.request.values.get(name)
@@ -113,7 +113,8 @@ class Plan(Struct, frozen=True, dict=True):
         return found.value
 
     def value(self, name: str) -> Any:
-        """Return the effective value: resolved, else set by the user, else the parser's default.
+        """Return the effective value: the resolved value, else the user's, else the parser's
+        default.
 
         None for an argument that this version does not have. Raises UnknownValueError, and
         NoSuchArgumentError for an argument that no version has.
@@ -128,7 +129,7 @@ class Plan(Struct, frozen=True, dict=True):
         return values[name]
 
     def value_or_none(self, name: str) -> Any:
-        """Return the effective value of an argument; None also if it is unknown."""
+        """Return the effective value of an argument; None if it is unknown."""
         try:
             return self.value(name)
         except UnknownValueError:
@@ -136,8 +137,10 @@ class Plan(Struct, frozen=True, dict=True):
 
     @cached_property
     def _unresolved(self) -> dict[str, Any]:
-        """Cache of unresolved values (user's or default) by argument. Rules read the same few
-        arguments some two hundred times."""
+        """Cache of unresolved values (the user's or the default) by argument.
+
+        Rules read the same few arguments about two hundred times.
+        """
         return {}
 
     def default(self, name: str) -> Any:
@@ -163,10 +166,11 @@ class Plan(Struct, frozen=True, dict=True):
         return current_name(name, self.catalogue) or name
 
     def env(self, name: str) -> str | None:
-        """Return an environment variable of the engine; None if not set. Raises UnknownValueError,
-        and NoSuchArgumentError for an engine variable that no release has.
+        """Return an environment variable of the engine; None if not set.
 
-        `SGL_X` replaces `SGLANG_X` in the releases that rename it (`forwarded_variable`).
+        In the releases that rename it, `SGL_X` is read as `SGLANG_X` (`forwarded_variable`). Raises
+        UnknownValueError for an unknown value, and NoSuchArgumentError for an engine variable that
+        no release has.
         """
         self._must_be_variable(name)
         older = name.replace("SGLANG_", "SGL_", 1)
@@ -186,23 +190,27 @@ class Plan(Struct, frozen=True, dict=True):
             raise NoSuchArgumentError(name)
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """Return a boolean variable as the engine reads it: the default for anything, including an
-        empty value, that is neither in `TRUE_TEXTS` nor in `FALSE_TEXTS`."""
+        """Return a boolean variable as the engine reads it.
+
+        The default for any value, including an empty one, that is in neither `TRUE_TEXTS` nor
+        `FALSE_TEXTS`.
+        """
         text = (self.env(name) or "").lower()
         return text in TRUE_TEXTS or (default and text not in FALSE_TEXTS)
 
     @property
     def algorithm(self) -> str | None:
-        """The effective algorithm, upper case, aliases resolved; None without speculation."""
+        """The effective algorithm, uppercase, with aliases resolved; None without speculation."""
         value = self.value("speculative_algorithm")
         return None if value is None else str(value)
 
     @property
     def device(self) -> str:
-        """Return cuda, cpu, npu, xpu, …: the user's value without its number, else the hardware's.
+        """The device: cuda, cpu, npu, xpu, …. The user's value without its index, else the
+        hardware's.
 
-        The engine removes the number from 0.5.11 on (`resolve_device`); earlier releases serve on
-        no numbered device. Raises UnknownValueError.
+        The engine removes the index from 0.5.11 on (`resolve_device`); earlier releases do not
+        serve on an indexed device. Raises UnknownValueError.
         """
         requested = self.value("device")
         if requested is not None:
@@ -212,7 +220,7 @@ class Plan(Struct, frozen=True, dict=True):
         return self.facts.hardware.device
 
     def place(self, name: str) -> Place:
-        """Return the place of an argument or variable, else that of the deployment."""
+        """Return the place of an argument or variable, or else of the deployment."""
         found: RequestedValue | None = self.request.values.get(name) or self.request.env.get(name)
         found = found or self.request.extras.get(name)
         found = found or next(

@@ -1,14 +1,19 @@
 """Arguments that released engines refuse, extracted from their validation (`tools/refusals.py`).
 
-The rows are in `data/refusals.json`, JSON with one element a line, so that a plan parses only the
-lines it needs: `versions`; `sizes`, the number of nodes and rows; `index`, by release and argument
-the rows that need one of these arguments to be set (`*`: unknown); `nodes`, the expressions;
-`rows`, each `[condition, message, exception, file, function, [[version, line], …], names]`.
+The rows are in `data/refusals.json`. It is JSON with one element per line, because a plan then
+parses only the lines that it needs:
 
-Conditions are evaluated for a plan in three-valued logic, without `eval`. A node is
-`[operator, operand, …]`; operands are numbers of earlier nodes, except in leaves: see
-`docs/explanation/refusals.md`. An unknown value makes a condition unknown unless the rest decides
-it; an unknown condition is no finding.
+- `versions`.
+- `sizes`: the number of nodes and rows.
+- `index`: by release and argument, the rows that need one of these arguments to be set (`*`:
+unknown).
+- `nodes`: the expressions.
+- `rows`: each `[condition, message, exception, file, function, [[version, line], …], names]`.
+
+Conditions are evaluated for a plan in three-valued logic, without `eval`. A node is `[operator,
+operand, …]`. Operands are indices of earlier nodes, except in leaves: see
+`docs/explanation/refusals.md`. An unknown value makes a condition unknown unless the other operands
+decide it. An unknown condition gives no finding.
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ def _in(item: Any, held: Any) -> bool:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """Compare by `is`, used for None and truth values."""
+    """Compare None and truth values with `is`."""
     return value is other
 
 
@@ -94,7 +99,7 @@ TEXTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "set": lambda value: list(dict.fromkeys(value)),
     }
 )
-"""Functions and methods of one value, or of a text and its end."""
+"""Functions and methods of one value, or of a text and its suffix."""
 
 
 def _tuple(value: Any) -> Any:
@@ -122,7 +127,7 @@ _MAJORS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
 
 
 class UnknownLeaf:
-    """The type of UNKNOWN."""
+    """The type of the constant UNKNOWN."""
 
     __slots__ = ()
 
@@ -130,7 +135,7 @@ class UnknownLeaf:
 UNKNOWN: Final = UnknownLeaf()
 
 _ABSENT_IS_NONE = frozenset({"quantization_config", "index_topk"})
-"""Config keys without a default in any config class (facts.py of the reader)."""
+"""Config keys that have no default in any config class (the reader's facts.py)."""
 
 
 def leaf(plan: Plan, node: Sequence[Any]) -> Any:
@@ -147,7 +152,7 @@ def _argument(plan: Plan, name: str) -> Any:
 
 
 def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
-    """Return a variable as the engine's `environ.py` reads it: the default if it cannot be
+    """Return a variable as the engine's `environ.py` reads it: the default if its text cannot be
     parsed."""
     text = plan.env(name)
     if text is None or kind == "raw":
@@ -162,8 +167,10 @@ def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
 
 
 def _architectures(plan: Plan, draft: str = "") -> Any:
-    """Return the architectures. Empty for a missing draft without Gemma in its name: the engine
-    tests for no other."""
+    """Return the architectures.
+
+    Empty for a missing draft without Gemma in its name, because the engine tests only for Gemma.
+    """
     if draft:
         if plan.facts.draft is not None:
             return list(plan.facts.draft.architectures) or UNKNOWN
@@ -186,7 +193,7 @@ def _config_key(plan: Plan, name: str, part: str = "") -> Any:
 
 
 def _with_method(plan: Plan, entry: Any) -> Any:
-    """Return ModelOpt's entry as `ModelConfig` leaves it, with the method written into it."""
+    """Return ModelOpt's config entry after `ModelConfig` adds the method to it."""
     since = ">=0.5.9" if "quant_method" not in mapping(entry) else ">=0.5.10"
     if mapping(entry).get("quant_method") not in (None, "modelopt") or not plan.in_versions(since):
         return entry
@@ -203,8 +210,8 @@ def _worked_out(plan: Plan, name: str) -> Any:
 
 
 def _platform(hardware: Hardware | None, fact: str) -> Any:
-    """Return a fact of the machine, as the engine's functions report it
-    (sglang/srt/utils/common.py)."""
+    """Return a fact of the machine as the engine's functions (sglang/srt/utils/common.py) report
+    it."""
     if hardware is None:
         return UNKNOWN
     vendor, capability = hardware.vendor, hardware.capability
@@ -244,7 +251,7 @@ _LEAVES: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
 
 _WAYS: Final = frozenset({"?", "not", "and", "or"})
 _FAILS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
-"""Exceptions that the engine itself would raise; they yield no finding."""
+"""Exceptions that the engine itself would raise while evaluating. They give no finding."""
 
 
 _Nodes = Mapping[int, Any] | Sequence[Any]
@@ -261,14 +268,14 @@ class ConditionEvaluator:
         self._truths: dict[int, bool | None] = {}
 
     def holds(self, node: int) -> bool | None:
-        """True if a condition holds; None: unknown."""
+        """True if the condition holds; None if unknown."""
         try:
             return self._truth(node)
         except RecursionError:
             return None
 
     def text(self, node: int) -> str:
-        """Return a message, with `…` for unknown values."""
+        """Return a message, with `…` in place of unknown values."""
         found = self._nodes[node]
         if found[0] == "fmt":
             return "".join(self.text(part) for part in found[1:])
@@ -303,7 +310,7 @@ class ConditionEvaluator:
         return None if value is UNKNOWN else bool(value)
 
     def _junction(self, found: Sequence[Any], *, final: bool) -> bool | None:
-        """Return `final` if an operand decides; else None if one is unknown."""
+        """Return `final` if an operand decides the result; else None if an operand is unknown."""
         unknown = False
         for part in found[1:]:
             truth = self._truth(part)
@@ -336,7 +343,8 @@ class ConditionEvaluator:
             return UNKNOWN
 
     def _way(self, found: Sequence[Any]) -> Any:
-        """Return the value of a node that does not need all of its operands."""
+        """Return the value of a conditional, `not`, `and` or `or` node, which need not evaluate all
+        operands."""
         if found[0] == "?":
             return self._chosen(found)
         if found[0] == "not":
@@ -375,11 +383,11 @@ class EngineRefusal(Struct, frozen=True):
     source: str
     """`sglang 0.5.18 server_args.py:1234`."""
     names: tuple[str, ...]
-    """User-set arguments and variables in the condition, the deciding first."""
+    """User-set arguments and variables in the condition, most decisive first."""
 
 
 class _Lines(dict[int, Any]):
-    """A part of the file by line number; each line is parsed on first access."""
+    """A range of lines of the file; each line is parsed on first access."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__()
@@ -391,7 +399,7 @@ class _Lines(dict[int, Any]):
 
 
 class _Data(Struct, frozen=True):
-    """The file, with unparsed lines."""
+    """The data file, with lines that are parsed on demand."""
 
     places: Mapping[str, int]
     index: Mapping[int, Mapping[str, Mapping[str, Sequence[int]]]]
@@ -399,7 +407,8 @@ class _Data(Struct, frozen=True):
     rows: Mapping[int, Any]
 
     def release(self, version: str) -> str | None:
-        """Return the release whose rows apply to a version: itself, or that of its line."""
+        """Return the release whose rows apply to a version: the version itself, or the release that
+        represents its line."""
         if version in self.places or "+" in version:  # a fork has different refusals
             return version if version in self.places else None
         try:
@@ -409,7 +418,8 @@ class _Data(Struct, frozen=True):
         return found.held if is_of_its_line(found) else None
 
     def rows_of(self, release: str, written: set[str]) -> list[Any]:
-        """Return the rows of a release that the set arguments can match, by file and line."""
+        """Return the rows of a release that can match the set arguments, in order of file and
+        line."""
         place = self.places[release]
         index = self.index[place][release]
         numbers = {number for name in (_ANY, *written) for number in index.get(name, ())}
@@ -434,7 +444,7 @@ def _data() -> _Data:
 
 
 def refusals(plan: Plan) -> Iterator[EngineRefusal]:
-    """Yield the refusals of the plan's release for set arguments, each once."""
+    """Yield each refusal that the plan's release raises for the set arguments, once."""
     request = plan.request
     written = {name for name in request.values if name != "model_path"} | set(request.env)
     release = _data().release(request.version) if written else None
@@ -453,7 +463,7 @@ def refusals(plan: Plan) -> Iterator[EngineRefusal]:
 
 
 def _names(nodes: _Nodes, condition: int) -> list[str]:
-    """Return the arguments and variables of a condition, the nearest to its root first."""
+    """Return the arguments and variables of a condition, nearest to the root first."""
     found: dict[str, None] = {}
     seen = {condition}
     level = [condition]

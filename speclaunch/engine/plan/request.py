@@ -1,6 +1,6 @@
-"""The request of a deployment to one engine version, from any kind of file.
+"""A deployment's request to one engine version, from any kind of file.
 
-`deployments/sources/requests.py` makes a request from a recipe or a command found in a file.
+`deployments/sources/requests.py` builds a request from a recipe or from a command in a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENGINE_VARIABLES = ("SGLANG_", "SGL_")
 
 
 class RequestOrigin(StrEnum):
-    """The kind of source that a deployment was written in."""
+    """The kind of source that states a deployment."""
 
     RECIPE = "recipe"
     COMMAND = "command"
@@ -33,10 +33,11 @@ class RequestOrigin(StrEnum):
 class RequestedValue(Struct, frozen=True):
     """A requested server argument or environment variable.
 
-    `name` is the engine's current name (`canonical`), `written` the user's. `value` is what the
-    engine stores. If `known` is False, the value is in a variable that cannot be evaluated, and
-    `value` is its text. `literal` is the part in the file itself if the rest comes from the
-    environment; None if all of it is in the file.
+    - `name` is the engine's current name (`canonical`), `written` the user's.
+    - `value` is what the engine stores. If `known` is False, it is the text of a shell variable
+      that cannot be evaluated.
+    - `literal` is the part that the file itself contains, if the rest comes from the environment;
+      None if the file contains everything.
     """
 
     name: str
@@ -48,7 +49,7 @@ class RequestedValue(Struct, frozen=True):
 
 
 class ArgvToken(Struct, frozen=True):
-    """A token of a command line. `known` is False if its text is not what the engine gets."""
+    """A token of a command line. `known` is False if the engine receives a different text."""
 
     text: str
     place: Place
@@ -58,7 +59,7 @@ class ArgvToken(Struct, frozen=True):
 class Request(Struct, frozen=True):
     """The arguments and variables of one deployment, for one engine version.
 
-    `problems` are refused by the version's parser, `remarks` accepted without effect. `extras` are
+    The version's parser refuses `problems`, and accepts `remarks` without effect. `extras` are
     slime's own options.
     """
 
@@ -72,24 +73,24 @@ class Request(Struct, frozen=True):
     remarks: tuple[Problem, ...] = ()
     extras: Mapping[str, RequestedValue] = field(default_factory=dict)
     overridden: tuple[RequestedValue, ...] = ()
-    """Arguments that are repeated later; the later value counts."""
+    """Arguments that are repeated later. The later value applies."""
     ignored: tuple[RequestedValue, ...] = ()
     """Arguments that slime does not pass on, because it sets them itself."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Arguments with text that the parser did not recognize, by the engine's current name, with the
-    reason: their values are unknown, not the defaults."""
+    """Arguments whose text the parser did not recognize, by the engine's current name, with the
+    reason. Their values are unknown, not the defaults."""
     unseen: str | None = None
-    """Reason why an unread file may have more arguments; None if there is no such file."""
+    """Why an unread file may contain more arguments; None if there is no such file."""
     argv: tuple[ArgvToken, ...] = ()
-    """Command-line arguments for that version's parser."""
+    """The args for that version's parser."""
     server_context: ServerContext | None = None
     """The server context, if the file states it."""
     lock_differences: tuple[Problem, ...] = ()
     """Differences from the recipe's lock."""
     serves_http: bool = True
-    """False if the engine's own HTTP server does not run, or may not run."""
+    """False if the engine's own HTTP server does not run, or might not run."""
 
     @property
     def version(self) -> str:
-        """The engine version."""
+        """The engine version of the request."""
         return self.catalogue.version

@@ -1,4 +1,4 @@
-"""Resolution: how each engine version changes the arguments before it starts, in steps."""
+"""Resolution: the steps by which each engine version changes the arguments before it starts."""
 
 from __future__ import annotations
 
@@ -47,17 +47,19 @@ from speclaunch.engine.plan.topics.parallel import OWN_ARGUMENT
 def _run_steps(working: Working) -> None:
     """Run all steps for the version of the request.
 
-    The order is the engine's if it makes a difference, in three cases: the memory is divided before
-    DP attention is reset and before speculation limits the requests; attention backends are chosen
-    before the parameters, but up to 0.5.4 after them; adaptive speculation is turned off after them
-    up to 0.5.13, and before them from 0.5.14.
+    The order matters in three cases, and is then the engine's:
+
+    - Memory is divided before DP attention is reset and before speculation limits the requests.
+    - Attention backends are chosen before the speculative parameters; up to 0.5.4 after them.
+    - Adaptive speculation is turned off before the parameters are resolved; up to 0.5.13 after
+      that.
     """
     resolve_device(working)
     resolve_algorithm(working)
     resolve_draft(working)
     resolve_all_to_all(working)
     if working.in_versions(OWN_ARGUMENT):
-        resolve_data_parallelism(working)  # rewritten before all else
+        resolve_data_parallelism(working)  # rewritten before everything else
     if working.in_versions(">=0.5.14"):
         resolve_disaggregation(working)
     resolve_memory(working)
@@ -89,8 +91,8 @@ def _run_steps(working: Working) -> None:
 def resolve(request: Request, facts: Facts) -> Plan:
     """Return the plan of a request: every value as the engine resolves it.
 
-    The same request and facts give the same plan. A field whose effective value depends on a
-    missing fact is undecided; if the engine would refuse a value, it remains unchanged.
+    Equal requests and facts give equal plans. A field whose effective value depends on a missing
+    fact is undecided. A value that the engine would refuse remains unchanged.
     """
     working = Working(request, _as_overridden(request, facts))
     _run_steps(working)
@@ -98,7 +100,7 @@ def resolve(request: Request, facts: Facts) -> Plan:
 
 
 def _as_overridden(request: Request, facts: Facts) -> Facts:
-    """Return the facts with `json_model_override_args`, which applies to target and draft."""
+    """Return the facts after `json_model_override_args`, which applies to target and draft."""
     name = "json_model_override_args"
     override = request.values.get(name)
     if name in request.unread:

@@ -1,9 +1,8 @@
-"""The server context in a deployment file: role, pod, probes.
+"""The server context that a deployment file states: role, pod, probes.
 
-Filled in by readers of manifests (`deployments/sources/`) and by recipes with `roles:`
-(`deployments/recipe/`); read by the rules about complete deployments. Each value has the place
-where it was written. A value that a file does not state is None: readers fill in no platform
-defaults.
+Manifest readers (`deployments/sources/`) and recipes with `roles:` (`deployments/recipe/`) fill it
+in; rules about complete deployments read it. Each value has its place in the file. A value that the
+file does not state is None: readers add no platform defaults.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from speclaunch.core import Place
 
 
 class Setting(Struct, frozen=True):
-    """A value and its place. `known` False: `value` is the text of an unknown value (a template, a
-    variable of the cluster)."""
+    """A value and its place. If `known` is False, `value` is an unevaluated text (a template or a
+    cluster variable)."""
 
     value: Any
     place: Place
@@ -33,14 +32,14 @@ class ProbeKind(StrEnum):
     READINESS = "readinessProbe"
     LIVENESS = "livenessProbe"
     HEALTHCHECK = "healthcheck"
-    """Compose's probe: it marks the container and restarts nothing."""
+    """Compose's health check: it marks the container as unhealthy and restarts nothing."""
 
 
 class Probe(Struct, frozen=True):
-    """One probe of a container. Times are in seconds; None: not set, the platform's default.
+    """One probe of a container. Times are in seconds; None means not set (the platform's default).
 
-    `path` and `port` are those of the HTTP request; for a command (`exec`, Compose) those of its
-    first URL, and `command` holds its args. A TCP probe has a port and no path.
+    `path` and `port` are those of the HTTP request. For a command (`exec`, Compose) they come from
+    its first URL, and `command` holds its args. A TCP probe has a port but no path.
     """
 
     kind: ProbeKind
@@ -55,14 +54,17 @@ class Probe(Struct, frozen=True):
     scheme: str | None = None
     """`HTTPS` if the request uses it."""
     host: str | None = None
-    """Host of the request, if it is not the pod's own address."""
+    """Host of the request, if it differs from the pod's own address."""
     headers: frozenset[str] = frozenset()
     """Lowercase header names of the request."""
 
 
 class Volume(Struct, frozen=True):
-    """A volume as one container mounts it. `kind`: `emptyDir`, `hostPath`, `secret`,
-    `persistentVolumeClaim`, `bind`, …; `medium`: `Memory` for one in memory; `size` in bytes."""
+    """A volume as mounted in one container.
+
+    `kind`: `emptyDir`, `hostPath`, `secret`, `persistentVolumeClaim`, `bind`, …. `medium`: `Memory`
+    if it is in memory. `size`: in bytes.
+    """
 
     mount: Setting
     kind: str
@@ -73,9 +75,10 @@ class Volume(Struct, frozen=True):
 
 
 class Scrape(Struct, frozen=True):
-    """A scrape of a server's metrics: annotations, or an object of the Prometheus Operator.
+    """A scrape of a server's metrics, configured by annotations or by a Prometheus Operator object.
 
-    `name` states which. None: the path `/metrics`; a port that the file does not show as a number.
+    `name` states which. A path of None means `/metrics`; a port of None means that the file does
+    not state it as a number.
     """
 
     name: str
@@ -87,8 +90,8 @@ class Scrape(Struct, frozen=True):
 class Pod(Struct, frozen=True):
     """Setup of a server's container, and of its pod or service.
 
-    Resources by their names (`nvidia.com/gpu`, `memory`, `cpu`, `rdma/ib`), amounts as written;
-    GPUs of Compose's `deploy.resources` also under `nvidia.com/gpu`.
+    Resources by name (`nvidia.com/gpu`, `memory`, `cpu`, `rdma/ib`), with amounts unchanged. GPUs
+    in Compose's `deploy.resources` also appear under `nvidia.com/gpu`.
     """
 
     image: Setting | None = None
@@ -97,9 +100,9 @@ class Pod(Struct, frozen=True):
     probes: tuple[Probe, ...] = ()
     volumes: tuple[Volume, ...] = ()
     shm_size: Setting | None = None
-    """Bytes of `/dev/shm` if set by a separate key (Compose's `shm_size`)."""
+    """Bytes of `/dev/shm` if a separate key sets them (Compose's `shm_size`)."""
     ipc_host: Setting | None = None
-    """`hostIPC: true`, `ipc: host`: the `/dev/shm` of the machine."""
+    """True for `hostIPC: true` or `ipc: host`: the container shares the machine's `/dev/shm`."""
     grace: Setting | None = None
     """Seconds between SIGTERM and SIGKILL."""
     privileged: Setting | None = None
@@ -107,9 +110,9 @@ class Pod(Struct, frozen=True):
     ports: tuple[Setting, ...] = ()
     """Ports that the container declares."""
     published: tuple[Setting, ...] = ()
-    """Ports that Compose publishes on addresses other than the machine's loopback."""
+    """Ports that Compose publishes on addresses other than the machine's loopback address."""
     env: Mapping[str, Setting] = {}
-    """Variables with values in the file (no `valueFrom`)."""
+    """Variables whose values are in the file (no `valueFrom`)."""
     secrets: frozenset[str] = frozenset()
     """Variables from a secret."""
     labels: Mapping[str, str] = {}
@@ -121,21 +124,21 @@ class Pod(Struct, frozen=True):
 
 
 class Service(Struct, frozen=True):
-    """An address for pods: a Kubernetes Service. Ports are (port, target port)."""
+    """A Kubernetes Service, which gives pods an address. Ports are (port, target port)."""
 
     name: str
     place: Place
     selector: Mapping[str, str]
     ports: tuple[tuple[Setting, Setting | None], ...] = ()
     headless: bool = False
-    """True if its name resolves to the pods themselves (`clusterIP: None`): each of their ports."""
+    """True if its name resolves to the pods themselves (`clusterIP: None`) and all their ports."""
 
 
 class Upstream(Struct, frozen=True):
     """A server in a router's configuration: `--prefill http://host:port bootstrap`."""
 
     role: str
-    """`prefill`, `decode`, or `worker` of a router without disaggregation."""
+    """`prefill` or `decode`, or `worker` for a router without disaggregation."""
     host: str | None
     port: Setting | None
     place: Place
@@ -143,9 +146,9 @@ class Upstream(Struct, frozen=True):
 
 
 class Router(Struct, frozen=True):
-    """A router of the deployment: sglang_router, sgl-model-gateway, mini_lb, Dynamo's frontend.
+    """A router of the deployment: sglang_router, sgl-model-gateway, mini_lb, or Dynamo's frontend.
 
-    `options` are the router's, by flag without dashes (`policy`, `pd-disaggregation`).
+    `options` are the router's options, by flag without dashes (`policy`, `pd-disaggregation`).
     """
 
     name: str
@@ -160,7 +163,7 @@ class Group(Struct, frozen=True):
     """One deployment: cooperating servers, and the services and routers that connect them.
 
     `platform` is the kind of object: `LeaderWorkerSet`, `RoleBasedGroup`, `Deployment`, `compose`,
-    `sbatch`, `recipe`, …. Two commands are of one deployment if their groups are equal.
+    `sbatch`, `recipe`, …. Commands with equal groups belong to one deployment.
     """
 
     name: str
@@ -171,16 +174,17 @@ class Group(Struct, frozen=True):
 
 
 class ServerContext(Struct, frozen=True):
-    """The server context of one command: its part of a deployment.
+    """The server context of one command, which is one part of a deployment.
 
-    A server of several hosts may have several commands: `part` is then `leader` or `worker` (None:
-    one command for all hosts). `nodes`: the hosts of one server; `replicas`: the number of such
-    servers; `gpus_per_node`: if the platform sets it outside of the pod (Slurm).
+    - `part`: `leader` or `worker` if the server has one command per kind of host; None if all hosts
+    share one command.
+    - `nodes`: hosts of one server. `replicas`: number of such servers.
+    - `gpus_per_node`: set if the platform states it outside the pod (Slurm).
     """
 
     group: Group
     role: str
-    """Role in the file, normalized to `prefill` or `decode` for similar names."""
+    """Role in the file. Similar names are normalized to `prefill` or `decode`."""
     place: Place
     part: str | None = None
     nodes: Setting | None = None

@@ -1,6 +1,6 @@
-"""The settings of one engine version: the interface of a Plan that topics use.
+"""The settings of one engine version: the interface through which topics read a plan.
 
-Implemented by a finished plan, and by one that is being resolved (`resolution/working.py`).
+Finished plans implement it, and plans that are being resolved (`resolution/working.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["NoSuchArgumentError", "Settings", "UnknownValueError"]
 
 
 class NoSuchArgumentError(KeyError):
-    """A Plan was queried for an argument or variable that no release has: a bug in speclaunch."""
+    """A query for an argument or variable that no release has: a bug in speclaunch."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -37,17 +37,17 @@ class Settings(Protocol):
 
     @property
     def algorithm(self) -> str | None:
-        """The effective algorithm, upper case, aliases resolved; None without speculation."""
+        """The effective algorithm, uppercase, with aliases resolved; None without speculation."""
 
     @property
     def device(self) -> str:
-        """Device without its number: cuda, cpu, npu, xpu, …."""
+        """The device without its index: cuda, cpu, npu, xpu, …."""
 
     def in_versions(self, specifier: str) -> bool:
         """True if the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
 
     def value(self, name: str) -> Any:
-        """Return the effective value: resolved so far, else set by the user, else the parser's
+        """Return the effective value: resolved so far, else the user's, else the parser's
         default."""
 
     def user_value(self, name: str) -> Any:

@@ -1,8 +1,8 @@
-"""Duration of a start until the server answers: at least, expected, and worst case.
+"""Duration of a start until the server answers: minimum, expected, and worst case.
 
-The least and the expected duration are used to check a user's probes. The worst case is the budget
-of a generated startup probe: a probe that fails too early kills a loading server, which then loads
-again, forever.
+The minimum and the expected duration are used to check a user's probes. The worst case is the
+budget of a generated startup probe: a probe that fails too early kills a server while it loads, and
+the next attempt fails the same way.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from speclaunch.engine.plan.topics.graphs import decode_is_captured, prefill_is_
 
 _GB = 10**9
 SLOW_BYTES_PER_SECOND = 200_000_000
-"""Worst-case throughput of a shared file system, a cloud's plain disk and a hub download: AWS gp3
-volumes have 125 MB/s without provisioning, EFS and hub downloads some 200 to 500."""
+"""Worst-case read rate of a shared file system, a cloud's plain disk or a hub download. AWS gp3
+volumes have 125 MB/s unless provisioned; EFS and hub downloads have 200 to 500."""
 _FASTEST, _USUAL = 16e9, 1e9
-"""Bytes a second at which one host reads the weights: page cache or eight NVMe drives, and a
-network disk or one drive (people report two minutes for a checkpoint of 140 GB)."""
+"""Bytes per second at which one host reads the weights: at most (page cache or eight NVMe drives),
+and likely (a network disk or one drive; people report two minutes for a checkpoint of 140 GB)."""
 
 
 class Range(Struct, frozen=True):
@@ -35,30 +35,30 @@ class Range(Struct, frozen=True):
 
 
 _IMPORTS = Range(8, 40, 120)
-"""Time until weights begin to load. The CPU engine's complete start with a model of 1 MB takes 11
-to 19 s (0.5.23, two cores, twelve starts); on a GPU CUDA and NCCL add to it; the slowest is that of
-a cold disk."""
+"""Seconds until weights begin to load. The CPU engine's complete start with a 1 MB model takes 11
+to 19 s (0.5.23, two cores, twelve starts). On a GPU, CUDA and NCCL add to it. The worst case is a
+cold disk."""
 _CAPTURE = Range(3, 30, 0)
-"""Capture (`Capture cuda graph end. Time elapsed: …`), for target and draft each; the slowest is
-counted by graph."""
+"""Seconds of graph capture (`Capture cuda graph end. Time elapsed: …`), for target and draft each.
+The worst case is computed per graph."""
 _GRAPH = 3
-"""Worst-case seconds per CUDA graph of decode; 1 to 2 on H100 for the largest models."""
+"""Worst-case seconds per decode graph; 1 to 2 on H100 for the largest models."""
 _MANY_SIZES = 52
-"""Number of captured batch sizes if the GPU's memory is unknown: that of the largest (0.5.23,
+"""Number of captured batch sizes if the GPU's memory is unknown: that of the largest GPUs (0.5.23,
 `cuda_graph_max_bs_decode` 512)."""
 _PREFILL_GRAPHS = 600
-"""Seconds for prefill graphs, which are compiled."""
+"""Seconds to compile prefill graphs."""
 _DEEP_GEMM = 1200
-"""Seconds: the engine logs "typically 10-20 mins" (0.5.23
+"""Seconds to compile DeepGEMM kernels: the engine logs "typically 10-20 mins" (0.5.23
 layers/deep_gemm_wrapper/compile_utils.py:171)."""
 _KERNELS = 300
-"""Seconds for kernels that are compiled or tuned at the first start (Triton, FlashInfer)."""
+"""Seconds to compile or tune kernels at the first start (Triton, FlashInfer)."""
 _TORCH_COMPILE = Range(20, 240, 900)
 """`enable_torch_compile`."""
 _WARM_UP = Range(1, 10, 60)
-"""The requests of the warm-up."""
+"""Seconds for the warm-up requests."""
 _CPU = 120
-"""Seconds for everything after the weights on a CPU."""
+"""Seconds for everything that follows loading on a CPU."""
 
 
 class StartPart(StrEnum):
@@ -80,7 +80,7 @@ class PartTime(Struct, frozen=True):
 
 
 class StartTime(Struct, frozen=True):
-    """A start, from the first process to the first answer."""
+    """Worst-case time of a start, from the first process to the first answer."""
 
     parts: tuple[PartTime, ...]
 
@@ -96,13 +96,16 @@ class StartTime(Struct, frozen=True):
 
 
 def start_time(plan: Plan) -> StartTime:
-    """Return the slowest start that is no failure. Raises UnknownValueError if the size of the
-    weights is unknown; assumes the worst case for all other unknowns."""
+    """Return the slowest start that is not yet a failure.
+
+    Assumes the worst case for unknown values. Raises UnknownValueError if the size of the weights
+    is unknown.
+    """
     return StartTime(tuple(_parts(plan)))
 
 
 def weight_files(plan: Plan) -> int:
-    """Return the bytes of the files of target and draft. Raises UnknownValueError."""
+    """Return the bytes of the weight files of target and draft. Raises UnknownValueError."""
     found = [_bytes(plan, draft=False)]
     named = plan.value("speculative_draft_model_path")
     if named is not None and named != plan.value("model_path"):
@@ -134,7 +137,7 @@ def _parts(plan: Plan) -> Iterator[PartTime]:
 
 
 def _kernels(plan: Plan) -> PartTime:
-    seconds, why = _KERNELS, ["first compiled or tuned here"]
+    seconds, why = _KERNELS, ["compiled or tuned on the first start"]
     if _may_be(lambda: bool(plan.value("enable_torch_compile"))):
         seconds += _TORCH_COMPILE.slowest
         why.append("torch.compile")
@@ -145,7 +148,7 @@ def _kernels(plan: Plan) -> PartTime:
 
 
 def _has_fp8_blocks(plan: Plan) -> bool:
-    """True if DeepGEMM's kernels may be compiled for the weights: for blocks of FP8."""
+    """True if the weights have FP8 blocks, for which DeepGEMM kernels may be compiled."""
     return any(
         checkpoint.quantization == "fp8"
         and bool(checkpoint.quantization_config.get("weight_block_size"))
@@ -175,7 +178,7 @@ def _decode_graphs(plan: Plan) -> tuple[int, str]:
 
 
 def _may_be(condition: Callable[[], bool]) -> bool:
-    """True if `condition` returns True or its result is unknown."""
+    """True if `condition` returns True, or raises because a fact is unknown."""
     try:
         return condition()
     except UnknownValueError:
@@ -190,18 +193,20 @@ def _is_cpu(plan: Plan) -> bool:
 
 
 class ExpectedStart(Struct, frozen=True):
-    """Seconds from the start of the process until it is ready: `least`, the lower bound, and
-    `likely`. `known`: whether the size of the weights is."""
+    """Seconds from process start until the server is ready: the lower bound `least`, and `likely`.
+
+    `known`: True if the size of the weights is known.
+    """
 
     least: float
     likely: float
     known: bool
     weights: float
-    """Known size of target and draft in GB."""
+    """Known size of target and draft, in GB."""
 
 
 def expected_start(plan: Plan) -> ExpectedStart:
-    """Return the least and the expected start time of a plan on one host. Unknown costs count as
+    """Return the minimum and the expected start time of a plan on one host. Unknown costs count as
     zero."""
     parts = [_IMPORTS]
     weights, known = _weights(plan)
@@ -220,7 +225,7 @@ def expected_start(plan: Plan) -> ExpectedStart:
 
 
 def _weights(plan: Plan) -> tuple[float, bool]:
-    """Return the known GB of all checkpoints, and True if that is complete."""
+    """Return the known GB of all checkpoints, and True if no size is missing."""
     if _text(plan, "load_format") == "dummy":
         return 0.0, True
     found, known = 0.0, plan.facts.target is not None

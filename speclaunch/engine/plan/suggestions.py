@@ -16,9 +16,9 @@ def suggested_values(version: str) -> dict[str, tuple[str, ...]]:
 
 
 def argument_names(catalogue: Catalogue, beginning: str = "") -> list[str]:
-    """Return the argument names with a prefix, as a recipe writes them, in release order.
+    """Return the argument names with a prefix, as recipes spell them, in release order.
 
-    Deprecated and ineffective names only if no other name has the prefix.
+    Includes deprecated and ineffective names only if no other name matches.
     """
     found = [name for name in catalogue.names if name.startswith(beginning)]
     described = [
@@ -38,8 +38,8 @@ def argument_names(catalogue: Catalogue, beginning: str = "") -> list[str]:
 
 
 def argument_values(argument: Argument, version: str) -> list[str]:
-    """Return the possible values of an argument if they can be listed: choices, or a switch's
-    two."""
+    """Return the possible values of an argument: its choices, or both values of a switch. Empty if
+    they cannot be listed."""
     if argument.choices:
         return [str(choice) for choice in argument.choices]
     if not argument.kind.takes_value or argument.kind is ArgumentKind.OPTIONAL_VALUE:

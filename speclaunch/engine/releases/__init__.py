@@ -1,1 +1,1 @@
-"""Server arguments, renames and command lines of every SGLang release."""
+"""Server arguments, renames and command lines of all SGLang releases."""

@@ -1,6 +1,6 @@
-"""Descriptions of a server argument: its values, releases and names.
+"""Description of a server argument: its values, releases and names.
 
-Used by editor hovers and completions, and by the JSON schema of recipes.
+Editor hovers, completions and the JSON schema of recipes use it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_CHOICES = 24
 class About(Struct, frozen=True):
     """An argument in one release, looked up by any of its names.
 
-    `argument` is None if this release has none of its names. `name` is the preferred name.
+    `argument` is None if the release has none of its names. `name` is the preferred name.
     """
 
     requested: str
@@ -43,7 +43,7 @@ class About(Struct, frozen=True):
 
     @property
     def is_outdated(self) -> bool:
-        """True if this release prefers another name for it, or ignores it."""
+        """True if this release prefers a different name for it, or ignores it."""
         argument = self.argument
         if argument is None:
             return True
@@ -52,7 +52,7 @@ class About(Struct, frozen=True):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """A few sentences, most important first."""
+        """Up to a few sentences, most important first."""
         found = [*_form(self.argument)] if self.argument is not None else []
         found += _in_this_version(self)
         known = history(self.requested) or history(self.name)
@@ -78,7 +78,8 @@ def about(name: str, catalogue: Catalogue) -> About | None:
 
 
 def value_kind(argument: Argument) -> str:
-    """Return a short description of the values: `whole number`, `switch`, `list of numbers`."""
+    """Return a short description of an argument's values: `whole number`, `switch`, `list of
+    numbers`."""
     if not argument.kind.takes_value:
         return "switch"
     kind = "one of its choices" if argument.choices else _TYPES.get(argument.type, "text")

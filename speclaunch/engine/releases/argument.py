@@ -4,10 +4,10 @@ A record is a small JSON object that omits usual values (a string value, default
 destination equal to the name).  ``decode(encode(x)) == x``, and encoding is deterministic: a
 regenerated catalogue is byte-identical.
 
-Conversion functions are those of the engine's parser, under the name that the catalogue uses.
-Sources: sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and
-arg_groups/argparse_actions.py of 0.5.23, compared with the same functions of every earlier release.
-If they differ, the function here takes the version.
+Conversion functions match those of the engine's parser, under the names in the catalogue. Sources:
+sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and arg_groups/argparse_actions.py
+of 0.5.23, compared with the same functions of every earlier release. If releases differ, the
+function in this module accepts the version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Plain = Any
 
 
 class ArgumentKind(StrEnum):
-    """Command-line form of an argument."""
+    """The command-line form of an argument."""
 
     VALUE = "value"
     """``--x VALUE``"""
@@ -43,7 +43,7 @@ class ArgumentKind(StrEnum):
     BOOLEAN = "boolean"
     """``--x`` stores True, ``--no-x`` stores False"""
     CONSTANT = "constant"
-    """``--x`` stores ``const``: a former switch that became a value of another argument"""
+    """``--x`` stores ``const``: a former switch, now a value of a different argument"""
     IGNORED = "ignored"
     """``--x`` is accepted with a warning and stores nothing"""
     REFUSED = "refused"
@@ -60,12 +60,13 @@ class ArgumentKind(StrEnum):
 class Argument(Struct, frozen=True):
     """One argument of the engine's command line.
 
-    ``type`` is ``str``, ``int``, ``float``, ``bool``, ``json`` or the name of the engine's own
-    parser (``human_readable_int``, ``json_list_type``, ``nullable_str``, …).  ``const`` is the
-    value that the flag stores without a value (``OPTIONAL_VALUE``, ``CONSTANT``).  ``default`` is
-    the parser's declared default; None also means that the destination is unchanged.
-    ``replacement`` is the engine's text about the replacement.  ``read`` is False if nothing in the
-    release reads the destination: the argument is accepted and has no effect.
+    - ``type``: ``str``, ``int``, ``float``, ``bool``, ``json`` or the name of the engine's own
+      parser (``human_readable_int``, ``json_list_type``, ``nullable_str``, …).
+    - ``const``: the value that the flag stores without a value (``OPTIONAL_VALUE``, ``CONSTANT``).
+    - ``default``: the parser's declared default; None also if the destination remains unchanged.
+    - ``replacement``: the engine's text about the replacement.
+    - ``read``: False if nothing in the release reads the destination. The argument is then accepted
+      and has no effect.
     """
 
     flag: str
@@ -84,21 +85,21 @@ class Argument(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The recipe name of the flag: no leading dashes, dashes as underscores."""
+        """The flag as a recipe names it: no leading dashes, dashes as underscores."""
         return name_of(self.flag)
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """All spellings, the primary flag first."""
+        """All forms of the flag, the primary one first."""
         return (self.flag, *self.aliases)
 
 
 class EngineVariable(Struct, frozen=True):
     """One environment variable of the engine.
 
-    ``default`` is None if there is none or if it depends on the machine (``dynamic``).  ``read`` is
-    False if nothing in the release reads it.  ``speculative``: it controls speculation, according
-    to its name or because speculation code reads it.
+    ``default`` is None if there is no default or it depends on the machine (``dynamic``). ``read``
+    is False if nothing in the release reads the variable. ``speculative``: it controls speculation,
+    as its name shows or because speculation code reads it.
     """
 
     name: str
@@ -117,7 +118,7 @@ def name_of(flag: str) -> str:
 
 
 def is_negation(argument: Argument, flag: str) -> bool:
-    """True for the `--no-` half of a pair (added by argparse)."""
+    """True for the `--no-` form that argparse adds to a switch."""
     return argument.kind is ArgumentKind.BOOLEAN and flag.startswith("--no-")
 
 
@@ -136,7 +137,7 @@ _KINDS = {kind.value: kind for kind in ArgumentKind}
 
 
 def encode_argument(argument: Argument) -> dict[str, Plain]:
-    """Return the record of an argument, without its flag."""
+    """Return the JSON record of an argument, without its flag."""
     record: dict[str, Plain] = {}
     if argument.dest != argument.name:
         record["dest"] = argument.dest
@@ -161,7 +162,7 @@ def encode_argument(argument: Argument) -> dict[str, Plain]:
 
 
 def decode_argument(flag: str, record: Mapping[str, Plain]) -> Argument:
-    """Return the argument of a record."""
+    """Return the argument that a JSON record describes."""
     get = record.get
     kind = _KINDS[get("kind", "value")]
     choices = get("choices")
@@ -183,7 +184,7 @@ def decode_argument(flag: str, record: Mapping[str, Plain]) -> Argument:
 
 
 def encode_variable(variable: EngineVariable) -> dict[str, Plain]:
-    """Return the record of a variable, without its name."""
+    """Return the JSON record of a variable, without its name."""
     usual = EngineVariable(variable.name)
     return {
         key: getattr(variable, key)
@@ -193,7 +194,7 @@ def encode_variable(variable: EngineVariable) -> dict[str, Plain]:
 
 
 def decode_variable(name: str, record: Mapping[str, Plain]) -> EngineVariable:
-    """Return the variable of a record."""
+    """Return the variable that a JSON record describes."""
     return EngineVariable(name, **record)
 
 
@@ -201,7 +202,7 @@ Convert = Callable[[str], Any]
 
 
 def _refusal(message: str) -> Exception:
-    """Return the exception whose message argparse shows for a rejected value."""
+    """Return the exception with the message that argparse shows for a rejected value."""
     from argparse import ArgumentTypeError  # noqa: PLC0415  most values are good
 
     return ArgumentTypeError(message)
@@ -239,7 +240,7 @@ def _nullable_str(value: str) -> str | None:
 
 
 def _json_list_type(value: str) -> Any:
-    """Parse any JSON like `orjson.loads`: no NaN, numbers and nesting within its bounds."""
+    """Parse any JSON with the limits of `orjson.loads`: no NaN, bounded numbers and nesting."""
     try:
         value.encode()  # a lone surrogate is not valid UTF-8
         found = json.loads(
@@ -274,8 +275,8 @@ def _cuda_graph_backend(value: str) -> str:
 def _graph_keys(version: str) -> Mapping[str, tuple[str, ...]]:
     """Return ALLOWED_KEYS_PER_PHASE of a release (model_executor/cuda_graph_config.py).
 
-    0.5.15 added full_prefill_max_req, 0.5.17 its chunk, 0.5.21 two bounds; 0.5.22 removed
-    tc_compiler.
+    0.5.15 added full_prefill_max_req, 0.5.17 the key for its chunk, and 0.5.21 two bounds. 0.5.22
+    removed tc_compiler.
     """
     decode = ["backend", "max_bs", "bs"]
     if within(version, "<0.5.22"):
@@ -325,8 +326,8 @@ def _cuda_graph_config(value: str, version: str) -> Any:
 def lora_paths(values: Sequence[str], version: str) -> Any:
     """Return the LoRA paths as LoRAPathAction stores them.
 
-    Before 0.5.1 a mapping of names to paths (`name=path`), since then a list of paths and of
-    objects with a name and a path. Raises the same errors as the engine's action.
+    Before 0.5.1 this is a mapping of names to paths (`name=path`). From 0.5.1 it is a list of
+    paths, and of objects with a name and a path. Raises the same errors as the engine's action.
     """
     if within(version, "<0.5.1"):
         pairs = [value.partition("=") for value in values]
@@ -370,7 +371,7 @@ _CONVERSIONS: Mapping[str, Convert] = {
 
 
 def converter(argument: Argument, version: str) -> Convert:
-    """Return the function that parses a value of `argument`; `str` for an unknown type."""
+    """Return the function that parses a value of `argument`; `str` if its type is unknown."""
     if argument.type == "parse_cuda_graph_config_arg":
         convert = partial(_cuda_graph_config, version=version)
         convert.__name__ = argument.type  # type: ignore[attr-defined]  # in argparse's message

@@ -1,15 +1,16 @@
-"""Parse a command line into server arguments like the engine's own parser.
+"""Parses a command line into server arguments, as the engine's own parser does.
 
 The result (`error`, `values`) is argparse's own, from the parser that `parser.py` builds. argparse
-stops at its first error. Therefore the args are also split at the flags and parsed piece by piece,
-which finds every problem and the arg that caused it. Pieces with only one possible outcome skip
+stops at its first error. Therefore the args are also split at the flags and parsed piece by piece:
+this finds every problem and the arg that caused it. Pieces with only one possible outcome skip
 argparse.
 
-Building a parser of all arguments takes as long as a complete check of a script. Nearly every
-command line needs no parser: its flags match the catalogue exactly, each is followed by the number
-of values that it accepts, and no value begins with a dash. Everything else, and every rejection,
-goes to argparse; tests/engine/releases/test_plain_flags.py compares both over random command lines.
-Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`, `_get_values`.
+Building a parser of all arguments takes as long as a complete check of a script, and nearly every
+command line can do without: its flags match the catalogue exactly, each is followed by the number
+of values that it accepts, and no value begins with a dash. Every other command line, and every
+rejection, goes to argparse. tests/engine/releases/test_plain_flags.py compares both on random
+command lines. Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`,
+`_get_values`.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from speclaunch.engine.releases.nearest import nearest
 from speclaunch.engine.releases.renames import CONVERSIONS, REMOVALS, other_names
 
 ANY_NUMBER = 1 << 30
-"""More values than any command line has."""
+"""More values than any command line contains."""
 
 NOT_PLAIN = object()
-"""Placeholder for a value that only argparse can accept or reject."""
+"""Result for a value that only argparse can accept or reject."""
 
 
 def flag_of(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFlag | None:
@@ -44,7 +45,7 @@ def flag_of(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFl
 
 
 def is_plain(word: str) -> bool:
-    """True if an arg is certainly a flag that a prefix lookup alone can resolve.
+    """True if an arg is certainly a flag, for which a prefix lookup suffices.
 
     An arg with a single dash may be a number, and an arg with a space may be a value.
     """
@@ -64,7 +65,7 @@ def _flag_by_argparse(word: str, catalogue: Catalogue) -> Argument | Ambiguous |
 
 
 def most_values(argument: Argument) -> int:
-    """Return the maximum number of args after its flag that belong to an argument."""
+    """Return how many args after its flag can belong to an argument."""
     kind = argument.kind
     if kind is ArgumentKind.IGNORED:
         most = argument.nargs or 0
@@ -82,8 +83,8 @@ def plain_value(
 ) -> Any:
     """Return the value that the engine stores for `args`, a flag and its values.
 
-    `flag` is the flag in full. Unchecked: any text is a value. Return NOT_PLAIN if only argparse
-    can decide.
+    `flag` is the full flag. Values are not checked: any text is accepted. Return NOT_PLAIN if only
+    argparse can decide.
     """
     _, equals, text = args[0].partition("=")
     values = (text,) if equals else tuple(args[1:])
@@ -112,7 +113,7 @@ def _switched(argument: Argument, flag: str) -> Any:
 
 
 def _is_simple(argument: Argument, values: Sequence[str]) -> bool:
-    """True if the number of values fits and no custom action handles them."""
+    """True if the number of values is allowed and no custom action handles them."""
     if any(not value or value.startswith("-") for value in values):
         return False
     constant = argument.const is not None and argument.kind is not ArgumentKind.OPTIONAL_VALUE
@@ -125,7 +126,7 @@ def _is_simple(argument: Argument, values: Sequence[str]) -> bool:
 
 
 def _converted(argument: Argument, values: Sequence[str], version: str) -> list[Any] | None:
-    """Return the values in the engine's type; None if a value is rejected."""
+    """Return the values converted to the engine's type; None if one is rejected."""
     convert = converter(argument, version)
     try:
         found = [convert(value) for value in values]
@@ -149,7 +150,8 @@ _ADVICE = (
 
 
 def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str | None:
-    """Return the remedy for an argparse message about `argument`; None if the message has it."""
+    """Return the remedy for an argparse message about `argument`; None if the message includes
+    it."""
     if argument.kind is ArgumentKind.REFUSED:
         return _refused(argument.name)
     if found := _CHOICE.search(message):
@@ -164,7 +166,7 @@ def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str 
 
 
 def _refused(name: str) -> str | None:
-    """Return the replacement of a flag that is in the parser only to be rejected."""
+    """Return the replacement of a flag that the parser has only to reject it."""
     became = next((entry for entry in CONVERSIONS if entry.old == name), None)
     if became is not None:
         return f"write --{became.new.replace('_', '-')} {became.value}"
@@ -184,7 +186,7 @@ def _choice(value: str, argument: Argument, catalogue: Catalogue) -> str:
 
 
 def _taken_by(value: str, argument: Argument) -> list[str]:
-    """Return the releases whose parser has this choice."""
+    """Return the releases whose parser accepts this choice."""
     found = []
     for version in held_versions():
         catalogue = load_catalogue(version)
@@ -202,11 +204,12 @@ __all__ = ["ArgvProblem", "ParsedArgument", "ParsedArguments", "args_of", "parse
 
 
 class ParsedArgument(Struct, frozen=True):
-    """One argument of a command line.
+    """One argument on a command line.
 
-    `value` is its recipe value and `stored` the value that the engine stores. `index` is the
-    position of its flag, `value_indices` those of its values (empty for a switch or for
-    `--flag=value`). `written` is the flag as spelled in the command line.
+    - `value`: its value in a recipe. `stored`: the value that the engine stores.
+    - `index`: the position of its flag. `value_indices`: the positions of its values; empty for a
+      switch or for `--flag=value`.
+    - `written`: the flag as it appears on the command line.
     """
 
     argument: Argument
@@ -218,17 +221,17 @@ class ParsedArgument(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Recipe name."""
+        """The argument's name in a recipe."""
         return self.argument.name
 
     @property
     def dest(self) -> str:
-        """Destination in the engine; two names can share it."""
+        """The destination in the engine. Two names can share it."""
         return self.argument.dest
 
 
 class ArgvProblem(Struct, frozen=True):
-    """A rejection by the engine; `index` is the arg, None if an arg is missing."""
+    """A rejection by the engine. `index` is the position of the arg; None if an arg is missing."""
 
     index: int | None
     message: str
@@ -242,7 +245,7 @@ class ParsedArguments(Struct, frozen=True):
     parsed: tuple[ParsedArgument, ...]
     problems: tuple[ArgvProblem, ...]
     error: str | None
-    """First error of the engine's parser; None if it accepts."""
+    """The first error of the engine's parser; None if it accepts the args."""
     values: Mapping[str, Any] = {}
     """Effective values by destination, including the parser's defaults; empty after an error."""
     hints: tuple[ArgvProblem, ...] = ()
@@ -258,9 +261,9 @@ def parse_argv(
 ) -> ParsedArguments:
     """Parse the args after `sglang serve` or `python -m sglang.launch_server`.
 
-    Args whose index is in `opaque` could not be evaluated (an unset shell variable). They are
-    passed on, and neither their type nor their choice is checked. Without
-    `with_values`, only problems are found, in half the time; `error` and `values` are omitted.
+    `opaque`: positions of args that could not be evaluated (an unset shell variable). They are
+    passed on without a check of type or choice. Without `with_values`, only problems are reported,
+    in half the time; `error` and `values` are omitted.
     """
     unknown = {index for index in range(len(args)) if index in opaque}
     chunks, stray = _chunks(args, catalogue, unknown)
@@ -289,10 +292,11 @@ def parse_argv(
 
 
 def args_of(parsed: ParsedArguments) -> dict[str, Any]:
-    """Return the recipe's `args:` for which `render_args()` renders the same command again.
+    """Return the recipe's `args:`, by argument name, from which `render_args()` renders the same
+    command.
 
-    Keyed by argument name. The last repeated flag wins, as in the parser, and so does the later of
-    two flags for one destination. Appended values become one list.
+    As in the parser, the last of repeated flags wins, and the last of two flags for one
+    destination. Appended values become one list.
     """
     found: dict[str, ParsedArgument] = {}
     appended: dict[str, list[Any]] = {}
@@ -319,7 +323,7 @@ class _Chunk(Struct, frozen=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The values as written."""
+        """The unparsed texts of the values."""
         _, equals, text = self.words[0].partition("=")
         return (text,) if equals else self.words[1:]
 
@@ -327,9 +331,9 @@ class _Chunk(Struct, frozen=True):
 def _chunks(
     args: Sequence[str], catalogue: Catalogue, opaque: set[int]
 ) -> tuple[list[_Chunk], list[int]]:
-    """Split the args at the flags; args before the first flag and surplus args are stray.
+    """Split the args at the flags. Args before the first flag and surplus args are stray.
 
-    Everything from `--` on is stray, too: the engine has no positional arguments.
+    Everything from `--` on is also stray, because the engine has no positional arguments.
     """
     stop = next(
         (index for index, word in enumerate(args) if word == "--" and index not in opaque),
@@ -353,9 +357,9 @@ def _chunks(
 
 
 def _is_flag(word: str, catalogue: Catalogue, opaque: bool) -> bool:
-    """True if argparse reads an arg as a flag: known, unknown or ambiguous.
+    """True if argparse would read an arg as a flag: known, unknown or ambiguous.
 
-    An arg that could not be evaluated counts if its flag is readable: `--port=$PORT`.
+    Includes args that could not be evaluated, if their flag is readable: `--port=$PORT`.
     """
     if not word.startswith("-"):
         return False
@@ -366,7 +370,7 @@ def _is_flag(word: str, catalogue: Catalogue, opaque: bool) -> bool:
 
 
 def _most_values(word: str, catalogue: Catalogue) -> int:
-    """Return the maximum number of args after a flag that belong to it."""
+    """Return how many args after a flag can belong to it."""
     found = flag_of(word, catalogue)
     if isinstance(found, Argument):
         return most_values(found) if catalogue.by_flag(word) or "=" not in word else 0
@@ -402,7 +406,7 @@ def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvPr
 
 
 class _Stored(Struct, frozen=True):
-    """Result of a flag and its values: the stored value, or the first surplus arg."""
+    """The result of a flag and its values: the stored value, or the first surplus arg."""
 
     value: Any = None
     extra: str = ""
@@ -429,7 +433,7 @@ def _stored(
 
 
 def _several(found: Ambiguous) -> str:
-    """Return argparse's message, with argparse's own flag (`--help`) first."""
+    """Return argparse's message, with argparse's own flag (`--help`) listed first."""
     matches = sorted(found.candidates, key="--help".__ne__)
     return f"ambiguous option: {found.token} could match {', '.join(matches)}"
 
@@ -455,7 +459,7 @@ def _by_argparse(
 
 
 def _value(argument: Argument, flag: str, chunk: _Chunk, stored: Any) -> Any:
-    """Return the recipe value: a native YAML value if lossless, else the text as written."""
+    """Return the recipe value: a native YAML value if that is lossless, else the unchanged text."""
     kind, texts = argument.kind, chunk.texts
     if not kind.takes_value:
         return not is_negation(argument, flag)
@@ -501,11 +505,11 @@ def _hint(written: str, catalogue: Catalogue, message: str = "") -> str | None:
 
 
 def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
-    """Return hints about `--config`: server_args.py only tests `"--config" in argv`."""
+    """Return hints about `--config`, because server_args.py only tests `"--config" in argv`."""
     return tuple(
         ArgvProblem(
             item.index,
-            "the engine reads no file here: `--config` must be a separate word",
+            "the engine reads no file here: `--config` must be a separate argument",
             "write `--config FILE`",
         )
         for item in parsed
@@ -534,7 +538,8 @@ def _parse_all(args: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, 
 def _pieced(
     parsed: Sequence[ParsedArgument], problems: Sequence[ArgvProblem], catalogue: Catalogue
 ) -> tuple[Mapping[str, Any], str | None]:
-    """Return values and error of opaque args, combined from the pieces in argparse's order."""
+    """Return values and error of args with opaque parts, combined from the pieces in argparse's
+    order."""
     if problems:
         return {}, min(problems, key=_precedence).message
     from speclaunch.engine.releases.parser import parser_of  # noqa: PLC0415
@@ -550,7 +555,8 @@ def _pieced(
 
 
 def _precedence(problem: ArgvProblem) -> int:
-    """Return the rank: argparse classifies all args, then parses, then checks leftovers."""
+    """Return the rank of an error, because argparse first classifies all args, then parses, then
+    checks leftovers."""
     for place, begin in enumerate(("ambiguous", "argument", "the following", "unrecognized")):
         if problem.message.startswith(begin):
             return place

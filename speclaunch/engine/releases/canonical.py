@@ -1,8 +1,8 @@
-"""Canonical names: one name per server argument in all versions.
+"""Canonical names: one name per server argument, the same for all versions.
 
 The catalogue's names differ by version (`tensor_parallel_size` up to 0.5.13, `tp_size` from
-0.5.14); flag and destination can differ, too. Code that identifies an argument compares canonical
-names only; tests/engine/releases/test_canonical.py checks every literal name in the code.
+0.5.14). Flag and destination can differ, too. Code that identifies an argument therefore compares
+canonical names only; tests/engine/releases/test_canonical.py checks every literal name in the code.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from speclaunch.engine.releases.renames import RENAMES, other_names
 
 @lru_cache(maxsize=4096)
 def canonical(name: str) -> str:
-    """Return the newest engine's destination for an argument, by any of its names.
+    """Return the newest engine's destination for an argument, from any of its names.
 
-    `cuda_graph_max_bs` is `cuda_graph_max_bs_decode`, `tensor_parallel_size` is `tp_size`. A
+    `cuda_graph_max_bs` is `cuda_graph_max_bs_decode`, and `tensor_parallel_size` is `tp_size`. A
     removed argument has its last name.
     """
     if not isinstance(name, str):  # a key of an invalid recipe, which is reported as such
@@ -36,7 +36,7 @@ def canonical(name: str) -> str:
 
 
 def current_name(name: str, catalogue: Catalogue) -> str | None:
-    """Return a release's name for an argument; None if it has none or only a deprecated name."""
+    """Return a release's name for an argument; None if it has no name or only a deprecated one."""
     for known in (name, *other_names(name)):
         argument = catalogue.by_name(known)
         if argument is not None and not argument.deprecated:
@@ -45,7 +45,7 @@ def current_name(name: str, catalogue: Catalogue) -> str | None:
 
 
 def value_of(args: Mapping[str, Any], name: str) -> Any:
-    """Return the value of the argument `name` in `args` under any of its names; None if absent."""
+    """Return the value of the argument `name` in `args`, under any of its names; None if absent."""
     if name in args:
         return args[name]
     return next((value for key, value in args.items() if canonical(key) == name), None)

@@ -1,12 +1,12 @@
-"""Every server argument of every known SGLang release.
+"""All server arguments of all known SGLang releases.
 
-The **name** of an argument is its flag as a recipe writes it: no leading dashes, dashes as
-underscores (``--cuda-graph-max-bs`` → ``cuda_graph_max_bs``).  The **dest** is where the engine
-stores the value; several flags can share a dest.  Users write names, so names take precedence.
+The **name** of an argument is its flag in a recipe: no leading dashes, dashes as underscores
+(``--cuda-graph-max-bs`` → ``cuda_graph_max_bs``). The **dest** is where the engine stores the
+value; several flags can share a dest. Users write names, so names take precedence.
 
-Loading is cheap (a few milliseconds, no third-party import), because linting does it for every
-version that it checks.  ``tools/catalogue.py`` makes the data from released wheels;
-:func:`add_from_package` makes the same from an installed engine for other versions.
+Loading is cheap (a few milliseconds, no third-party import), because linting loads every version
+that it checks. ``tools/catalogue.py`` generates the data from released wheels;
+:func:`add_from_package` generates it from an installed engine for other versions.
 """
 
 from __future__ import annotations
@@ -69,26 +69,27 @@ __all__ = [
 DATA = Path(__file__).resolve().parent / "data"
 _HELP = Argument("--help", "help", ArgumentKind.HELP, type="bool", aliases=("-h",))
 TRUE_TEXTS, FALSE_TEXTS = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
-"""Values that the engine reads as booleans in its variables, any case (environ.py EnvBool)."""
+"""Texts that the engine reads as true or false in its variables, ignoring case (environ.py
+EnvBool)."""
 
 
 class Ambiguous(Struct, frozen=True):
-    """A prefix of several flags: the engine exits with code 2."""
+    """A prefix that several flags share: the engine exits with code 2."""
 
     token: str
     candidates: tuple[str, ...]
 
 
 class UnknownFlag(Struct, frozen=True):
-    """A flag unknown to the engine; :meth:`Catalogue.close` finds similar flags."""
+    """A flag that the engine does not know. :meth:`Catalogue.close` finds similar flags."""
 
     token: str
 
 
 class History(Struct, frozen=True):
-    """Lifetime of a name within the known versions.
+    """The known versions that have a name.
 
-    ``spans`` are the (first, last) runs of versions.  ``current``: the newest known version still
+    ``spans`` are the (first, last) runs of versions. ``current``: True if the newest known version
     has it.
     """
 
@@ -98,28 +99,28 @@ class History(Struct, frozen=True):
 
     @property
     def first(self) -> str:
-        """The first version with the name."""
+        """The first version that has the name."""
         return self.spans[0][0]
 
     @property
     def last(self) -> str:
-        """The last version with the name."""
+        """The last version that has the name."""
         return self.spans[-1][1]
 
     def __iter__(self) -> Iterator[str]:
-        """Allow ``first, last = history(name)``."""
+        """Allow unpacking: ``first, last = history(name)``."""
         yield from (self.first, self.last)
 
 
 class Catalogue(Struct, frozen=True, dict=True):
-    """Arguments of one release by primary flag, and its environment variables."""
+    """The arguments of one release by primary flag, and its environment variables."""
 
     version: str
     arguments: Mapping[str, Argument]
     _variables_file: Path = DATA / "variables.json"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by version: another process loads the catalogue itself."""
+        """Pickle only the version: the other process loads the catalogue itself."""
         return load, (self.version,)
 
     @cached_property
@@ -132,7 +133,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_flag(self) -> Mapping[str, Argument]:
-        """Every option string: primary flags, aliases, ``--no-x`` halves, ``--help``."""
+        """All option strings: primary flags, aliases, ``--no-x`` forms, ``--help``."""
         return {
             flag: argument
             for argument in (*self.arguments.values(), _HELP)
@@ -141,7 +142,8 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def _names(self) -> Mapping[str, Argument]:
-        """Arguments by name. Primary flags win over aliases, and both over destinations."""
+        """Arguments by name. Primary flags take precedence over aliases, and both over
+        destinations."""
         found = {argument.name: argument for argument in self.arguments.values()}
         for argument in self.arguments.values():
             for alias in argument.aliases:
@@ -158,21 +160,21 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def _near(self) -> dict[tuple[str, int], tuple[str, ...]]:
-        """Cached matches of misspelled flags: callers repeat the same lookups."""
+        """Cached matches for misspelled flags, because callers repeat the same lookups."""
         return {}
 
     @cached_property
     def _longer(self) -> dict[str, tuple[str, ...]]:
-        """Cached flags by their misspelled or shortened prefix."""
+        """Cached flags by misspelled or shortened prefix."""
         return {}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name that :meth:`by_name` accepts."""
+        """All names that :meth:`by_name` accepts."""
         return tuple(self._names)
 
     def by_name(self, name: str) -> Argument | None:
-        """Return the argument of a name, flag, alias or destination, exactly as written.
+        """Return the argument with this exact name, flag, alias or destination.
 
         ``tp_size``, ``tp-size``, ``--tp-size`` and ``tensor_parallel_size`` are the same argument.
         A shared destination resolves to the argument that is not deprecated.
@@ -180,7 +182,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         return self._names.get(name) or self._names.get(name_of(name))
 
     def by_flag(self, flag: str) -> Argument | None:
-        """Return the argument of an option string, exactly as written."""
+        """Return the argument with this exact option string."""
         return self._by_flag.get(flag)
 
     def resolve_flag(self, token: str) -> Argument | Ambiguous | UnknownFlag:
@@ -192,7 +194,8 @@ class Catalogue(Struct, frozen=True, dict=True):
         return self._by_flag[found] if isinstance(found, str) else found
 
     def full_flag(self, token: str) -> str | Ambiguous | UnknownFlag:
-        """Return the full option string that argparse matches to ``token`` (maybe a ``--no-x``)."""
+        """Return the full option string that argparse matches to ``token`` (possibly a
+        ``--no-x``)."""
         if token in self._by_flag:
             return token
         prefix = token.partition("=")[0]
@@ -209,7 +212,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         return UnknownFlag(token)
 
     def close(self, name: str, count: int = 3) -> tuple[str, ...]:
-        """Return flags that ``name`` may be a typo of, likeliest first."""
+        """Return flags of which ``name`` may be a typo, likeliest first."""
         flag = "--" + name_of(name).replace("_", "-")
         if (flag, count) not in self._near:
             self._near[flag, count] = nearest(flag, self._by_flag, count)
@@ -217,7 +220,8 @@ class Catalogue(Struct, frozen=True, dict=True):
 
 
 def held_versions(directory: Path | None = None) -> tuple[str, ...]:
-    """Return every version with a catalogue, ascending: shipped, and in ``directory``.
+    """Return all versions that have a catalogue, ascending: shipped ones, and those in
+    ``directory``.
 
     ``directory`` holds the user's own catalogues (default: ``catalogue/`` in
     :func:`speclaunch.core.home.speclaunch_home`).
@@ -230,10 +234,10 @@ def held_versions(directory: Path | None = None) -> tuple[str, ...]:
 def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion:
     """Return the known version to use for ``text`` (``0.5.13``, ``v0.5.20``, ``sglang==0.5.9``).
 
-    ``newest`` is accepted too.  An unknown release or release candidate resolves to a known
+    ``newest`` is also accepted. An unknown release or release candidate resolves to a known
     version, with a note: the version of its line (``0.5.13`` → ``0.5.13.post1``), else the newest
-    before it, else the oldest.  A path (package, checkout, wheel, catalogue) or the name of an
-    added judge resolves to that separate engine.  Raises UnknownVersion.
+    earlier version, else the oldest. A path (package, checkout, wheel, catalogue) or the name of an
+    added judge resolves to that separate engine. Raises UnknownVersion.
     """
     if forks.MARK in text and _may_read(forks.file_of(text, directory or _default_directory())):
         return ResolvedVersion(text, text, exact=True)
@@ -248,8 +252,8 @@ def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion
 def add_fork(source: Path, directory: Path | None = None, version: str | None = None) -> str:
     """Return the name under which :func:`load` finds the catalogue of an unreleased engine.
 
-    ``version`` is the release that it is based on, if the engine does not state it.  Raises
-    :class:`~speclaunch.core.errors.InputError`.
+    ``version`` is the release that the engine is based on, used if the engine does not state it.
+    Raises :class:`~speclaunch.core.errors.InputError`.
     """
 
     def base(public: str) -> tuple[Mapping[str, Argument], Mapping[str, EngineVariable]]:
@@ -260,9 +264,9 @@ def add_fork(source: Path, directory: Path | None = None, version: str | None = 
 
 
 def load(version: str, directory: Path | None = None) -> Catalogue:
-    """Return the catalogue of a version, resolved as :func:`resolve_version` does; cached.
+    """Return the cached catalogue of a version, resolved like :func:`resolve_version`.
 
-    A catalogue in ``directory`` wins over a shipped one.
+    A catalogue in ``directory`` takes precedence over a shipped one.
     """
     place = directory or _default_directory()
     held = version if version in _shipped_versions() else resolve_version(version, place).held
@@ -275,9 +279,9 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
 
 
 def history(name: str) -> History | None:
-    """Return the lifetime of a name, alias or destination; None if it never existed.
+    """Return which versions have a name, alias or destination; None if none has.
 
-    Only shipped versions count.  Read from a small index, without loading any catalogue.
+    Only shipped versions count. Reads a small index, without loading any catalogue.
     """
     index = _history_index()
     spans = index["names"].get(name_of(name))
@@ -292,24 +296,24 @@ def history(name: str) -> History | None:
 def released_names() -> frozenset[str]:
     """Return every name, alias and destination of an argument in any shipped version.
 
-    Read from the same small index as :func:`history`.
+    Reads the same small index as :func:`history`.
     """
     return frozenset(_history_index()["names"])
 
 
 @lru_cache(maxsize=1024)
 def is_released_variable(name: str) -> bool:
-    """True if a shipped version has had an environment variable of this name.
+    """True if any shipped version has an environment variable of this name.
 
-    Searches the text of the file, which has one name per line: parsing all of it takes 5 ms.
+    Searches the text of the file, which has one name per line, because parsing it takes 5 ms.
     """
     return f'\n"{name}":'.encode() in _variables_text()
 
 
 def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
-    """Make and save the catalogue of an installed ``sglang`` directory or a wheel.
+    """Generate and save the catalogue of an installed ``sglang`` directory or of a wheel.
 
-    The package is read, never imported.  The file ``<version>.json`` is written atomically.  Raises
+    The package is read, never imported. The file ``<version>.json`` is written atomically. Raises
     :class:`~speclaunch.engine.releases.extract.ExtractError`.
     """
     from speclaunch.engine.releases.extract import catalogue_records, extract  # noqa: PLC0415  slow

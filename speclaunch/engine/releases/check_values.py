@@ -1,4 +1,4 @@
-"""Check of rendered argument values against the engine's parser."""
+"""Checks rendered argument values with the engine's parser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from speclaunch.engine.releases.command import ArgumentProblem, RenderedArgs
 
 
 def check_values(rendered: RenderedArgs, catalogue: Catalogue) -> tuple[ArgumentProblem, ...]:
-    """Return type and choice errors of every argument, as the engine words them, by name."""
+    """Return the type and choice errors of all arguments by name, in the engine's wording."""
     args: list[str] = []
     names: list[str] = []
     for argument in rendered.arguments:

@@ -22,7 +22,7 @@ _SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password
 
 
 class ArgumentProblem(Struct, frozen=True):
-    """Reason why an argument of a recipe cannot be rendered for this engine version."""
+    """Why an argument of a recipe cannot be rendered for this engine version."""
 
     name: str
     message: str
@@ -30,7 +30,7 @@ class ArgumentProblem(Struct, frozen=True):
 
 
 class RenderedArgument(Struct, frozen=True):
-    """One server argument in this engine version's form: `--flag` and its values."""
+    """One server argument as this engine version spells it: `--flag` and its values."""
 
     name: str
     """The newest engine's name, for comparisons in any version."""
@@ -40,13 +40,13 @@ class RenderedArgument(Struct, frozen=True):
     recipe_name: str = ""
     """The name in the recipe."""
     unset: tuple[str, ...] = ()
-    """Unset environment variables that its value needs: the value is unknown."""
+    """Unset environment variables that its value needs. The value is then unknown."""
     dest: str = ""
     """Destination in this version."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The args of the command line."""
+        """The argument as command-line tokens."""
         if len(self.values) == 1 and self.values[0].startswith("-"):
             return (f"{self.flag}={self.values[0]}",)  # argparse would read it as a flag
         return (self.flag, *self.values)
@@ -63,7 +63,7 @@ class RenderedArgs(Struct, frozen=True):
 
     @property
     def unset(self) -> frozenset[int]:
-        """Positions of unknown values among the tokens of all arguments."""
+        """Positions of unknown values in the tokens of all arguments."""
         found: set[int] = set()
         at = 0
         for argument in self.arguments:
@@ -87,7 +87,7 @@ class _Renderer(Struct):
     notes: list[str] = []
     problems: list[ArgumentProblem] = []
     recipe_names: dict[str, str] = {}
-    """Destination of each argument so far, mapped to its recipe name."""
+    """Destination of each argument rendered so far, with its recipe name."""
 
 
 def render_args(
@@ -96,7 +96,7 @@ def render_args(
     """Render `args` for the engine version of `catalogue`.
 
     Renamed arguments get this version's name. Null means the engine's default and is omitted. An
-    argument that cannot be rendered is a problem, never dropped silently.
+    argument that cannot be rendered is reported as a problem, never dropped silently.
     """
     renderer = _Renderer(catalogue)
     for name, value in args.items():
@@ -119,7 +119,7 @@ def render_args(
 
 
 def is_secret_key(key: str) -> bool:
-    """True if an override's key (`args.api_key`, `++engine.env.HF_TOKEN`) holds a secret."""
+    """True if an override with this key (`args.api_key`, `++engine.env.HF_TOKEN`) sets a secret."""
     section, _, name = key.lstrip("+~").rpartition(".")
     if section.startswith("roles."):
         section = section.split(".", 2)[-1]
@@ -129,19 +129,19 @@ def is_secret_key(key: str) -> bool:
 
 
 def is_secret_argument(name: str) -> bool:
-    """True if the value of a server argument must not be shown."""
+    """True if the value of this server argument must not be shown."""
     return canonical(name_of(name)) in _SECRET_ARGUMENTS
 
 
 def is_written_secret(text: object) -> bool:
-    """True if a text contains a literal secret, not one from a variable."""
+    """True if a text contains a literal secret, as opposed to one from a variable."""
     if isinstance(text, FromEnvironment):
         text = "".join(part for part in text.template if isinstance(part, str))
     return holds_secret(text)
 
 
 def is_secret_text(text: object) -> bool:
-    """True if a text holds a secret, or comes from a variable whose value must not be shown."""
+    """True if a text contains a secret, or comes from a variable whose value must not be shown."""
     if isinstance(text, FromEnvironment) and any(map(is_secret_variable, text.variables)):
         return True
     return holds_secret(text)
@@ -195,10 +195,10 @@ def _remarks(name: str, argument: Argument, version: str) -> list[str]:
 
 
 def _known(renderer: _Renderer, name: str, value: Any) -> Argument | None:
-    """Return the argument by this name, or by another of its names if that is current.
+    """Return the argument with this name, or with another of its names if that is current.
 
-    A deprecated name may accept values that the current name rejects (0.5.17, server_args.py:8307:
-    the alias of `--mamba-radix-cache-strategy` has no choices): then it remains.
+    A deprecated name may accept values that the current name rejects, and is then used (0.5.17,
+    server_args.py:8307: the alias of `--mamba-radix-cache-strategy` has no choices).
     """
     found = renderer.catalogue.by_name(name)
     if found is not None and not found.deprecated:
@@ -237,7 +237,7 @@ def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
 
 
 def _replacement_hint(name: str) -> str:
-    """Return the replacement of a removed argument."""
+    """Return a hint that names the replacement of a removed argument."""
     became = conversion(name_of(name))
     if became is not None:
         return f"; write {became.new}: {became.value}"
@@ -246,7 +246,7 @@ def _replacement_hint(name: str) -> str:
 
 
 def _tokens(argument: Argument, value: Any) -> list[str] | None:
-    """Return the flag and its values; None if omitting the flag gives the same."""
+    """Return the flag and its values; None if omitting the flag has the same effect."""
     flag, kind = argument.flag, argument.kind
     if kind is ArgumentKind.REFUSED:
         raise ValueError(f"this version refuses it ({argument.replacement or 'it was removed'})")

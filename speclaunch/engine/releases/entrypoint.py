@@ -1,7 +1,7 @@
 """Args that a version's programs process before the server's own parser.
 
-`sglang serve` has its own options, and takes the model as its first arg. The file of `--config`
-becomes args before all others. Read from the released wheels.
+`sglang serve` has its own options, and accepts the model as its first arg. The keys of a `--config`
+file become args that precede all others. Read from the released wheels.
 """
 
 from __future__ import annotations
@@ -17,40 +17,47 @@ from speclaunch.engine.releases.catalogue import Catalogue
 from speclaunch.engine.releases.versions import within
 
 SERVE_SINCE = "0.5.5"
-"""First release with the program `sglang` (entry_points.txt; 0.5.4.post3 has none)."""
+"""The first release with the program `sglang` (entry_points.txt; 0.5.4.post3 has none)."""
 _MODEL_TYPE_SINCE = "0.5.10"
-"""cli/serve.py:16 `_extract_model_type_override`; 0.5.9 passes every arg to the parser."""
+"""The first release with cli/serve.py:16 `_extract_model_type_override`; 0.5.9 passes every arg to
+the parser."""
 _BACKENDS_SINCE = "0.5.20"
-"""From cli/serve_backends.py on, a package can add more names for --model-type."""
+"""The first release with cli/serve_backends.py, in which a package can add names for
+--model-type."""
 _POSITIONAL_SINCE = "0.5.16"
-"""cli/serve.py:49 `_normalize_positional_model_path`; not in 0.5.15.post1."""
+"""The first release with cli/serve.py:49 `_normalize_positional_model_path`; 0.5.15.post1 lacks
+it."""
 _MODEL_ALIAS_SINCE = "0.5.11"
-"""cli/utils.py:106 `arg in ("--model-path", "--model")`; 0.5.10.post1 only has --model-path."""
+"""The first release with cli/utils.py:106 `arg in ("--model-path", "--model")`; 0.5.10.post1
+accepts only --model-path."""
 _MODEL_TYPES = ("auto", "llm", "diffusion")
 CONFIG = "--config"
 CONFIG_SINCE = "0.5.3"
-"""server_args.py:3159 `if "--config" in argv`; 0.5.2 has no such argument."""
+"""The first release with server_args.py:3159 `if "--config" in argv`; 0.5.2 has no such
+argument."""
 CONFIG_SUFFIXES = (".yaml", ".yml")
-"""server_args_config_parser.py `_validate_yaml_file`, all versions."""
+"""Checked by server_args_config_parser.py `_validate_yaml_file` in all versions."""
 _PARSER_SINCE = "0.5.8"
 """Before, `boolean_actions` is always empty: no argparse action has an attribute `action`
 (server_args.py:4986 of 0.5.7). For every argument, true is a flag and false is nothing.
 """
 _JSON_SINCE = "0.5.14"
-"""server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes a mapping as Python `str`."""
+"""The first release with server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes a
+mapping as Python `str`."""
 _FLAGS_SINCE = "0.5.23"
-"""server_args_config_parser.py:18 `_config_keys`: before, a key matches by its `dest` alone."""
+"""The first release with server_args_config_parser.py:18 `_config_keys`. In earlier releases a key
+matches only by its `dest`."""
 
 
 def since(catalogue: Catalogue, version: str) -> bool:
-    """True if a catalogue is of `version` or later."""
+    """True if a catalogue's version is `version` or later."""
     return within(catalogue.version, f">={version}")
 
 
 class Dispatch(Struct, frozen=True):
-    """`sglang serve`'s reading of its args, as indexes.
+    """The roles that `sglang serve` assigns to its args, as indexes.
 
-    `own` are its own options with their values, `model` the arg that it uses as the model path.
+    `own` are its own options with their values. `model` is the arg that it uses as the model path.
     `refused` holds the errors that prevent a start, each with its arg.
     """
 
@@ -64,7 +71,7 @@ class Dispatch(Struct, frozen=True):
 def dispatch(args: Sequence[str], catalogue: Catalogue, *, certain: bool = True) -> Dispatch:
     """Return how `sglang serve` of a version reads its args.
 
-    Not `certain`: some args are unknown, and the model may be one of them.
+    `certain` is False if some args are unknown and one of them may be the model.
     """
     if not since(catalogue, SERVE_SINCE):
         message = f"`sglang serve` exists from SGLang {SERVE_SINCE} on; use launch_server"
@@ -106,7 +113,7 @@ def dispatch(args: Sequence[str], catalogue: Catalogue, *, certain: bool = True)
 
 
 def config_is_switch(key: str, catalogue: Catalogue) -> bool:
-    """True if the values true and false of a `--config` key mean the flag alone and no flag."""
+    """True if a `--config` key renders true as the flag alone and false as nothing."""
     if not since(catalogue, _PARSER_SINCE):
         return True
     return any(argument.kind is ArgumentKind.FLAG for argument in _meant(key, catalogue))
@@ -115,8 +122,8 @@ def config_is_switch(key: str, catalogue: Catalogue) -> bool:
 def config_refuses(key: str, catalogue: Catalogue) -> bool:
     """True if a version raises "Unsupported config option" for a key.
 
-    Up to 0.5.22 it does if any argument of that destination has another action, including a
-    deprecated alias; from 0.5.23 if all have (server_args_config_parser.py).
+    Up to 0.5.22 it does if any argument with that destination, including a deprecated alias, has an
+    unsupported action. From 0.5.23 it does only if all have (server_args_config_parser.py).
     """
     if not since(catalogue, _PARSER_SINCE):
         return False
@@ -127,7 +134,7 @@ def config_refuses(key: str, catalogue: Catalogue) -> bool:
 
 
 def config_mapping(value: dict[Any, Any], catalogue: Catalogue) -> str:
-    """Return the arg that a mapping becomes."""
+    """Return the arg that a mapping in the file becomes."""
     return json.dumps(value) if since(catalogue, _JSON_SINCE) else str(value)
 
 
@@ -160,7 +167,8 @@ arg_groups/argparse_actions.py).
 
 
 def _supported(argument: Argument, catalogue: Catalogue) -> bool:
-    """True for a store action or store_true; from 0.5.23 for any single value, too."""
+    """True for a store action or store_true. From 0.5.23 also for any action with a single
+    value."""
     kind = argument.kind
     if argument.deprecated and argument.replacement and argument.dest not in _PLAIN:
         return kind is not ArgumentKind.FLAG and since(catalogue, _FLAGS_SINCE)

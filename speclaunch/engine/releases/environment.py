@@ -1,8 +1,8 @@
-"""Recipe values from the environment.
+"""Recipe values from environment variables.
 
-`${oc.env:API_KEY}` is the value of a variable if it is set.  If it is not, only a launch needs it:
-for everything else it is an unknown value.  The text always remembers the variable: a command to
-paste names it instead of showing or inventing a value.
+`${oc.env:API_KEY}` is the variable's value if it is set. If it is not, only a launch fails; for all
+other purposes the value is unknown. The text always refers to the variable: a command to paste
+names it instead of showing or inventing a value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _SPECIAL = frozenset('\\"$`')
 
 
 class VariableReference(Struct, frozen=True):
-    """`${NAME}`, `${NAME-default}` or, with `filled`, `${NAME:-default}` inside a value."""
+    """A reference to a variable in a value: `${NAME}`, `${NAME-default}` or (`filled`)
+    `${NAME:-default}`."""
 
     name: str
     default: Template | None = None
@@ -26,51 +27,51 @@ class VariableReference(Struct, frozen=True):
 
 
 Template = tuple["str | VariableReference", ...]
-"""A value as written: texts, and the variables between them."""
+"""The parts of a value: texts, and the variables between them."""
 
 
 class FromEnvironment(str):
-    """A text that comes, fully or in part, from environment variables.
+    """A text that comes, fully or partly, from environment variables.
 
-    As a `str` it is the value; an unset variable appears in it as written.
+    As a `str` it is the value. An unset variable appears in it as its reference.
     """
 
     __slots__ = ("template", "unset")
     template: Template
     unset: tuple[str, ...]
-    """Unset variables that it needs; empty if the value is known."""
+    """Unset variables that the value needs; empty if the value is known."""
 
     def __new__(cls, text: str, template: Template, unset: tuple[str, ...] = ()) -> Self:
-        """Make a text with the value `text` that is written as `template`."""
+        """Create a text with the value `text`, which the recipe writes as `template`."""
         made = super().__new__(cls, text)
         made.template, made.unset = template, unset
         return made
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, Template, tuple[str, ...]]]:
-        """Preserve the type in copies."""
+        """Preserve the type when copied or pickled."""
         return type(self), (str(self), self.template, self.unset)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Names of all variables, including those in defaults."""
+        """Names of all variables, including those in default values."""
         return tuple(_names(self.template))
 
     @property
     def literal(self) -> str:
-        """The text in the recipe around the variables, and their defaults."""
+        """The literal text around the variables, and their defaults."""
         return _literal(self.template)
 
     def shell(self, *, defaults: bool = True) -> str:
-        """Return the value as a shell word, with the variables by name.
+        """Return the value quoted for a shell, with references to the variables.
 
-        A variable that has to be set stops the shell (`:?`).  Without `defaults` every variable has
-        to be set, and no default is shown (it may be a secret).
+        A required variable stops the shell if it is unset (`:?`). Without `defaults` every variable
+        is required, and no default is shown (it may be a secret).
         """
         return f'"{_quoted(self.template, defaults=defaults)}"'
 
 
 def unset_in(value: Any) -> tuple[str, ...]:
-    """Return the unset variables that a value (also a list or a mapping) needs."""
+    """Return the unset variables that a value needs, also within a list or mapping."""
     if isinstance(value, FromEnvironment):
         return value.unset
     if isinstance(value, dict):
@@ -81,7 +82,7 @@ def unset_in(value: Any) -> tuple[str, ...]:
 
 
 def dumped(value: Any) -> str:
-    """Return a list or a mapping as JSON that remembers which texts come from the environment."""
+    """Return a list or mapping as JSON that preserves which texts come from the environment."""
     found: list[FromEnvironment] = []
 
     def marked(item: Any) -> Any:

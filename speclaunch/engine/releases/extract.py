@@ -1,4 +1,4 @@
-"""Command line and variables of one SGLang release, read from its source.
+"""Reads the arguments and variables of one SGLang release from its source.
 
 :func:`extract` reads an installed package directory or a wheel as text.  SGLang is never imported,
 so any release can be read on any machine::
@@ -7,7 +7,7 @@ so any release can be read on any machine::
     release.version                              # "0.5.23"
     release.arguments["--speculative-num-steps"].default
 
-The result has the source line and the help text of every argument; the shipped catalogue
+The result includes the source line and help text of every argument. The shipped catalogue
 (:mod:`speclaunch.engine.releases.catalogue`) omits both.
 """
 
@@ -37,9 +37,10 @@ __all__ = ["Declared", "DeclaredVariable", "ExtractError", "Release", "extract"]
 
 
 class Release(Struct, frozen=True):
-    """One release: its arguments by primary flag, its variables by name, and its usage data.
+    """One release: its arguments by primary flag, its variables by name, and how its code uses
+    them.
 
-    ``read`` holds the destinations of arguments and the names of variables that server code reads;
+    ``read`` holds the argument destinations and variable names that server code reads;
     ``speculative`` the variables that control speculation.
     """
 
@@ -53,9 +54,10 @@ class Release(Struct, frozen=True):
 def extract(path: Path, *, usage: bool = True, version: str | None = None) -> Release:
     """Read the package at ``path`` (a ``sglang`` directory, its parent, or a wheel).
 
-    ``usage=False`` skips the search for readers, which is most of the work: every argument then
-    counts as read and there are no variables.  ``version`` is used if the package does not state
-    its version. Raises :class:`ExtractError` if a file can't be parsed or no arguments are found.
+    ``usage=False`` skips the search for code that reads each name, which is most of the work: every
+    argument then counts as read and there are no variables. ``version`` is used if the package does
+    not state its version. Raises :class:`ExtractError` if a file can't be parsed or no arguments
+    are found.
     """
     with PackageSource(path) as source:
         reader = ArgumentReader(source)
@@ -99,7 +101,7 @@ _IMPLIED = (ArgumentKind.FLAG, ArgumentKind.FLAG_OFF, ArgumentKind.BOOLEAN)
 
 
 def argument_of(declared: Declared, *, read: bool = True) -> Argument:
-    """Return the argument of a declaration."""
+    """Return the argument that a declaration defines."""
     kind = kind_of(declared)
     default = None if declared.default == SUPPRESS else _plain(declared.default)
     return Argument(
@@ -122,7 +124,7 @@ def argument_of(declared: Declared, *, read: bool = True) -> Argument:
 
 
 def kind_of(declared: Declared) -> ArgumentKind:  # noqa: PLR0911
-    """Return the command-line form that a declaration gives an argument."""
+    """Return the command-line form of a declared argument."""
     if declared.refused:
         return ArgumentKind.REFUSED
     if declared.action == "BooleanOptionalAction":
@@ -140,7 +142,7 @@ def kind_of(declared: Declared) -> ArgumentKind:  # noqa: PLR0911
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON stores it; None if it can't be determined statically."""
+    """Return a value in its JSON form; None if it can't be determined statically."""
     if isinstance(value, OpaqueValue):
         return None
     if isinstance(value, EnumMember):

@@ -1,8 +1,8 @@
-"""Unreleased engines: a fork, a checkout or a nightly, checked against their own arguments.
+"""Unreleased engines (a fork, a checkout or a nightly), checked against their own arguments.
 
-Such an engine is read in place, never imported, and cached as a separate catalogue next to those
-that users add, named `<version>+fork.<mark>`. Rules apply to it by its version, and it is never the
-newest release.  Reading takes a second; it is repeated when a file of the engine has changed.
+Such an engine is read in place, never imported. Its catalogue is cached next to those that users
+add, named `<version>+fork.<mark>`. Rules apply to it by its version, and it is never the newest
+release. Reading takes a second, and is repeated when a file of the engine changes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from speclaunch.engine.releases.argument import (
 )
 
 MARK = "+fork."
-"""Marker in the name of such a catalogue."""
+"""Marker in the name of a fork's catalogue."""
 _FOLDER = "forks"
 _FORMAT = "1"
-"""Format version: a change invalidates older files."""
+"""Format version. A change invalidates older files."""
 
 Base = Callable[[str], tuple[Mapping[str, Argument], Mapping[str, EngineVariable]]]
-"""Arguments by flag and variables of the release that a version resolves to."""
+"""Arguments by flag, and variables, of the release that a version resolves to."""
 
 
 def file_of(version: str, directory: Path) -> Path:
@@ -48,7 +48,7 @@ def file_of(version: str, directory: Path) -> Path:
 
 
 def of_judge(name: str) -> str | None:
-    """Return the version of the judge added as `name`; None if the name states it.
+    """Return the version of the judge added as `name`; None if the name is the version.
 
     The version differs from the name for a fork.
     """
@@ -69,11 +69,12 @@ def is_path(text: str) -> bool:
 
 
 def read_fork(source: Path, directory: Path, base: Base, version: str | None = None) -> str:
-    """Return the name of the catalogue of the engine at `source`, reading it if not cached.
+    """Return the name of the catalogue of the engine at `source`. Read the engine if it is not
+    cached.
 
-    `source` is a `sglang` package, a checkout, a wheel, or a catalogue (JSON).  `version` is the
-    release it is based on, if the package does not state it.  Variables, and whether an argument is
-    read, come from that release.  Raises InputError.
+    `source` is a `sglang` package, a checkout, a wheel, or a catalogue (JSON). `version` is the
+    release that it is based on, used if the package does not state it. Variables, and whether an
+    argument is read, come from that release. Raises InputError.
     """
     reads.mark_uncacheable()  # an engine's arguments depend on hundreds of files
     source = _package(expand_user(source))
@@ -100,7 +101,7 @@ def _package(source: Path) -> Path:
 
 
 def _signature(source: Path, version: str | None) -> str:
-    """Return a hash that changes when a file that declares arguments does."""
+    """Return a hash that changes when a file that declares arguments changes."""
     parts = [_FORMAT, str(source.resolve()), version or ""]
     for file in _relevant(source):
         stat = file.stat()
@@ -155,7 +156,7 @@ def _read_catalogue(file: Path) -> dict[str, Any]:
 
 
 def _write(file: Path, document: Mapping[str, Any]) -> None:
-    """Write atomically: several processes may read the same fork at once."""
+    """Write atomically, because several processes may read the same fork at the same time."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, json.dumps(document, ensure_ascii=False, indent=1))

@@ -1,4 +1,4 @@
-"""Hosts of a server: its listening address, and the rank of a host."""
+"""The hosts of a server: its listening address, and each host's rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from speclaunch.engine.releases.canonical import value_of
 
 
 class Address(Struct, frozen=True):
-    """Address and credentials of an engine."""
+    """The address and credentials of an engine."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ class Address(Struct, frozen=True):
 
 
 def nodes_of(args: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the rank of this host and the number of hosts of its server. Raises LaunchError."""
+    """Return this host's rank and the number of hosts of its server. Raises LaunchError."""
     rank, nodes = (
         _count(args, name, default) for name, default in (("node_rank", 0), ("nnodes", 1))
     )

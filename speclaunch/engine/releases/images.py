@@ -1,9 +1,9 @@
 """Official container images of the engine's releases, by tag.
 
 Read from the project's release workflow (`.github/workflows/release-docker.yml` and
-`_docker-build-and-publish.yml`) and from tags that published manifests pull. A CUDA suffix was part
-of every tag up to 0.5.2; the plain tag `v0.5.3` is the first without a suffix. The plain tag holds
-CUDA 12.9 up to 0.5.10 and CUDA 13.0 from 0.5.11 on, where `-cu129` has the older CUDA.
+`_docker-build-and-publish.yml`) and from tags in published manifests. Up to 0.5.2 every tag had a
+CUDA suffix; `v0.5.3` is the first tag without one. The tag without a suffix contains CUDA 12.9 up
+to 0.5.10, and CUDA 13.0 from 0.5.11 on; from then on `-cu129` contains the older CUDA.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ routes to every release of the engine.
 """
 
 _CUDA_SUFFIX = (("<0.4.8", "-cu124"), ("<0.5.3", "-cu126"))
-"""v0.4.7.post1-cu124, v0.4.8.post1-cu126 … v0.5.2-cu126."""
+"""Tags with a CUDA suffix: v0.4.7.post1-cu124, v0.4.8.post1-cu126 … v0.5.2-cu126."""
 _ROCM_SUFFIX = (
     ("<0.4.10", "-rocm630"),
     ("<0.5.3", "-rocm630-mi30x"),
@@ -25,13 +25,14 @@ _ROCM_SUFFIX = (
 )
 """v0.4.9-rocm630, v0.4.10.post2-rocm630-mi30x, v0.5.3.post3-rocm700-mi30x."""
 _NEWER_AMD = ("mi350", "mi355")
-"""GPUs of the variant `-mi35x`, from 0.5.3 on."""
+"""GPUs that use the image variant `-mi35x`, from 0.5.3 on."""
 
 
 def official_image(version: str, *, vendor: str = "nvidia", gpu: str = "") -> str | None:
-    """Return the image of a release for GPUs of a vendor; None if there is none (a CPU, a fork).
+    """Return the image of a release for a vendor's GPUs; None if there is none (for a CPU or a
+    fork).
 
-    `gpu` is the GPU's name for `--hardware`.
+    `gpu` is the GPU's name in `--hardware`.
     """
     if vendor == "nvidia":
         return f"{REPOSITORY}:v{version}{_suffix(_CUDA_SUFFIX, version)}"

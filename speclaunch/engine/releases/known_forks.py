@@ -1,7 +1,7 @@
 """Forks of SGLang, recognized by arguments that no release has.
 
-Source: each fork's own documentation or patch. An argument that a release has, too
-(`--kt-cpuinfer`, in releases from 0.5.4.post3 on), identifies no fork.
+Source: each fork's own documentation or patch. An argument that a release also has does not
+identify a fork, such as `--kt-cpuinfer`, in releases from 0.5.4.post3 on.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ class KnownFork(Struct, frozen=True):
 
     name: str
     begins: tuple[str, ...]
-    """Prefixes in recipe form: `kt_`."""
+    """Argument prefixes as recipes write them: `kt_`."""
     package: str
     source: str
-    """Documentation of its arguments."""
+    """Documentation of the fork's arguments."""
     algorithms: tuple[str, ...] = ()
     """Values of `speculative_algorithm` that no release has."""
 
@@ -49,7 +49,7 @@ FORKS = (
 
 
 def fork_with(name: str) -> KnownFork | None:
-    """Return the fork that has an argument that no release has; None if unknown."""
+    """Return the fork that adds an argument which no release has; None if unknown."""
     return next((fork for fork in FORKS if name.startswith(fork.begins)), None)
 
 

@@ -1,11 +1,11 @@
-"""Prometheus metrics of every known SGLang release: names, kinds, labels, meanings, traps.
+"""Prometheus metrics of all known SGLang releases: names, kinds, labels, meanings and pitfalls.
 
-``tools/metrics.py`` reads names, kinds and labels from released wheels, and help texts and
-conditions to compare releases. :data:`NOTES` states what each value means and when the engine
+``tools/metrics.py`` reads names, kinds and labels from released wheels. It also reads help texts
+and conditions, to compare releases. :data:`NOTES` states what each value means and when the engine
 updates it, from the same sources.
 
-prometheus_client 0.23 and later replaces the colon of a name with an underscore in OpenMetrics,
-unless the client accepts `escaping=allow-utf-8`. Plain text keeps it.
+prometheus_client 0.23 and later replaces the colon in a name with an underscore in OpenMetrics,
+unless the client accepts `escaping=allow-utf-8`. The plain text format retains the colon.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ utils/auth.py)."""
 
 
 class MetricKind(StrEnum):
-    """Kind of a metric, as Prometheus names it."""
+    """The kind of a metric, as Prometheus names it."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -42,14 +42,14 @@ class MetricKind(StrEnum):
 
 
 class MetricNote(Struct, frozen=True):
-    """Meaning of a value in some releases."""
+    """The meaning of a value in some releases."""
 
     meaning: str
-    """Counted values, time of the engine's updates, and pitfalls."""
+    """The counted events or values, when the engine updates it, and pitfalls."""
     source: str
-    """Release and file that show it."""
+    """Release and file from which this is known."""
     versions: str = ""
-    """Releases that it holds for; empty for all that have the metric."""
+    """Releases for which the note holds; empty for all that have the metric."""
 
 
 class Metric(Struct, frozen=True):
@@ -66,7 +66,8 @@ class Metric(Struct, frozen=True):
 
     @property
     def series(self) -> tuple[str, ...]:
-        """Names in the output of `/metrics`; prometheus_client appends what a counter lacks."""
+        """The metric's names in the output of `/metrics`, with the suffixes that prometheus_client
+        adds."""
         match self.kind:
             case MetricKind.GAUGE:
                 return (self.name,)
@@ -78,18 +79,18 @@ class Metric(Struct, frozen=True):
                 return tuple(f"{self.name}_{end}" for end in ("count", "sum"))
 
     def labels_of(self, series: str) -> frozenset[str]:
-        """Return every label that a series may have; `le` if it is a bucket."""
+        """Return all labels that a series may have, including `le` for a bucket."""
         bucket = {"le"} if self.kind is MetricKind.HISTOGRAM and series.endswith("_bucket") else ()
         return frozenset((*self.labels, *self.optional, *bucket))
 
 
 def metrics_of(release: str) -> Mapping[str, Metric]:
-    """Return the metrics of a release by name; an unknown release is treated as the nearest."""
+    """Return the metrics of a release by name. For an unknown release, those of the nearest."""
     return _metrics(_shipped_nearest(release))
 
 
 def series_of(release: str) -> Mapping[str, Metric]:
-    """Return the metrics of a release by each series name that `/metrics` shows."""
+    """Return the metrics of a release by series name in `/metrics`."""
     return _series(_shipped_nearest(release))
 
 
@@ -99,7 +100,8 @@ def _data() -> Any:
 
 
 def _shipped_nearest(release: str) -> str:
-    """Return the shipped release for a version; also for one whose catalogue the user added."""
+    """Return the shipped release nearest to a version, even if the user added a catalogue for
+    it."""
     versions = _data()["versions"]
     if release in versions:
         return release
@@ -271,4 +273,4 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
         ),
     ),
 }
-"""Notes by name without `sglang:`; the first whose releases match holds."""
+"""Notes by name without `sglang:`. The first note whose releases match applies."""

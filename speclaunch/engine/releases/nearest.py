@@ -1,6 +1,6 @@
-"""Known names that a misspelled name may be a typo of.
+"""Finds known names of which a misspelled name may be a typo.
 
-A common prefix does not count: `speculative_draft` is no typo of `speculative_draft_sink_size`.
+A common prefix is not enough: `speculative_draft` is not a typo of `speculative_draft_sink_size`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 _LETTERS_PER_TYPO = 4
-"""Letters per allowed typo (letter added, missing, replaced, or two swapped); at least one typo."""
+"""Letters per allowed typo (a letter added, missing or replaced, or two swapped). At least one typo
+is allowed."""
 _LEAST_SIMILARITY = 0.6
-"""Minimum ratio of equal letters, as difflib counts them."""
+"""Minimum ratio of equal letters, as difflib computes it."""
 
 
 def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
     """Return names close to `word`, likeliest first.
 
-    If exactly one known name continues `word` (`tp` for `tp_size`), return only that. Otherwise,
-    return names that `word` may be a typo of.
+    If exactly one known name begins with `word` (`tp` for `tp_size`), return only that name.
+    Otherwise, return names of which `word` may be a typo.
     """
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in names}
@@ -37,7 +38,8 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 15)  # the versions share most of their names
 def _typos(word: str, name: str) -> tuple[int, float] | None:
-    """Return the typos between two words and their similarity; None if they hardly match."""
+    """Return the number of typos between two words, and their similarity. None if they hardly
+    match."""
     from difflib import SequenceMatcher  # noqa: PLC0415  only needed for a mistake
 
     matcher = SequenceMatcher(None, name, word)

@@ -1,8 +1,8 @@
 """The engine's argparse parser, built from a catalogue instead of from the engine.
 
-SGLang parses with argparse, and so does this module: prefixes, `--flag=value`, repeated flags and
-negative numbers are left to argparse. The engine's own actions are in
-sglang/srt/arg_groups/argparse_actions.py of 0.5.23 (in server_args.py before 0.5.14).
+SGLang and this module both use argparse, which handles prefixes, `--flag=value`, repeated flags and
+negative numbers. The engine's own actions are in sglang/srt/arg_groups/argparse_actions.py of
+0.5.23 (in server_args.py before 0.5.14).
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ PROGRAM = "sglang serve"
 
 
 class ArgumentsRefusedError(Exception):
-    """Message of the parser, raised when argparse would end the process."""
+    """Error: the parser rejects the args, for which argparse would exit. Has the parser's
+    message."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser that raises :class:`ArgumentsRefusedError` when argparse would end the process."""
+    """A parser that raises :class:`ArgumentsRefusedError` where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
         """Reject the args."""
@@ -44,9 +45,9 @@ class Parser(argparse.ArgumentParser):
         raise ArgumentsRefusedError(message or str(status))
 
     def run(self, args: Sequence[str], namespace: argparse.Namespace | None = None) -> Any:
-        """Run `parse_args`; raise ArgumentsRefusedError for everything that stops the engine.
+        """Run `parse_args`. Raise ArgumentsRefusedError for any error that stops the engine.
 
-        An engine action may fail with a traceback; the message is then its last line.
+        If an engine action fails with a traceback, the message is the traceback's last line.
         """
         return self._guarded(partial(self.parse_args, list(args), namespace))
 
@@ -58,10 +59,10 @@ class Parser(argparse.ArgumentParser):
         return found[1]
 
     def run_piece(self, args: Sequence[str], namespace: argparse.Namespace) -> list[str]:
-        """Like :meth:`run_known`, for one flag and its values, with a parser for a `piece`.
+        """Run `parse_known_args` for one flag and its values, with a parser for a `piece`.
 
-        At each call argparse visits all arguments, for defaults and required arguments. A piece has
-        neither, so the one argument is enough.
+        At each call argparse iterates over all arguments, to set defaults and to check required
+        ones. A piece has neither, and its parser contains only the one argument.
         """
         option = self.option_of(args[0])
         if not isinstance(option, argparse.Action):
@@ -80,7 +81,8 @@ class Parser(argparse.ArgumentParser):
             raise ArgumentsRefusedError(f"{type(error).__name__}: {error}") from None
 
     def option_of(self, word: str) -> argparse.Action | bool | None:
-        """Return the action of a flag; False if `word` is no flag, None if unknown or ambiguous."""
+        """Return the action of a flag; False if `word` is not a flag, None if it is unknown or
+        ambiguous."""
         found = self._parsed_optional(word)
         if found is None:
             return None
@@ -97,14 +99,14 @@ class Parser(argparse.ArgumentParser):
 
 
 class _RefusingAction(argparse.Action):
-    """A flag that is in the parser only to be rejected."""
+    """A flag that the parser has only to reject it."""
 
     def __call__(self, *_: object) -> NoReturn:
         raise argparse.ArgumentError(self, f"this version refuses it; use {self.metavar}")
 
 
 class _IgnoringAction(argparse.Action):
-    """A flag that is accepted with a warning and stores nothing (DeprecatedAction)."""
+    """A flag that the parser accepts with a warning, storing nothing (DeprecatedAction)."""
 
     def __call__(self, *_: object) -> None:
         """Store nothing."""
@@ -123,7 +125,7 @@ class _ConstantAction(argparse.Action):
 
 
 class _LoraAction(argparse.Action):
-    """LoRAPathAction; `metavar` carries the version."""
+    """The engine's LoRAPathAction. `metavar` holds the version."""
 
     def __call__(
         self,
@@ -136,7 +138,7 @@ class _LoraAction(argparse.Action):
 
 
 class _Identity:
-    """Cache key of a catalogue by identity, not by equality."""
+    """A cache key for a catalogue that compares by identity."""
 
     __slots__ = ("catalogue",)
 
@@ -153,10 +155,10 @@ class _Identity:
 def parser_of(
     catalogue: Catalogue, *, checked: bool = True, required: bool = True, piece: bool = False
 ) -> Parser:
-    """Return the cached parser of a version. Unchecked: any text is a value.
+    """Return the cached parser of a version. It does not check values: any text is accepted.
 
-    For a `piece` of a command line no argument is required or has a default: argparse stores all
-    defaults at each call, which takes twice as long as the rest.
+    For a `piece` of a command line no argument is required or has a default, because argparse would
+    store all defaults at each call, which takes twice as long as everything else.
     """
     return _built(_Identity(catalogue), checked, required and not piece, piece)
 

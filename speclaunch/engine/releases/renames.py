@@ -1,10 +1,12 @@
 """Renamed and replaced server arguments and variables of SGLang.
 
-In a recipe either name means the same; the command uses the name that the engine version knows. The
-catalogue states which version knows a name. These tables only state which names are equivalent, and
-what replaces a removed argument. Sources: the released wheels as read by tools/catalogue.py. A
-rename requires that the old flag's deprecation text names the new flag, or that both store the same
-destination; tests/engine/releases/test_renames.py compares each entry with the catalogue.
+A recipe may use either name; the command uses the name that the engine version has. The catalogue
+states which version has a name. These tables only state which names are equivalent, and what
+replaces a removed argument.
+
+Sources: the released wheels as tools/catalogue.py reads them. A rename requires that the old flag's
+deprecation text names the new flag, or that both store the same destination.
+tests/engine/releases/test_renames.py compares each entry with the catalogue.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from speclaunch.engine.releases.versions import within
 
 
 class Rename(Struct, frozen=True):
-    """Two names of one server argument that accepts the same values."""
+    """Two names of one server argument, both accepting the same values."""
 
     old: str
     new: str
@@ -55,7 +57,7 @@ RENAMES: tuple[Rename, ...] = (
 
 
 class Conversion(Struct, frozen=True):
-    """A switch that became a value of another argument: `old: true` is `new: value`."""
+    """A switch that became a value of another argument: `old: true` means `new: value`."""
 
     old: str
     new: str
@@ -88,7 +90,7 @@ BORROWED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "enable_ep_moe": ("ep_size", "tp_size"),
     }
 )
-"""Switches that set one argument to the value of another, and both arguments."""
+"""Switches that set one argument to the value of another, with both arguments."""
 
 REMOVALS: Mapping[str, str] = MappingProxyType(
     {
@@ -116,16 +118,16 @@ REMOVALS: Mapping[str, str] = MappingProxyType(
         "disable_overlap_cg_plan": "the overlap of 0.4.7 no longer needs a plan",
     }
 )
-"""Removed arguments without an equivalent successor, and the reason."""
+"""Removed arguments without an equivalent successor, with the reason."""
 
 
 class LiveVariable(Struct, frozen=True):
-    """An environment variable of the engine and the versions in which something reads it."""
+    """An environment variable of the engine, and the versions that read it."""
 
     name: str
     versions: str
     afterwards: str
-    """Behavior of versions that no longer read it."""
+    """Behavior of the versions that no longer read the variable."""
 
 
 VARIABLES: tuple[LiveVariable, ...] = (
@@ -158,12 +160,12 @@ def other_names(name: str) -> tuple[str, ...]:
 
 
 def conversion(name: str) -> Conversion | None:
-    """Return the conversion of a switch into a value of another argument; None if there is none."""
+    """Return the conversion of a switch to another argument's value; None if there is none."""
     return next((entry for entry in CONVERSIONS if entry.old == name), None)
 
 
 def dead_variable(name: str, version: str) -> LiveVariable | None:
-    """Return the entry of a variable that `version` does not read; None if there is none."""
+    """Return the entry of a variable if `version` does not read it; None otherwise."""
     for variable in VARIABLES:
         if variable.name == name and not within(version, variable.versions):
             return variable
@@ -171,7 +173,7 @@ def dead_variable(name: str, version: str) -> LiveVariable | None:
 
 
 def forwarded_variable(name: str, version: str) -> str | None:
-    """Return the variable that a release derives from `SGL_…`; None for another name or release.
+    """Return the variable that a release derives from `SGL_…`; None if it derives none.
 
     The prefix becomes `SGLANG_…`, for any suffix (0.5.3 and later, environ.py:218 of 0.5.3, :2299
     of 0.5.23).

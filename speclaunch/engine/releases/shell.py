@@ -1,4 +1,4 @@
-"""Commands and environments as shell text. Secrets come from variables and are not shown."""
+"""Commands and environments as shell text. Secrets are replaced with references to variables."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def shell_command(
 ) -> str:
     """Return a command to paste, with one environment variable or server argument per line.
 
-    A value from a variable that is unset or must not be shown is written as that variable
-    (`"${PROD_KEY:?}"`: the shell stops until it is set). A secret in the recipe itself is read from
-    a variable named after the argument.
+    A variable that is unset or secret appears as a reference (`"${PROD_KEY:?}"`: the shell stops
+    until it is set). A literal secret in the recipe is read from a variable named after the
+    argument.
     """
     lines = [f"# {note}" for note in notes]
     parts: list[str] = []
@@ -37,7 +37,7 @@ def shell_command(
 
 
 def exports(env: Mapping[str, str | None]) -> str:
-    """Return the same environment as `export` and `unset` lines."""
+    """Return an environment as `export` and `unset` lines, with the same treatment of secrets."""
     return "".join(
         f"unset {name}\n" if value is None else f"export {name}={shell_value(name, value)}\n"
         for name, value in env.items()
@@ -45,12 +45,12 @@ def exports(env: Mapping[str, str | None]) -> str:
 
 
 def shell_value(name: str, value: str) -> str:
-    """Return a variable's value, quoted; a secret is read from the shell's own environment."""
+    """Return a variable's value, quoted. A secret is read from the shell's own environment."""
     return _word(value, name, secret=is_secret_variable(name) or is_written_secret(value))
 
 
 def argument_text(argument: RenderedArgument, flag: str | None = None) -> str:
-    """Return a server argument, quoted; `flag` replaces its own flag."""
+    """Return a server argument, quoted. `flag` replaces the argument's flag."""
     flag = flag or argument.flag
     if argument.secret or any(map(_is_from_variable, argument.values)):
         values = [_word(value, argument.name, secret=argument.secret) for value in argument.values]
@@ -64,7 +64,8 @@ def _is_from_variable(value: str) -> bool:
 
 
 def _word(value: str, name: str, *, secret: bool) -> str:
-    """Return a value, or its variable; `name` only matters for a secret without a variable."""
+    """Return a quoted value, or a reference to its variable. `name` names the variable of a literal
+    secret."""
     if isinstance(value, FromEnvironment) and not is_written_secret(value):
         hidden = secret or is_secret_text(value)
         return value.shell(defaults=not hidden) if hidden or value.unset else shlex.quote(value)

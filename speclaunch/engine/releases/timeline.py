@@ -1,9 +1,9 @@
 """Records of many versions in one JSON file, each with its span of versions.
 
 The file is ``{"versions": […], "records": {key: [[first, record], [first, last, record], …]}}``. A
-span without ``last`` is open: it reaches the newest version. A new release therefore only touches
-the lines that it changes.  One key per line, sorted: the diff of a regenerated file shows the
-change between two releases.
+span without ``last`` is open: it extends to the newest version. A new release therefore changes
+only the lines of records that it changes. Keys are sorted, one per line: the diff of a regenerated
+file shows the changes between two releases.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ Record = dict[str, Any]
 
 
 def encode(versions: Sequence[str], records: Mapping[str, Mapping[str, Record]]) -> str:
-    """Return the text of a file; ``records`` is by version (all of ``versions``), then by key."""
+    """Return the text of a file. ``records`` has all of ``versions``, each with its records by
+    key."""
     lines = []
     for key in sorted({key for version in versions for key in records[version]}):
         spans = [list(span) for span in _spans(versions, records, key)]
@@ -46,7 +47,7 @@ def _spans(
 
 
 def decode(data: Mapping[str, Any]) -> dict[str, dict[str, Record]]:
-    """Return every record of a file: by version, then by key."""
+    """Return all records of a file, by version, then by key."""
     return {version: select(data, version) for version in data["versions"]}
 
 

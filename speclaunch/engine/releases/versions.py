@@ -1,4 +1,4 @@
-"""Resolution of a version text to a known version."""
+"""Resolves a version text to a known version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class UnknownVersion(InputError):
 
 
 class ResolvedVersion(Struct, frozen=True):
-    """The known version used for ``requested``; ``note`` gives the reason if it differs."""
+    """The known version that is used for ``requested``. ``note`` states the reason if they
+    differ."""
 
     requested: str
     held: str
@@ -54,8 +55,8 @@ def is_version(text: str) -> bool:
 def within(version: str, specifier: str) -> bool:
     """True if a version is within a specifier set (`>=0.5.7,<0.5.11`).
 
-    All version checks use this function. A pre-release counts as the release that it leads to: its
-    code is that of the branch. Called some two hundred times for each plan.
+    All version checks use this function, about two hundred times per plan. A pre-release counts as
+    the release that it leads to, because it has the code of that release's branch.
     """
     plain = _plain_key(version)
     if plain is not None:
@@ -70,7 +71,7 @@ def within(version: str, specifier: str) -> bool:
 
 
 _PlainKey = tuple[tuple[int, ...], int]
-"""A sortable key: release without trailing zeros, and post-release, -1 for none."""
+"""A sort key: the release without trailing zeros, and the post-release (-1 for none)."""
 
 
 @lru_cache(maxsize=1024)
@@ -90,7 +91,7 @@ def _plain_key(version: str) -> _PlainKey | None:
 
 @lru_cache(maxsize=1024)
 def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
-    """Return operator and version of a clause; None if a plain comparison is not enough."""
+    """Return operator and version of a clause; None if a plain comparison is insufficient."""
     text = text.strip()
     operator = next((operator for operator in _COMPARED if text.startswith(operator)), None)
     key = _bound(text[len(operator) :].strip()) if operator is not None else None
@@ -100,7 +101,7 @@ def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
 
 
 def _bound(version: str) -> _PlainKey | None:
-    """Return the key of a clause's version; a release candidate sorts before its release."""
+    """Return the sort key of a clause's version. A release candidate sorts before its release."""
     release, candidate, number = version.partition("rc")
     if not candidate:
         return _plain_key(version)
@@ -111,9 +112,10 @@ def _bound(version: str) -> _PlainKey | None:
 
 
 _CANDIDATES = 1000
-"""More candidates than any release has."""
+"""Higher than any release candidate's number."""
 _COMPARED = (">=", "<=", "<", ">")
-"""Operators of PEP 440 compared here; packaging handles the rest (`==`, `~=`, wildcards)."""
+"""Operators of PEP 440 that are compared here. packaging handles the others (`==`, `~=`,
+wildcards)."""
 
 
 def _holds(key: _PlainKey, clause: tuple[str, _PlainKey]) -> bool:
@@ -129,12 +131,12 @@ def _holds(key: _PlainKey, clause: tuple[str, _PlainKey]) -> bool:
 
 
 def precedes(version: str, other: str) -> bool:
-    """True if a version came out before `other`."""
+    """True if a version is earlier than `other`."""
     return within(version, f"<{other}")
 
 
 def is_of_its_line(found: ResolvedVersion) -> bool:
-    """True if the version found is the requested release or a post-release of it."""
+    """True if the resolved version is the requested release or a post-release of it."""
     requested = found.requested.strip().removeprefix("v")
     plain, held = _plain_key(requested), _plain_key(found.held)
     return found.exact or (plain is not None and held is not None and plain[0] == held[0])
@@ -197,5 +199,5 @@ def _with_local_part(text: str, requested: Version, name: str) -> ResolvedVersio
 
 def _unknown(message: str, held: Sequence[str]) -> UnknownVersion:
     return UnknownVersion(
-        Problem(message, help=f"known releases go from {held[0]} to {held[-1]} (the newest)")
+        Problem(message, help=f"known releases range from {held[0]} to {held[-1]} (the newest)")
     )

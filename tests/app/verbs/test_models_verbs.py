@@ -164,7 +164,7 @@ def test_a_private_checkpoint_on_the_disk(repo: Path, speclaunch: Any, tmp_path:
         (["recipes/mine.yaml", "--revision", "v1"], 2, "--revision needs a checkpoint name"),
         (["org/a", "args.tp_size=2"], 2, "an override needs a recipe"),
         (["recipes/mine.yaml", "args.model_path=/data/x"], 1, "does not exist on this machine"),
-        (["org/a--b"], 1, "its name is not a valid name on the hub"),
+        (["org/a--b"], 1, "its name is not a valid hub name"),
         ([], 2, "Missing argument"),
     ],
 )

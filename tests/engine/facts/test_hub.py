@@ -117,7 +117,7 @@ def refusal(status: int, code: str = "") -> Answer:
         (refusal(404, "RevisionNotFound"), "", "does not have this revision", None),
         (refusal(404, "EntryNotFound"), "", "config.json on the hub is missing", None),
         (refusal(429), "", "HTTP 429", "set HF_TOKEN"),
-        (refusal(503), "", "the hub fails (HTTP 503)", "try again later"),
+        (refusal(503), "", "the hub returned a server error (HTTP 503)", "try again later"),
         (Answer(200, b"<html>log in</html>"), "", "not JSON", None),
         (Answer(200, b"[]"), "", "does not contain an object", None),
         (Answer(200, b"[" * 100_000), "", "not JSON", None),
@@ -169,7 +169,7 @@ def test_an_odd_environment(
 def test_a_name_that_is_none(name: str, hub: HubServer) -> None:
     found = fetch_checkpoint(name)
     assert isinstance(found, UnknownFact)
-    assert found.why == "its name is not a valid name on the hub"
+    assert found.why == "its name is not a valid hub name"
     assert not hub.asked
 
 

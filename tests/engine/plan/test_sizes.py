@@ -169,7 +169,7 @@ def test_a_vision_encoder_takes_its_share() -> None:
 
 def test_latent_attention_takes_more_for_prefill() -> None:
     found = plan("0.5.10.post1", target=DEEPSEEK)
-    assert "1536 for graphs of prefill with latent attention" in found.reasons[FRACTION].why
+    assert "1536 for prefill graphs with latent attention" in found.reasons[FRACTION].why
     assert found.value("cuda_graph_max_bs_prefill") == 2048
 
 

@@ -1,1 +1,1 @@
-"""Settings that fit, with the least loss."""
+"""Search for settings that fit in memory with the smallest loss."""

@@ -1,4 +1,4 @@
-"""`best_for`: the best supported settings for a load that the user specifies."""
+"""Finds the best supported settings for a load that the user specifies (`best_for`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RUNNING = "max_running_requests"
 REQUESTS, TOKENS_EACH = 32, 4096
 """Typical load of a chat server, assumed if the user states none."""
 _DIGITS = 1000
-"""Steps of a fraction: the engine accepts three digits."""
+"""Resolution of a fraction: the engine accepts three digits."""
 
 
 class RequestLoad(Struct, frozen=True):
@@ -41,11 +41,11 @@ class RequestLoad(Struct, frozen=True):
     context: int
     """0 if unknown."""
     assumed: tuple[str, ...] = ()
-    """Values that the user did not state, as options of `plan`."""
+    """The values that the user did not state, by option name of `plan`."""
 
     @property
     def summary(self) -> str:
-        """`64 requests of 8,192 tokens`, as far as known."""
+        """The known part of the load as text, such as `64 requests of 8,192 tokens`."""
         noun = "request" if self.requests == 1 else "requests"
         parts = (f"{self.requests:,} {noun}", f"of {self.context:,} tokens")
         known_parts = zip(parts, (self.requests, self.context), strict=True)
@@ -53,21 +53,23 @@ class RequestLoad(Struct, frozen=True):
 
 
 class Best(Struct, frozen=True):
-    """The settings for a load. `fit` is FITS if all requests fit at the same time, TIGHT if they do
-    only in the best case, FAILS if they do not (`requests` is then the number that fit), UNKNOWN if
-    a fact is missing."""
+    """The settings for a load, with the verdict `fit`.
+
+    FITS: all requests fit at the same time. TIGHT: they do in the best case. FAILS: they do not,
+    and `requests` is the number that fit. UNKNOWN: a fact is missing.
+    """
 
     fit: Fit
     why: str
     load: RequestLoad
     requests: int = 0
-    """Requests of the load that fit at the same time, all ranks together."""
+    """Number of the load's requests that fit at the same time, over all ranks."""
     tokens_needed: int = 0
-    """KV tokens for the complete load, of one data-parallel rank."""
+    """KV tokens that the complete load needs on one data-parallel rank."""
     changes: Mapping[str, Any] = {}
     """Changes to the recipe's server arguments."""
     graph_sizes: tuple[int, ...] = ()
-    """Batch sizes that then have a CUDA graph."""
+    """Batch sizes that have a CUDA graph after the changes."""
     margins: Margins | None = None
     alternatives: tuple[Alternative, ...] = ()
     """Alternatives if not even one request fits."""
@@ -92,12 +94,14 @@ def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoa
 
 
 def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out) -> Best:
-    """Return the fraction, running requests and graphs for a load: the certain fraction if it
-    carries the load, else the likely fraction.
+    """Return the memory fraction, running requests and graphs for a load. Never raises for a
+    missing fact.
 
-    An assumed number of requests never lowers the recipe's own. Fewer requests at a time need
-    smaller graphs, which leaves more for the KV cache: if not all requests fit, the result is
-    computed again for those that do. Never raises for a missing fact.
+    Prefers a fraction that is certain to work, if it carries the load, to one that is likely to
+    work. An assumed number of requests never lowers the recipe's number.
+
+    Fewer concurrent requests need smaller graphs, which leaves more for the KV cache. If not all
+    requests fit, the result is therefore computed again for those that do.
     """
     predictor = Predictor(plan_with, budget)
     try:
@@ -131,7 +135,7 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
 
 def _least_running(plan: Plan, load: RequestLoad) -> int:
     """Return the initial number of requests: the load's, or the recipe's if it is larger and the
-    load is assumed."""
+    load is only assumed."""
     own = plan.value_or_none(RUNNING)
     return max(load.requests, int(own)) if load.assumed and own else load.requests
 
@@ -145,13 +149,13 @@ def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
 
 
 def _room(choice: Choice, each: int, ranks: int) -> int:
-    """Return the requests that fit at the same time, all ranks together."""
+    """Return the number of requests that fit at the same time, over all ranks."""
     return min(choice.tokens // each, choice.running_requests) * ranks
 
 
 def _changes(plan: Plan, running: int, ranks: int) -> dict[str, Any]:
     """Return the arguments for a number of requests, with graphs. The engine divides the requests
-    among its ranks, and drops the remainder."""
+    among its ranks and drops the remainder."""
     each = max(1, -(-running // ranks))
     changes: dict[str, Any] = {RUNNING: each * ranks}
     if graphs_can_shrink(plan):
@@ -162,7 +166,7 @@ def _changes(plan: Plan, running: int, ranks: int) -> dict[str, Any]:
 
 
 def _tokens_per_request(plan: Plan, context: int) -> int:
-    """Return the KV cache slots of one request: complete pages, including the tokens that a step
+    """Return the KV cache slots of one request: complete pages, including the tokens that one step
     drafts."""
     drafts = int(plan.value_or_none(TOKENS) or 0) if plan.algorithm else 0
     page = max(1, number(plan, "page_size"))

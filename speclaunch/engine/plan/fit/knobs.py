@@ -1,8 +1,12 @@
-"""The settings that free memory, and the values that each can be stepped down to.
+"""The settings that free memory, and the lower values of each.
 
 A step maps server arguments, by the newest engine's names, to new values. Steps obey the engine's
-constraints: a chain (topk 1) verifies one token more than it has steps, an explicit list of graph
-sizes only shrinks, chunks are complete pages, and data-parallel ranks share a total.
+constraints:
+
+- A chain (topk 1) verifies one token more than it has steps.
+- An explicit list of graph sizes only shrinks.
+- Chunks are complete pages.
+- Data-parallel ranks share a total.
 """
 
 from __future__ import annotations
@@ -37,15 +41,17 @@ _GRAPHS = frozenset({MOST, SIZES})
 
 
 def arguments(knob: Steppable) -> frozenset[str]:
-    """Return the server arguments of a setting."""
+    """Return the server arguments that a setting consists of."""
     if knob is Steppable.TREE:
         return _TREE
     return _GRAPHS if knob is Steppable.GRAPHS else frozenset({knob.value})
 
 
 def steps_down(plan: Plan, knob: Steppable, floors: FitFloors) -> tuple[Step, ...]:
-    """Return the values below the plan's, from the mildest to the floor; none if the setting has no
-    effect, is unknown, or must not change."""
+    """Return the values below the plan's, from the mildest to the floor.
+
+    Returns none if the setting has no effect, is unknown, or must not change.
+    """
     makers = {
         Steppable.GRAPHS: _graphs,
         Steppable.TREE: _tree,
@@ -60,7 +66,7 @@ def steps_down(plan: Plan, knob: Steppable, floors: FitFloors) -> tuple[Step, ..
 
 
 def halves(value: int, least: int) -> list[int]:
-    """Return half of a value, a quarter of it, … and the least."""
+    """Return half of a value, a quarter of it, and so on down to the minimum."""
     found = []
     while value // 2 > least:
         value //= 2
@@ -69,7 +75,7 @@ def halves(value: int, least: int) -> list[int]:
 
 
 def graphs_can_shrink(plan: Plan) -> bool:
-    """True if decode has graphs whose sizes server arguments determine."""
+    """True if decode has graphs whose sizes depend on server arguments."""
     return decode_is_captured(plan) and not plan.value("cuda_graph_config")
 
 
@@ -145,7 +151,7 @@ def _chunk(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
 
 
 def _pool(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
-    """Return lower limits of the pool, if the user set one; speclaunch adds none."""
+    """Return lower limits for the pool if the user set a limit. speclaunch never adds one."""
     name = "max_total_tokens"
     total = plan.user_value(name)
     if total is None:

@@ -1,8 +1,8 @@
-"""Predicted budgets of changed settings, and the certain, likely and largest possible
+"""Predicted budgets of changed settings, and the certain, likely and largest possible value of
 `mem_fraction_static`.
 
 Graphs and activations are estimated by the engine's own conservative rules of thumb. Therefore
-three largest fractions exist, not one.
+there are three maximum fractions, not one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SAFE = 1.25
 
 
 class Choice(Struct, frozen=True):
-    """A `mem_fraction_static` and its result, of one data-parallel replica."""
+    """A value of `mem_fraction_static` and its outcome on one data-parallel replica."""
 
     fraction: float
     tokens: int
@@ -40,15 +40,15 @@ class Choice(Struct, frozen=True):
     requests_at_context: int | None
     """Number of requests of full context length that fit at the same time."""
     spare_bytes: int
-    """Margin: free bytes of a GPU if every estimate is at its least."""
+    """Margin: free bytes on a GPU if every estimate is at its minimum."""
 
 
 class Margins(Struct, frozen=True):
-    """The largest fractions at which the deployment serves. None: no such fraction exists.
+    """The largest fractions at which the deployment serves. A fraction is None if none exists.
 
-    - `certain`: the engine's reserve by its rules of thumb is free, with a margin (`SAFE`).
-    - `likely`: the expected share of it is free (`EXPECTED`).
-    - `edge`: only the least estimate is free; larger fractions fail.
+    - `certain`: the engine's own reserve (a rule of thumb) remains free, with a margin (`SAFE`).
+    - `likely`: the expected share of that reserve remains free (`EXPECTED`).
+    - `edge`: only the minimum estimate remains free. Larger fractions fail.
     """
 
     least: float
@@ -112,16 +112,16 @@ def _choice(plan: Plan, terms: Terms, found: GatheredSizes, fraction: float) -> 
 
 
 PlanWith = Callable[[Mapping[str, Any]], Plan]
-"""Resolves the deployment with changed arguments, by the newest engine's names. None leaves an
-argument to the engine."""
+"""Resolves the deployment with changed arguments, by the newest engine's names. A value of None
+means the engine's default."""
 BudgetOf = Callable[[Plan], MemoryBudget]
 
 _GUESSED = frozenset({MemoryUse.GRAPHS, MemoryUse.ACTIVATIONS})
 _BEFORE = frozenset({MemoryUse.OTHERS, MemoryUse.RUNTIME})
-"""Uses of memory before the engine measures what it divides."""
+"""Memory uses that precede the engine's first measurement."""
 _PROBE, _MOST_PROBED = 0.02, 0.99
 _LEAST_ESTIMATE = 0.02
-"""Least error of an estimate, as a share of the memory."""
+"""Minimum error of an estimate, as a share of the memory."""
 
 
 class Bounds(Struct, frozen=True):
@@ -137,7 +137,7 @@ class Bounds(Struct, frozen=True):
 
 
 def key(changes: Mapping[str, Any]) -> str:
-    """Return the same text for the same changes, in any order."""
+    """Return a cache key for changes, independent of their order."""
     return repr(sorted((name, repr(value)) for name, value in changes.items()))
 
 
@@ -165,12 +165,12 @@ class Predictor:
         return self._budgets[name]
 
     def bounds(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the fractions that are likely to work for these changes, regardless of the
-        fraction in them; None if the budget is unknown.
+        """Return the fractions that are likely to work for these changes, ignoring the fraction in
+        them. None if the budget is unknown.
 
-        `Budget.working_fractions` counts as working what is not certain to fail. The upper end is
-        therefore computed from the free memory in the budget, whose shares are the likely sizes.
-        `low` exceeds `high` by the missing share.
+        `Budget.working_fractions` includes every fraction that is not certain to fail. The upper
+        end is therefore computed from the free memory in the budget, whose shares are the likely
+        sizes. If no fraction works, `low` exceeds `high` by the missing share.
         """
         budget = self.budget(changes)
         working = budget.working_fractions
@@ -201,8 +201,8 @@ class Predictor:
         return round(working[0] + left / start / grows, 4)
 
     def _disjoint_bounds(self, changes: Mapping[str, Any], budget: MemoryBudget) -> Bounds | None:
-        """Return disjoint bounds if no fraction works: what each side needs, with the smallest
-        pool."""
+        """Return bounds with `low` above `high` if no fraction works: what each side needs, with
+        the smallest pool."""
         start = memory_at_start(budget)
         if start is None:
             return None
@@ -219,14 +219,16 @@ class Predictor:
     def _beyond_the_pool(
         self, changes: Mapping[str, Any], budget: MemoryBudget, low: float
     ) -> MemoryBudget:
-        """Return the budget at a fraction with a small pool, because a budget ends where it
-        fails."""
+        """Return the budget at a fraction with a small pool.
+
+        Needed because the budget of a failed start ends at the failing phase.
+        """
         if any(share.use in _GUESSED for rank in budget.ranks for share in rank.shares):
             return budget
         return self.budget(with_fraction(changes, round(min(_MOST_PROBED, low + _PROBE), 3)))
 
     def estimated(self, changes: Mapping[str, Any]) -> float:
-        """Return the estimated share of the memory (graphs, activations)."""
+        """Return the share of memory that is estimated (graphs, activations)."""
         working = self.budget(changes).working_fractions
         if working is None:
             bounds = self.bounds(changes)
@@ -252,8 +254,7 @@ def tightest(budget: MemoryBudget) -> RankBudget | None:
 
 
 def memory_at_start(budget: MemoryBudget) -> int | None:
-    """Return the bytes that are free at the engine's first measurement; the fraction refers to
-    them."""
+    """Return the free bytes at the engine's first measurement. The fraction is a share of them."""
     rank = tightest(budget)
     if rank is None:
         return None
@@ -266,7 +267,7 @@ def _sum(rank: RankBudget | None, uses: frozenset[MemoryUse] | set[MemoryUse]) -
 
 
 def shares(budget: MemoryBudget, *uses: MemoryUse) -> float:
-    """Return the share of these uses in the memory at the start."""
+    """Return the share of the initially free memory that these uses take."""
     start = memory_at_start(budget)
     return 0.0 if start is None else _sum(tightest(budget), set(uses)) / start
 

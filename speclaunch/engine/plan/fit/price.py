@@ -1,6 +1,7 @@
-"""The cost of changed settings to the user: as text, and as a number that orders candidates.
+"""The loss that changed settings cause: as text, and as a number (the price) that orders
+candidates.
 
-A unit is half the cost of halving the running requests. Decode without CUDA graphs costs most:
+One unit is half the price of halving the running requests. Decode without CUDA graphs costs most:
 every token of such a batch takes longer, regardless of other changes.
 """
 
@@ -21,7 +22,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
-    """Return the loss from one plan to another; budgets if known."""
+    """Return the loss from one plan to another as text. Uses their budgets if known."""
     lost = [
         _lost_requests(before, after),
         _lost_tokens(was, now) if now is not None else _unknown_tokens(before, after),
@@ -99,7 +100,8 @@ def _lost_graphs(before: Plan, after: Plan) -> str | None:
 
 
 def largest_graph(plan: Plan) -> int | None:
-    """Return the largest batch that has a CUDA graph; None if there is none, or it is unknown."""
+    """Return the largest batch that has a CUDA graph; None if there is none or the size is
+    unknown."""
     try:
         return max(captured_sizes(plan), default=None)
     except UnknownValueError:
@@ -130,12 +132,12 @@ WHY = {
 RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
 
 _GRAPHS = 16.0
-"""Cost of all batch sizes without a graph; a part of them by its share of the doublings, because
-small batches are the common case."""
+"""Cost if no batch size has a graph. If only some lack one, their share of the doublings counts,
+because small batches are the common case."""
 _RUNNING = 2.0
-"""Cost of halving the running requests: the others wait."""
+"""Cost of halving the running requests, because the others wait."""
 _POOL = 2.0
-"""Cost of halving the KV tokens beyond the tolerated loss, or of half a useful pool."""
+"""Cost of halving the KV tokens beyond the tolerated loss, or of halving a useful pool."""
 _STEPS, _TOKENS = 1.0, 0.5
 """Cost of halving the draft's steps, and of halving the verified tokens."""
 _CONTEXT = 1.0
@@ -143,10 +145,10 @@ _CONTEXT = 1.0
 _CHUNK = 0.5
 """Cost of halving a prefill chunk: prompts take a little longer."""
 LEAST_EACH = 512
-"""KV tokens for each running request: with less than a short prompt and its answer, requests wait
-for each other, or are retracted."""
+"""KV tokens for each running request. With less than a short prompt and its answer, requests wait
+for each other or are retracted."""
 _UNCHUNKED = 16384
-"""Assumed chunk size of prompts that are not chunked (`chunked_prefill_size: -1`)."""
+"""Assumed chunk size if prompts are not chunked (`chunked_prefill_size: -1`)."""
 
 
 class Prices(Struct, frozen=True):
@@ -158,11 +160,11 @@ class Prices(Struct, frozen=True):
     tokens: int | None
     chunk: int | None
     ranks: int = 1
-    """Data-parallel ranks of attention, which share requests and chunks."""
+    """Number of data-parallel attention ranks, which share requests and chunks."""
 
     @classmethod
     def of(cls, plan: Plan) -> Prices:
-        """Return the prices relative to a plan."""
+        """Return the prices of changes to a plan."""
         numbers = (_number(plan, name) for name in (RUNNING, STEPS, TOKENS, CHUNK))
         running, steps, tokens, chunk = numbers
         ranks = max(1, attention_ranks(plan))
@@ -181,7 +183,8 @@ class Prices(Struct, frozen=True):
         )
 
     def _covered(self, running: int | None, changes: Mapping[str, Any]) -> float:
-        """Return the share of batch sizes, up to the running requests, that have a graph."""
+        """Return the share of batch sizes with a graph, on a log scale up to the running
+        requests."""
         if not running or not self.largest_graph:
             return 0.0
         each = max(1, running // self.ranks)
@@ -191,7 +194,8 @@ class Prices(Struct, frozen=True):
 
 
 def pool_price(budget: MemoryBudget, enough: float | None) -> float:
-    """Return the price of a KV cache; `enough`: tokens that cost nothing, None if unknown."""
+    """Return the price of a KV cache. `enough`: number of tokens that costs nothing; None if
+    unknown."""
     tokens = float(budget.tokens or 1)
     price = 0.0 if enough is None else _POOL * _halvings(enough, tokens)
     context = budget.context_length

@@ -1,4 +1,4 @@
-"""Finds the settings that are predicted to fit with the least loss.
+"""Finds the settings with the smallest loss that are predicted to fit.
 
 Candidates are ordered by price (`price.py`): decode without CUDA graphs costs most, then running
 requests and KV tokens, then the depth of speculation, then the size of prefill chunks. Losing a
@@ -28,11 +28,11 @@ OBJECTIVE = (
 )
 
 NARROW = 0.02
-"""Up to this width of a range of fractions its middle is used, else its upper end."""
+"""In a range of fractions up to this width the middle is used, in a wider range the upper end."""
 LEAST_WIDTH = 0.002
-"""Least width of a range to search: the engine accepts three digits."""
+"""Minimum width of a range to search: the engine accepts three digits."""
 _PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
-"""Settings to preserve in addition to the running requests, most valuable first."""
+"""Settings to preserve after the running requests, most valuable first."""
 
 BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
 """The range of fractions for some changes; None if unknown."""
@@ -53,15 +53,15 @@ class FitCandidate(Struct, frozen=True):
 
 
 class Levels(Struct, frozen=True):
-    """The possible steps of each setting from its current value."""
+    """The lower values of each setting that a search may try."""
 
     base: Mapping[str, Any]
-    """Existing changes, without the fraction."""
+    """Changes that already exist, without the fraction."""
     running: tuple[Step, ...]
     others: tuple[tuple[Step, ...], ...]
 
     def smallest(self, running: Step | None = None) -> dict[str, Any]:
-        """Return everything at its floor, except explicit running requests."""
+        """Return every setting at its floor, except explicit running requests."""
         last = self.running[-1] if running is None else running
         changes = {**self.base, **last}
         for steps in self.others:
@@ -92,7 +92,8 @@ def levels(predictor: Predictor, base: Mapping[str, Any], limits: FitLimits) -> 
 
 
 def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
-    """True if a graph remains: ranks that share batches drop sizes that they cannot divide."""
+    """True if at least one decode graph remains. Ranks that share batches drop sizes that they
+    cannot divide."""
     try:
         return bool(captured_sizes(predictor.plan(changes)))
     except UnknownValueError:
@@ -108,13 +109,14 @@ class Search(Struct, frozen=True):
     requested_tokens: int | None = None
     """KV tokens that the recipe requests, if known."""
     least_tokens: int = 0
-    """Number of KV tokens below which the pool is too small."""
+    """Number of KV tokens below which the pool is too small to be useful."""
     tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
-    """True for settings that have failed already."""
+    """Returns True for settings that have already failed."""
     narrow: float = NARROW
-    """0 for bounds that need no margin of error: their upper end gives the most tokens."""
+    """0 if the bounds need no margin of error: the upper end then gives the most tokens."""
     least_width: float = 0.0
-    """Least width of the working range; smaller ranges count only with everything at its floor."""
+    """Minimum width of the working range. Narrower ranges count only with everything at its
+    floor."""
 
     @property
     def enough(self) -> float | None:
@@ -141,7 +143,7 @@ def best(search: Search, steps: Levels) -> FitCandidate | None:
         if number not in floors:
             floors[number] = candidate_of(search, steps.smallest(steps.running[number]))
         if floors[number] is None:
-            continue  # more requests leave no room, whatever else is stepped
+            continue  # more requests do not fit, regardless of other steps
         candidate = candidate_of(search, changes)
         if candidate is None or candidate.bounds.width < search.least_width:
             continue
@@ -177,8 +179,11 @@ def _at_fractions(
 
 
 def fractions(bounds: Bounds, limits: FitLimits, narrow: float = NARROW) -> Sequence[float]:
-    """Return the fractions to try within bounds, the best first: the upper end, for the most
-    tokens; the middle of a range that is not wider than `narrow`."""
+    """Return the fractions to try within bounds, best first: the upper end, the middle, the lower
+    end.
+
+    A range that is not wider than `narrow` gives its middle only.
+    """
     low = max(bounds.low, limits.floors.mem_fraction_static)
     high = min(bounds.high, limits.most_fraction)
     if high - low < LEAST_WIDTH:

@@ -1,5 +1,7 @@
-"""`suggest_fit`: changes that make a deployment fit with the least loss, and alternatives if no
-setting does."""
+"""Suggests changes that make a deployment fit with the smallest loss (`suggest_fit`).
+
+Returns alternatives if no setting suffices.
+"""
 
 from __future__ import annotations
 
@@ -31,22 +33,22 @@ from speclaunch.engine.plan.topics.memory import draft_in_pool
 _GIB = 1 << 30
 _MOST_RANKS = 16
 _FP8 = 80
-"""The least compute capability for 8-bit weights (sglang 0.5.23 layers/quantization/fp8.py:329)."""
+"""Minimum compute capability for 8-bit weights (sglang 0.5.23 layers/quantization/fp8.py:329)."""
 
 
 class Alternative(Struct, frozen=True):
-    """A change beyond the settings that the ladder steps."""
+    """A change other than the settings that the recovery ladder steps."""
 
     what: str
     changes: Mapping[str, Any]
-    """Server arguments; empty for a change of something else (another GPU)."""
+    """Server arguments; empty for other changes, such as a different GPU."""
     verdict: str
     """The budget's verdict."""
     fits: bool
 
 
 def alternatives(predictor: Predictor, smallest: Mapping[str, Any]) -> tuple[Alternative, ...]:
-    """Return alternatives, checked with everything else at its floor (`smallest`)."""
+    """Return alternatives, each checked with every other setting at its floor (`smallest`)."""
     found: list[Alternative] = []
     for what, changes in _options(predictor.plan({})):
         if "tp_size" in changes and any(earlier.fits for earlier in found):
@@ -133,7 +135,7 @@ def needs(rank: RankBudget) -> int:
 
 
 def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
-    """Return why no fraction works for these changes: both sides with their numbers."""
+    """Return why no fraction works for these changes: the needs of both sides, with numbers."""
     bounds, rank = predictor.bounds(changes), tightest(predictor.budget(changes))
     if bounds is None or rank is None:
         return predictor.budget(changes).why
@@ -172,7 +174,7 @@ def _slack(use: MemoryUse, charged: bool) -> bool:
 
 
 _WORTH_IT = 1.05
-"""Growth of the KV cache that makes another fraction worth reporting."""
+"""Growth of the KV cache that makes a different fraction worth reporting."""
 
 
 class Suggested(Struct, frozen=True):
@@ -187,8 +189,11 @@ class Suggested(Struct, frozen=True):
 
 
 class Suggestion(Struct, frozen=True):
-    """The result of a fit search. `fit` is FITS if the changes (or none) suffice, TIGHT if they do
-    only in the best case, FAILS if nothing does, and UNKNOWN if the budget is unknown."""
+    """The result of a fit search, with the verdict `fit`.
+
+    FITS: the changes (or none) suffice. TIGHT: they suffice in the best case only. FAILS: nothing
+    suffices. UNKNOWN: the budget is unknown.
+    """
 
     fit: Fit
     why: str
@@ -215,7 +220,8 @@ def suggest_fit(
     budget: BudgetOf = work_out,
     limits: FitLimits = DEFAULT_LIMITS,
 ) -> Suggestion:
-    """Return the settings that fit with the least loss, by the budget; tight settings if none fit.
+    """Return the settings that the budget predicts to fit with the smallest loss; tight settings if
+    none fit.
 
     Never raises for missing facts: the suggestion is then UNKNOWN.
     """
@@ -244,8 +250,7 @@ def cheapest(
 ) -> FitCandidate | None:
     """Return the cheapest settings with a verdict, FITS or TIGHT, at their largest fraction.
 
-    `requested_tokens`: the KV tokens of the recipe, if known. `least_tokens`: the smallest useful
-    pool.
+    `requested_tokens`: the recipe's KV tokens, if known. `least_tokens`: the smallest useful pool.
     """
     bounds_of = predictor.likely if fit is Fit.FITS else predictor.working
     search = Search(predictor, limits, bounds_of, requested_tokens, least_tokens, narrow=0.0)
@@ -260,7 +265,7 @@ def _nothing(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> S
 
 
 def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> Suggestion:
-    """Return an improvement for a plan that fits, but would benefit from another fraction."""
+    """Return a suggestion for a plan that fits, but would benefit from a different fraction."""
     plan = predictor.plan({})
     found = margins(plan)
     doubt = _doubt(before)
@@ -285,14 +290,14 @@ def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> 
 
 
 def _more(before: MemoryBudget, best: Choice | None) -> str:
-    """Return the gain of the likely fraction."""
+    """Return the KV tokens gained with the likely fraction, as text."""
     if best is None or before.tokens is None or best.tokens <= before.tokens * _WORTH_IT:
         return ""
     return f"; {FRACTION}={best.fraction:.3f} is likely to work too, with {best.tokens:,} KV tokens"
 
 
 def _doubt(before: MemoryBudget) -> str | None:
-    """Return a weakness of settings that fit: the pool is of little use."""
+    """Return a warning if the settings fit, but the pool holds few tokens per request."""
     tokens, running = before.tokens, before.running_requests
     if tokens is None or not running or tokens >= running * LEAST_EACH:
         return None
@@ -305,12 +310,12 @@ def _doubt(before: MemoryBudget) -> str | None:
 
 
 def _each(budget: MemoryBudget) -> str:
-    """Return the number of requests of full context length, as text."""
+    """Return the number of full-length requests that fit, as text."""
     number, context = budget.requests_at_context, budget.context_length
     if number is None or context is None:
         return ""
     many = "no request" if not number else f"{number:,} request{'s' * (number > 1)}"
-    return f"; {many} of the full context ({context:,} tokens) at once"
+    return f"; {many} of the full context ({context:,} tokens) at the same time"
 
 
 def _suggestion(

@@ -1,1 +1,1 @@
-"""Memory use of each part of a deployment, by engine version."""
+"""Memory that each part of a deployment uses, by engine version."""

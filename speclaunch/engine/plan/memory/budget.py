@@ -1,4 +1,4 @@
-"""The memory verdict of a plan: its budget by use, and whether it fits."""
+"""The memory verdict of a plan: what uses memory, and whether it fits."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ from speclaunch.engine.plan.topics import memory
 from speclaunch.engine.plan.topics.memory import draft_in_pool
 
 _ELASTIC = (MemoryUse.ACTIVATIONS, MemoryUse.GRAPHS, MemoryUse.RUNTIME)
-"""Estimates to reduce, in this order, if only the least sizes fit."""
+"""Estimates to reduce, in this order, if the deployment fits only with minimum sizes."""
 
 
 def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> RankBudget:
-    """Return the budget of a group of ranks. If a phase fails, it ends there, with all estimates at
-    their least, so that the shortage is certain."""
+    """Return the budget of a group of ranks.
+
+    If a phase fails, the budget ends at that phase, with all estimates at their minimum: the
+    shortage is then certain.
+    """
     fails = outcome.best.failure is not None
     course = outcome.best if fails else outcome.likely
     taken = course.taken
@@ -94,7 +97,7 @@ def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], 
 def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
     """Return the explanation of each size, and whether it is exact."""
     graphs = [graphs.size for graphs in terms.graphs if graphs.size.bytes]
-    held = "; graphs of prefill hold a part" if terms.target_prefill.size.bytes else ""
+    held = "; prefill graphs hold a part of it" if terms.target_prefill.size.bytes else ""
     whys = {
         MemoryUse.TARGET_WEIGHTS: (terms.target_weights.size.why, terms.target_weights.size.exact),
         MemoryUse.DRAFT_WEIGHTS: (terms.draft_weights.size.why, terms.draft_weights.size.exact),
@@ -143,17 +146,17 @@ _ELSEWHERE = (
     "language_model_only",
     "ple_offload_embedding",
 )
-"""Arguments that keep part of the weights in the host's memory or in other processes, shrink them,
-or omit them. Such weights are not counted."""
+"""Arguments that leave part of the weights in host memory or in other processes, shrink them, or
+omit them. Such weights are not counted."""
 _FORMATS = frozenset({"gguf", "bitsandbytes", "layered", "sharded_state"})
-"""Values of `load_format` with files that differ from the config's description."""
+"""Values of `load_format` whose files differ from the config's description."""
 
 
 def memory_verdict(plan: Plan) -> MemoryBudget:
-    """Return the memory budget with its verdict, computed once for each plan. Never raises.
+    """Return the memory budget with its verdict, computed once per plan. Never raises.
 
-    Ranks without a GPU do not fit. A defect of the budget gives UNKNOWN: it must neither hide what
-    else a plan shows, nor keep an engine from starting.
+    Ranks without a GPU do not fit. An internal error in the budget gives UNKNOWN: it must neither
+    hide the rest of a plan nor keep an engine from starting.
     """
     return plan.once(_verdict)
 
@@ -170,11 +173,12 @@ def _verdict(plan: Plan) -> MemoryBudget:
 
 
 def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
-    """True if the least weights of one rank, counted individually, exceed its GPU's memory even
-    without other processes.
+    """True if one rank's weights exceed its GPU's memory, even at their minimum and without other
+    processes.
 
-    A draft that is paid from the pool is loaded together with the target before anything else.
-    False if a missing fact could change the result.
+    Considers only weights that were counted individually. A draft that is paid for from the pool is
+    loaded together with the target before anything else. False if a missing fact could change the
+    result.
     """
     target = found.target_weights
     if not found.device or target is None or not target.counted:
@@ -195,8 +199,8 @@ def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
 
 
 def may_be_offloaded(plan: Plan) -> bool:
-    """True if weights may be outside the GPU's memory, or smaller than their files; also if
-    unknown."""
+    """True if weights may reside outside the GPU's memory or be smaller than their files. True also
+    if unknown."""
     try:
         if str(plan.value("load_format") or "auto") in _FORMATS:
             return True
@@ -206,15 +210,16 @@ def may_be_offloaded(plan: Plan) -> bool:
 
 
 _CLOSE = 0.03
-"""Share of the memory free at the start; less remaining memory counts as close."""
+"""Share of the memory that is free at the start. If less remains free, the result is close."""
 
 
 def budget(plan: Plan) -> MemoryBudget:
-    """Return the use of memory and the verdict, by the accounting of the plan's version.
+    """Return memory uses and the verdict, by the accounting of the plan's version.
 
     Never raises for a missing fact: the budget is then unknown, with the reason.
-    `working_fractions` are those predicted to fit: at the upper end the estimates are at their
-    least, and a note states up to which fraction the engine's rules of thumb hold.
+
+    `working_fractions` are those predicted to fit. Their upper end assumes minimal estimates; a
+    note states up to which fraction the engine's rules of thumb hold.
     """
     found = gather(plan)
     base: dict[str, Any] = {
@@ -288,8 +293,10 @@ def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> Memory
 
 
 def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
-    """Return the failure if ranks of a tensor-parallel group differ widely in free memory (0.5.7
-    model_runner.py:788; earlier releases check the same with another variable name)."""
+    """Return the failure if free memory differs widely between ranks of a tensor-parallel group.
+
+    0.5.7 model_runner.py:788. Earlier releases have the same check with a different variable name.
+    """
     devices: tuple[Device, ...] = found.device or ()
     if int(plan.value("tp_size") or 1) < 2 or len(devices) < 2:
         return None
@@ -356,7 +363,7 @@ def _counts(outcome: FractionOutcome, context: int | None) -> dict[str, Any]:
 def _holds(
     plan: Plan, outcome: FractionOutcome, terms: Terms, found: GatheredSizes, base: dict[str, Any]
 ) -> MemoryBudget:
-    """Return FITS or TIGHT by the likely bound, for a start that succeeds with the least
+    """Return FITS or TIGHT, by the likely bound, for a start that succeeds with minimal
     estimates."""
     context, doubt = found.context, outcome.likely.failure
     base |= _counts(outcome, context)
@@ -398,11 +405,11 @@ def _small_pool(terms: Terms, doubt: PredictedFailure | None) -> str:
 
 
 def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
-    """Return a note: less is free than the engine's own reserve, which often exceeds the need."""
+    """Return a note if less is free than the engine's own reserve, which often exceeds the need."""
     safe = working_range(lambda fraction: direction(run(plan, terms, fraction)))
-    at = "no mem_fraction_static leaves it"
+    at = "no mem_fraction_static leaves this reserve"
     if safe is not None:
-        at = f"mem_fraction_static up to {safe[1]:.3f} leaves it"
+        at = f"mem_fraction_static up to {safe[1]:.3f} leaves this reserve"
     return (
         f"free memory is {in_gib(doubt.short)} below the engine's own reserve, a conservative rule "
         f"of thumb (activations {_likely_size(terms.activations)}): if the start fails, it "
@@ -411,13 +418,13 @@ def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
 
 
 def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
-    """Return notes on user limits that the engine lowers, and on what is lost."""
+    """Return notes on user limits that the engine lowers, and on capacity that is lost."""
     notes = []
     most = terms.pool.most
     if most is not None and most > pool.profiled:
         notes.append(
             f"max_total_tokens={most:,} exceeds the tokens that fit ({pool.profiled:,}): the "
-            "engine uses what is available"
+            "engine uses only the available tokens"
         )
     slots = terms.pool.slots
     limit = None if slots.explicit is None else slots.explicit // slots.ranks

@@ -1,9 +1,9 @@
 """Estimated sizes: free memory before weights load, graphs and activations.
 
-The engine measures the first itself ("Load weight begin. avail mem=…", sglang 0.5.23
+The engine measures free memory itself ("Load weight begin. avail mem=…", sglang 0.5.23
 distributed/bootstrap.py:207, 0.4.6 model_runner.py:474) after CUDA and NCCL are set up. For graphs
-and activations it has conservative rules of thumb (`topics/memory.py`); the least estimate is what
-the tensors of one layer need.
+and activations it has conservative rules of thumb (`topics/memory.py`); the lower bound is the size
+of one layer's tensors.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ GIB = 1 << 30
 
 
 class SizeEstimate(Struct, frozen=True):
-    """An estimated size. `least` is its lower bound: a deployment is only reported to fail if it
-    fails with all estimates at their least."""
+    """An estimated size, with its lower bound `least`.
+
+    A deployment is reported to fail only if it fails with all estimates at their lower bounds.
+    """
 
     size: MemorySize
     least: int
 
     @classmethod
     def exactly(cls, size: MemorySize) -> SizeEstimate:
-        """Return the estimate of a known size."""
+        """Return a known size as an estimate with equal bounds."""
         return cls(size, size.bytes)
 
 
@@ -48,7 +50,8 @@ NOTHING = SizeEstimate.exactly(MemorySize(0, "none"))
 
 
 def in_gib(number: float) -> str:
-    """Return `12.3 GiB`, `0.45 GiB`: as the engine's log lines show sizes (labeled GB)."""
+    """Return a size as `12.3 GiB` or `0.45 GiB`, with the precision of the engine's log (labeled
+    GB)."""
     gib = number / GIB
     return f"{gib:.2f} GiB" if abs(gib) < 10 else f"{gib:.1f} GiB"
 
@@ -58,7 +61,7 @@ _CONTEXT = 1126 * MIB
 1.07 GiB on a 3090, 1.18 on a 48 GB card, 1.10 on an H200. Measured with 0.5.17 and PyTorch 2.11:
 1.15 GiB on an H100, 1.27 on an H200."""
 _LARGE = 60 * 1024
-"""MiB. GPUs from this size on are linked, and NCCL allocates buffers for the links."""
+"""MiB. GPUs of at least this size are linked, and NCCL allocates buffers for the links."""
 _LINKED_PAIR = 1464 * MIB
 _LINKED_DOUBLING = 290 * MIB
 """NCCL and custom all-reduce: 1.43 GiB of an H200 with two ranks, 2.0 with eight ("Init torch
@@ -69,7 +72,7 @@ _PROCESSES = 1150 * MIB
 
 
 class Device(Struct, frozen=True):
-    """The device of some ranks: its memory, and use before weights are loaded."""
+    """The device of some ranks: its memory, and its use before weights are loaded."""
 
     ranks: tuple[int, ...]
     memory_bytes: int
@@ -94,7 +97,7 @@ def number(plan: Plan, name: str, default: int = 1) -> int:
 
 
 def devices(plan: Plan) -> tuple[Device, ...]:
-    """Return the devices of the ranks on this machine, grouped if identical. Raises
+    """Return the devices of the ranks on this machine, with identical ones grouped. Raises
     UnknownValueError."""
     hardware = plan.facts.hardware
     if hardware is None:
@@ -124,8 +127,11 @@ def devices(plan: Plan) -> tuple[Device, ...]:
 
 
 def _others(gpu: Gpu) -> MemorySize:
-    """Return the memory of other processes, in bytes. On an idle GPU the driver counts part of its
-    memory as used; the estimate of the runtime already includes it."""
+    """Return the memory of other processes, in bytes.
+
+    On an idle GPU the driver counts part of its memory as used. The runtime estimate already
+    includes that part.
+    """
     named = [process for process in gpu.processes if process.memory_bytes]
     if named:
         text = ", ".join(
@@ -154,8 +160,10 @@ def _runtime(hardware: Hardware, shard: int) -> SizeEstimate:
 
 
 def _host(plan: Plan, hardware: Hardware) -> Device:
-    """Return a CPU: the host's available memory, divided among its NUMA nodes, each of which serves
-    a rank (`get_available_gpu_memory`, sglang 0.5.23 utils/common.py:490)."""
+    """Return a CPU as a device: the host's available memory, divided among its NUMA nodes.
+
+    Each node serves one rank (`get_available_gpu_memory`, sglang 0.5.23 utils/common.py:490).
+    """
     if not hardware.gpus:
         raise UnknownValueError("the memory of the host is unknown")
     node = min(hardware.gpus, key=lambda gpu: gpu.free_bytes or gpu.memory_bytes)
@@ -172,26 +180,26 @@ def _host(plan: Plan, hardware: Hardware) -> Device:
 _TOKEN_BYTES = int(memory.TOKEN * MIB)
 _CONSTANT = memory.OWN * MIB
 _WORKSPACE = 256 * MIB
-"""Least activations: the workspace of one backend (flashinfer's is 384 MiB, fa3's smaller)."""
+"""Minimum of activations: the workspace of one backend (flashinfer's is 384 MiB, fa3's is
+smaller)."""
 _FEWEST_TOKENS = memory.FEWEST_TOKENS
 _DECODE = memory.DECODE_GRAPH * MIB
 _PREFILL = memory.PREFILL_GRAPH * MIB
 _PREFILL_LATENT = memory.PREFILL_GRAPHS_LATENT * MIB
 _EAGER, _HELD_LEAST, _HELD = 1.2, 1.4, 2.0
-"""Activations of a batch, and memory of breakable prefill graphs, in activations of one layer:
-1.4, and 1.5 to 2.1, of Llama, Qwen3 and MiMo (0.5.17 on H100 and H200, measured)."""
+"""Activations of a batch, and memory of breakable prefill graphs, as multiples of one layer's
+activations: 1.4, and 1.5 to 2.1. Measured with Llama, Qwen3 and MiMo (0.5.17 on H100 and H200)."""
 _LOWEST = 2
-"""Decode graphs take at least half of the rule of thumb."""
+"""Divisor of the rule of thumb that gives the minimum of decode graphs."""
 
 
 def has_graphs(plan: Plan) -> bool:
-    """True if decode is captured. Raises UnknownValueError."""
+    """True if decode graphs are captured. Raises UnknownValueError."""
     return graphs_topic.decode_is_captured(plan)
 
 
 def graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
-    """Return the size of the CUDA graphs of the target, or of the draft. Raises
-    UnknownValueError."""
+    """Return the size of the target's or the draft's CUDA graphs. Raises UnknownValueError."""
     if not has_graphs(plan):
         return NOTHING
     sizes = captured_sizes(plan)
@@ -209,11 +217,12 @@ def graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
 
 
 def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
-    """Return the size of the breakable prefill graphs of the target, or of the draft; nothing if
-    none is captured, or its size is not measured. Raises UnknownValueError.
+    """Return the size of the target's or the draft's breakable prefill graphs. Raises
+    UnknownValueError.
 
-    The draft's: `force_for_draft_worker` (0.5.14 to 0.5.23 speculative/eagle_worker_v2.py); models
-    of multi-token prediction often lack the layers that it captures, so they are not counted.
+    Zero if none is captured or the size was not measured. For the draft see
+    `force_for_draft_worker` (0.5.14 to 0.5.23 speculative/eagle_worker_v2.py). Models with
+    multi-token prediction are not counted, because they often lack the layers that it captures.
     """
     owner = plan.facts.target
     if plan.value(graphs_topic.PREFILL_BACKEND) != "breakable" or has_latent_cache(owner):
@@ -227,14 +236,16 @@ def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
         return NOTHING
     states = 0 if draft else tokens * _states_for_draft(plan)
     whose = " of the draft" if draft else ""
-    why = f"activations of a layer for {tokens:,} tokens, twice, in graphs of prefill{whose}"
+    why = f"activations of a layer for {tokens:,} tokens, twice, in prefill graphs{whose}"
     size = MemorySize(int(_HELD * layer) + 2 * states, why, exact=False)
     return SizeEstimate(size, int(_HELD_LEAST * layer) + states)
 
 
 def _states_for_draft(plan: Plan) -> int:
-    """Return the bytes of one token's hidden states that EAGLE-3 and DFLASH read: three layers
-    unless the draft names others (`get_eagle3_aux_hidden_states` of srt/models)."""
+    """Return the bytes of one token's hidden states that EAGLE-3 and DFLASH read.
+
+    Three layers unless the draft names others (`get_eagle3_aux_hidden_states` of srt/models).
+    """
     target, draft = plan.facts.target, plan.facts.draft
     if target is None or draft is None or plan.algorithm not in ("EAGLE3", *BLOCK_FAMILY):
         return 0
@@ -256,8 +267,8 @@ def _prefill_rule(plan: Plan) -> tuple[int, str]:
     if not sizes:
         return 0, ""
     if has_latent_cache(plan.facts.target):
-        return _PREFILL_LATENT, f", {in_gib(_PREFILL_LATENT)} for graphs of prefill"
-    return len(sizes) * _PREFILL, f", 8 MiB for each of {len(sizes)} graphs of prefill"
+        return _PREFILL_LATENT, f", {in_gib(_PREFILL_LATENT)} for prefill graphs"
+    return len(sizes) * _PREFILL, f", 8 MiB for each of {len(sizes)} prefill graphs"
 
 
 def _estimate(size: int, why: str) -> SizeEstimate:
@@ -265,7 +276,7 @@ def _estimate(size: int, why: str) -> SizeEstimate:
 
 
 def activations(plan: Plan) -> SizeEstimate:
-    """Return the memory of a running batch. Raises UnknownValueError.
+    """Return the memory that a running batch needs. Raises UnknownValueError.
 
     If prefill graphs have a measured size, the engine's reserve for them is included.
     """
@@ -281,7 +292,7 @@ def activations(plan: Plan) -> SizeEstimate:
 
 
 def eager_prefill(plan: Plan) -> int:
-    """Return the least bytes of activations that a prefill graph holds instead, once captured.
+    """Return the minimum activation bytes that move into a prefill graph once it is captured.
     Raises UnknownValueError."""
     target = plan.facts.target
     each = 0 if target is None else int(_EAGER * _layer(plan, target)) + _states_for_draft(plan)
@@ -289,8 +300,8 @@ def eager_prefill(plan: Plan) -> int:
 
 
 def _tokens(plan: Plan) -> int:
-    """Return the tokens of the largest batch. An unknown estimate counts as small, so that the rest
-    of the budget remains known."""
+    """Return the tokens of the largest batch; 0 if unknown, to leave the rest of the budget
+    known."""
     try:
         return _batch(plan)
     except UnknownValueError:
@@ -306,8 +317,11 @@ def _batch(plan: Plan) -> int:
 
 
 def _layer(plan: Plan, checkpoint: Checkpoint) -> int:
-    """Return the bytes of one token in one layer: hidden states (in, out, residual, attention) and
-    the feed-forward part (gate, up, their product), 2 bytes a number. 0 if unknown."""
+    """Return the bytes of one token in one layer, at 2 bytes a number. 0 if unknown.
+
+    Counts hidden states (in, out, residual, attention) and the feed-forward part (gate, up, their
+    product).
+    """
     if checkpoint.hidden_size is None:
         return 0
     shard = max(1, number(plan, "tp_size") // attention_ranks(plan))
@@ -315,7 +329,7 @@ def _layer(plan: Plan, checkpoint: Checkpoint) -> int:
 
 
 def _width(checkpoint: Checkpoint) -> int:
-    """Return the width of the feed-forward part that a token passes."""
+    """Return the feed-forward width that one token uses."""
     config: Mapping[str, Any] = checkpoint.config
     if checkpoint.is_moe:
         width, experts = config.get("moe_intermediate_size"), config.get("num_experts_per_tok")
@@ -326,7 +340,7 @@ def _width(checkpoint: Checkpoint) -> int:
 
 
 def _verification(plan: Plan) -> int:
-    """Return the bytes of the logits of all requests' drafts, 4 bytes each."""
+    """Return the bytes of the logits for all requests' draft tokens, 4 bytes per logit."""
     target = plan.facts.target
     if plan.algorithm is None or target is None or target.vocab_size is None:
         return 0

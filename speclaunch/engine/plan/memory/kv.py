@@ -1,11 +1,11 @@
-"""Bytes on one GPU rank, by version: KV cache per token for target and draft, and recurrent states
-(Mamba and linear attention).
+"""KV cache bytes per token, and bytes of recurrent states (Mamba and linear attention), on one GPU
+rank.
 
-Sources of the bytes of a token: `profile_max_num_token` (0.4.6 to 0.5.6 model_runner.py),
+Sources for the bytes of a token: `profile_max_num_token` (0.4.6 to 0.5.6 model_runner.py),
 `get_cell_size_per_token` (0.5.7 to 0.5.10 model_runner_kv_cache_mixin.py), the configurators of
 model_executor/pool_configurator.py (0.5.11 and later).
 
-States: `mamba2_cache_params` of each config in srt/configs, and `Mamba2StateShape`,
+Sources for states: `mamba2_cache_params` of each config in srt/configs, and `Mamba2StateShape`,
 `KimiLinearStateShape` in srt/configs/mamba_utils.py (0.5.3 to 0.5.23). `handle_max_mamba_cache` and
 `_calculate_mamba_ratio`: sglang 0.5.23 kv_cache_configurator.py:3062 and 3243, 0.5.13
 model_runner_kv_cache_mixin.py:66, 0.5.9 :153, 0.5.3 model_runner.py:1375.
@@ -41,10 +41,10 @@ from speclaunch.engine.plan.topics.target import target_of
 
 
 class _Shape(Struct, frozen=True):
-    """State of a layer, before it is divided among ranks."""
+    """State of a layer, before division among ranks."""
 
     inner: int
-    """Convolved channels in addition to those of the groups."""
+    """Convolution channels in addition to those of the groups."""
     groups: int
     heads: int
     head_dim: int
@@ -53,9 +53,9 @@ class _Shape(Struct, frozen=True):
 
 
 def state_bytes(plan: Plan, config: ModelConfig, ranks: int, layers: int) -> int:
-    """Return the state bytes of one request, in `layers` layers of one of `ranks` attention ranks.
+    """Return the state bytes of one request in `layers` layers, on one of `ranks` attention ranks.
 
-    Raises UnknownValueError for a model with an unknown state, or one that cannot be divided.
+    Raises UnknownValueError if the model's state is unknown or cannot be divided.
     """
     if not layers:
         return 0
@@ -128,8 +128,11 @@ def _divided(number: int, ranks: int) -> int:
 
 
 def _state_bytes(plan: Plan, config: ModelConfig) -> int:
-    """Return the element bytes of `mamba2_state_dtype`: the argument (it sets the variable, up to
-    0.5.8 always), the variable, the config, float32."""
+    """Return the element size of `mamba2_state_dtype`, in bytes.
+
+    From the first that is set: the argument (which sets the variable; up to 0.5.8 always), the
+    environment variable, the config. Otherwise float32.
+    """
     dtype = (
         plan.value("mamba_ssm_dtype")
         or plan.env("SGLANG_MAMBA_SSM_DTYPE")
@@ -139,26 +142,30 @@ def _state_bytes(plan: Plan, config: ModelConfig) -> int:
 
 
 _SLOTS_PER_REQUEST = 3
-"""With the prefix cache: a request holds a state, and the tree holds some."""
+"""Slots per request with a prefix cache: a request holds one state, and the cache tree holds
+more."""
 _UNLIMITED = 512
-"""Slots without a prefix cache if the requests are unlimited (up to 0.5.7)."""
+"""Slots if there is no prefix cache and requests are unlimited (up to 0.5.7)."""
 
 
 class States(Struct, frozen=True):
-    """Room for recurrent states: `slots`, of which a request needs `ratio`, and their bytes out of
-    the memory that remained for the pool. All zero for a model without such layers."""
+    """Room for recurrent states. All zero for a model without such layers.
+
+    A request needs `ratio` of the `slots`. Their bytes come from the memory that remained for the
+    pool.
+    """
 
     slots: int = 0
     ratio: int = 0
     bytes: int = 0
 
     def cap(self, requests: int) -> int:
-        """Return the requests, limited to those that have states."""
+        """Return the number of requests, limited to those for which states exist."""
         return min(requests, self.slots // self.ratio) if self.ratio else requests
 
 
 class StateSettings(Struct, frozen=True):
-    """Settings that determine the number of states, except memory."""
+    """Settings, other than memory, that determine the number of states."""
 
     each: int
     """Bytes of one request's state."""
@@ -166,7 +173,7 @@ class StateSettings(Struct, frozen=True):
     explicit: int | None
     """`max_mamba_cache_size`."""
     share: float
-    """`mamba_full_memory_ratio`: bytes of states for one of KV cache."""
+    """`mamba_full_memory_ratio`: bytes of states per byte of KV cache."""
     cached: bool
     """True if there is a prefix cache."""
     all_running: int | None
@@ -174,12 +181,13 @@ class StateSettings(Struct, frozen=True):
     running: int | None
     """`max_running_requests` of one attention rank."""
     draft_tokens: int
-    """States that verification stores for each request, one per draft token. 0 without drafts."""
+    """Number of states that verification stores for each request, one per draft token. 0 without
+    drafts."""
     ranks: int
     era: int
-    """Method of counting, 0 to 4: see `state_settings`."""
+    """Method by which the release counts states, 0 to 4: see `state_settings`."""
     unlimited: bool
-    """True if a default number of slots exists for unlimited requests (up to 0.5.8)."""
+    """True if unlimited requests have a default number of slots (up to 0.5.8)."""
 
 
 def state_settings(plan: Plan, each: int) -> StateSettings:
@@ -251,8 +259,11 @@ def room(settings: StateSettings, rest: float) -> States:
 
 
 def _jointly(settings: StateSettings, rest: float) -> States:
-    """Return the states of 0.5.13 and later: slots and the states between draft tokens share the
-    memory. 0.5.17 adds a slot of padding to both."""
+    """Return the states for 0.5.13 and later, whose slots share the memory with the states between
+    draft tokens.
+
+    0.5.17 adds a padding slot to both.
+    """
     each, drafts, pad = settings.each, settings.draft_tokens, int(settings.era == 4)
     fixed = _fixed(settings)
     padding = pad * each * (1 + drafts)
@@ -270,7 +281,8 @@ def _jointly(settings: StateSettings, rest: float) -> States:
 
 
 def _fixed(settings: StateSettings) -> int | None:
-    """Return the slots of an attention rank if settings determine them; None if memory does."""
+    """Return the slots of an attention rank if settings fix their number; None if memory determines
+    it."""
     if settings.explicit is not None:
         return settings.explicit // settings.ranks
     if settings.cached:
@@ -285,13 +297,16 @@ def _part(settings: StateSettings, rest: float) -> float:
 
 
 _OWN_CELL = ">=0.5.18"
-"""Releases that count DFLASH drafts with their own cell; earlier releases use the target's
+"""Releases that count a DFLASH draft with its own cell. Earlier releases use the target's
 layers."""
 
 
 class CountedLayers(Struct, frozen=True):
-    """The engine's accounting of the target: `own` bytes a token, in `layers` layers that hold
-    every token and `windows` that hold `share` of them."""
+    """The engine's accounting of the target.
+
+    `own`: bytes a token. `layers`: layers that hold every token. `windows`: layers that hold
+    `share` of them.
+    """
 
     own: float
     layers: int
@@ -313,7 +328,7 @@ def draft_size(plan: Plan, draft: Draft) -> MemorySize:
 
 
 def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
-    """Return the bytes a token that the engine adds for the draft to its budget's divisor.
+    """Return the bytes per token by which the draft increases the divisor of the engine's budget.
 
     `DefaultPoolConfigurator`, `HybridSWAPoolConfigurator` (0.5.11 to 0.5.23 pool_configurator.py).
     Raises UnknownValueError.
@@ -329,7 +344,7 @@ def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
 
 
 def _added_by_share(plan: Plan, target: CountedLayers, layers: int) -> int:
-    """Return the added bytes for a draft whose layers count like the target's."""
+    """Return the added bytes for a draft whose layers count the same as the target's."""
     own = round(target.own)
     index = target.cell.index
     if index and plan.in_versions(">=0.5.18"):
@@ -365,7 +380,7 @@ def _cell(plan: Plan, draft: Draft) -> tuple[KvCell, bool]:
 
 
 def _windows(plan: Plan, draft: Draft) -> int:
-    """Return `eagle_draft_swa_num_layers`, for a draft that has windows itself."""
+    """Return `eagle_draft_swa_num_layers`, for a draft that has sliding windows itself."""
     if draft.loaded_as in WINDOW_DRAFTS:
         return 1
     return 0 if draft.is_mtp else len(layers_of(plan, draft.config).sliding)
@@ -375,12 +390,12 @@ NO_DRAFT = MemorySize(0, "no draft model")
 
 
 class PoolLayout(Struct, frozen=True):
-    """Layout of the target's KV pool, on the rank with most of it."""
+    """Layout of the target's KV pool, on the rank where it is largest."""
 
     full_layers: int
     """Layers whose KV cache holds every token of a request."""
     full_token_bytes: int
-    """Bytes of one token in all of them, as allocated."""
+    """Bytes of one token in all these layers, as allocated."""
     swa_layers: int = 0
     """Layers with a sliding window and a separate pool."""
     swa_token_bytes: int = 0
@@ -389,7 +404,7 @@ class PoolLayout(Struct, frozen=True):
     state_layers: int = 0
     """Layers with a recurrent state (Mamba, linear attention)."""
     state_request_bytes: int = 0
-    """Bytes of the state of one request, in all of them."""
+    """Bytes of one request's state in all these layers."""
 
 
 class _Target(Struct, frozen=True):
@@ -401,7 +416,7 @@ class _Target(Struct, frozen=True):
     index_layers: int
     ratio: float
     own_ratio: bool
-    """True if the version counts windows by `ratio` (0.5.11 and later)."""
+    """True if the version counts window layers by `ratio` (0.5.11 and later)."""
     exact: bool
 
     @property
@@ -418,7 +433,7 @@ class _Target(Struct, frozen=True):
 
     @property
     def counted(self) -> float:
-        """Divisor of the engine's budget, without a draft."""
+        """The divisor of the engine's budget, without a draft."""
         full = self.count * self.cell.counted + self.index_layers * self.cell.index
         share = self.ratio if self.own_ratio and self.layers.full else 1
         return full + share * self.sliding
@@ -431,9 +446,8 @@ class _Target(Struct, frozen=True):
 def token_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     """Return the allocated bytes of KV cache for one token on one rank. Raises UnknownValueError.
 
-    For a model with sliding windows, a window layer counts only the share that the window's pool
-    has room for (`swa_full_tokens_ratio`). 0 if there is no draft model, or it reads the target's
-    cache.
+    With sliding windows, a window layer counts only the share that the window's pool has room for
+    (`swa_full_tokens_ratio`). 0 if there is no draft model or it reads the target's cache.
     """
     if draft:
         found = draft_of(plan)
@@ -460,8 +474,10 @@ def pool_layout(plan: Plan) -> PoolLayout:
 
 
 def pool_cell(plan: Plan) -> MemorySize:
-    """Return the bytes that the engine divides its KV budget by: the target's cell, and from 0.5.14
-    the added bytes for the draft (0.5.11 for DFLASH). Raises UnknownValueError.
+    """Return the bytes per token that the engine divides its KV budget by. Raises
+    UnknownValueError.
+
+    The target's cell, plus the bytes for the draft from 0.5.14 (for DFLASH from 0.5.11).
 
     Not used for a sliding-window model whose windows are sized by the requests because there is no
     prefix cache (`SWARequestCapPoolConfigurator`, 0.5.14 and later).
@@ -489,7 +505,7 @@ def pool_cell(plan: Plan) -> MemorySize:
 
 
 def _target(plan: Plan) -> _Target:
-    """Return the cache of the stage that needs most."""
+    """Return the cache of the pipeline stage that needs most."""
     checkpoint = target_of(plan)
     config = ModelConfig.of(checkpoint)
     if plan.value("enable_hisparse"):
@@ -520,8 +536,8 @@ def _target(plan: Plan) -> _Target:
 
 
 def _most_states(plan: Plan, config: ModelConfig, ranks: Ranks) -> int:
-    """Return the recurrent layers of the stage with most of them, which each rank is charged
-    for."""
+    """Return the recurrent layers of the stage with most of them. Each rank is charged for that
+    number."""
     layers = layers_of(plan, config)
     stages = ranks.stage_layers(config.layers, plan.env("SGLANG_PP_LAYER_PARTITION"))
     return max(len(layers.within(stage).recurrent) for stage in stages)

@@ -1,6 +1,6 @@
-"""Cache of each target and draft layer, and its bytes per token on one rank.
+"""Caching of tokens in each target and draft layer, in bytes per token on one rank.
 
-A layer caches all tokens, a sliding window, or a recurrent state.
+A layer caches all tokens, a sliding window of tokens, or a recurrent state.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ _FP4 = ("fp4_e2m1", "nvfp4", "fp4_mx_block16")
 _FP4_BLOCK = 16
 _MX_BLOCK = 32
 _SCALED_CACHE = ("modelopt_fp8", "modelopt_fp4", "modelopt", "modelopt_mixed", "w4afp8")
-"""Methods whose checkpoints may request an fp8 cache if it is auto (0.5.3 and later)."""
+"""Quantization methods whose checkpoints may request an fp8 cache if the dtype is auto (0.5.3 and
+later)."""
 _SCALED_CACHE_LATER = ("compressed-tensors", "compressed_tensors", "fp8")
-"""Further methods from 0.5.19."""
+"""Further methods from 0.5.19 on."""
 
 
 class Element(Struct, frozen=True):
-    """The dtype of the KV cache by the engine's name, and the bytes of an element.
+    """The KV cache dtype by the engine's name, and the bytes of an element.
 
-    `halved`: two elements share a byte; `block`: the number that share a byte of scale.
+    `halved`: two elements share a byte. `block`: the number of elements that share one scale byte.
     """
 
     name: str
@@ -38,7 +39,7 @@ class Element(Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Text for a formula."""
+        """The dtype as text for a formula."""
         return f"{'½' if self.halved else self.bytes} byte{'' if self.bytes == 1 else 's'}"
 
     @property
@@ -54,7 +55,7 @@ class Element(Struct, frozen=True):
         return total + (heads * (keys + values) // self.block if self.block else 0)
 
     def of_latent(self, size: int) -> int:
-        """Return the bytes of the latent of one layer."""
+        """Return the bytes of one layer's latent vector."""
         total = size * self.bytes
         return total // 2 + size // _FP4_BLOCK * self.bytes if self.halved else total
 
@@ -72,7 +73,7 @@ def element_of(
     if draft:
         dtype = str(plan.value("speculative_draft_kv_cache_dtype") or dtype)
     if sparse and plan.in_versions(">=0.5.3,<0.5.4") and _is_blackwell(plan):
-        dtype = "fp8_e4m3"  # whatever the user set
+        dtype = "fp8_e4m3"  # regardless of the user's value
     if dtype == "auto":
         if sparse and plan.in_versions(">=0.5.4"):
             sinks = config.values.get("learnable_sink") is True
@@ -139,7 +140,7 @@ def _requires_fp8(plan: Plan, checkpoint: Checkpoint) -> bool:
 _QUANTISED_BLOCK = 128
 """Elements per float32 scale in DeepSeek's sparse attention (`quant_block_size`)."""
 _UNKNOWN = ("DeepseekV4", "MiniMaxM3", "Qwen4Exp", "Dots3Note")
-"""Models with compressed or mixed caches, which are unsupported here."""
+"""Models with compressed or mixed caches, which are not modeled."""
 _OWN_VALUES = ">=0.5.7"
 """Releases with keys and values of different sizes (0.5.7 model_runner_kv_cache_mixin.py:87)."""
 
@@ -194,7 +195,7 @@ def _heads(plan: Plan, config: ModelConfig, ranks: int, element: Element) -> KvC
         window_dim = config.count("swa_head_dim", default=dim)
         window_values = config.count("swa_v_head_dim", default=window_dim)
         if config.architecture.startswith(("Gemma4", "DiffusionGemma", "EmbeddingGemma2")):
-            # the config's head_dim is that of its windows; the full layers have another
+            # the config's head_dim is that of its windows; the full layers' differs
             window_dim = window_values = dim
             window_heads = heads
             dim = values = config.count("global_head_dim", default=dim)
@@ -220,7 +221,7 @@ def _value_dim(plan: Plan, config: ModelConfig, dim: int) -> int:
 
 
 def _latent(plan: Plan, config: ModelConfig, element: Element) -> KvCell:
-    """Return the cell of latent attention, the same for every rank."""
+    """Return the cell of latent attention. It is the same on every rank."""
     rank = config.count("kv_lora_rank")
     rope = config.count("qk_rope_head_dim", least=0)
     if config.architecture.startswith("BailingMoeV3") and config.values.get("use_mla_nope") is True:
@@ -247,8 +248,10 @@ def is_sparse(plan: Plan, config: ModelConfig) -> bool:
 
 
 def _index_bytes(plan: Plan, config: ModelConfig) -> int:
-    """Return the index bytes: one per element, and the scales; `index_kpool` tokens share it
-    (0.5.22 and later)."""
+    """Return the bytes of index keys: one per element, and the scales.
+
+    `index_kpool` tokens share a key (0.5.22 and later).
+    """
     dim = config.count("index_head_dim")
     each = dim + dim // _QUANTISED_BLOCK * 4
     pooled = config.count("index_kpool", default=1) if plan.in_versions(">=0.5.22") else 1
@@ -293,25 +296,28 @@ _INTERVALS = ("Qwen3Next", "Qwen3_5", "InternS2Preview", "InternS2Mobius")
 """Models of gated delta nets with attention in every `full_attention_interval`-th layer."""
 _KIMI = ("KimiLinear", "KimiK3")
 _MODEL_DECIDES = ">=0.5.8"
-"""The first release with a list of models of sliding windows; in earlier releases every model with
-a window has a pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
+"""The first release with a list of sliding-window models. In earlier releases every model with a
+window has a pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
 _NONE = "<0.4.10"
 _NO_OTHERS = ">=0.5.7"
-"""Releases in which, until then, only MiMo-V2 has such a pool."""
+"""Earlier releases, in which only MiMo-V2 has such a pool."""
 _PATTERNS = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
 _WINDOWED_MODELS = ("GptOss", "Gemma2", "Gemma3", "Olmo2", "Olmo3")
 """Models before 0.5.7 whose attention has windows in some layers
 (`get_attention_sliding_window_size` in srt/models)."""
 WINDOW_DRAFTS = ("MiMoV2MTP", "Step3p5MTP")
-"""Drafts of one layer, with a window."""
+"""Draft models with a single layer, which has a window."""
 _FULL_ATTENTION = ("full_attention", "attention")
 _DEFAULT_WINDOW_PATTERN = {"gpt_oss": 2, "gemma2": 2, "gemma3": 6, "gemma3_text": 6}
-"""Interval of full layers if the config lists none: the defaults of transformers."""
+"""Interval of full-attention layers if the config lists none: transformers' defaults."""
 
 
 class Layers(Struct, frozen=True):
-    """Indices of layers by cache kind. `windowed`: the sliding layers have a separate pool;
-    otherwise they hold every token like the full layers."""
+    """Indices of layers by cache kind.
+
+    `windowed`: sliding layers have a separate pool. Otherwise they hold every token like full
+    layers.
+    """
 
     full: tuple[int, ...]
     sliding: tuple[int, ...] = ()
@@ -320,7 +326,7 @@ class Layers(Struct, frozen=True):
     """KV layers per model layer (LongCat has two attentions in each)."""
 
     def within(self, stage: range) -> Layers:
-        """Return the layers within one pipeline stage."""
+        """Return only the layers of one pipeline stage."""
         return Layers(
             tuple(i for i in self.full if i in stage),
             tuple(i for i in self.sliding if i in stage),
@@ -395,7 +401,8 @@ def _split(count: int, full: set[int]) -> Layers:
 
 
 def _has_window_pool(plan: Plan, config: ModelConfig) -> bool:
-    """True for a model with a window pool (`is_hybrid_swa_model` and its predecessors)."""
+    """True for a model whose sliding-window layers have a separate pool (`is_hybrid_swa_model` and
+    its predecessors)."""
     if plan.value("disable_hybrid_swa_memory") or plan.in_versions(_NONE):
         return False
     name = config.architecture
@@ -422,7 +429,7 @@ def sliding_layers(config: ModelConfig, count: int) -> tuple[int, ...]:
     """Return the layers with a sliding window: `get_hybrid_layer_ids` (0.5.23
     configs/model_config.py).
 
-    Raises UnknownValueError if the config does not state it.
+    Raises UnknownValueError if the config does not state them.
     """
     name = config.architecture
     if name.startswith("Llama4"):
@@ -451,7 +458,7 @@ def _of_types(config: ModelConfig, count: int) -> tuple[int, ...]:
 
 
 _SINGLE_LAYER_MODELS = ("MiMoV2MTP", "Step3p5MTP", "InklingForConditionalGenerationMTP")
-"""Models of one layer each; multi-layer EAGLE runs several."""
+"""Models with one layer each, of which multi-layer EAGLE runs several."""
 MTP_ENDS = ("NextN", "MTP")
 """Endings of the class names of multi-token-prediction layers."""
 
@@ -459,8 +466,8 @@ MTP_ENDS = ("NextN", "MTP")
 class Draft(Struct, frozen=True):
     """The checkpoint of a draft model.
 
-    `is_mtp`: the engine loads only its multi-token-prediction layers, as the model `loaded_as`.
-    `models`: the number of running models (multi-layer EAGLE).
+    `is_mtp`: the engine loads only the multi-token-prediction layers, as the model `loaded_as`.
+    `models`: the number of model instances (multi-layer EAGLE).
     """
 
     checkpoint: Checkpoint
@@ -471,7 +478,7 @@ class Draft(Struct, frozen=True):
 
     @property
     def layers(self) -> int:
-        """KV layers of all models together: `_compute_model_num_layers` (0.5.23
+        """Number of KV layers of all draft models together: `_compute_model_num_layers` (0.5.23
         layer_setup.py:203). Raises UnknownValueError."""
         if self.loaded_as in _SINGLE_LAYER_MODELS:
             return self.models
@@ -513,11 +520,12 @@ def draft_of(plan: Plan) -> Draft | None:
 
 
 def counted_layers(plan: Plan, draft: Draft) -> int:
-    """Return the layers by which the engine scales its budget: `eagle_draft_num_layers` (0.5.23
-    spec_aux_hidden_state.py:174, 0.5.14 model_runner.py:446). Raises UnknownValueError.
+    """Return the number of draft layers by which the engine scales its budget. Raises
+    UnknownValueError.
 
-    Without a path it counts none up to 0.5.19, and from then on those that the target's config
-    declares.
+    `eagle_draft_num_layers` (0.5.23 spec_aux_hidden_state.py:174, 0.5.14 model_runner.py:446).
+    Without a draft path it is zero up to 0.5.19; later releases use the number that the target's
+    config declares.
     """
     declared = draft.mtp_layers
     if plan.value("speculative_draft_model_path") is None:

@@ -1,6 +1,6 @@
 """The weights of a model as matrices: attention, MLP, experts, recurrent layers.
 
-A family describes how an architecture is built where its config does not: taken from the model in
+A family states the traits of an architecture that its config lacks. They come from the model in
 srt/models (0.5.23) and its config class in transformers.
 """
 
@@ -22,20 +22,21 @@ class QkNorm(Enum):
 
     NONE = auto()
     HEAD = auto()
-    """A norm of the size of a head."""
+    """Norms that have the size of a head."""
     ALL_HEADS = auto()
-    """A norm of the size of all heads together."""
+    """Norms that have the size of all heads together."""
 
 
 class ModelFamily(Struct, frozen=True):
     """Traits of a family of models.
 
-    - `biased`: queries, keys and values have a bias; None: see `attention_bias`.
-    - `biased_output`: the output of attention has a bias if they have.
-    - `norms`: norms of a layer. `tied`: embedding and head are shared unless the config states
-    otherwise.
-    - `expert_size`: the key of the size of an expert. `router_bias`: a correction of its scores.
-    - `gated_output`: queries also have a gate. `sinks`: one number a head.
+    - `biased`: queries, keys and values have a bias. None: the config's `attention_bias` decides.
+    - `biased_output`: the output of attention has a bias if queries, keys and values have one.
+    - `norms`: number of norms in a layer. `tied`: embedding and head are shared unless the config
+      states otherwise.
+    - `expert_size`: config key for the size of an expert. `router_bias`: the router has a
+      correction of its scores.
+    - `gated_output`: queries also have a gate. `sinks`: each head has one additional number.
     - `mtp_copies`: published checkpoints repeat embedding and head in their MTP layers.
     """
 
@@ -137,16 +138,16 @@ class Shard(Enum):
 
     TENSOR = auto()
     ATTENTION = auto()
-    """Heads: among the ranks that share a batch's attention."""
+    """Heads, divided among the ranks that share a batch's attention."""
     DENSE = auto()
-    """MLPs of the dense layers of a mixture of experts."""
+    """MLPs of the dense layers in a mixture of experts."""
     EXPERT = auto()
-    """Complete experts to some ranks, the rest of the division within each."""
+    """Experts: each group of ranks holds different complete experts, divided within the group."""
     SHARED_EXPERT = auto()
     EMBEDDING = auto()
     HEAD = auto()
     REPLICATED = auto()
-    """Every rank has it."""
+    """Held by every rank."""
 
 
 class WeightRole(Enum):
@@ -165,12 +166,13 @@ class WeightRole(Enum):
 
 
 class Matrix(Struct, frozen=True):
-    """`copies` weights of `rows` outputs and `columns` inputs.
+    """A weight with `rows` outputs and `columns` inputs, and `copies` of it.
 
-    `name` is the module's name in the checkpoint (of the first copy): names determine which weights
-    are not quantized. `linear` is False for weights that no method quantizes: norms, biases,
-    embeddings. `most` is the maximum number of parts (KV heads). `bytes` is the size of an element
-    that has a separate dtype.
+    - `name`: the module's name in the checkpoint (of the first copy); it decides whether the weight
+      is quantized.
+    - `linear`: False for weights that no method quantizes: norms, biases, embeddings.
+    - `most`: the maximum number of parts (KV heads).
+    - `bytes`: the element size, if the weight has a separate dtype.
     """
 
     name: str
@@ -183,19 +185,19 @@ class Matrix(Struct, frozen=True):
     most: int | None = None
     bytes: int | None = None
     layer: int | None = None
-    """Index of its layer; None: in the first stage, or in the last (the head)."""
+    """Index of its layer. None: it is in the first stage or (the head) in the last stage."""
 
     @property
     def parameters(self) -> int:
-        """The number of elements, of all copies."""
+        """The number of elements in all copies."""
         return self.rows * self.columns * self.copies
 
     def in_layer(self, index: int) -> Matrix:
-        """Return the same matrix in a layer."""
+        """Return this matrix as part of a layer."""
         return replace(self, layer=index)
 
     def parts(self, ranks: Ranks) -> float:
-        """Return the number of parts that it is divided into."""
+        """Return the number of parts that the matrix is divided into."""
         found: float = {
             Shard.TENSOR: ranks.tensor,
             Shard.ATTENTION: ranks.attention,
@@ -216,7 +218,7 @@ class Matrix(Struct, frozen=True):
 def vector(
     name: str, size: int, *, role: WeightRole = WeightRole.BODY, element: int | None = None
 ) -> Matrix:
-    """Return a norm or a bias, which every rank has."""
+    """Return a norm or bias vector, which every rank holds in full."""
     return Matrix(name, size, role=role, linear=False, bytes=element)
 
 
@@ -226,8 +228,10 @@ FLOAT32 = 4
 def attention(
     config: ModelConfig, family: ModelFamily, name: str, *, windowed: bool = False, inputs: int = 0
 ) -> Iterator[Matrix]:
-    """Yield queries, keys, values and output with separate heads. `inputs`: size of the input if it
-    is more than the hidden state (EAGLE-3)."""
+    """Yield queries, keys, values and output with separate heads.
+
+    `inputs`: size of the input if it is larger than the hidden state (EAGLE-3).
+    """
     hidden = config.hidden
     heads, kv_heads, dim = config.heads, config.key_value_heads, config.head_dim
     values = config.optional("v_head_dim", least=0) or dim
@@ -259,7 +263,8 @@ def attention(
 def latent_attention(
     config: ModelConfig, name: str, *, inputs: int = 0, indexed: bool = True
 ) -> Iterator[Matrix]:
-    """Yield multi-head latent attention, with the indexer of sparse attention if there is one."""
+    """Yield the matrices of multi-head latent attention, with the sparse-attention indexer if
+    any."""
     hidden, heads = config.hidden, config.heads
     inputs = inputs or hidden
     nope, rope = config.count("qk_nope_head_dim"), config.count("qk_rope_head_dim", least=0)
@@ -287,14 +292,14 @@ def latent_attention(
 def mlp(
     hidden: int, size: int, name: str, *, shard: Shard = Shard.TENSOR, gated: bool = True
 ) -> Iterator[Matrix]:
-    """Yield gate, up and down; no gate unless `gated`."""
+    """Yield the gate, up and down matrices of an MLP; the gate only if `gated`."""
     for module in ("gate_proj", "up_proj") if gated else ("up_proj",):
         yield Matrix(f"{name}.{module}", size, hidden, shard)
     yield Matrix(f"{name}.down_proj", hidden, size, shard)
 
 
 def experts(config: ModelConfig, family: ModelFamily, name: str) -> Iterator[Matrix]:
-    """Yield the router, the experts, and the shared experts."""
+    """Yield the matrices of the router, the experts and the shared experts."""
     hidden = config.hidden
     count = expert_count(config)
     size = config.count(family.expert_size)
@@ -319,7 +324,7 @@ def experts(config: ModelConfig, family: ModelFamily, name: str) -> Iterator[Mat
 
 
 def expert_count(config: ModelConfig) -> int:
-    """Return the routed experts of a layer."""
+    """Return the number of routed experts in a layer."""
     return config.count(*ROUTED_EXPERTS)
 
 
@@ -339,7 +344,8 @@ def _shared_name(config: ModelConfig) -> str:
 
 
 def linear_attention(config: ModelConfig, name: str) -> Iterator[Matrix]:
-    """Yield a gated delta net (Qwen3-Next, Qwen3.5). Raises UnknownValueError for any other."""
+    """Yield the matrices of a gated delta net (Qwen3-Next, Qwen3.5). Raises UnknownValueError for
+    other kinds of linear attention."""
     if config.optional("linear_num_value_heads") is None:
         raise UnknownValueError(f"the weights of linear attention in {config.architecture}")
     hidden = config.hidden

@@ -1,7 +1,7 @@
-"""Numbers in a checkpoint's config from which sizes are computed.
+"""Reads the numbers in a checkpoint's config that determine sizes.
 
-A value that is missing, or of an implausible type or size, raises UnknownValueError with the name
-of the key: a size is never a guess, and no config causes a crash.
+A value that is missing, or of an implausible type or size, raises UnknownValueError with the key's
+name: a size is never a guess, and no config causes a crash.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from speclaunch.engine.plan.plan import UnknownValueError
 from speclaunch.engine.plan.topics.target import halved
 
 MOST_LAYERS = 4096
-"""Upper bound of the layers of a model; limits the work done layer by layer."""
+"""Maximum number of layers of a model. Limits the work done per layer."""
 ROUTED_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-"""Keys of the number of routed experts."""
+"""Keys that state the number of routed experts."""
 ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 _SWITCHED = ("DeepseekVL2ForCausalLM", "DeepseekOCRForCausalLM")
@@ -29,13 +29,13 @@ class ModelConfig(Struct, frozen=True):
     """The flat config of a checkpoint, or a nested part of it (`vision_config`)."""
 
     name: str
-    """Name of its owner, for messages."""
+    """Name of the checkpoint, for messages."""
     values: Mapping[str, Any]
     architecture: str = ""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> ModelConfig:
-        """Return the config, overridden by the checkpoint's facts, which may be declared."""
+        """Return the config, overridden by the checkpoint's facts, which may come from the user."""
         declared = {
             "hidden_size": checkpoint.field_or_none("hidden_size"),
             "vocab_size": checkpoint.field_or_none("vocab_size"),
@@ -53,8 +53,8 @@ class ModelConfig(Struct, frozen=True):
         return cls(checkpoint.name, merged(checkpoint.config, known), checkpoint.architecture or "")
 
     def optional(self, *keys: str, least: int = 1) -> int | None:
-        """Return the first of the keys that is set; None if none is. Raises UnknownValueError if it
-        is set to something that is no count."""
+        """Return the first of the keys that is set; None if none is. Raises UnknownValueError if
+        its value is not a count."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -88,11 +88,11 @@ class ModelConfig(Struct, frozen=True):
         return text(self.values.get(key))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return the strings of a list, else none."""
+        """Return the strings in a list; empty if the value is not one."""
         return texts(self.values.get(key))
 
     def counts(self, key: str) -> tuple[int, ...]:
-        """Return the numbers of a list, else none."""
+        """Return the numbers in a list; empty if the value is not one."""
         return sizes(self.values.get(key))
 
     def part(self, key: str) -> ModelConfig | None:
@@ -134,9 +134,12 @@ class ModelConfig(Struct, frozen=True):
 
     @property
     def latent_rank(self) -> int | None:
-        """`kv_lora_rank`, if attention is latent (MLA). DeepSeek-VL2 and DeepSeek-OCR have a switch
-        for it, `use_mla`, and run plain attention without it (0.5.23 models/deepseek_vl2.py:216 and
-        deepseek_ocr.py:1490, 0.4.6 models/deepseek_vl2.py:193)."""
+        """`kv_lora_rank`, if attention is latent (MLA).
+
+        DeepSeek-VL2 and DeepSeek-OCR switch MLA with `use_mla`, and run plain attention without it
+        (0.5.23 models/deepseek_vl2.py:216 and deepseek_ocr.py:1490, 0.4.6
+        models/deepseek_vl2.py:193).
+        """
         if self.architecture in _SWITCHED and not self.flag("use_mla", default=True):
             return None
         return self.optional("kv_lora_rank")
@@ -156,7 +159,7 @@ def serving_dtype(checkpoint: Checkpoint, dtype: object) -> str:
     UnknownValueError.
 
     `_get_and_verify_dtype` (0.5.23 configs/model_config.py:2284): with auto, float32 checkpoints
-    are served in float16, those of Gemma in bfloat16.
+    are served in float16, and Gemma's in bfloat16.
     """
     resolved = str(dtype or "auto").lower()
     resolved = SHORT_DTYPES.get(resolved, resolved)

@@ -1,4 +1,4 @@
-"""The matrices of complete models: language models, vision towers, draft-only models."""
+"""The matrices of complete models: language models, vision towers and draft models."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from speclaunch.engine.plan.memory.model_config import MOST_LAYERS, ROUTED_EXPER
 from speclaunch.engine.plan.plan import UnknownValueError
 
 _PADDED_VOCABULARY = 64
-"""Rows of the vocabulary are padded to a multiple of this (vocab_parallel_embedding.py)."""
+"""Multiple to which the rows of a vocabulary are padded (vocab_parallel_embedding.py)."""
 
 _UNSAID_MTP = ("Qwen3NextForCausalLM",)
-"""Models published with a layer of multi-token prediction that their config does not mention."""
+"""Models published with a multi-token-prediction layer that their config does not mention."""
 
 
 def language_model(config: ModelConfig) -> Iterator[Matrix]:
-    """Yield embedding, layers and head of a model. Raises UnknownValueError."""
+    """Yield the matrices of a model's embedding, layers and head. Raises UnknownValueError."""
     family = family_of(config.architecture)
     yield embedding(config)
     recurrent = recurrent_layers(config, config.layers)
@@ -57,7 +57,7 @@ def language_model(config: ModelConfig) -> Iterator[Matrix]:
 
 
 def embedding(config: ModelConfig) -> Matrix:
-    """Return the embedding of the vocabulary."""
+    """Return the matrix of the vocabulary's embedding."""
     rows = config.count("vocab_size")
     return Matrix(
         "model.embed_tokens",
@@ -70,7 +70,7 @@ def embedding(config: ModelConfig) -> Matrix:
 
 
 def head(config: ModelConfig, rows: int | None = None) -> Matrix:
-    """Return the output layer, with `rows` if the vocabulary is reduced."""
+    """Return the output layer. `rows`: the size of a reduced vocabulary."""
     size = config.count("vocab_size") if rows is None else rows
     return Matrix("lm_head", size, config.hidden, Shard.HEAD, WeightRole.HEAD)
 
@@ -88,7 +88,7 @@ def self_attention(
     windowed: bool = False,
     indexed: bool = True,
 ) -> Iterator[Matrix]:
-    """Yield attention of the kind in the config."""
+    """Yield the matrices of the attention kind in the config."""
     if config.latent_rank is not None:
         return latent_attention(config, name, indexed=indexed)
     return attention(config, family, name, windowed=windowed)
@@ -97,7 +97,7 @@ def self_attention(
 def feed_forward(
     config: ModelConfig, family: ModelFamily, name: str, index: int
 ) -> Iterator[Matrix]:
-    """Yield the MLP or the mixture of experts of a layer."""
+    """Yield the matrices of a layer's MLP or mixture of experts."""
     if has_experts(config, index):
         return experts(config, family, name)
     keys = ("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "n_inner")
@@ -106,13 +106,13 @@ def feed_forward(
 
 
 def is_mixture(config: ModelConfig) -> bool:
-    """True if some layers have experts."""
+    """True if at least one layer has experts."""
     found = config.optional(*ROUTED_EXPERTS, least=0)
     return found is not None and found > 1
 
 
 def has_experts(config: ModelConfig, index: int) -> bool:
-    """True if a layer has experts. Raises UnknownValueError."""
+    """True if this layer has experts. Raises UnknownValueError."""
     if not is_mixture(config):
         return False
     pattern = config.counts("moe_layer_freq")
@@ -132,7 +132,7 @@ def has_experts(config: ModelConfig, index: int) -> bool:
 
 
 def _windows(config: ModelConfig) -> frozenset[int]:
-    """Return layers whose attention has other heads than the rest."""
+    """Return the layers whose attention heads differ from the rest."""
     if config.optional("swa_num_key_value_heads", "swa_num_attention_heads") is None:
         return frozenset()
     return frozenset(sliding_layers(config, config.layers))
@@ -149,14 +149,14 @@ def padded(rows: int) -> int:
 
 
 def as_mtp(found: Iterator[Matrix] | list[Matrix]) -> Iterator[Matrix]:
-    """Yield the same matrices in a multi-token-prediction layer."""
+    """Yield the same matrices as part of a multi-token-prediction layer."""
     for matrix in found:
         yield replace(matrix, role=WeightRole.MTP)
 
 
 def mtp_layers(config: ModelConfig) -> Iterator[Matrix]:
-    """Yield the multi-token-prediction layers of a checkpoint, with its copies of embedding and
-    head.
+    """Yield the matrices of a checkpoint's multi-token-prediction layers, with its copies of
+    embedding and head.
 
     Raises UnknownValueError.
     """
@@ -174,7 +174,7 @@ def mtp_layers(config: ModelConfig) -> Iterator[Matrix]:
         name = f"mtp.layers.{index}" if qwen else f"model.layers.{last}"
         yield from as_mtp(self_attention(config, family, f"{name}.self_attn", windowed=True))
         found = feed_forward(config, family, f"{name}.mlp", config.layers - 1)
-        if config.architecture.startswith("MiMo"):  # dense, whatever the layers are
+        if config.architecture.startswith("MiMo"):  # dense, regardless of the layers
             found = mlp(hidden, config.count("intermediate_size"), f"{name}.mlp")
         yield from as_mtp(found)
         yield Matrix(f"{name}.eh_proj", hidden, 2 * hidden, role=WeightRole.MTP, linear=False)
@@ -188,10 +188,10 @@ _GATED = ("Qwen2_5_VL",)
 
 
 def vision_tower(config: ModelConfig) -> Iterator[Matrix]:
-    """Yield a vision transformer and its projector; nothing if there is none.
+    """Yield the matrices of a vision transformer and its projector; nothing if there is none.
 
-    Exact for Qwen's; for others the blocks, which are nearly all of it. Raises UnknownValueError if
-    the config has a tower without its size.
+    Exact for Qwen; for other models only the blocks, which hold nearly all weights. Raises
+    UnknownValueError if the config has a tower but does not state its size.
     """
     tower = config.part("vision_config")
     if tower is None:
@@ -274,8 +274,8 @@ def is_draft_model(architecture: str) -> bool:
 
 
 def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """Yield the draft as the engine builds it, with the embedding and head that it shares
-    afterwards.
+    """Yield the draft's matrices as the engine builds it, including the embedding and head that it
+    later shares.
 
     Raises UnknownValueError.
     """
@@ -292,7 +292,8 @@ def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]
 
 
 def _eagle(config: ModelConfig, family: ModelFamily) -> Iterator[Matrix]:
-    """Yield EAGLE: srt/models/llama_eagle.py. The first layer has no norm before its attention."""
+    """Yield an EAGLE draft: srt/models/llama_eagle.py. The first layer has no norm before its
+    attention."""
     hidden = config.hidden
     yield embedding(config)
     yield Matrix("model.fc", hidden, 2 * hidden, linear=False)
@@ -306,8 +307,11 @@ def _eagle(config: ModelConfig, family: ModelFamily) -> Iterator[Matrix]:
 
 
 def _eagle3(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """Yield EAGLE-3: srt/models/llama_eagle3.py. One layer, regardless of the config; it reads
-    the embedding in addition to the hidden state."""
+    """Yield an EAGLE-3 draft: srt/models/llama_eagle3.py.
+
+    It has one layer, regardless of the config, and reads the embedding in addition to the hidden
+    state.
+    """
     hidden = config.hidden
     read = config.count("target_hidden_size", default=hidden)
     layers = len(checkpoint.aux_hidden_layers) or _AUXILIARY
@@ -326,7 +330,7 @@ def _eagle3(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
 
 
 def _dflash(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """Yield DFLASH: srt/models/dflash.py. It has the target's embedding and head."""
+    """Yield a DFLASH draft: srt/models/dflash.py. It uses the target's embedding and head."""
     hidden = config.hidden
     layers = len(checkpoint.aux_hidden_layers)
     if not layers:

@@ -1,5 +1,5 @@
-"""Simulates the engine's start by phase: working values of `mem_fraction_static`, and the engine's
-message when memory runs out.
+"""Simulates the engine's start phase by phase: which values of `mem_fraction_static` work, and
+which message the engine prints when memory runs out.
 
 `topics/memory.py` decides whether the draft is loaded before or after the pool.
 """
@@ -20,20 +20,20 @@ from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.topics.hybrid import NEEDS_A_STATE
 
 _TORCH = "torch.OutOfMemoryError: CUDA out of memory."
-"""Message of PyTorch 2.5 and later, which all these releases need, without the sizes that
-follow."""
+"""PyTorch's message (2.5 and later, which all these releases require), without the sizes that
+follow it."""
 _HOST = "DefaultCPUAllocator: can't allocate memory"
 
 
 def allocation_message(plan: Plan) -> str:
-    """Return the message of a failed allocation: of a GPU, or of the host on a CPU."""
+    """Return the engine's message for a failed allocation, on a GPU or on a CPU host."""
     return _HOST if plan.device.startswith("cpu") else _TORCH
 
 
 def _no_tokens(plan: Plan, fraction: float) -> str:
     """Return the message if no page of KV cache is left. sglang 0.5.23 pool_configurator.py:96,
-    0.5.10 model_runner_kv_cache_mixin.py:57, 0.5.3 model_runner.py:1660, 0.4.6 model_runner.py:899.
-    """
+    0.5.10 model_runner_kv_cache_mixin.py:57, 0.5.3 model_runner.py:1660, 0.4.6
+    model_runner.py:899."""
     text = "Not enough memory. Please try to increase --mem-fraction-static."
     if plan.in_versions(">=0.5.10"):
         return f"{text} Current value: mem_fraction_static={fraction}"
@@ -55,8 +55,8 @@ def _nothing_left(fraction: float, before: int, after: int) -> str:
 
 
 def _no_states(slots: int, rest: float, each: int) -> str:
-    """Return the message if no state of linear attention fits (0.5.13 and later; 0.5.23
-    kv_cache_configurator.py:3394). `rest` is GiB."""
+    """Return the message if no linear-attention state fits (0.5.13 and later; 0.5.23
+    kv_cache_configurator.py:3394). `rest` is in GiB."""
     return (
         "Not enough GPU memory for hybrid (mamba/linear-attention) state cache. Computed "
         f"max_mamba_cache_size={slots} (total_rest_memory={rest:.2f} GB, "
@@ -94,20 +94,19 @@ def _no_prompt(longest: int) -> str:
 
 
 def _no_requests() -> str:
-    """Return the message if the pool leaves no request (0.5.23 tp_worker.py:420, 0.4.6
+    """Return the message if the pool has no room for a request (0.5.23 tp_worker.py:420, 0.4.6
     tp_worker.py:128)."""
     return "AssertionError: max_running_request is zero"
 
 
 def capture_message(plan: Plan) -> str:
-    """Return the message if graphs do not fit; 0.4.6 writes CUDA in capitals
-    (cuda_graph_runner.py)."""
+    """Return the message if graphs do not fit. 0.4.6 capitalizes CUDA (cuda_graph_runner.py)."""
     name = "CUDA" if plan.in_versions("<0.4.7") else "cuda"
     return f"Capture {name} graph failed: CUDA out of memory."
 
 
 def unbalanced_message(local: int, least: int) -> str:
-    """Return the message if a rank sees much less than another (0.5.23
+    """Return the message if a rank has much less free memory than another (0.5.23
     distributed/bootstrap.py:445)."""
     gib = float(1 << 30)
     return (
@@ -118,25 +117,27 @@ def unbalanced_message(local: int, least: int) -> str:
 
 
 EXPECTED = 0.75
-"""Share of the engine's own reserve that graphs and activations are expected to need."""
+"""Share of the engine's own reserve that graphs and activations are expected to use."""
 
 WARM_UP_TOKENS = (3, 30)
-"""Tokens of the engine's warm-up prompt: at least, and with a tokenizer of characters ("The capital
-city of France is", 0.5.23 entrypoints/http_server.py:2455)."""
+"""Tokens of the engine's warm-up prompt: the minimum, and the number if every character is a token
+("The capital city of France is", 0.5.23 entrypoints/http_server.py:2455)."""
 _NO_INPUT = 6
-"""Tokens of the pool that no prompt may use (0.5.23 managers/tp_worker.py:568, 0.4.6
+"""Tokens of the pool that no prompt can use (0.5.23 managers/tp_worker.py:568, 0.4.6
 tp_worker.py:144)."""
 
 INDEX_BYTES = 80
-"""Host memory for each token of the pool while a CPU serves: 48 bytes are inputs of the eager
-runner, sized for all tokens (0.5.15 to 0.5.23 model_executor/runner/eager_runner.py:
-`prefill_ceiling`), 16 are the list of free slots and its copy (mem_cache/allocator/token.py:59),
-the rest are page tables. Measured: 73 bytes, EAGLE3 with 3,966,095 tokens."""
+"""Host memory in bytes per token of the pool while a CPU serves. 48 bytes are inputs of the eager
+runner, which is sized for all tokens (0.5.15 to 0.5.23 model_executor/runner/eager_runner.py:
+`prefill_ceiling`). 16 bytes are the list of free slots and its copy
+(mem_cache/allocator/token.py:59). The rest are page tables. Measured: 73 bytes, EAGLE3 with
+3,966,095 tokens."""
 
 HOST_LOSS = 256 * MIB
-"""Memory that a CPU's host may lose while weights load, in addition to them. The engine subtracts
-it from the pool's budget: the host's available memory now, less a share of that before (0.5.23
-kv_cache_configurator.py:3007). Engines on a quiet host lost up to 80 MiB, on a busy host more."""
+"""Memory that a CPU's host may lose while weights load, in addition to the weights. The engine
+subtracts it from the pool's budget: the host's available memory after loading, less a share of that
+before (0.5.23 kv_cache_configurator.py:3007). Engines lost up to 80 MiB on a quiet host, and more
+on a busy host."""
 
 
 class FractionDirection(StrEnum):
@@ -148,15 +149,16 @@ class FractionDirection(StrEnum):
 
 
 class Terms(Struct, frozen=True):
-    """All sizes that the start of one rank depends on, except the fraction."""
+    """All sizes, other than the fraction, that the start of one rank depends on."""
 
     device: Device
     target_weights: SizeEstimate
     draft_weights: SizeEstimate
     corpus: SizeEstimate
-    """NGRAM's corpus; on a CPU it uses the same memory."""
+    """Size of NGRAM's corpus, which on a CPU is in the engine's own memory."""
     reserved: int
-    """Subtracted from the pool's budget: for images (0.5.18 and later), for `HOST_LOSS`."""
+    """Memory subtracted from the pool's budget: for images (0.5.18 and later), and for
+    `HOST_LOSS`."""
     pool: PoolSettings
     target_graphs: SizeEstimate
     draft_graphs: SizeEstimate
@@ -164,16 +166,16 @@ class Terms(Struct, frozen=True):
     draft_first: bool
     """True if the draft's weights are loaded before the pool is sized."""
     freed_after_pool: int = 0
-    """Bytes that the draft holds in addition until the pool is allocated."""
+    """Additional bytes that the draft holds until the pool is allocated."""
     target_prefill: SizeEstimate = NOTHING
     draft_prefill: SizeEstimate = NOTHING
-    """Prefill graphs of measured size."""
+    """Prefill graphs whose size was measured."""
     prefill_needs: int = 0
-    """Free bytes without which the engine skips prefill graphs."""
+    """Free bytes below which the engine skips prefill graphs."""
     index_token: int = 0
-    """Bytes that serving needs for each token of the pool, besides `activations`."""
+    """Bytes that serving needs for each token of the pool, in addition to `activations`."""
     eager_prefill: int = 0
-    """The part of `activations` that prefill graphs hold if they are captured."""
+    """The part of `activations` that moves into prefill graphs once they are captured."""
 
     @property
     def graphs(self) -> tuple[SizeEstimate, ...]:
@@ -182,7 +184,7 @@ class Terms(Struct, frozen=True):
 
 
 class PredictedFailure(Struct, frozen=True):
-    """The failing phase of a start, and the engine's message."""
+    """The phase at which a start fails, and the engine's message."""
 
     phase: MemoryPhase
     turn: FractionDirection
@@ -190,11 +192,11 @@ class PredictedFailure(Struct, frozen=True):
     what: str
     """The use that does not fit."""
     short: int
-    """Least number of missing bytes; 0 if tokens are missing."""
+    """Minimum number of missing bytes; 0 if tokens are missing."""
 
 
 class PhaseRun(Struct):
-    """One run through the phases, with likely or least estimates."""
+    """One simulated start, with likely or minimal estimates."""
 
     free: int
     least: bool
@@ -237,9 +239,9 @@ class FractionOutcome(Struct, frozen=True):
 
     @property
     def turn(self) -> FractionDirection | None:
-        """Required change of the fraction; None if it works.
+        """The required change of the fraction; None if it works.
 
-        Weights and pool must fit with likely sizes; for the rest only certain failures count.
+        Weights and pool must fit with likely sizes. For the rest, only certain failures count.
         """
         found = self.likely.failure
         if found is not None and found.turn is not FractionDirection.LOWER:
@@ -248,19 +250,19 @@ class FractionOutcome(Struct, frozen=True):
 
 
 def start(plan: Plan, terms: Terms, fraction: float) -> FractionOutcome:
-    """Return the outcome of a start. `plan` only determines the wording of messages."""
+    """Return the outcome of a start. `plan` affects only the wording of messages."""
     return FractionOutcome(run(plan, terms, fraction), run(plan, terms, fraction, least=True))
 
 
 def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
-    """Return the start at the likely bound, with the expected graphs and activations."""
+    """Return the outcome with the expected sizes of graphs and activations (the likely bound)."""
     return run(plan, _bounded(plan, terms), fraction)
 
 
 def _bounded(plan: Plan, terms: Terms, share: float | None = None) -> Terms:
-    """Return the terms with a share of the estimates, by default the expected one.
+    """Return the terms with a share of the estimates, by default the expected share.
 
-    On a CPU that is 0, because the engine reserves nothing and its rules of thumb are for GPUs.
+    On a CPU that share is 0: the engine reserves nothing, and its rules of thumb are for GPUs.
     Instead, the host loses memory, and the engine's processes may grow after the pool was sized.
     """
     if not plan.device.startswith("cpu"):
@@ -277,7 +279,7 @@ def _bounded(plan: Plan, terms: Terms, share: float | None = None) -> Terms:
 
 
 def scaled(terms: Terms, share: float) -> Terms:
-    """Return the terms with a share of the estimates for graphs and activations."""
+    """Return the terms with graphs and activations scaled to a share of their estimates."""
 
     def part(estimate: SizeEstimate) -> SizeEstimate:
         size = max(estimate.least, int(estimate.size.bytes * share))
@@ -299,7 +301,7 @@ def direction(course: PhaseRun) -> FractionDirection | None:
 
 
 def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> PhaseRun:
-    """Return one run through the phases; `least`: with every estimate at its least."""
+    """Run through the phases once. `least`: use the minimum of every estimate."""
     before = terms.device.most_free if least else terms.device.free
     course = PhaseRun(before, least)
     full = allocation_message(plan)
@@ -360,7 +362,7 @@ def _capture(
 
 
 def _allocate(plan: Plan, terms: Terms, fraction: float, before: int, course: PhaseRun) -> None:
-    """Size the pool, and allocate what it needs in addition to the draft's."""
+    """Size the pool, and allocate its other buffers except the draft's."""
     rest = course.free - before * (1 - fraction) - terms.reserved
     found = pool(terms.pool, rest)
     course.failure = _refusal(plan, terms, fraction, before, course.free, rest, found)
@@ -400,7 +402,7 @@ def _refusal(
     rest: float,
     found: Pool,
 ) -> PredictedFailure | None:
-    """Return the engine's refusal of the pool, in the order of its checks."""
+    """Return the engine's refusal of the pool, checked in the engine's order."""
     text = None
     settings, states = terms.pool, found.states
     new = plan.in_versions(NEEDS_A_STATE)
@@ -429,7 +431,7 @@ def _refusal(
 
 
 def _warms_up(plan: Plan) -> bool:
-    """True unless the engine sends no warm-up request, or if unknown."""
+    """True unless the engine sends no warm-up request. True also if unknown."""
     try:
         return not plan.value("skip_server_warmup")
     except UnknownValueError:
@@ -437,7 +439,7 @@ def _warms_up(plan: Plan) -> bool:
 
 
 def _too_short(terms: Terms, found: Pool, prompt: int) -> PredictedFailure | None:
-    """Return the failure of the warm-up request, a prompt of so many tokens."""
+    """Return the failure if the warm-up prompt exceeds the pool; None if it fits."""
     longest = found.tokens - _NO_INPUT
     if prompt < longest:
         return None
@@ -451,9 +453,9 @@ _STEPS = 1000
 
 
 def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[float, float] | None:
-    """Return the least and the largest fraction that work, to 0.001; None: none exists.
+    """Return the smallest and the largest working fraction, to 0.001; None if none works.
 
-    `turn` returns the required change for a fraction. A larger fraction never reduces the pool, and
+    `turn` returns the required change for a fraction. A larger fraction never shrinks the pool and
     never leaves more for the rest, so bisection finds both ends.
     """
     least = _first(lambda step: turn(step / _STEPS) is not FractionDirection.RAISE)
@@ -466,14 +468,14 @@ def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[fl
 def likely_range(
     plan: Plan, terms: Terms, share: float | None = None
 ) -> tuple[float, float] | None:
-    """Return the least and the largest fraction that work with a share of the estimates; None: the
-    expected share."""
+    """Return the smallest and the largest fraction that work with a share of the estimates. None as
+    `share` means the expected share."""
     part = _bounded(plan, terms, share)
     return working_range(lambda tried: direction(run(plan, part, tried)))
 
 
 def _first(holds: Callable[[int], bool], after: int = 0) -> int | None:
-    """Return the first step of 1 to 999 (beyond `after`) from which on a condition holds."""
+    """Return the first step of 1 to 999, above `after`, from which the condition always holds."""
     low, high = after + 1, _STEPS
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""The KV pool: its tokens, and the number of requests that run at the same time.
+"""The KV pool: its tokens, and the number of requests that can run at the same time.
 
 sglang 0.5.23 model_executor/pool_configurator.py and mem_cache/kv_cache_configurator.py:3007,
 0.5.10 model_executor/model_runner_kv_cache_mixin.py:144 and 808, 0.5.6 model_runner.py:1620, 0.4.6
@@ -16,27 +16,27 @@ from speclaunch.engine.plan.topics.algorithms import EAGLE_FAMILY
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 _FEWEST, _MOST = 2048, 4096
-"""Bounds of the engine's default number of requests."""
+"""Minimum and maximum of the engine's default number of requests."""
 _INDEX_BYTES = 4
 
 
 class SlotSettings(Struct, frozen=True):
-    """Settings that determine the number of requests, except tokens."""
+    """Settings, other than tokens, that determine the number of requests."""
 
     explicit: int | None
     """`max_running_requests` (48 with speculation, unless set by the user)."""
     ranks: int
     fewest: int
-    """Minimum for each rank's part."""
+    """Minimum for each rank's share."""
     context: int
     extra: int
-    """Positions of a row beyond the context."""
+    """Additional positions in each row, beyond the context."""
     era: int
     """0: up to 0.5.9, 1: 0.5.10 to 0.5.13, 2: from 0.5.14."""
     padding: int
     """Additional rows beyond the requests."""
     more: int
-    """Rows for requests that are being received (disaggregated decode)."""
+    """Rows for requests that a decode server is receiving (disaggregation)."""
 
 
 def slot_settings(plan: Plan, context: int) -> SlotSettings:
@@ -83,8 +83,8 @@ def _extra(plan: Plan) -> int:
 def running_requests(settings: SlotSettings, tokens: int, profiled: int, states: States) -> int:
     """Return the final `max_running_requests` of one attention rank.
 
-    `profiled`: tokens before the user's own limit. 0.5.23 kv_cache_configurator.py:3119, 0.5.10
-    model_runner_kv_cache_mixin.py:840, 0.5.9 :341 with tp_worker.py, 0.4.6 tp_worker.py:119.
+    `profiled`: tokens before the user's limit is applied. 0.5.23 kv_cache_configurator.py:3119,
+    0.5.10 model_runner_kv_cache_mixin.py:840, 0.5.9 :341 with tp_worker.py, 0.4.6 tp_worker.py:119.
     """
     limit = (
         None
@@ -105,7 +105,7 @@ def running_requests(settings: SlotSettings, tokens: int, profiled: int, states:
 
 
 def slot_bytes(settings: SlotSettings, running: int, profiled: int) -> int:
-    """Return the bytes of the position table: a row for each request, as long as the context."""
+    """Return the bytes of the position table, which has one row of context length per request."""
     rows = running
     if settings.era == 0:
         rows = _estimated(settings, profiled) if settings.explicit is None else settings.explicit
@@ -118,10 +118,10 @@ def _estimated(settings: SlotSettings, tokens: int) -> int:
 
 
 class PoolSettings(Struct, frozen=True):
-    """Settings that determine the size of the pool, except memory."""
+    """Settings, other than memory, that determine the pool's size."""
 
     cell: int
-    """Bytes of the budget per token."""
+    """Bytes per token in the engine's budget."""
     layout: PoolLayout
     draft_token: int
     page: int
@@ -130,21 +130,22 @@ class PoolSettings(Struct, frozen=True):
     slots: SlotSettings
     states: StateSettings | None
     split: int | None
-    """Tokens are counted as if all layers held all of them, and split afterwards, into multiples of
-    this: 1 up to 0.5.6, a page up to 0.5.10. None: they are counted as held."""
+    """Page size to which tokens are rounded when they are split between full and window layers: 1
+    up to 0.5.6, the page size up to 0.5.10. These releases count tokens as if all layers held all
+    of them. None: tokens are counted as each layer holds them."""
     headroom: int
-    """Tokens per running request that drafts use in addition to the pool (up to 0.5.6): they are
-    added to the pool, without being paid from the budget. 0: none."""
+    """Tokens per running request that drafts use in addition to the pool (up to 0.5.6). They are
+    added to the pool without being deducted from the budget. 0: none."""
     window: int | None
     """The sliding window, if the engine refuses a pool that is too small for it (0.5.16 and
     later)."""
 
 
 class Pool(Struct, frozen=True):
-    """The pool that fits."""
+    """A pool that fits."""
 
     tokens: int
-    """`max_total_num_tokens`: of the layers that hold every token."""
+    """`max_total_num_tokens`: tokens in the layers that hold every token."""
     window_tokens: int
     profiled: int
     """Tokens that fit in memory, before `max_total_tokens`."""
@@ -166,8 +167,10 @@ def draft_headroom(plan: Plan) -> int:
 
 
 def pool(settings: PoolSettings, rest: float) -> Pool:
-    """Return the pool in `rest` bytes. Without room it has 0 tokens; without room for states, their
-    `slots` is 0 or less."""
+    """Return the pool that fits in `rest` bytes.
+
+    Without room it has 0 tokens. Without room for states, their `slots` is 0 or less.
+    """
     states = States() if settings.states is None else room(settings.states, rest)
     profiled = int(rest - states.bytes) // settings.cell
     tokens = profiled
@@ -196,7 +199,7 @@ def pool(settings: PoolSettings, rest: float) -> Pool:
 
 
 def _split(settings: PoolSettings, tokens: int) -> tuple[int, int]:
-    """Return the tokens of full layers, and those of layers with a window."""
+    """Return the tokens of full layers, and those of sliding-window layers."""
     layout, step = settings.layout, settings.split or settings.page
     ratio = layout.swa_full_tokens_ratio
     if not layout.swa_layers or ratio is None:
@@ -212,5 +215,5 @@ def _split(settings: PoolSettings, tokens: int) -> tuple[int, int]:
 
 
 def _bytes(settings: PoolSettings, tokens: int, each: int) -> int:
-    """Return the bytes of a buffer, with an additional page that padding is written to."""
+    """Return the bytes of a buffer, including the extra page that absorbs padding."""
     return (tokens + settings.page) * each if tokens > 0 else 0

@@ -1,6 +1,6 @@
-"""Bytes of a weight as a quantization method stores it, and modules that it skips.
+"""Bytes of a weight as a quantization method stores it, and the modules that the method skips.
 
-The methods as in srt/layers/quantization of 0.5.23.
+The methods are those of srt/layers/quantization in 0.5.23.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _WRAPPERS = lazy(
 _MOST_PATTERNS = 200
 _MOST_REPEATS = 3
 _REPEATED_GROUP = lazy(r"\)[*+{]")
-"""A forbidden construct in a pattern, because matching it could take forever."""
+"""Constructs that a pattern must not contain, because matching could take forever."""
 
 
 class ExcludedModules(Struct, frozen=True):
-    """Names of modules, or parts of them; and patterns (`re:…`, `*`).
+    """Names of modules or of their parts, and patterns (`re:…`, `*`).
 
     Excluding a module also excludes the modules within it.
     """
@@ -54,11 +54,11 @@ class ExcludedModules(Struct, frozen=True):
 
     @staticmethod
     def plain(name: str) -> str:
-        """Return a module's name as in a model without a vision tower."""
+        """Return a module's name without the prefix that a vision tower adds."""
         return _WRAPPERS.sub("model.", name).removeprefix("language_model.")
 
     def and_these(self, names: Iterable[str]) -> ExcludedModules:
-        """Return these exclusions with more names."""
+        """Return these exclusions plus more names."""
         return ExcludedModules(self.names | frozenset(names), self.patterns)
 
     def __contains__(self, name: object) -> bool:
@@ -73,7 +73,8 @@ def _harmless(pattern: str) -> str:
 
 
 _FEW = 16
-"""Up to this many names, testing each is faster than looking up all parts of a name."""
+"""Up to this many names, testing each name is faster than looking up all parts of a module's
+name."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -115,13 +116,13 @@ _POINTS = "W4A16"
 
 
 class Scheme(Struct, frozen=True):
-    """Storage format of an element.
+    """Storage format of a weight's elements.
 
-    - `bits` of an element; `group` elements of a row share a scale of `scale` bytes.
-    - `zeros`: a group also has a zero point of `bits`; `order`: each input has an index of 4 bytes
-    (GPTQ).
-    - `block`: rows and columns of a block with a scale of 4 bytes.
-    - `row`: bytes for each row, `once`: for each weight.
+    - `bits`: bits per element. `group`: elements of a row that share a scale of `scale` bytes.
+    - `zeros`: each group also has a zero point of `bits`. `order`: each input has an index of 4
+      bytes (GPTQ).
+    - `block`: rows and columns of a block that has a scale of 4 bytes.
+    - `row`: additional bytes per row. `once`: additional bytes per weight.
     """
 
     bits: float
@@ -148,7 +149,7 @@ class Scheme(Struct, frozen=True):
 
 
 FP8 = Scheme(8, once=8)
-"""A scale per weight, and one for its inputs."""
+"""One scale for the weight, and one for its inputs."""
 FP8_ROWS = Scheme(8, row=_FLOAT32)
 NVFP4 = Scheme(4, group=16, scale=1, once=8)
 NVFP4_WEIGHTS = Scheme(4, group=16, scale=1, once=4)
@@ -157,8 +158,11 @@ MXFP8 = Scheme(8, group=32, scale=1)
 
 
 class Quantised(Struct, frozen=True):
-    """A checkpoint's quantization of each weight: `scheme` for all that are linear and not
-    `excluded`, unless `layers` names another for a weight (mixed precision)."""
+    """A checkpoint's quantization of each weight.
+
+    `scheme` applies to all weights that are linear and not `excluded`, unless `layers` names
+    another scheme for a weight (mixed precision).
+    """
 
     scheme: Scheme | None = None
     excluded: ExcludedModules = field(default_factory=ExcludedModules)
@@ -166,7 +170,7 @@ class Quantised(Struct, frozen=True):
     experts_only: bool = False
 
     def scheme_of(self, matrix: Matrix) -> Scheme | None:
-        """Return the storage of a weight; None: in the dtype of the model."""
+        """Return the storage scheme of a weight; None if it is stored in the model's dtype."""
         if self.layers is not None:
             return self._listed(matrix.name)
         if not matrix.linear or self.scheme is None:
@@ -189,8 +193,8 @@ _HEAD = ("lm_head",)
 
 
 def quantised(checkpoint: Checkpoint) -> Quantised:
-    """Return the quantization in the checkpoint's config. Raises UnknownValueError for an unknown
-    method."""
+    """Return the quantization that the checkpoint's config states. Raises UnknownValueError for an
+    unknown method."""
     method = checkpoint.quantization
     config = checkpoint.quantization_config
     if method is None:
@@ -254,7 +258,7 @@ def _groups(config: Mapping[str, Any], *, zeros: bool, order: bool = False) -> S
 
 
 def _compressed(config: Mapping[str, Any]) -> Scheme:
-    """Return the scheme of the first of `config_groups`; published checkpoints have one."""
+    """Return the scheme of the first of `config_groups`. Published checkpoints have only one."""
     groups = mapping(config.get("config_groups")).values()
     weights = next((mapping(mapping(group).get("weights")) for group in groups), {})
     bits = size(weights.get("num_bits"))
@@ -274,7 +278,7 @@ def _compressed(config: Mapping[str, Any]) -> Scheme:
 
 
 def _by_layer(layers: Mapping[str, Any]) -> dict[str, Scheme]:
-    """Return `quantized_layers` of ModelOpt's mixed precision."""
+    """Return the layers and schemes in `quantized_layers` (ModelOpt's mixed precision)."""
     found: dict[str, Scheme] = {}
     for name, entry in layers.items():
         algorithm = str(mapping(entry).get("quant_algo") or "").upper()

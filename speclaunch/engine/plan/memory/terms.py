@@ -1,4 +1,4 @@
-"""Gathers the sizes of a plan, and the facts that they lack."""
+"""Gathers the sizes of a plan, and the facts that are missing for unknown sizes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from speclaunch.engine.plan.topics.memory import draft_in_pool
 
 _T = TypeVar("_T")
 _WEIGHTS_LEAST = 0.97
-"""Least share of weights that are computed from a config."""
+"""Minimum share that remains of weights computed from a config."""
 _NODE = 184
-"""Bytes of a node of NGRAM's trie: 176 of the node, 8 of its entry in the list of free nodes
+"""Bytes of a node in NGRAM's trie: 176 for the node, 8 for its entry in the list of free nodes
 (sglang 0.5.23 kernels/jit/csrc/ngram_corpus/trie.h)."""
 _NGRAM_REST = 90 * MIB
-"""Remaining memory of NGRAM's extension: measured, 70 to 115 MiB."""
+"""Other memory of NGRAM's extension: 70 to 115 MiB, measured."""
 _NODES = 10_000_000
 
 
@@ -49,11 +49,12 @@ class GatheredSizes(Struct):
     context: int | None = None
     fraction: float | None = None
     terms: Terms | None = None
-    """None if one of them is unknown."""
+    """None if one of the sizes is unknown."""
     unknown: list[str] = []
 
     def collect(self, compute: Callable[[], _T]) -> _T | None:
-        """Return the result of `compute`; None if it is unknown, and record the reason."""
+        """Return the result of `compute`. If a fact is missing, record the reason and return
+        None."""
         try:
             return compute()
         except UnknownValueError as error:
@@ -68,7 +69,8 @@ def has_draft(plan: Plan) -> bool:
 
 
 def context_length(plan: Plan) -> int:
-    """Return the tokens of a request, from the user or the checkpoint. Raises UnknownValueError."""
+    """Return the context length in tokens, set by the user or by the checkpoint. Raises
+    UnknownValueError."""
     explicit = plan.value("context_length")
     if explicit is not None:
         return int(explicit)
@@ -80,7 +82,7 @@ def context_length(plan: Plan) -> int:
 
 
 def gather(plan: Plan) -> GatheredSizes:
-    """Return the sizes of a plan."""
+    """Return all sizes of a plan, known and unknown."""
     found = GatheredSizes()
     found.device = found.collect(lambda: devices(plan))
     draft = found.collect(lambda: has_draft(plan))
@@ -136,7 +138,7 @@ def _fraction(plan: Plan) -> float:
 
 
 def _other_ways(plan: Plan) -> None:
-    """Raise UnknownValueError if the engine divides memory in an unsupported way."""
+    """Raise UnknownValueError if the engine would divide memory in a way that is not modeled."""
     if plan.in_versions(">=0.5.16") and plan.env_flag("SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"):
         raise UnknownValueError("the pool is sized after the graphs are captured")
     if plan.in_versions("<0.5.7") and plan.env("SGLANG_CI_SMALL_KV_SIZE"):
@@ -148,8 +150,8 @@ def _other_ways(plan: Plan) -> None:
         ("kt_weight_path", "experts are stored in host memory"),
         ("enable_unified_memory", "the pools share one buffer"),
         ("enable_hisparse", "part of the KV cache is stored in host memory"),
-        ("enable_lora", "the buffers of adapters are not modeled"),
-        ("lora_paths", "the buffers of adapters are not modeled"),
+        ("enable_lora", "adapter buffers are not modeled"),
+        ("lora_paths", "adapter buffers are not modeled"),
     ):
         value = plan.value(name)
         if value and value != -1:
@@ -175,8 +177,8 @@ cuda_graph_setup.py:56)."""
 
 
 def _skips_prefill_graphs(plan: Plan) -> bool:
-    """True if prefill graphs that the user did not request are skipped if memory is short (0.5.16
-    and 0.5.17)."""
+    """True if the engine skips prefill graphs when memory is short, unless the user requested them
+    (0.5.16 and 0.5.17)."""
     return plan.in_versions(">=0.5.16,<0.5.18") and user_backend(Working.of(plan)) is None
 
 
@@ -215,7 +217,7 @@ def _split(plan: Plan) -> int | None:
 
 
 def _corpus(plan: Plan) -> SizeEstimate:
-    """Return the size of NGRAM's trie, which uses the host's memory, as the CPU engine does."""
+    """Return the size of NGRAM's trie on a CPU; nothing on GPUs, because it uses host memory."""
     if plan.algorithm != "NGRAM" or not plan.device.startswith("cpu"):
         return NOTHING
     nodes = number(plan, "speculative_ngram_capacity", _NODES)
@@ -225,7 +227,7 @@ def _corpus(plan: Plan) -> SizeEstimate:
 
 
 def _for_images(plan: Plan) -> int:
-    """Return the reserve for images: 0.5.23 kv_cache_configurator.py:202."""
+    """Return the memory reserved for images: 0.5.23 kv_cache_configurator.py:202."""
     if plan.in_versions("<0.5.18") or not is_multimodal(Working.of(plan)):
         return 0
     mib = int(plan.env("SGLANG_VLM_CACHE_SIZE_MB") or 100)

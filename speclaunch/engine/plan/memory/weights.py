@@ -1,7 +1,7 @@
 """Bytes of a checkpoint's weights on one GPU rank, as the engine holds them.
 
-From the index of the files if the checkpoint has one, divided among ranks as the config states;
-else from the config alone.
+Computed from the checkpoint's weight index if it has one, divided among ranks as the config states.
+Otherwise computed from the config alone.
 """
 
 from __future__ import annotations
@@ -44,17 +44,19 @@ from speclaunch.engine.plan.topics.memory import draft_in_pool
 from speclaunch.engine.plan.topics.target import target_of
 
 _FAR = 0.25
-"""Relative difference of count and files above which the config does not describe the files."""
+"""Relative difference between computed and actual file size above which the config does not
+describe the files."""
 
 
 def ratio_to_files(
     checkpoint: Checkpoint, counted: Mapping[WeightRole, int], head: int, *, is_draft: bool
 ) -> float | None:
-    """Return the files' bytes divided by the config's; 1 without files, None if they do not match.
+    """Return the ratio of the files' bytes to the config's. 1 without files; None if they do not
+    match.
 
     Files may lack or repeat weights that the config does not show: a tied head (`head`: its bytes,
-    0 if it is counted), the embedding of a draft, MTP layers and their copies. The closest
-    combination counts.
+    0 if already counted), a draft's embedding, MTP layers and their copies. The closest combination
+    counts.
     """
     total = checkpoint.weight_bytes
     if total is None:
@@ -80,19 +82,19 @@ def ratio_to_files(
 
 _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 _USUAL = 2
-"""Bytes of an element if the config does not state the dtype: bfloat16 or float16."""
+"""Bytes of an element (bfloat16 or float16) if the config does not state the dtype."""
 
 
 class CountedWeights(Struct, frozen=True, dict=True):
-    """The matrices of a checkpoint and their storage."""
+    """The matrices of a checkpoint and how they are stored."""
 
     matrices: tuple[Matrix, ...]
     stored: Quantised
     element: int
-    """Bytes of an element that is not quantized."""
+    """Bytes of an unquantized element."""
 
     def bytes(self, roles: Iterable[WeightRole] | None = None) -> int:
-        """Return the bytes of all matrices, or of those of some roles."""
+        """Return the bytes of all matrices, or only of those with some roles."""
         sizes = self.by_role
         return round(sum(sizes.values() if roles is None else (sizes[role] for role in roles)))
 
@@ -106,8 +108,8 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def projections(self) -> Mapping[Shard, tuple[tuple[Matrix, Scheme | None], ...]]:
-        """Projections of MLPs in the body with their storage, by shard: one of each shape, because
-        layers are alike."""
+        """One MLP projection of each shape, with its storage, by shard. One suffices because layers
+        are alike."""
         found: dict[Shard, dict[tuple[object, ...], tuple[Matrix, Scheme | None]]] = {}
         for matrix in self.matrices:
             if matrix.role is WeightRole.BODY and matrix.name.endswith(_PROJECTIONS):
@@ -118,7 +120,7 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @property
     def parameters(self) -> int:
-        """Elements of all matrices."""
+        """The number of elements in all matrices."""
         return sum(matrix.parameters for matrix in self.matrices)
 
     @cached_property
@@ -128,13 +130,13 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
 
 _recent: OrderedDict[int, tuple[Checkpoint, CountedWeights | str]] = OrderedDict()
-"""The most recently requested checkpoints, or why one cannot be counted: three rules query each
-deployment, many deployments share a model, and so do the steps of a fit search."""
+"""The most recently requested checkpoints, or why one cannot be counted. Three rules query each
+deployment, and many deployments and the steps of a fit search share a model."""
 _MOST_RECENT = 32
 
 
 def counted(checkpoint: Checkpoint) -> CountedWeights:
-    """Return the tensors that a checkpoint's config implies. Raises UnknownValueError."""
+    """Return the matrices that a checkpoint's config implies. Raises UnknownValueError."""
     known = _recent.get(id(checkpoint))
     if known is None or known[0] is not checkpoint:
         known = (checkpoint, _counted(checkpoint))
@@ -161,7 +163,7 @@ def _count(checkpoint: Checkpoint) -> CountedWeights:
 
 
 def size_of(matrix: Matrix, stored: Quantised, element: int) -> float:
-    """Return the bytes of a matrix, all copies."""
+    """Return the bytes of all copies of a matrix."""
     scheme = stored.scheme_of(matrix)
     if scheme is None:
         return matrix.parameters * (matrix.bytes or element)
@@ -182,10 +184,9 @@ _VOCABULARY = (WeightRole.EMBEDDING, WeightRole.HEAD)
 
 
 class Loaded(Struct, frozen=True):
-    """The weights as the engine holds them.
+    """The form in which the engine holds weights.
 
-    `aligned`: multiples that experts in mxfp4 are padded to, for their own size and the hidden
-    size.
+    `aligned`: multiples to which mxfp4 experts are padded, for the expert size and the hidden size.
     """
 
     stored: Quantised
@@ -210,8 +211,8 @@ def loaded_in(plan: Plan, stored: Quantised, element: int, ranks: Ranks) -> Load
 def stage_bytes(
     plan: Plan, config: ModelConfig, matrices: Sequence[Matrix], loaded: Loaded
 ) -> list[float]:
-    """Return the bytes on a rank of each pipeline stage: the first has the embedding, the last the
-    head.
+    """Return the bytes on a rank of each pipeline stage. The first holds the embedding, the last
+    the head.
 
     Raises UnknownValueError.
     """
@@ -224,7 +225,7 @@ def stage_bytes(
         stage = where.get(matrix.layer, 0) if matrix.layer is not None else (-1 if last else 0)
         found[stage] += _on_rank(matrix, loaded)
     tied = not any(matrix.role is WeightRole.HEAD for matrix in matrices)
-    if tied and len(stages) > 1:  # the last stage has the embedding for a head
+    if tied and len(stages) > 1:  # the last stage uses the embedding as its head
         found[-1] += sum(
             _on_rank(matrix, loaded) for matrix in matrices if matrix.role is WeightRole.EMBEDDING
         )
@@ -244,7 +245,7 @@ def _on_rank(matrix: Matrix, loaded: Loaded) -> float:
 
 
 def _padding(matrix: Matrix, loaded: Loaded) -> float:
-    """Return the size of a padded expert relative to the unpadded."""
+    """Return the ratio of a padded expert's size to its unpadded size."""
     down = matrix.name.endswith("down_proj")
     own, hidden = (matrix.columns, matrix.rows) if down else (matrix.rows, matrix.columns)
     part = own / max(1, loaded.ranks.tensor // loaded.ranks.experts)
@@ -259,10 +260,10 @@ _CLOSE = 0.001
 
 
 def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
-    """Return the bytes of the weights on the rank that has most, once they are loaded.
+    """Return the bytes of the loaded weights on the rank that holds most. Raises UnknownValueError.
 
-    A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) counts without them;
-    `why` states the size of its copies until they are freed. Raises UnknownValueError.
+    A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) counts without them.
+    `why` states the size of its copies until they are freed.
     """
     if not draft:
         checkpoint = target_of(plan)
@@ -280,8 +281,10 @@ def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
 
 
 def config_bytes(checkpoint: Checkpoint) -> MemorySize:
-    """Return the bytes of the complete checkpoint from its config alone, within two per cent of the
-    index of its weights. Raises UnknownValueError."""
+    """Return the bytes of the complete checkpoint, computed from its config alone.
+
+    Within two percent of its weight index. Raises UnknownValueError.
+    """
     found = counted(checkpoint)
     exact = found.stored is NOT_QUANTISED and not _has_vision(found)
     return MemorySize(found.bytes(), f"{found.parameters:,} parameters", exact)
@@ -345,8 +348,11 @@ def _loaded_bytes(
     roles: frozenset[WeightRole],
     loaded: Loaded,
 ) -> tuple[float, float]:
-    """Return the bytes on the rank that has most, and on all as if nothing were repeated. Computed
-    once for all deployments that divide a model alike. Raises UnknownValueError."""
+    """Return the bytes on the rank that holds most, and the total without repetition. Raises
+    UnknownValueError.
+
+    Cached across all deployments that divide a model the same way.
+    """
     layers, partition = config.layers, plan.env("SGLANG_PP_LAYER_PARTITION")
     key = (
         layers,
@@ -369,13 +375,13 @@ def _loaded_bytes(
 
 
 _MOST_SUMS = 256
-"""Maximum number of cached sums per model, one for each placement."""
+"""Maximum number of cached sums per model, one per placement."""
 
 
 def _files_ratio(
     checkpoint: Checkpoint, config: ModelConfig, found: CountedWeights
 ) -> float | None:
-    """Return the files' bytes divided by the config's; see `ratio_to_files`."""
+    """Return the ratio of the files' bytes to the config's; see `ratio_to_files`."""
     if checkpoint.weight_bytes is None:
         return 1.0
     sizes = {role: found.bytes([role]) for role in WeightRole}
@@ -389,7 +395,7 @@ def _files_ratio(
 def _evenly(
     checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str
 ) -> MemorySize:
-    """Return the files, divided evenly among ranks. Raises UnknownValueError if that is
+    """Return the files' bytes divided evenly among ranks. Raises UnknownValueError if that would be
     meaningless."""
     total = checkpoint.weight_bytes
     name = checkpoint.architecture or ""
@@ -407,7 +413,7 @@ def _files(checkpoint: Checkpoint) -> str:
 
 
 def _peak(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> str:
-    """Return the size of a draft's own embedding and head before the target's replace them."""
+    """Return the size of a draft's own embedding and head until the target's replace them."""
     if plan.algorithm in BLOCK_FAMILY:
         return "; embedding and head are the target's"
     try:
@@ -419,7 +425,7 @@ def _peak(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> str:
 
 
 def _own_copies(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> float:
-    """Return the bytes of a draft's embedding and head that the target's replace. Raises
+    """Return the bytes of a draft's embedding and head that are replaced with the target's. Raises
     UnknownValueError."""
     config, ranks = draft.config, ranks_of(plan)
     element = ELEMENT_BYTES[serving_dtype(draft.checkpoint, plan.value("dtype"))]
@@ -434,18 +440,21 @@ _COLLECTED = ">=0.5.19"
 kv_cache_configurator.py `_profile_available_bytes`)."""
 _READ_TWICE = ("q_proj", "k_proj", "v_proj")
 _SHARES_FIRST = BLOCK_FAMILY | {"FROZEN_KV_MTP"}
-"""Algorithms whose draft has no embedding, or the target's before the pool is sized (0.5.17
+"""Algorithms whose draft has no embedding, or has the target's before the pool is sized (0.5.17
 models/dflash.py, speculative/frozen_kv_mtp_worker_v2.py:143)."""
 
 
 def freed_after_pool(plan: Plan) -> int:
-    """Return the bytes of a draft that are allocated while the pool is sized, and freed afterwards.
+    """Return the bytes of a draft that are freed only after the pool was sized. Raises
+    UnknownValueError.
 
-    Its own embedding and head: `alloc_memory_pool` calls `init_lm_head` last (0.5.17
-    speculative/eagle_worker_v2.py:200, 0.5.23 :257). Up to 0.5.18 also the layers of EAGLE-3 that
-    `__init__` replaces (models/llama_eagle3.py), which only the garbage collector frees. Measured
-    on H100 and H200 with 0.5.17: tests/engine/plan/memory/gpu_measurements.json. 0 if the pool does
-    not pay the draft. Raises UnknownValueError.
+    - Its own embedding and head: `alloc_memory_pool` calls `init_lm_head` last (0.5.17
+      speculative/eagle_worker_v2.py:200, 0.5.23 :257).
+    - Up to 0.5.18, the EAGLE-3 layers that `__init__` replaces (models/llama_eagle3.py), because
+      only the garbage collector frees them.
+
+    Measured on H100 and H200 with 0.5.17: tests/engine/plan/memory/gpu_measurements.json. 0 if the
+    draft is not paid for from the pool.
     """
     draft = draft_of(plan)
     if draft is None or not draft_in_pool(plan) or plan.algorithm in _SHARES_FIRST:

@@ -1,1 +1,1 @@
-"""The resolution of arguments, one module per concern; `resolve.py` orders the steps."""
+"""Resolution of arguments, one module per concern. `resolve.py` orders the steps."""

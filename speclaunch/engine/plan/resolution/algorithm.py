@@ -10,10 +10,10 @@ from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
 
 
 def resolve_algorithm(working: Working) -> None:
-    """Set the algorithm's name as the engine's handlers use it.
+    """Normalize the algorithm's name for the engine's handlers.
 
-    NEXTN is an alias of EAGLE in every version (0.4.6 server_args.py:374). From 0.5.12 any case
-    is accepted (server_args.py:3560); the earlier parser accepts only upper case.
+    NEXTN is an alias of EAGLE in every version (0.4.6 server_args.py:374). From 0.5.12 case is
+    ignored (server_args.py:3560); earlier parsers accept only uppercase.
     """
     with working.deciding("speculative_algorithm"):
         requested = working.user_value("speculative_algorithm")
@@ -64,11 +64,11 @@ def _has_gemma4_draft(working: Working) -> bool:
     names = (str(path), *(target.architectures if target is not None else ()))
     if any("gemma" in name.lower() for name in names):
         raise UnknownValueError(drafts.UNKNOWN_DRAFT)
-    return False  # drafts of this kind are of Gemma 4 and named so
+    return False  # only Gemma 4 has such drafts, and their names contain it
 
 
 def resolve_device(working: Working) -> None:
-    """Remove the number from the device (0.5.11 and later)."""
+    """Remove the index from the device, such as `cuda:0` (0.5.11 and later)."""
     with working.deciding("device"):
         device = working.user_value("device")
         if device is not None and ":" in str(device) and working.in_versions(">=0.5.11"):
@@ -117,7 +117,7 @@ def _own_draft(working: Working) -> None:
 
 
 def _bundled_draft(working: Working) -> None:
-    """Use the DSPARK draft in a target, if any (`checkpoint_bundles_dspark_draft`)."""
+    """Use the DSPARK draft that a target bundles, if any (`checkpoint_bundles_dspark_draft`)."""
     config = working.target.config
     if not config:
         raise UnknownValueError("the config of the target is unknown")
@@ -161,7 +161,7 @@ def _revision(working: Working) -> None:
                 working.set(
                     name,
                     "main",
-                    "a draft without a revision is taken from main",
+                    "the draft's revision defaults to main",
                     "sglang 0.5.23 arg_groups/speculative_hook.py:130, 0.5.6 server_args.py:1727",
                 )
 

@@ -1,4 +1,4 @@
-"""Resolves the attention backends of target and draft, and the page size that they need."""
+"""Resolves the attention backends of target and draft, and the page size that they require."""
 
 from __future__ import annotations
 
@@ -61,10 +61,11 @@ def resolve_attention(working: Working) -> None:
 
 
 def is_chosen_by_the_runner(working: Working) -> bool:
-    """True if the model runner chooses, which sees pages and parameters as they are filled in.
+    """True if the model runner chooses the backend, when page size and parameters are already
+    final.
 
-    0.5.4 model_executor/model_runner.py:545; from 0.5.4.post1 server_args.py:1057 chooses, before
-    they are.
+    0.5.4 model_executor/model_runner.py:545. From 0.5.4.post1 server_args.py:1057 chooses earlier,
+    before they are resolved.
     """
     return working.in_versions("<0.5.4.post1")
 
@@ -113,7 +114,7 @@ def _choose(working: Working) -> None:
 
 
 def _same_for_both(working: Working) -> None:
-    """Merge equal backends of both phases into one for all (0.5.1 and later)."""
+    """Merge equal prefill and decode backends into one for both phases (0.5.1 and later)."""
     prefill = working.value(PREFILL)
     if prefill is None or prefill != working.value(DECODE) or working.in_versions("<0.5.1"):
         return
@@ -124,8 +125,8 @@ def _same_for_both(working: Working) -> None:
 
 
 def _deterministic(working: Working) -> str | None:
-    """Return the backend of `_handle_deterministic_inference`, if it precedes the default (0.5.12
-    and later)."""
+    """Return the backend that `_handle_deterministic_inference` sets, if it runs before the default
+    is chosen (0.5.12 and later)."""
     if working.in_versions("<0.5.12") or not deterministic.is_requested(working):
         return None
     if working.capability // 10 not in (10, 12):
@@ -135,7 +136,7 @@ def _deterministic(working: Working) -> str | None:
 
 
 def _why_default(working: Working) -> str:
-    """Return the reason for the default, in one sentence."""
+    """Return the reason for the default backend, in one sentence."""
     if working.device == "cpu":
         return "the default on a CPU"
     kind = "latent attention" if working.architectures.uses_mla(working.target) else "heads"
@@ -150,7 +151,7 @@ def _why_default(working: Working) -> str:
 
 
 def _default(working: Working) -> str:
-    """Return `_get_default_attn_backend`: by the platform and the kind of attention."""
+    """Return the result of `_get_default_attn_backend`, by platform and kind of attention."""
     if working.device == "cpu":
         if not working.in_versions(OWN_CPU_DEFAULTS):
             return "torch_native"
@@ -206,24 +207,24 @@ def _default_of_heads(working: Working) -> str:
 
 
 def _topk(working: Working) -> Any:
-    """Return the topk that the choice sees: the user's, or the resolved one if the runner
-    chooses."""
+    """Return the topk that the backend choice uses: the resolved value if the runner chooses, else
+    the user's."""
     name = "speculative_eagle_topk"
     return working.value(name) if is_chosen_by_the_runner(working) else working.user_value(name)
 
 
 def _chain_or_none(working: Working) -> bool:
-    """True without topk, or for a topk of 1 with pages of 1 (`is_no_spec_infer_or_topk_one`).
+    """True if topk is unset, or if topk and page size are 1 (`is_no_spec_infer_or_topk_one`).
 
-    Pages count as set by the user or forced by the model. If the runner chooses, they are resolved;
-    otherwise (from 0.5.4.post1 utils/common.py:2625) an unset size counts as 1.
+    Pages count if the user sets them or the model forces them. If the runner chooses, they are
+    already resolved. Otherwise (from 0.5.4.post1 utils/common.py:2625) an unset size counts as 1.
     """
     topk = _topk(working)
     return topk is None or bool(topk == 1 and working.value(PAGE) in (None, 1))
 
 
 def _trtllm_is_default(working: Working, major: int) -> bool:
-    """True on Blackwell from 0.5.6.post1, unless it speculates with topk unset (from 0.5.7)."""
+    """True on Blackwell from 0.5.6.post1. From 0.5.7 not if it speculates with topk unset."""
     if working.in_versions("<0.5.6.post1") or not _chain_or_none(working):
         return False
     if working.in_versions("<0.5.7"):
@@ -237,7 +238,7 @@ def _trtllm_is_default(working: Working, major: int) -> bool:
 
 
 def _asymmetric(working: Working) -> bool:
-    """True if rows of K and V differ in width (`has_asymmetric_kv`)."""
+    """True if K and V rows differ in width (`has_asymmetric_kv`)."""
     config = working.target.config
     pairs = (("head_dim", "v_head_dim"), ("swa_head_dim", "swa_v_head_dim"))
     both = [(config.get(key), config.get(value)) for key, value in pairs]
@@ -245,7 +246,7 @@ def _asymmetric(working: Working) -> bool:
 
 
 def _fp8_e5m2(working: Working) -> None:
-    """Replace fa3, which does not support this cache, by triton."""
+    """Replace fa3, which does not support an fp8_e5m2 cache, with triton."""
     if working.value(BOTH) == "fa3" and working.value("kv_cache_dtype") == "fp8_e5m2":
         why = "fa3 has no fp8_e5m2 cache"
         source = (
@@ -258,7 +259,8 @@ def _fp8_e5m2(working: Working) -> None:
 
 
 def _hierarchical_cache(working: Working) -> None:
-    """Replace fa3 for decoding with a hierarchical cache, which excludes it (0.5.1 to 0.5.13)."""
+    """Replace fa3 for decoding if a hierarchical cache is enabled, because they exclude each other
+    (0.5.1 to 0.5.13)."""
     with working.deciding(DECODE):
         if not working.in_versions(FA3_GIVES_WAY) or working.value(DECODE) is not None:
             return
@@ -283,7 +285,7 @@ def _hierarchical_cache(working: Working) -> None:
             ChangeKind.ATTENTION_BACKEND,
             DECODE,
             backend,
-            "kernel transfer of the hierarchical cache needs another decode backend",
+            "kernel transfer of the hierarchical cache needs a different decode backend",
             "sglang 0.5.10 server_args.py:2929, 0.5.4 server_args.py:1475",
             logged=False,
         )
@@ -294,8 +296,8 @@ _KIMI = ("KimiLinearForCausalLM", "KimiK3ForConditionalGeneration")
 
 
 def resolve_draft_attention(working: Working) -> None:
-    """Set the target model's choice for a draft; for DFLASH then a backend that its worker
-    supports."""
+    """Set the draft's backend to the target model's choice. For DFLASH, then choose a backend that
+    its worker supports."""
     with working.deciding(DRAFT):
         if working.user_value("speculative_algorithm") is None:
             return
@@ -308,7 +310,7 @@ def resolve_draft_attention(working: Working) -> None:
 
 
 def _draft_by_model(working: Working) -> tuple[str, str] | None:
-    """Return the draft's backend from the model of the target, and its source (0.5.17 and
+    """Return the draft's backend as the target's model determines it, and its source (0.5.17 and
     later)."""
     if working.in_versions("<0.5.17") or not working.may_be((*NEMOTRON_H, *_MINIMAX_M3, *_KIMI)):
         return None
@@ -325,7 +327,7 @@ def _draft_by_model(working: Working) -> tuple[str, str] | None:
 
 
 def _nemotron_h(working: Working, algorithm: str) -> tuple[str, str] | None:
-    """Return the draft's part of the model's defaults (0.5.19 and later)."""
+    """Return the draft's backend from Nemotron-H's defaults (0.5.19 and later)."""
     if not nemotron_h_has_defaults(working):
         return None
     source = "0.5.23 arg_groups/model_overrides/nemotron_h.py:139, 0.5.19 :113"
@@ -335,7 +337,7 @@ def _nemotron_h(working: Working, algorithm: str) -> tuple[str, str] | None:
 
 
 def _is_nvfp4(working: Working) -> bool:
-    """True if MiniMax M3 is served in its NVFP4, by argument or by its config."""
+    """True if MiniMax M3 is served in NVFP4, by argument or by its config."""
     method = working.user_value("quantization")
     if method is not None:
         return bool(method == "minimax_m3_nvfp4")
@@ -344,8 +346,11 @@ def _is_nvfp4(working: Working) -> bool:
 
 
 def _of_dflash(working: Working) -> None:
-    """Set `_resolve_dflash_draft_attention_backend`: the user's, else the target's of prefill
-    (0.5.15 and later)."""
+    """Set the backend of a DFLASH draft: the user's, else the target's prefill backend (0.5.15 and
+    later).
+
+    `_resolve_dflash_draft_attention_backend`.
+    """
     if working.in_versions("<0.5.15") or working.algorithm != "DFLASH":
         return
     if DRAFT in working.resolved and _supported(working, working.value(DRAFT)) == working.value(

@@ -1,6 +1,6 @@
-"""Resolves backends by the architecture of the target, and the page size.
+"""Resolves attention backends by the target's architecture, and the page size.
 
-The size is the user's, the default, or forced by a backend.
+The page size is the user's, the default, or one that a backend forces.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _require_page_size(working: Working, sizes: tuple[int, ...], backend: str) -
 
 
 def _fa4(working: Working, both: str | None, decode: str | None, prefill: str | None) -> None:
-    """Force pages of 128 (0.5.4 and later; not for latent attention from 0.5.5)."""
+    """Force pages of 128 tokens for fa4 (0.5.4 and later; from 0.5.5 not for latent attention)."""
     used = (both, decode, prefill) if working.in_versions(">=0.5.15") else (prefill,)
     if "fa4" not in used or working.in_versions("<0.5.4"):
         return
@@ -113,9 +113,9 @@ _Choose = Callable[[Working, str], None]
 def by_model(working: Working) -> None:
     """Apply the engine's model-specific adjustments (0.5.1 and later).
 
-    On a CPU the backend is chosen before them; they set the pages alone.
+    On a CPU the backend is already chosen, and the adjustments only set the page size.
 
-    Raises UnknownValueError for models that may have rules which are not modeled here.
+    Raises UnknownValueError for models that may have rules that are not modeled here.
     """
     if working.in_versions("<0.5.1"):
         return
@@ -136,19 +136,19 @@ def by_model(working: Working) -> None:
 
 
 def not_set(working: Working) -> bool:
-    """True if none of the three backends is chosen (`is_attention_backend_not_set`)."""
+    """True if none of the three attention backends is set (`is_attention_backend_not_set`)."""
     if working.device == "cpu":
         return False
     return all(working.value(name) is None for name in BACKENDS)
 
 
 def _major(working: Working) -> int:
-    """Return the major compute capability: 9 Hopper, 10 and 12 Blackwell; 0 otherwise."""
+    """Return the major compute capability (Hopper 9, Blackwell 10 or 12); 0 for other devices."""
     return working.capability // 10
 
 
 def _take(working: Working, backend: str, source: str) -> None:
-    """Set the backend that the model chooses."""
+    """Set the backend that the model's rule chooses."""
     working.set(BOTH, backend, _why(working), source)
 
 
@@ -173,7 +173,7 @@ def _deepseek(working: Working, source: str) -> None:
 
 
 def _sparse(working: Working) -> None:
-    """Set the backend and pages of 64 of DeepSeek V3.2; 0.5.3 to 0.5.5 also force DP attention."""
+    """Set the backend and pages of 64 for DeepSeek V3.2. 0.5.3 to 0.5.5 also force DP attention."""
     source = "sglang 0.5.23 arg_groups/model_overrides/deepseek_v2.py:103, 0.5.3 server_args.py:946"
     if not_set(working):
         _take(working, "dsa" if working.in_versions(">=0.5.13") else "nsa", source)
@@ -262,7 +262,7 @@ def _deepseek_v4(working: Working, source: str) -> None:
 
 
 def _nemotron_h(working: Working, source: str) -> None:
-    """Set the backend of attention between Mamba layers: no triton before 0.5.19."""
+    """Set the backend for the attention layers of a Mamba hybrid; triton only from 0.5.19."""
     major = _major(working)
     if working.in_versions("<0.5.19"):
         if major == 10 and working.value(BOTH) is None:
@@ -298,7 +298,7 @@ def _iquest(working: Working, source: str) -> None:
 
 
 def _blackwell(backend: str) -> _Choose:
-    """Return the choice of models that have one only for Blackwell."""
+    """Apply the rule of models that choose a backend only on Blackwell."""
 
     def choose(working: Working, source: str) -> None:
         if working.value(BOTH) is None and _major(working) == 10:
@@ -314,8 +314,8 @@ def _granite(working: Working, source: str) -> None:
 
 
 def _qwen_hybrid(working: Working, source: str) -> None:
-    """Set triton for Qwen3-Next and Qwen3.5 on Blackwell, or trtllm_mha if its pages are
-    possible."""
+    """Set triton for Qwen3-Next and Qwen3.5 on Blackwell, or trtllm_mha if its page sizes are
+    allowed."""
     if working.value(BOTH) is not None or _major(working) != 10:
         return
     if working.in_versions("<0.5.10"):
@@ -332,7 +332,7 @@ def _qwen_hybrid(working: Working, source: str) -> None:
 
 
 def _trtllm_has_its_pages(working: Working) -> bool:
-    """True if trtllm_mha would be the default, and nothing needs pages of 1."""
+    """True if trtllm_mha would be the default and nothing requires pages of 1."""
     topk = working.user_value("speculative_eagle_topk")
     algorithm = working.user_value("speculative_algorithm")
     page = working.user_value("page_size")
@@ -346,13 +346,14 @@ def _trtllm_has_its_pages(working: Working) -> bool:
 
 
 def drafts_chains(working: Working) -> bool:
-    """True if the algorithm counts as drafting chains with topk unset: DFLASH, from 0.5.23 on."""
+    """True if the algorithm counts as chain drafting although topk is unset: DFLASH from 0.5.23
+    on."""
     algorithm = working.user_value("speculative_algorithm")
     return working.in_versions(">=0.5.23") and str(algorithm).upper() == "DFLASH"
 
 
 def _nothing(_: Working, __: str) -> None:
-    """Do nothing: the engine's rule affects no backend, or only those of other platforms."""
+    """Do nothing: the engine's rule affects no backend, or only backends of other platforms."""
 
 
 _OWN = "0.5.23 arg_groups/model_overrides"

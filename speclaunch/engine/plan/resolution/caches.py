@@ -1,7 +1,7 @@
 """Resolves settings that depend on other arguments: the prefix cache, graphs, adapters.
 
-Targets with layers of linear attention (Mamba, gated delta nets) cache their states next to the KV
-cache, which can exclude the overlapped schedule or the prefix cache.
+Targets with linear-attention layers (Mamba, gated delta nets) cache their states next to the KV
+cache. This can exclude the overlapped schedule or the prefix cache.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ RADIX = "disable_radix_cache"
 def resolve_disaggregation(working: Working) -> None:
     """Switch off features on the two servers of a disaggregated pair.
 
-    The decode server caches no prefixes by default; some releases had no graphs on the prefill
-    server.
+    By default the decode server has no prefix cache. In some releases the prefill server has no
+    graphs.
     """
     with working.deciding(GRAPHS):
         prefill = working.value("disaggregation_mode") == "prefill"
@@ -53,7 +53,8 @@ def resolve_disaggregation(working: Working) -> None:
 
 
 def resolve_caches(working: Working) -> None:
-    """Switch off caches and graphs for attention backends and deterministic inference."""
+    """Switch off caches and graphs that the attention backend or deterministic inference
+    excludes."""
     _sampling(working)
     _adapters(working)
     with working.deciding(GRAPHS):
@@ -70,7 +71,8 @@ def resolve_caches(working: Working) -> None:
 
 
 def _graphs(working: Working) -> None:
-    """Switch graphs off: all with one switch up to 0.5.13, each phase separately afterwards."""
+    """Switch graphs off: with one switch for all up to 0.5.13, separately for each phase in later
+    releases."""
     if working.value(GRAPHS) or working.in_versions(BACKENDS_BY_PHASE):
         return
     deepep = working.value("moe_a2a_backend") == "deepep"
@@ -87,7 +89,7 @@ def _graphs(working: Working) -> None:
 
 
 def _without_graphs(working: Working) -> bool:
-    """True if a prefill server has no graphs at all."""
+    """True if the server is a prefill server without any graphs."""
     if working.in_versions(">=0.5.16"):
         return False  # decode graphs only
     if working.in_versions(">=0.5.13") or working.in_versions("<0.5.6"):
@@ -114,7 +116,7 @@ def _sampling(working: Working) -> None:
 
 
 def _adapters(working: Working) -> None:
-    """Enable adapters if any is named (0.4.10 and later)."""
+    """Enable LoRA if the user names any adapter (0.4.10 and later)."""
     name = "enable_lora"
     with working.deciding(name):
         if (
@@ -153,7 +155,7 @@ _NO_STATES_CACHED = ("KimiLinearForCausalLM", "BailingMoeV2_5ForCausalLM")
 
 
 def resolve_hybrid(working: Working) -> None:
-    """Set the strategy of the states' cache, and switch off what it excludes."""
+    """Set the caching strategy for recurrent states, and switch off features that it excludes."""
     with working.deciding(STRATEGY, OVERLAP, RADIX):
         old = working.in_versions(">=0.5.7") and not working.in_versions(hybrid.CHOSEN)
         if old and working.value(STRATEGY) == "auto":
@@ -192,7 +194,7 @@ def _strategy(working: Working) -> None:
 
 
 def _has_a_buffer(working: Working) -> bool:
-    """True if states are cached with a buffer that is requested and that this model supports."""
+    """True if states are cached with a buffer: requested, and supported by this model."""
     if working.value(RADIX):
         return False
     requested = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1
@@ -227,10 +229,9 @@ def _without_buffer(working: Working) -> None:
 
 
 def _by_architecture(working: Working) -> None:
-    """Apply the branches of single architectures, 0.5.4.post2 to 0.5.8 (0.5.8
-    server_args.py:1411-1594).
+    """Apply the per-architecture branches of 0.5.4.post2 to 0.5.8 (0.5.8 server_args.py:1411-1594).
 
-    The branch for Qwen3-Next moved to GLM-4.5 in 0.5.8 (server_args.py:1519), which has no such
+    In 0.5.8 the branch for Qwen3-Next was moved to GLM-4.5 (server_args.py:1519), which has no such
     states. Nemotron-H had no reachable branch before 0.5.7.
     """
     if working.value(RADIX):
@@ -262,7 +263,8 @@ def _is(working: Working, *architectures: str) -> bool:
 
 
 def _lost_to_trtllm(working: Working) -> bool:
-    """True if trtllm_mha on Blackwell disables the cached states, which re-enables the overlap."""
+    """True if trtllm_mha on Blackwell disables the cached states, which allows the overlap
+    again."""
     if working.user_value("attention_backend") != "trtllm_mha" or working.capability // 10 != 10:
         return False
     _without_pages(working, "sglang 0.5.8 server_args.py:1518")

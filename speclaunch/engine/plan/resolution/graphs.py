@@ -1,7 +1,7 @@
-"""Resolves the decode batch sizes and prefill token counts with a CUDA graph.
+"""Resolves the decode batch sizes and prefill token counts that get a CUDA graph.
 
-Prefill graphs use memory, and many features switch them off; the list of their sizes exists in
-either case.
+Prefill graphs use memory, and many features switch them off. The list of their sizes exists even
+then.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def resolve_sizes(working: Working) -> None:
-    """Set the list of sizes and the largest, once the largest has a default."""
+    """Set the list of graph sizes, and its maximum, after the maximum has a default."""
     with working.deciding(SIZES, MOST):
         if working.in_versions("<0.5.3"):
             source = (
@@ -66,14 +66,14 @@ def resolve_sizes(working: Working) -> None:
 
 
 def _describe_sizes(sizes: list[int], how: str) -> str:
-    """Return the number of sizes, the source of the list and its end, as text."""
+    """Return the number of sizes, the source of the list and its maximum, as text."""
     return f"{counted(len(sizes), 'size')} up to {max(sizes)}: {how}" if sizes else f"none: {how}"
 
 
 def _listed(working: Working, most: int) -> list[int]:
-    """Return `_generate_decode_cuda_graph_batch_sizes` (0.5.3 and later).
+    """Return the sizes of `_generate_decode_cuda_graph_batch_sizes` (0.5.3 and later).
 
-    With any algorithm set there is less padding for small batches.
+    With any algorithm set, sizes are closer together, with less padding for small batches.
     """
     if working.value("disable_cuda_graph_padding"):
         sizes = span(1, most)
@@ -90,7 +90,7 @@ def _listed(working: Working, most: int) -> list[int]:
 
 
 def _for_a_cpu(working: Working) -> None:
-    """Limit compiled CPU graphs to torch_compile_max_bs (0.5.10 and later)."""
+    """Limit compiled CPU graphs to `torch_compile_max_bs` (0.5.10 and later)."""
     explicit = working.user_value(SIZES)
     if explicit is not None:
         most = max(explicit)
@@ -110,7 +110,8 @@ def _for_a_cpu(working: Working) -> None:
 
 
 def _by_the_runner(working: Working) -> list[int]:
-    """Return the runner's list up to 0.5.2 (cuda_graph_runner.py: get_batch_sizes_to_capture)."""
+    """Return the model runner's list up to 0.5.2 (cuda_graph_runner.py:
+    get_batch_sizes_to_capture)."""
     explicit, most = working.user_value(SIZES), working.value(MOST)
     sizes: list[int] = list(explicit) if explicit is not None else _runner_default(working)
     if most:
@@ -138,10 +139,10 @@ def _runner_default(working: Working) -> list[int]:
 
 
 def captured_sizes(plan: Plan) -> tuple[int, ...]:
-    """Return the captured batch sizes: at most the running requests, and multiples of the ranks
-    that share a batch. Raises UnknownValueError.
+    """Return the captured batch sizes. Raises UnknownValueError.
 
-    0.5.23 model_executor/runner/base_cuda_graph_runner.py:65.
+    They are at most the running requests, and multiples of the ranks that share a batch (0.5.23
+    model_executor/runner/base_cuda_graph_runner.py:65).
     """
     working = Working.of(plan)
     sizes = list(plan.value(SIZES) or ())
@@ -162,7 +163,7 @@ def captured_sizes(plan: Plan) -> tuple[int, ...]:
 
 
 def _alignment(working: Working, ranks: int) -> tuple[int, int]:
-    """Return the divisor of a batch, and the tokens of each request."""
+    """Return the divisor of batch sizes, and the tokens per request."""
     if working.in_versions("<0.4.10"):
         return 1, 1
     base, width = 1, 1
@@ -182,8 +183,8 @@ _VALIDATED_A2A = ("none", "deepep", "megamoe", "flashinfer")
 
 
 def resolve_prefill_graphs(working: Working) -> None:
-    """Resolve `disable_piecewise_cuda_graph` up to 0.5.13, `cuda_graph_backend_prefill`
-    afterwards."""
+    """Resolve `disable_piecewise_cuda_graph` up to 0.5.13, and `cuda_graph_backend_prefill` in
+    later releases."""
     if working.in_versions(BACKENDS_BY_PHASE):
         with working.deciding(BACKEND):
             backend, why = _prefill_backend(working)
@@ -219,21 +220,21 @@ def _piecewise(working: Working) -> None:
 
 
 _Refusals = Iterator[tuple[bool, str]]
-"""Features that exclude prefill graphs: True if active, and the name."""
+"""Features that exclude prefill graphs: True if active, and the feature's name."""
 
 
 def _first_refusal(refusals: _Refusals) -> str | None:
-    """Return the first active feature that excludes prefill graphs; None: they are on."""
+    """Return the first active feature that excludes prefill graphs; None if they are on."""
     return next((what for refused, what in refusals if refused), None)
 
 
 def _refuses_piecewise(working: Working) -> _Refusals:
-    """Yield features that exclude the compiled graphs, cheap checks first."""
+    """Yield features that exclude compiled prefill graphs, cheap checks first."""
     value = working.value
     feature = "DP attention" if working.in_versions(parallel.OWN_ARGUMENT) else parallel.SWITCH
     yield parallel.is_on(working), feature
     yield bool(value("enable_torch_compile")), "enable_torch_compile"
-    yield working.number("pp_size", 1) > 1, "the stages of a pipeline"
+    yield working.number("pp_size", 1) > 1, "pipeline stages"
     yield value("moe_a2a_backend") not in (None, "none"), "moe_a2a_backend"
     yield lora.is_on(working), "adapters (LoRA)"
     yield (value("load_format") == "gguf" or value("quantization") == "gguf"), "gguf"
@@ -261,8 +262,8 @@ def _refuses_piecewise(working: Working) -> _Refusals:
 
 
 def _prefill_backend(working: Working) -> tuple[str, str]:
-    """Return the result of `_parse_cuda_graph_config` and later steps (0.5.14 and later), and the
-    reason."""
+    """Return the prefill graph backend and the reason: `_parse_cuda_graph_config` and later steps
+    (0.5.14 and later)."""
     explicit = user_backend(working)
     if explicit is not None:
         return explicit, "set by the user"
@@ -283,7 +284,7 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
         found = _first_refusal(_refuses_breakable(working))
     if working.in_versions(">=0.5.16") and working.value("disaggregation_mode") == "decode":
         found = "the decode server of a disaggregated pair"
-    return (backend, why) if found is None else ("disabled", f"{found}: no graphs of prefill")
+    return (backend, why) if found is None else ("disabled", f"{found}: no prefill graphs")
 
 
 def user_backend(working: Working) -> str | None:
@@ -305,7 +306,8 @@ def user_backend(working: Working) -> str | None:
 
 
 def _uses_compiled_graphs(working: Working) -> bool:
-    """True for models whose prefill is validated with compiled graphs alone (0.5.16 to 0.5.21)."""
+    """True for models whose prefill the engine validated only with compiled graphs (0.5.16 to
+    0.5.21)."""
     if working.in_versions("<0.5.16") or working.in_versions(">=0.5.22"):
         return False
     known = working.architectures
@@ -339,7 +341,7 @@ def _refuses_breakable(working: Working) -> _Refusals:
         yield parallel.is_on(working), parallel.SWITCH
     if working.number("attn_cp_size", 1) > 1:
         if working.in_versions(">=0.5.17") and working.value("enable_prefill_cp"):
-            raise UnknownValueError("graphs of prefill with context parallelism are not modeled")
+            raise UnknownValueError("prefill graphs with context parallelism are not modeled")
         yield True, "context parallelism"
     mla = working.architectures.uses_mla(working.target)
     if working.in_versions("<0.5.17"):
@@ -368,7 +370,7 @@ _PREFILL_SOURCE = (
 
 
 def resolve_prefill_sizes(working: Working) -> None:
-    """Set the list and its end (0.5.3 and later)."""
+    """Set the list of prefill graph sizes and its maximum (0.5.3 and later)."""
     if working.in_versions("<0.5.3"):
         return
     with working.deciding(PREFILL_SIZES, PREFILL_MOST):
@@ -378,10 +380,11 @@ def resolve_prefill_sizes(working: Working) -> None:
 
 
 def settle_prefill_graphs(working: Working) -> None:
-    """Apply changes that need attention backends and chunks, but not the fraction.
+    """Apply changes to prefill graphs that depend on attention backends and chunks, but not on the
+    fraction.
 
-    DeepSeek V3 with trtllm_mla runs without prefill graphs (0.5.15 and later). If DP attention has
-    divided the chunk, no graph has more tokens than the divided chunk (0.5.16 and later).
+    DeepSeek V3 with trtllm_mla runs without prefill graphs (0.5.15 and later). If DP attention
+    divides the chunk, no graph has more tokens than the divided chunk (0.5.16 and later).
     """
     with working.deciding(BACKEND):
         backend = (
@@ -391,7 +394,7 @@ def settle_prefill_graphs(working: Working) -> None:
             source = "sglang 0.5.23 arg_groups/attention_hook.py:124, 0.5.14 server_args.py:4494"
             working.set(BACKEND, "disabled", f"{backend} runs without CUDA graphs", source)
         if working.in_versions(">=0.5.15") and _falls_back(working):
-            why = "trtllm_mla in a graph of prefill falls back to a slower kernel for DeepSeek V3"
+            why = "trtllm_mla in a prefill graph falls back to a slower kernel for DeepSeek V3"
             source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:279, 0.5.18 server_args.py:4732"
             working.set(BACKEND, "disabled", why, source)
     with working.deciding(PREFILL_SIZES, PREFILL_MOST):
@@ -424,8 +427,8 @@ def _set_prefill_sizes(working: Working, sizes: list[int]) -> None:
 
 
 def _prefill_sizes(working: Working, most: int) -> list[int]:
-    """Return `generate_prefill_cuda_graph_batch_sizes`, and DeepEP's changes to it from 0.5.17
-    on."""
+    """Return the sizes of `generate_prefill_cuda_graph_batch_sizes`. From 0.5.17 on DeepEP changes
+    them."""
     aligned = _aligned(working)
     if aligned:
         most = int(working.user_value(PREFILL_MOST) or 2048)  # not chosen yet
@@ -434,7 +437,7 @@ def _prefill_sizes(working: Working, most: int) -> list[int]:
 
 
 def _aligned(working: Working) -> bool:
-    """True if DeepEP requires multiples of 8, and the list precedes the choice of its end."""
+    """True if DeepEP requires multiples of 8 and the list is built before its maximum is chosen."""
     deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
     return deepep and working.value(BACKEND) == "breakable"
 
@@ -452,7 +455,7 @@ def _prefill_spans(working: Working, most: int) -> list[int]:
 
 
 def _prefill_most(working: Working) -> int:
-    """Return the maximum tokens of a prefill graph."""
+    """Return the maximum number of tokens of a prefill graph."""
     most = working.user_value(PREFILL_MOST)
     why = "set by the user"
     if most is None:
@@ -480,7 +483,7 @@ def _default_most(working: Working) -> tuple[int, str]:
     pipeline = working.in_versions(">=0.5.19") and working.number("pp_size", 1) > 1
     pipeline = pipeline and working.user_value(PREFILL_SIZES) is None and most > 8192
     if pipeline and working.value(BACKEND) == "breakable":
-        most, why = 8192, "8192 tokens for the stages of a pipeline"
+        most, why = 8192, "8192 tokens for pipeline stages"
     total = working.user_value("max_total_tokens")
     if working.in_versions(">=0.5.10") and total is not None and int(total) < most:
         most, why = int(total), f"at most max_total_tokens, {total}"

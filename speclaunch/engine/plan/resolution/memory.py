@@ -1,8 +1,7 @@
-"""Resolves sizes that depend on a GPU's memory: prefill chunks, graphs, and `mem_fraction_static`,
-the remainder after the engine's reserve.
+"""Resolves sizes that depend on GPU memory: prefill chunks, graphs, and `mem_fraction_static`.
 
-All of it precedes the speculative handler in every version: the 48 running requests of speculation
-do not count here.
+The fraction is the remainder after the engine's reserve. In every version these steps run before
+the speculative handler: its default of 48 running requests does not count here.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _SOURCE = (
 
 
 class Reserve:
-    """The MiB that the engine reserves, and the purposes."""
+    """The memory that the engine reserves, in MiB, and its purposes."""
 
     def __init__(self) -> None:
         self.mib = 0.0
@@ -50,7 +49,7 @@ class Reserve:
             self._parts.append(f"{mib:g} {what}")
 
     def at_least(self, mib: float, what: str) -> None:
-        """Raise the sum to a minimum."""
+        """Raise the reserve to a minimum."""
         if self.mib < mib:
             self.mib = mib
             self._parts.append(f"raised to {mib:g} {what}")
@@ -60,7 +59,7 @@ class Reserve:
 
 
 def resolve_fraction(working: Working) -> None:
-    """Set the default fraction."""
+    """Set the default of `mem_fraction_static`."""
     with working.deciding(FRACTION):
         if working.user_value(FRACTION) is None:
             _fraction(working)
@@ -91,7 +90,7 @@ def _fraction(working: Working) -> None:
 
 
 def _by_the_ranks(working: Working, memory: int | None) -> None:
-    """Set the fraction of 0.4.6, by the ranks alone (server_args.py:247)."""
+    """Set the fraction as 0.4.6 does, by the number of ranks alone (server_args.py:247)."""
     ranks = working.number("tp_size", 1) * working.number("pp_size", 1)
     fraction, why = 0.88, f"0.88 for {counted(ranks, 'rank')}"
     if memory is not None and memory <= 81920:
@@ -106,7 +105,7 @@ def _by_the_ranks(working: Working, memory: int | None) -> None:
 
 
 def _reserve_by_class(working: Working, memory: int) -> Reserve:
-    """Return the reserve of 0.4.7 to 0.5.2, by the class of the GPU (0.4.10 server_args.py:327)."""
+    """Return the reserve of 0.4.7 to 0.5.2, by GPU class (0.4.10 server_args.py:327)."""
     reserve = Reserve()
     ranks = working.number("tp_size", 1) * working.number("pp_size", 1)
     if memory < 35 * _GIB:
@@ -161,7 +160,7 @@ def _activation_tokens(working: Working) -> int:
 
 
 def _decodes_in_graphs(working: Working) -> bool:
-    """True if decode has graphs that count (0.5.15 and later)."""
+    """True if decode has graphs that count toward the reserve (0.5.15 and later)."""
     if working.value("disaggregation_mode") == "prefill":
         return False
     config = working.user_value("cuda_graph_config")
@@ -180,7 +179,7 @@ def _decodes_in_graphs(working: Working) -> bool:
 def _for_graphs(working: Working, reserve: Reserve) -> None:
     most = working.number(MOST)
     if working.in_versions("<0.5.15") or _decodes_in_graphs(working):
-        reserve.add(most * thumb.DECODE_GRAPH, f"for graphs of decode up to {most}")
+        reserve.add(most * thumb.DECODE_GRAPH, f"for decode graphs up to {most}")
     ranks = attention_ranks(working) if parallel.is_on(working) else 0
     prefill_only = (
         working.in_versions(">=0.5.15") and working.value("disaggregation_mode") == "prefill"
@@ -193,7 +192,7 @@ def _for_graphs(working: Working, reserve: Reserve) -> None:
 
 
 def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
-    """Add the reserve of prefill graphs, by the length of their list."""
+    """Add the reserve for prefill graphs, which depends on the length of their list."""
     if not graphs.prefill_is_captured(working):
         return
     if working.in_versions(graphs.BACKENDS_BY_PHASE):
@@ -205,7 +204,7 @@ def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
         _by_the_list(working, reserve)
         deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
         if deepep and working.value(graphs.PREFILL_BACKEND) == "breakable":
-            reserve.add(_GIB, "for graphs of prefill with DeepEP")
+            reserve.add(_GIB, "for prefill graphs with DeepEP")
     elif working.in_versions(">=0.5.10"):
         _by_the_list(working, reserve)
     elif working.in_versions(">=0.5.8"):
@@ -215,22 +214,22 @@ def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
 
 def _by_the_list(working: Working, reserve: Reserve) -> None:
     if working.architectures.uses_mla(working.target):
-        reserve.add(thumb.PREFILL_GRAPHS_LATENT, "for graphs of prefill with latent attention")
+        reserve.add(thumb.PREFILL_GRAPHS_LATENT, "for prefill graphs with latent attention")
         return
     _by_the_count(working, reserve)
 
 
 def _by_the_count(working: Working, reserve: Reserve) -> None:
     count = len(working.value(PREFILL_SIZES))
-    reserve.add(count * float(thumb.PREFILL_GRAPH), f"for {count} graphs of prefill")
+    reserve.add(count * float(thumb.PREFILL_GRAPH), f"for {count} prefill graphs")
 
 
 def _for_speculation(working: Working, reserve: Reserve) -> None:
-    """Add the reserve for the draft, up to 0.5.13, above the minimum."""
+    """Add the reserve for the draft (up to 0.5.13), on top of the minimum."""
     if working.in_versions("<0.5.8") and graphs.prefill_is_captured(working):
         tokens = int(working.value(PREFILL_MOST))
         part = 8 if working.in_versions(">=0.5.7") else 4
-        reserve.add(tokens // part, f"for graphs of prefill up to {tokens} tokens")
+        reserve.add(tokens // part, f"for prefill graphs up to {tokens} tokens")
     algorithm = working.user_value("speculative_algorithm")
     if algorithm == "STANDALONE":
         reserve.add(6 * _GIB, "for the draft of STANDALONE")
@@ -254,7 +253,8 @@ def _has_a_vision_encoder(working: Working) -> bool:
 
 
 def _vision_factor(working: Working) -> float:
-    """Return `adjust_mem_fraction_for_vlm`: by the size of the encoder relative to ViT-L/14."""
+    """Return the factor of `adjust_mem_fraction_for_vlm`: the size of the vision encoder relative
+    to ViT-L/14."""
     vision = working.target.config.get("vision_config")
     if not isinstance(vision, Mapping):
         if working.target.config:
@@ -267,9 +267,10 @@ def _vision_factor(working: Working) -> float:
 
 
 def resolve_long_contexts(working: Working) -> None:
-    """Reduce the fraction for aiter, which needs working memory for long contexts.
+    """Reduce the fraction for aiter, which needs workspace for long contexts.
 
-    0.5.4 server_args.py:1262, including the user's fractions; earlier releases do it in the runner.
+    0.5.4 server_args.py:1262 also reduces the user's fraction. Earlier releases do it in the model
+    runner.
     """
     with working.deciding(FRACTION):
         if working.in_versions("<0.4.10"):
@@ -302,7 +303,8 @@ _QWEN3_VL = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGenerat
 
 
 def resolve_memory(working: Working) -> None:
-    """Resolve chunk, graph sizes, prefill graphs and fraction; each depends on the previous."""
+    """Resolve chunk, graph sizes, prefill graphs and fraction. Each depends on the previous
+    ones."""
     with working.deciding(CHUNK):
         if working.user_value(CHUNK) is None:
             _chunk(working)
@@ -317,7 +319,7 @@ def resolve_memory(working: Working) -> None:
 
 
 def _chunk(working: Working) -> None:
-    """Set `chunked_prefill_size` by the memory of a GPU, in MiB."""
+    """Set `chunked_prefill_size` by GPU memory in MiB."""
     memory = working.gpu_memory
     source = (
         "sglang 0.5.23 arg_groups/memory_hook.py:88, 0.5.3 server_args.py:628, "
@@ -344,7 +346,8 @@ def _chunk(working: Working) -> None:
 
 
 def _by_class(memory: int, steps: list[tuple[int, int]], otherwise: int) -> tuple[int, str]:
-    """Return the size for a GPU, and its class: `GPUs of 60 to 90 GiB (this has 81559 MiB)`."""
+    """Return the size for a GPU, and its class as text: `GPUs of 60 to 90 GiB (this has 81559
+    MiB)`."""
     least = 0
     for below, size in steps:
         if memory < below * _GIB:
@@ -355,7 +358,8 @@ def _by_class(memory: int, steps: list[tuple[int, int]], otherwise: int) -> tupl
 
 
 def _largest_graph(working: Working) -> None:
-    """Set the default of the largest batch with a graph; None: the runner's own list has it."""
+    """Set the default of the largest decode graph, to None if the runner's own list determines
+    it."""
     memory = working.gpu_memory
     ranks = working.number("tp_size", 1)
     small = ranks < 4
@@ -392,7 +396,7 @@ def _largest_graph(working: Working) -> None:
 
 
 def _up_to_the_requests(working: Working) -> None:
-    """Raise Qwen3-VL's graphs to all its requests on large Hopper GPUs (0.5.20 and later)."""
+    """Extend Qwen3-VL's graphs to all its requests on large Hopper GPUs (0.5.20 and later)."""
     running = working.user_value(RUNNING)
     if working.in_versions("<0.5.20") or running is None or int(running) > 512:
         return

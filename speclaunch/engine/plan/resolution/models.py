@@ -1,5 +1,5 @@
-"""Model kinds that several steps need, and settings from the target's config: context length and
-data type."""
+"""Model kinds that several steps need. Also resolves settings from the target's config: context
+length and data type."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def is_multimodal(working: Working) -> bool:
 
 
 def _has_a_nested_config(working: Working) -> bool:
-    """True for a text model within another, which also makes it multimodal (0.5.10 and later)."""
+    """True for a text model whose config is nested in another config, which also makes it
+    multimodal (0.5.10 and later)."""
     target = working.target
     if target.config:
         return any(isinstance(target.config.get(key), dict) for key in _NESTED[:-1])
@@ -38,26 +39,28 @@ def _has_a_nested_config(working: Working) -> bool:
 
 
 def of_config(working: Working, name: str) -> Any:
-    """Return a key of the target's config. Raises UnknownValueError without a config."""
+    """Return the value of a key in the target's config. Raises UnknownValueError if there is no
+    config."""
     if not working.target.config:
         raise UnknownValueError("the config of the target is unknown")
     return working.target.config.get(name)
 
 
 def is_sparse(working: Working) -> bool:
-    """True for DeepSeek's sparse attention (`is_deepseek_nsa`, later `is_deepseek_dsa`)."""
+    """True for models with DeepSeek's sparse attention (`is_deepseek_nsa`, later
+    `is_deepseek_dsa`)."""
     if working.architecture not in working.architectures.sparse_attention:
         return False
     return of_config(working, "index_topk") is not None
 
 
 def is_deepseek_v4(working: Working) -> bool:
-    """True for DeepSeek V4, or its draft."""
+    """True for DeepSeek V4 and its draft."""
     return any(name.startswith("DeepseekV4ForCausalLM") for name in working.target.architectures)
 
 
 def is_nemotron_h(working: Working) -> bool:
-    """True for Nemotron-H: Mamba layers between the attention layers."""
+    """True for Nemotron-H, which has Mamba layers between attention layers."""
     return any(name.startswith("NemotronH") for name in working.target.architectures)
 
 
@@ -67,12 +70,14 @@ NEMOTRON_H = (
     "NemotronH_Omni_Reasoning_V3",
 )
 """Architectures with separate defaults (0.5.19 arg_groups/model_overrides/nemotron_h.py:20; the
-last from 0.5.20)."""
+last one from 0.5.20)."""
 
 
 def nemotron_h_has_defaults(working: Working) -> bool:
-    """True if Nemotron-H speculates with the engine's own choice of backends: on Blackwell, if the
-    user sets none for the target (0.5.23 arg_groups/model_overrides/nemotron_h.py:125, 0.5.19 :99).
+    """True if the engine chooses the backends when Nemotron-H speculates: on Blackwell, if the user
+    sets none for the target.
+
+    0.5.23 arg_groups/model_overrides/nemotron_h.py:125, 0.5.19 :99.
     """
     if working.in_versions("<0.5.19") or working.architecture not in NEMOTRON_H:
         return False
@@ -86,14 +91,17 @@ def nemotron_h_has_defaults(working: Working) -> bool:
 
 
 def nemotron_h_verifies_on_trtllm(working: Working) -> bool:
-    """True if these defaults are trtllm_mha, pages of 64 and a buffer for the states, as for a
-    chain on SM100 (0.5.23 arg_groups/model_overrides/nemotron_h.py:128, 0.5.19 :102)."""
+    """True if that choice is trtllm_mha with pages of 64 and a state buffer, as for a chain on
+    SM100.
+
+    0.5.23 arg_groups/model_overrides/nemotron_h.py:128, 0.5.19 :102.
+    """
     chain = working.user_value("speculative_eagle_topk") in (None, 1)
     return chain and nemotron_h_has_defaults(working) and working.capability // 10 == 10
 
 
 def uses_kda(working: Working) -> bool:
-    """True for Kimi's linear attention (`uses_kda_attention`)."""
+    """True for models with Kimi's linear attention (`uses_kda_attention`)."""
     config = working.target.config
     if not config:
         return bool(set(working.target.architectures) & _KDA)
@@ -111,7 +119,7 @@ _KDA = {
     "KimiK3ForConditionalGeneration",
     "Glm5NextForConditionalGeneration",
 }
-"""Models with KDA, for targets with only a known architecture."""
+"""Models with KDA, for targets of which only the architecture is known."""
 
 
 CONTEXT = "context_length"
@@ -127,7 +135,7 @@ _IN_BFLOAT16 = (
 def resolve_model_defaults(working: Working) -> None:
     """Set the effective context length and data type, as `ModelConfig` does.
 
-    If a deciding fact is missing, the value remains unchanged.
+    A value remains unchanged if a fact that determines it is missing.
     """
     with working.deciding(CONTEXT):
         if working.user_value(CONTEXT) is None:
@@ -137,7 +145,7 @@ def resolve_model_defaults(working: Working) -> None:
 
 
 def _context(working: Working) -> None:
-    """Set `_derive_context_length`: the context that the model was trained for."""
+    """Set the context length the model was trained for (`_derive_context_length`)."""
     own = working.target.context_in(working.plan.request.version)
     if own is None:
         return
@@ -149,10 +157,10 @@ def _context(working: Working) -> None:
 
 
 def dtype_of_both(working: Working) -> str | None:
-    """Return the data type that the engine sets for target and draft, overriding the user and their
-    configs; None if it sets none. Raises UnknownValueError.
+    """Return the data type that the engine forces on target and draft; None if it forces none.
 
-    GPT-OSS in mxfp4 (0.5.1 and later); Mistral Large 3 and Pixtral (0.5.6 and later).
+    It overrides the user and both configs. GPT-OSS in mxfp4 (0.5.1 and later); Mistral Large 3 and
+    Pixtral (0.5.6 and later). Raises UnknownValueError.
     """
     if working.in_versions("<0.5.1") or not working.may_be(_IN_BFLOAT16):
         return None
@@ -168,7 +176,7 @@ def dtype_of_both(working: Working) -> str | None:
 
 
 def _dtype(working: Working) -> None:
-    """Set `_get_and_verify_dtype`: the config's dtype, but float32 becomes a 16-bit type."""
+    """Set the config's dtype, with float32 replaced by a 16-bit type (`_get_and_verify_dtype`)."""
     both = dtype_of_both(working)
     if both is not None:
         why = f"the engine serves {working.architecture} and its draft in {both}"

@@ -1,6 +1,6 @@
-"""Resolves steps, topk and draft tokens: set by the user, chosen or corrected by the engine.
+"""Resolves steps, topk and draft tokens, which the user sets or the engine chooses or corrects.
 
-If the engine would refuse the user's values, they remain unchanged: a rule reports it.
+Values that the engine would refuse remain unchanged: a rule reports them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DSPARK_GAMMA = 7
 
 
 def resolve_parameters(working: Working) -> None:
-    """Set the three parameters, by the handler of the algorithm."""
+    """Set steps, topk and draft tokens, with the algorithm's handler."""
     with working.deciding(STEPS, TOPK, TOKENS):
         algorithm = working.algorithm
         if algorithm in EAGLE_HANDLER:
@@ -102,8 +102,10 @@ def _automatic(working: Working) -> None:
 
 
 def _topk_of_pages(working: Working) -> None:
-    """Lower topk for pages, as 0.4.6 to 0.4.8 do (0.4.6 server_args.py:414, 0.4.8.post1 :488); the
-    page size is final by then."""
+    """Lower topk if pages are larger than 1, as 0.4.6 to 0.4.8 do.
+
+    The page size is final at this step (0.4.6 server_args.py:414, 0.4.8.post1 :488).
+    """
     topk, page = working.number(TOPK), working.number("page_size", 1)
     if page > 1 and topk > 1:
         working.change(
@@ -128,7 +130,7 @@ def _tokens_of_steps(working: Working) -> None:
 
 
 def _own_slots(working: Working) -> None:
-    """Set the depth that a draft of IQuest Q1 states (`_handle_iquest_q1_mtp_draft`)."""
+    """Set the depth that an IQuest Q1 draft states (`_handle_iquest_q1_mtp_draft`)."""
     steps = working.value(STEPS)
     if steps is None:
         steps = drafts.draft_of(working, as_configured=True).config.get("num_draft_slots")
@@ -152,7 +154,7 @@ def _own_slots(working: Working) -> None:
 
 
 def _ngram(working: Working) -> None:
-    """Apply `_handle_ngram`: the breadth of the search is the topk."""
+    """Apply `_handle_ngram`: topk is the breadth of the search."""
     breadth = working.number("speculative_ngram_max_bfs_breadth", 10)
     why = f"NGRAM's topk is speculative_ngram_max_bfs_breadth, which is {breadth}"
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:1312, 0.5.3 server_args.py:1286"
@@ -185,7 +187,7 @@ def _set_single(working: Working, name: str, algorithm: str, source: str) -> Non
 
 
 def _dflash(working: Working) -> None:
-    """Apply `_handle_dflash`: the tokens are the size of the block."""
+    """Apply `_handle_dflash`: the draft tokens are the block size."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:335, 0.5.11 server_args.py:3322"
     for name in (STEPS, TOPK):
         _set_single(working, name, "DFLASH", source)
@@ -205,7 +207,7 @@ def _dflash(working: Working) -> None:
 
 
 def _dspark(working: Working) -> None:
-    """Apply `_handle_dspark`: the tokens are one more than gamma, the size of the block."""
+    """Apply `_handle_dspark`: the draft tokens are gamma (the block size) plus one."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:765, 0.5.16 :309"
     for name in (STEPS, TOPK):
         _set_single(working, name, "DSPARK", source)
@@ -225,7 +227,7 @@ def _dspark(working: Working) -> None:
 
 
 def _uno(working: Working) -> None:
-    """Apply `_handle_uno`: a line has one step; a tree remains unchanged."""
+    """Apply `_handle_uno`: a chain has one step; a tree remains unchanged."""
     if (working.user_value(TOPK) or 1) > 1:
         return
     for name in (STEPS, TOPK):

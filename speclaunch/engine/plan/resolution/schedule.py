@@ -1,4 +1,4 @@
-"""Resolves scheduling: data-parallel attention, concurrency, overlap, mixed chunks, the draft's
+"""Resolves scheduling: data-parallel attention, concurrency, overlap, mixed chunks, and the draft's
 worker."""
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def resolve_data_parallelism(working: Working) -> None:
 
 
 def resolve_all_to_all(working: Working) -> None:
-    """Replace the runner megamoe, another name of the all-to-all backend (0.5.18 and later)."""
+    """Treat `moe_runner_backend: megamoe` as the all-to-all backend of that name (0.5.18 and
+    later)."""
     names = ("moe_runner_backend", "moe_a2a_backend")
     if working.in_versions("<0.5.18"):
         return
@@ -70,7 +71,8 @@ def _reset(working: Working) -> None:
 
 
 def _rewrite(working: Working) -> None:
-    """Rename attention ranks, and drop the separate LM head for a single rank (0.5.22+)."""
+    """Rename the attention ranks, and drop the separate LM head for a single rank (0.5.22 and
+    later)."""
     _renamed(working)
     with working.deciding(HEAD):
         ranks = working.number(REPLICAS, 1) * working.number(ATTENTION_RANKS, 1)
@@ -98,7 +100,7 @@ def _renamed(working: Working) -> None:
             working.change(
                 ChangeKind.DP_ATTENTION, ATTENTION_RANKS, ranks, why, source, logged=False
             )
-            working.set(REPLICAS, 1, f"attn_dp_size now has its {ranks} ranks", source)
+            working.set(REPLICAS, 1, f"attn_dp_size now sets its {ranks} ranks", source)
             working.set(SWITCH, False, why, source)
             return
         why = "it needs more than one rank"
@@ -123,13 +125,13 @@ def divide_chunks(working: Working) -> None:
 
 
 _WITHOUT_OVERLAP = frozenset({"NGRAM", "DFLASH", "FROZEN_KV_MTP"})
-"""Algorithms without an overlapped worker up to 0.5.13."""
+"""Algorithms that had no overlapped worker up to 0.5.13."""
 _MIXED = frozenset({"EAGLE", "EAGLE3", "DFLASH", "DSPARK"})
 """`supports_mixed_chunk` (0.5.19 speculative/spec_info.py:132)."""
 
 
 def resolve_schedule(working: Working) -> None:
-    """Set the scheduler's settings, once the algorithm is resolved."""
+    """Set the scheduler's settings after the algorithm is resolved."""
     _multi_layer(working)
     _running_requests(working)
     _overlap(working)
@@ -139,7 +141,7 @@ def resolve_schedule(working: Working) -> None:
 def _multi_layer(working: Working) -> None:
     """Choose the separate EAGLE worker for targets whose draft has several layers.
 
-    The user's algorithm name decides, before NEXTN becomes EAGLE.
+    Depends on the algorithm name that the user sets, before NEXTN becomes EAGLE.
     """
     name = "enable_multi_layer_eagle"
     with working.deciding(name):
@@ -173,7 +175,7 @@ def _running_requests(working: Working) -> None:
 
 
 def _deepseek_v4_runs(working: Working) -> bool:
-    """Apply the limit of DeepSeek V4, which precedes that of speculation (0.5.12 and later)."""
+    """Apply DeepSeek V4's request limit, which precedes speculation's limit (0.5.12 and later)."""
     names = ("DeepseekV4ForCausalLM",)
     if working.in_versions("<0.5.12") or not has_architecture(working, names):
         return False
@@ -237,10 +239,10 @@ def _no_overlap_on_a_cpu(working: Working) -> None:
 
 
 def _v2_by_default(working: Working) -> None:
-    """Use the overlapped V2 worker in 0.5.11 and 0.5.12, except for an explicit tree
+    """Use the overlapped V2 worker in 0.5.11 and 0.5.12, unless the user sets a tree
     (server_args.py:3459).
 
-    The engine's later choice of topk does not count.
+    A topk that the engine chooses later does not count.
     """
     topk = working.user_value("speculative_eagle_topk")
     if topk is not None and topk > 1:
@@ -271,7 +273,7 @@ def _v2_by_switch(working: Working) -> None:
 def _mixed_chunk(working: Working) -> None:
     """Drop `enable_mixed_chunk` if the algorithm supports no mixed batches.
 
-    0.4.6 keeps it (the check was added in 0.4.10's line).
+    0.4.6 leaves it on; 0.4.10 added the check.
     """
     name = "enable_mixed_chunk"
     with working.deciding(name):
@@ -308,8 +310,10 @@ def resolve_adaptive(working: Working) -> None:
 
 
 def resolve_verification(working: Working) -> None:
-    """Switch rejection sampling on for block verification (0.5.22 and later), and on AMD GPUs for
-    the chains that support it (0.5.21 and later)."""
+    """Switch rejection sampling on for block verification (0.5.22 and later).
+
+    On AMD GPUs also for the chains that support it (0.5.21 and later).
+    """
     with working.deciding(REJECTION):
         if working.value(REJECTION):
             return
@@ -333,7 +337,8 @@ def resolve_verification(working: Working) -> None:
 
 
 def _samples_by_rejection(working: Working) -> bool:
-    """True if `_should_auto_enable_hip_rejection_sampling` is. Unknown hardware is not AMD's."""
+    """True if `_should_auto_enable_hip_rejection_sampling` returns True. Unknown hardware counts as
+    not AMD."""
     hardware = working.facts.hardware
     if hardware is None or hardware.vendor is not Vendor.AMD or working.in_versions("<0.5.21"):
         return False

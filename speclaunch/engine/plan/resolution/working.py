@@ -24,20 +24,23 @@ _DEFAULT_TO_USER = frozenset(
         "dtype",
     }
 )
-"""Switches that only a few backends and models change, and settings from the target's config: if a
-deciding fact is missing, the user's values count."""
+"""Switches that only a few backends and models change, and settings from the target's config. If a
+deciding fact is missing, the user's values are used."""
 _NOT_CUDA = frozenset({"cpu", "hpu", "mps", "musa", "npu", "xpu"})
 _NOTHING = object()
 
 
 def counted(number: int, what: str) -> str:
-    """Return `1 rank`, `2 ranks`."""
+    """Return a count with its noun: `1 rank`, `2 ranks`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 class _Deciding:
-    """A block that decides arguments. A class, because a resolution has eighty and generators cost
-    more than their contents."""
+    """A context in which arguments are decided.
+
+    A class, because a resolution enters about eighty of them and generators would cost more than
+    the blocks.
+    """
 
     __slots__ = ("_before", "_names", "_working")
 
@@ -59,7 +62,7 @@ class _Deciding:
 
 
 class Working:
-    """A plan whose resolved values, undecided fields and changes are still being written.
+    """A mutable plan, to which the resolution adds resolved values, undecided fields and changes.
 
     Reading an unknown value raises UnknownValueError; `deciding` turns it into an undecided field.
     """
@@ -73,7 +76,7 @@ class Working:
 
     @classmethod
     def of(cls, plan: Plan) -> Working:
-        """Return a view of a finished plan, for the same queries."""
+        """Return a finished plan as a Working, for code that queries one."""
         working = cls(plan.request, plan.facts)
         working.resolved.update(plan.resolved)
         working.undecided.update(plan.undecided)
@@ -110,7 +113,7 @@ class Working:
         return self.plan.env_flag(name, default)
 
     def value(self, name: str) -> Any:
-        """Return the value: resolved so far, else set by the user, else the parser's default."""
+        """Return the value: resolved so far, else the user's, else the parser's default."""
         return self.plan.value(name)
 
     def user_value(self, name: str) -> Any:
@@ -127,10 +130,10 @@ class Working:
         return default if value is None else int(value)
 
     def set(self, name: str, value: Any, why: str, source: str) -> None:
-        """Record a value that the engine sets, as users would expect.
+        """Record a value that the engine sets as users would expect.
 
-        `why` is one plain sentence with the deciding numbers, `source` the file and line of a
-        release that does it.
+        `why` is one plain sentence with the deciding numbers. `source` is the file and line of a
+        release that sets it.
         """
         self.plan.must_exist(name)
         self.resolved[name] = value
@@ -140,7 +143,7 @@ class Working:
     def change(
         self, kind: ChangeKind, name: str, value: Any, why: str, source: str, *, logged: bool = True
     ) -> None:
-        """Record a value that the engine sets unexpectedly, so that users must know."""
+        """Record a value that the engine sets unexpectedly. Reports show it to the user."""
         try:
             before = self.plan.value(name)
         except UnknownValueError:
@@ -154,8 +157,10 @@ class Working:
         return _Deciding(self, names)
 
     def backend(self, name: str) -> str | None:
-        """Return an attention backend; None for the default of a CPU, which is intel_amx or
-        torch_native and affects no other setting."""
+        """Return an attention backend; None for a CPU's default.
+
+        That default is intel_amx or torch_native, and affects no other setting.
+        """
         if name in self.undecided and self.device == "cpu":
             return None
         found: str | None = self.value(name)
@@ -177,7 +182,7 @@ class Working:
         return architecture_of(self)
 
     def may_be(self, architectures: Iterable[str]) -> bool:
-        """True if the target may be of one of these architectures, which are rare."""
+        """True if the target may have one of these rare architectures."""
         return may_be(self, architectures)
 
     @property
@@ -192,7 +197,7 @@ class Working:
 
     @property
     def is_hip(self) -> bool:
-        """True if the accelerators are AMD's. Raises UnknownValueError."""
+        """True if the accelerators are AMD GPUs. Raises UnknownValueError."""
         hardware = self.plan.facts.hardware
         if hardware is None:
             if self.is_set("device") and not self.device.startswith("cuda"):
@@ -224,7 +229,7 @@ class Working:
 
     @property
     def gpu_memory(self) -> int | None:
-        """MiB of a GPU, as the engine queries it; None on a CPU. Raises UnknownValueError."""
+        """MiB of one GPU, as the engine queries it; None on a CPU. Raises UnknownValueError."""
         if self.device == "cpu":
             return self._host_memory
         hardware = self.plan.facts.hardware
@@ -234,12 +239,11 @@ class Working:
 
     @property
     def _host_memory(self) -> int | None:
-        """Return the MiB of a rank on a CPU: the host's, or its control group's, for each NUMA
-        node.
+        """Return the MiB of one rank on a CPU: host (or control group) memory divided by NUMA
+        nodes.
 
-        Up to 0.5.2 the engine does not query it (utils.py:1406), and later releases do not if the
-        cores are bound by hand; 0.5.3 to 0.5.22 use the smallest node's total memory, which is not
-        probed.
+        Up to 0.5.2 the engine does not query it (utils.py:1406). Later releases do not if the user
+        binds the cores. 0.5.3 to 0.5.22 use the smallest node's total memory, which is not probed.
         """
         if self.in_versions("<0.5.3") or self.plan.env("SGLANG_CPU_OMP_THREADS_BIND"):
             return None

@@ -1,5 +1,5 @@
-"""Engine behavior by topic, by version and with sources: one module a topic.
+"""Engine behavior by topic, by version and with sources, one module per topic.
 
-The resolution, the rules, the memory budget, the fit, the ladder and the diagnosis read a fact here
-and restate none. Functions accept `Settings`: a Plan, or one that is being resolved.
+Resolution, rules, memory budget, fit, ladder and diagnosis read engine facts here and do not repeat
+them. Functions accept `Settings`: a Plan, or one that is being resolved.
 """

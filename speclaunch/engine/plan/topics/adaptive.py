@@ -15,14 +15,14 @@ from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
 
 ADAPTIVE = "speculative_adaptive"
 ALGORITHMS = ("EAGLE", "EAGLE3")
-"""Algorithms with adaptive steps."""
+"""Algorithms that support adaptive steps."""
 DECIDED_FIRST = ">=0.5.14"
 _TOPK = "speculative_eagle_topk"
 _NOT_WITH = ("enable_multi_layer_eagle", "enable_two_batch_overlap", "enable_pdmux")
 
 
 def refusal(settings: Settings) -> str | None:
-    """Return why `speculative_adaptive` is dropped; None if it remains. Raises
+    """Return why the engine drops `speculative_adaptive`; None if it does not. Raises
     UnknownValueError."""
     return next(_refusals(settings), None)
 
@@ -50,8 +50,11 @@ def _refusals(settings: Settings) -> Iterator[str]:
 
 
 def candidate_steps(settings: Settings) -> tuple[int, ...]:
-    """Return the numbers of steps that it switches between if no file sets them: it begins in their
-    middle (`candidate_steps` of 0.5.23 speculative/adaptive_spec_params.py, 0.5.13 too)."""
+    """Return the step counts between which it switches if no file sets them.
+
+    It starts with the middle one (`candidate_steps` of 0.5.23 speculative/adaptive_spec_params.py,
+    also in 0.5.13).
+    """
     found = {1, 3, 7}
     found |= {0} if settings.in_versions(DECIDED_FIRST) else set()
     found |= {5} if settings.in_versions(">=0.5.20") else set()

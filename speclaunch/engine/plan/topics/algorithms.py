@@ -1,4 +1,4 @@
-"""Speculative algorithms: names, releases, handlers, and limits of running requests."""
+"""Speculative algorithms: names, releases, handlers, and limits on running requests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from speclaunch.engine.plan.settings import Settings
 
 EAGLE_HANDLER = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
-"""The algorithms of `_handle_eagle_family`, which checks steps, topk and tokens together (0.5.13;
-before, the same branch of the resolver)."""
+"""The algorithms of `_handle_eagle_family`, which checks steps, topk and tokens together (from
+0.5.13; earlier releases handle them in one branch of the resolver)."""
 EAGLE_FAMILY = EAGLE_HANDLER | {"FROZEN_KV_MTP"}
-"""Algorithms with an EAGLE worker for the draft; NEXTN has become EAGLE by then."""
+"""Algorithms with an EAGLE worker for the draft. NEXTN has already become EAGLE."""
 BLOCK_FAMILY = frozenset({"DFLASH", "DSPARK"})
 """Algorithms whose draft model drafts a block at a time."""
 SPECULATIVE = EAGLE_HANDLER | BLOCK_FAMILY | {"NGRAM"}
-"""Algorithms whose batches the performance rules know; an unset `max_running_requests` is limited
+"""Algorithms whose batches the performance rules model; an unset `max_running_requests` is limited
 (FROZEN_KV_MTP has different batches)."""
 
 _ADDED = (
@@ -29,20 +29,20 @@ _ADDED = (
 )
 """Names that each release added (speculative/spec_info.py; before 0.5.12 the parser's choices)."""
 FIRST_WITH = {name: since for since, names in _ADDED for name in names}
-"""The first release with a name; `0`: all known releases have it."""
+"""The first release with a name; `0` if all known releases have it."""
 
 REJECTION = "speculative_use_rejection_sampling"
 BLOCKS = "speculative_use_block_verification"
 
 
 def blocks_need_rejection(settings: Settings) -> bool:
-    """True if block verification switches rejection sampling on: for EAGLE and EAGLE3 (0.5.23
+    """True if block verification switches rejection sampling on, as for EAGLE and EAGLE3 (0.5.23
     arg_groups/speculative_hook.py:173). Raises UnknownValueError."""
     return bool(settings.value(BLOCKS)) and settings.algorithm in ("EAGLE", "EAGLE3")
 
 
 def algorithm_names(settings: Settings) -> frozenset[str]:
-    """Return the speculative algorithms of this version, without plugins."""
+    """Return the speculative algorithms of this version, excluding plugins."""
     return frozenset(
         name for since, names in _ADDED if settings.in_versions(f">={since}") for name in names
     )
@@ -50,6 +50,6 @@ def algorithm_names(settings: Settings) -> frozenset[str]:
 
 RUNNING = "max_running_requests"
 LIMITED = SPECULATIVE | EAGLE_FAMILY
-"""Algorithms that set a limit if the user sets none."""
+"""Algorithms that limit the running requests if the user sets no limit."""
 WHEN_SPECULATING = 48
 """Their limit (0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384)."""

@@ -1,4 +1,4 @@
-"""Deterministic inference: supported attention backends, and those that keep the prefix cache.
+"""Deterministic inference: the attention backends that support it, with and without a prefix cache.
 
 `_handle_deterministic_inference`: sglang 0.5.23 arg_groups/attention_hook.py:600 and
 arg_groups/overrides.py:1039, 0.5.4 server_args.py:1516.
@@ -16,7 +16,7 @@ _BACKENDS = (
     ("0.5.16", ("fa4",)),
     ("0.5.19", ("intel_xpu",)),
 )
-"""`DETERMINISTIC_ATTENTION_BACKEND_CHOICES`, by the release that added them."""
+"""`DETERMINISTIC_ATTENTION_BACKEND_CHOICES`, by the release that added each."""
 _UNSHARED = frozenset({"flashinfer", "intel_xpu"})
 """Backends that are not in `RADIX_SUPPORTED_DETERMINISTIC_ATTENTION_BACKEND`."""
 _FIRST_ABSORBING = frozenset({"fa3", "triton"})
@@ -26,13 +26,13 @@ _ABSORBED = (
     ("0.5.9", ("GlmMoeDsaForCausalLM",)),
     ("0.5.18", ("Glm4MoeLiteForCausalLM",)),
 )
-"""Targets with latent attention that the engine lists here, by the release that added them."""
+"""Targets with latent attention that the engine lists for this, by the release that added each."""
 _NOT_CHOSEN_FOR = (("0.5.20", ("Glm5NextForConditionalGeneration",)),)
 """Further targets without a default (0.5.23 attention_hook.py:633, not overrides.py:1055)."""
 
 
 def is_requested(settings: Settings) -> bool:
-    """True if deterministic inference is requested, also by an RL policy."""
+    """True if deterministic inference is requested, directly or by an RL policy."""
     return bool(settings.value(SWITCH)) or settings.value(POLICY) is not None
 
 
@@ -42,13 +42,17 @@ def backends(settings: Settings) -> frozenset[str]:
 
 
 def sharing_backends(settings: Settings) -> frozenset[str]:
-    """Return backends that share prefixes deterministically: no other keeps the prefix cache."""
+    """Return backends that share prefixes deterministically. With any other, the engine disables
+    the prefix cache."""
     return backends(settings) - _UNSHARED
 
 
 def absorbing_backends(settings: Settings) -> frozenset[str]:
-    """Return backends that serve latent attention: up to 0.5.16 two of those that share prefixes
-    (0.5.16 server_args.py:6794, 0.5.13 :4272), from 0.5.17 all (server_args.py:7849)."""
+    """Return backends that serve latent attention.
+
+    Up to 0.5.16 these are two of those that share prefixes (0.5.16 server_args.py:6794, 0.5.13
+    :4272), from 0.5.17 all of them (server_args.py:7849).
+    """
     return sharing_backends(settings) if settings.in_versions(">=0.5.17") else _FIRST_ABSORBING
 
 
@@ -60,7 +64,7 @@ def absorbs(settings: Settings) -> bool:
 
 
 def triton_targets(settings: Settings) -> frozenset[str]:
-    """Return targets that default to triton on Blackwell; others default to flashinfer."""
+    """Return targets that default to triton on Blackwell. Other targets default to flashinfer."""
     return _since(settings, _ABSORBED)
 
 

@@ -1,4 +1,4 @@
-"""Drafts: their checkpoints, and the properties that the engine uses."""
+"""Drafts: their checkpoints, and the draft properties that the engine reads."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _GEMMA4_ASSISTANTS = {
     "Gemma4AssistantForCausalLM": f">={ASSISTANTS_SINCE}",
     "Gemma4UnifiedAssistantForCausalLM": ">=0.5.13",
 }
-"""Drafts that EAGLE runs as FROZEN_KV_MTP, and EAGLE3 refuses (0.5.23
+"""Drafts that EAGLE runs as FROZEN_KV_MTP, and that EAGLE3 refuses (0.5.23
 arg_groups/speculative_hook.py:110, 0.5.12 server_args.py:116)."""
 _DSPARK_KEYS = ("block_size", "markov_rank", "noise_token_id", "target_layer_ids")
 _SETS_PARAMETERS = "IQuestQ1ForCausalLM"
 
 
 def own_path(settings: Settings, *, as_configured: bool = True) -> str | None:
-    """Return the path of a draft that is another checkpoint than the target; None otherwise.
+    """Return the draft's path if the draft is a different checkpoint than the target; else None.
 
     `as_configured`: use the path that the user set, not the engine's default for an unset path.
     Raises UnknownValueError.
@@ -33,7 +33,7 @@ def own_path(settings: Settings, *, as_configured: bool = True) -> str | None:
 
 
 def draft_checkpoint(settings: Settings, *, as_configured: bool = False) -> Checkpoint | None:
-    """Return the checkpoint of the draft: its own, else the target's; None: unknown.
+    """Return the draft's own checkpoint, else the target's; None if unknown.
 
     `as_configured`: use the path that the user set. Raises UnknownValueError.
     """
@@ -50,7 +50,7 @@ def draft_of(settings: Settings, *, as_configured: bool = False) -> Checkpoint:
 
 
 def gemma4_assistant(settings: Settings, draft: Checkpoint) -> str | None:
-    """Return the draft's class name if it is a Gemma 4 assistant that this version has."""
+    """Return the draft's class name if it is a Gemma 4 assistant that this version supports."""
     known = (name for name in draft.architectures if name in _GEMMA4_ASSISTANTS)
     return next(
         (
@@ -69,10 +69,10 @@ def bundles_dspark(config: Mapping[str, Any]) -> bool:
 
 
 COMPARES_VOCABULARIES = ">=0.5.15"
-"""Releases that require a STANDALONE draft and its target to have vocabularies of the same size
+"""Releases that require a STANDALONE draft and its target to have equally large vocabularies
 (speculative/standalone_worker_v2.py)."""
 DSPARK_FOLDER = ">=0.5.23"
-"""Releases that also find a draft in a folder `dspark` of the target's directory."""
+"""Releases that also search for a draft in a folder `dspark` of the target's directory."""
 
 
 def sets_parameters(settings: Settings) -> bool:
@@ -84,15 +84,14 @@ def sets_parameters(settings: Settings) -> bool:
 
 
 def is_windowed_or_causal(draft: Checkpoint) -> bool:
-    """True if all layers of a DFLASH draft have a window, or its config states that it is
-    causal."""
+    """True if a DFLASH draft is causal by its config, or all its layers have a sliding window."""
     layers = draft.config.get("layer_types") or ()
     windows = set(layers) == {"sliding_attention"} and len(layers) == draft.num_hidden_layers
     return windows or draft.config.get("is_causal") is True
 
 
 def dflash_backends(settings: Settings) -> tuple[str, ...]:
-    """Return the attention backends of a DFLASH draft's worker, except trtllm_mha."""
+    """Return the attention backends that a DFLASH draft's worker supports, except trtllm_mha."""
     found = ["flashinfer", "fa3", "fa4", "triton"]
     found += ["ascend"] if settings.in_versions(">=0.5.13") else []
     found += ["intel_xpu"] if settings.in_versions(">=0.5.20") else []
@@ -100,9 +99,9 @@ def dflash_backends(settings: Settings) -> tuple[str, ...]:
 
 
 def dflash_drafts_on(settings: Settings, backend: str) -> bool:
-    """True if a DFLASH draft runs on a requested backend. Raises UnknownValueError.
+    """True if a DFLASH draft supports the requested backend. Raises UnknownValueError.
 
-    trtllm_mha is for drafts that are windowed or causal (0.5.17 and later).
+    trtllm_mha supports drafts that are windowed or causal (0.5.17 and later).
     """
     if backend == "trtllm_mha" and settings.in_versions(">=0.5.17"):
         if settings.facts.draft is None:

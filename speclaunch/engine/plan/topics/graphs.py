@@ -1,4 +1,4 @@
-"""CUDA graphs: whether decode and prefill are captured, and backends without graphs."""
+"""CUDA graphs: whether decode and prefill are captured, and which backends have no graphs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from speclaunch.engine.plan.settings import Settings, UnknownValueError
 SIZES = "cuda_graph_bs_decode"
 MOST = "cuda_graph_max_bs_decode"
 SWITCH = "disable_cuda_graph"
-"""Switch for all graphs up to 0.5.13."""
+"""The switch for all graphs up to 0.5.13."""
 DECODE_SWITCH = "disable_decode_cuda_graph"
 DECODE_BACKEND = "cuda_graph_backend_decode"
 PREFILL_BACKEND = "cuda_graph_backend_prefill"
 PIECEWISE = "disable_piecewise_cuda_graph"
 BACKENDS_BY_PHASE = ">=0.5.14"
-"""Releases with a graph backend for each phase (0.5.14 server_args.py:2920)."""
+"""Releases with a separate graph backend for each phase (0.5.14 server_args.py:2920)."""
 PREFILL_BY_DEFAULT = ">=0.5.10"
-"""Releases that capture prefill by default."""
+"""Releases that capture prefill graphs by default."""
 EAGER = ("torch_native", "flex_attention")
 """Attention backends that run without graphs (0.5.23 arg_groups/attention_hook.py:124, 0.5.10
 server_args.py:2301)."""
@@ -34,7 +34,7 @@ def decode_alone_is_off(settings: Settings) -> bool:
 
 
 def prefill_is_captured(settings: Settings) -> bool:
-    """True if prefill has graphs: by default from 0.5.10, from 0.5.5 on request.
+    """True if prefill has graphs: from 0.5.5 on request, from 0.5.10 by default.
 
     Raises UnknownValueError.
     """
@@ -47,13 +47,13 @@ def prefill_is_captured(settings: Settings) -> bool:
 
 
 _MOST_SIZES = 1 << 16
-"""Maximum length of a list; the engines' own have some hundreds of sizes."""
+"""Maximum length of a list of sizes. The engine's own lists have some hundreds."""
 
 
 def span(first: int, last: int, step: int = 1) -> list[int]:
-    """Return the sizes of graphs from `first` to `last`, inclusive.
+    """Return the graph sizes from `first` to `last`, inclusive.
 
-    Raises UnknownValueError for more than any engine could capture, because a typo must not fill
+    Raises UnknownValueError for more sizes than any engine could capture: a typo must not exhaust
     the memory.
     """
     sizes = range(first, last + 1, step)

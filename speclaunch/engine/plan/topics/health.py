@@ -1,14 +1,15 @@
 """Responses of the endpoints that a probe may request, by release, and server shutdown.
 
 Read from `entrypoints/http_server.py` of the releases (0.5.23: lines 715 to 800 and 2191) and
-measured on the CPU engine (0.5.23): `/health` responds after 1.0 s when it is idle or saturated,
-and with 503 after 20 s when the scheduler hangs; before the warm-up ends the port is open,
-`/v1/models` returns 200 and `/health` 503.
+measured on the CPU engine (0.5.23):
 
-After SIGTERM a server ends without a time limit: it finishes every running request
-(`sigterm_watchdog`, 0.4.6 managers/tokenizer_manager.py:1084, 0.5.23
-managers/tokenizer_manager.py:3508). Measured on the CPU engine (0.5.23): 8 requests of 1,000 tokens
-take 132 s, while /health returns 503.
+- `/health` responds after 1.0 s when the server is idle or saturated.
+- `/health` returns 503 after 20 s when the scheduler hangs.
+- Before the warm-up ends the port is open, `/v1/models` returns 200 and `/health` returns 503.
+
+After SIGTERM a server finishes every running request, without a time limit (`sigterm_watchdog`,
+0.4.6 managers/tokenizer_manager.py:1084, 0.5.23 managers/tokenizer_manager.py:3508). Measured on
+the CPU engine (0.5.23): 8 requests of 1,000 tokens take 132 s, while `/health` returns 503.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     from speclaunch.engine.plan.settings import Settings
 
 GENERATES = ">=0.5.1"
-"""Releases in which `/health` generates a token like `/health_generate`; earlier releases return
-200 at once (0.4.10 entrypoints/http_server.py)."""
+"""Releases in which `/health` generates a token like `/health_generate`. Earlier releases return
+200 immediately (0.4.10 entrypoints/http_server.py)."""
 _SWITCH = "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
 _SWITCHED = ">=0.5.6"
 _BYPASS = "SGLANG_DIAG_BYPASS_HEALTH_GENERATE"
 PATIENCE = "SGLANG_HEALTH_CHECK_TIMEOUT"
 USUAL_PATIENCE = 20
-"""Seconds (`HEALTH_CHECK_TIMEOUT`, 0.4.6 to 0.5.23)."""
+"""Seconds until 503 (`HEALTH_CHECK_TIMEOUT`, 0.4.6 to 0.5.23)."""
 LEAST_SECONDS = 1
 """Time that a generating endpoint sleeps before it first checks for an answer."""
 _GENERATE = "/health_generate"
@@ -62,7 +63,7 @@ _SINCE: Mapping[str, str] = {
 }
 """Paths that respond to GET and may be probed, with the releases that have them (`@app.get`)."""
 _ELSEWHERE = lazy(r"/(?:healthz|livez|readyz|live|readiness|liveness|startup|v1/health|v1/ready)/?")
-"""Health paths of other servers: no release of the engine has one."""
+"""Health paths of other servers, which no release of the engine has."""
 _NO_KEY = lazy(r"/(?:health|metrics)")
 """Path prefixes that the middleware accepts without a key (0.4.6 utils.py `add_api_key_middleware`,
 0.5.23 utils/auth.py:99)."""
@@ -72,14 +73,14 @@ utils/common.py:3624)."""
 
 
 def patience(settings: Settings) -> int:
-    """Return the seconds that the engine waits for its scheduler before it returns 503. Raises
+    """Return how many seconds the engine waits for its scheduler before it returns 503. Raises
     UnknownValueError."""
     text = settings.env(PATIENCE)
     return int(text) if text is not None and text.strip().isdecimal() else USUAL_PATIENCE
 
 
 def generates(settings: Settings, path: str | None) -> bool:
-    """True if a path responds by generating a token; False without a path. Raises
+    """True if a GET of the path generates a token. False without a path. Raises
     UnknownValueError."""
     if path not in (_HEALTH, _GENERATE):
         return False
@@ -93,7 +94,7 @@ def generates(settings: Settings, path: str | None) -> bool:
 
 
 def waits_for_warmup(settings: Settings, path: str | None) -> bool:
-    """True if a path returns 200 only once the server has generated something; False without a
+    """True if the path returns 200 only after the server has generated something. False without a
     path. Raises UnknownValueError."""
     if path == "/ready":
         return True
@@ -105,7 +106,7 @@ def waits_for_warmup(settings: Settings, path: str | None) -> bool:
 
 
 def exists(settings: Settings, path: str) -> bool | None:
-    """True if the server responds to a GET of a path; None: unknown path."""
+    """True if the server responds to a GET of the path; None if the path is unknown."""
     if _ELSEWHERE.fullmatch(path):
         return False
     since = _SINCE.get(path)
@@ -115,7 +116,7 @@ def exists(settings: Settings, path: str) -> bool | None:
 
 
 def exists_on_worker(settings: Settings, path: str) -> bool:
-    """True if a rank other than the first responds to it. Raises UnknownValueError."""
+    """True if ranks other than the first respond to the path. Raises UnknownValueError."""
     since = _WORKER.get(path)
     if since is None:
         return path == "/metrics" and _has_metrics(settings)
@@ -123,8 +124,8 @@ def exists_on_worker(settings: Settings, path: str) -> bool:
 
 
 def needs_key(settings: Settings, path: str) -> bool:
-    """True if a path returns 401 when the server has an `api_key` and the request has none. Raises
-    UnknownValueError."""
+    """True if the path returns 401 when the server has an `api_key` and the request has none.
+    Raises UnknownValueError."""
     if not settings.is_set("api_key") or _NO_KEY.match(path):
         return False
     return path != "/ready" or not settings.in_versions(_READY)
@@ -143,5 +144,5 @@ _WAITS = ">=0.5.20"
 
 
 def least_seconds(settings: Settings) -> int:
-    """Return the maximum seconds of a shutdown without requests."""
+    """Return the maximum duration of a shutdown without requests, in seconds."""
     return _LOOKS + (_SCHEDULERS if settings.in_versions(_WAITS) else 0)

@@ -1,4 +1,4 @@
-"""LoRA: state of adapter serving."""
+"""LoRA: whether adapters are served."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ PATHS = "lora_paths"
 
 
 def is_on(settings: Settings) -> bool:
-    """True if adapters are served: naming some switches it on (0.5.23 arg_groups/lora_hook.py:41).
-    Raises UnknownValueError."""
+    """True if adapters are served. Naming an adapter switches LoRA on (0.5.23
+    arg_groups/lora_hook.py:41). Raises UnknownValueError."""
     return bool(settings.value(SWITCH) or settings.value(PATHS))

@@ -1,8 +1,9 @@
 """Memory of the draft, and the engine's reserve on a GPU.
 
-Up to 0.5.13 the target is prepared first (weights, pool, graphs), and the draft is loaded into the
-memory outside the fraction (0.5.10 managers/scheduler.py:578, speculative/eagle_worker.py). From
-0.5.14 the weights of both are loaded before any pool, and the draft's weights and cache come from
+Up to 0.5.13 the target is prepared first (weights, pool, graphs). The draft is then loaded into the
+memory outside the fraction (0.5.10 managers/scheduler.py:578, speculative/eagle_worker.py).
+
+From 0.5.14 the weights of both are loaded before any pool. The draft's weights and cache come from
 the static part (0.5.23 managers/scheduler.py:1128, 0.5.14
 model_executor/model_runner_kv_cache_mixin.py).
 
@@ -15,35 +16,38 @@ from __future__ import annotations
 from speclaunch.engine.plan.settings import Settings
 
 FIRST_IN_POOL = "0.5.14"
-"""The first release that pays the draft from the pool."""
+"""The first release that deducts the draft from the pool."""
 IN_POOL = f">={FIRST_IN_POOL}"
 
 
 def draft_in_pool(settings: Settings) -> bool:
-    """True if the draft's weights and cache come from the static part, and are loaded before the
-    pool is sized; otherwise they use the rest, and are loaded afterwards."""
+    """True if the draft's weights and cache come from the static part and load before the pool is
+    sized.
+
+    Otherwise the draft loads afterwards, into the remaining memory.
+    """
     return settings.in_versions(IN_POOL)
 
 
 BALANCED = 0.9
-"""Least ratio of free memory between two ranks; less is refused (0.5.23
-distributed/bootstrap.py:445, 0.5.7 model_runner.py:788), ..."""
+"""Minimum ratio of free memory between two ranks. The engine refuses to start below it (0.5.23
+distributed/bootstrap.py:445, 0.5.7 model_runner.py:788)."""
 BALANCE_CHECK = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK"
-"""... unless this variable is false (0.5.7 and later), ..."""
+"""Variable that disables this check if it is false (0.5.7 and later)."""
 NO_BALANCE_CHECK = "SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK"
-"""... or this one is true (up to 0.5.17)."""
+"""Variable that disables this check if it is true (up to 0.5.17)."""
 OWN = 512
-"""Metadata of attention backends."""
+"""MiB for the metadata of attention backends."""
 TOKEN = 1.5
-"""Activations per token of prefill."""
+"""MiB of activations per token of prefill."""
 FEWEST_TOKENS = 2048
 DECODE_GRAPH = 2
-"""Memory per request of the largest decode graph."""
+"""MiB per request of the largest decode graph."""
 DECODE_GRAPH_RANK = 3
-"""Memory per request and rank of DP attention, if the graph is no larger than `LARGE_GRAPH`."""
+"""MiB per request and DP attention rank, if the graph is no larger than `LARGE_GRAPH`."""
 LARGE_GRAPH = 300
 DECODE_GRAPH_RANK_LARGE = 4.5
 PREFILL_GRAPH = 8
-"""Memory of a prefill graph of any size."""
+"""MiB of a prefill graph of any size."""
 PREFILL_GRAPHS_LATENT = 1536
-"""Memory of all prefill graphs of a model with latent attention."""
+"""MiB of all prefill graphs of a model with latent attention."""

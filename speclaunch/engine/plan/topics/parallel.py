@@ -1,10 +1,10 @@
-"""Data parallelism: ranks that share a batch's attention, replicas with separate GPUs, and the
-engine's refusals with any algorithm.
+"""Data parallelism: attention ranks that share a batch, replicas with separate GPUs, and refusals
+that apply to any algorithm.
 
-Up to 0.5.21 `enable_dp_attention` makes the `dp_size` ranks attention ranks. From 0.5.22 that pair
-is rewritten to `attn_dp_size` before anything else reads it, and `dp_size` counts replicas alone
-(0.5.23 arg_groups/parallel_hook.py:39, 0.5.2 server_args.py:509). A release that switches DP
-attention off for a single rank does so before it checks for refusals.
+Up to 0.5.21 `enable_dp_attention` makes the `dp_size` ranks attention ranks. From 0.5.22 the engine
+rewrites that pair to `attn_dp_size` before anything else reads it, and `dp_size` counts only
+replicas (0.5.23 arg_groups/parallel_hook.py:39, 0.5.2 server_args.py:509). A release that switches
+DP attention off for a single rank does so before it checks for refusals.
 """
 
 from __future__ import annotations
@@ -20,33 +20,37 @@ ATTENTION_RANKS = "attn_dp_size"
 REPLICAS = "dp_size"
 SWITCH = "enable_dp_attention"
 OWN_ARGUMENT = ">=0.5.22"
-"""Releases with a separate argument for attention ranks."""
+"""Releases with a separate argument for the attention ranks."""
 HEAD = "enable_dp_lm_head"
 RESET = ">=0.5.2"
-"""A single rank switches DP attention off (0.5.2 server_args.py:509), ..."""
+"""Releases in which a single rank switches DP attention off (0.5.2 server_args.py:509)."""
 HEAD_RESET = ">=0.5.3"
-"""... and `HEAD`."""
+"""Releases in which a single rank also switches `HEAD` off."""
 _MOST = 1 << 16
-"""Upper bound of the ranks of a deployment."""
+"""Maximum number of ranks of a deployment."""
 
 
 def attention_ranks(settings: Settings) -> int:
-    """Return the ranks of data-parallel attention; 1 without it. Raises UnknownValueError."""
+    """Return the number of data-parallel attention ranks; 1 without DP attention. Raises
+    UnknownValueError."""
     if settings.in_versions(OWN_ARGUMENT):
         return _count(settings, ATTENTION_RANKS)
     return _count(settings, REPLICAS) if settings.value(SWITCH) else 1
 
 
 def is_on(settings: Settings) -> bool:
-    """True if attention is data-parallel for the steps before a single rank is reset (memory,
-    graphs of prefill): up to 0.5.21 by the switch alone. Raises UnknownValueError."""
+    """True if attention is data-parallel in the steps that run before a single rank is reset
+    (memory, prefill graphs).
+
+    Up to 0.5.21 this depends on the switch alone. Raises UnknownValueError.
+    """
     if settings.in_versions(OWN_ARGUMENT):
         return attention_ranks(settings) > 1
     return bool(settings.value(SWITCH))
 
 
 def replicas(settings: Settings) -> int:
-    """Return the copies of the complete model, each with separate GPUs. Raises
+    """Return the number of complete copies of the model, each on separate GPUs. Raises
     UnknownValueError."""
     if not settings.in_versions(OWN_ARGUMENT) and settings.value(SWITCH):
         return 1
@@ -54,8 +58,10 @@ def replicas(settings: Settings) -> int:
 
 
 def expert_ranks(settings: Settings) -> int:
-    """Return the groups of ranks that hold different experts: an all-to-all backend, or a switch of
-    older releases, sets `ep_size` to `tp_size`. Raises UnknownValueError."""
+    """Return the number of rank groups that hold different experts. Raises UnknownValueError.
+
+    An all-to-all backend, or a switch in older releases, sets `ep_size` to `tp_size`.
+    """
     tensor = _count(settings, "tp_size")
     found = _count(settings, "ep_size")
     switched = settings.value("enable_ep_moe") or settings.value("enable_deepep_moe")
@@ -78,7 +84,7 @@ _SOMETHING = ".{1,200}?"
 
 
 class KnownRefusal(Struct, frozen=True):
-    """A refusal of the engine at its start.
+    """A known refusal when the engine starts.
 
     `message` is the engine's own message, `source` the file and line of releases that have it.
     """
@@ -86,10 +92,11 @@ class KnownRefusal(Struct, frozen=True):
     message: str
     source: str
     when: Callable[[Settings], bool]
-    """True if the settings match, with any algorithm. Raises UnknownValueError."""
+    """Returns True if the settings match, with any algorithm. Raises UnknownValueError."""
     versions: str = ""
     algorithm: str | None = None
-    """Algorithm that the refusal requires; None if it applies to all, also without speculation."""
+    """The algorithm that the refusal applies to; None if it applies to all, and without
+    speculation."""
 
     def applies(self, settings: Settings) -> bool:
         """True if this release refuses these settings. Raises UnknownValueError."""
@@ -97,16 +104,16 @@ class KnownRefusal(Struct, frozen=True):
         return own and self.holds(settings)
 
     def holds(self, settings: Settings) -> bool:
-        """True if it applies, for settings whose algorithm is known to match. Raises
+        """True if these settings meet the condition, given a matching algorithm. Raises
         UnknownValueError."""
         return settings.in_versions(self.versions) and self.when(settings)
 
 
 def beginning(message: str) -> str:
-    """Return a pattern of messages with this beginning; `{}` matches text that differs between
-    starts.
+    """Return a pattern for messages that begin with this text. `{}` matches text that varies
+    between starts.
 
-    Releases end the same sentence with and without a full stop.
+    Matches with and without a final period, because releases differ in that.
     """
     parts = message.removesuffix(".").split(_ANY)
     return _SOMETHING.join(re.escape(part) for part in parts)
@@ -176,12 +183,12 @@ DFLASH_CONTEXT = KnownRefusal(
 
 
 def dspark_by_flag(settings: Settings) -> bool:
-    """True if the release checks the user's `enable_dp_attention`, and it is set."""
+    """True if the release checks the user's `enable_dp_attention` and the user sets it."""
     return settings.in_versions(_BY_FLAG) and bool(settings.user_value(SWITCH))
 
 
 def dspark_is_spread(settings: Settings) -> bool:
-    """True if DSPARK would be checked for DP attention. Raises UnknownValueError."""
+    """True if the engine would check DSPARK for DP attention. Raises UnknownValueError."""
     return attention_ranks(settings) > 1 or dspark_by_flag(settings)
 
 

@@ -1,4 +1,4 @@
-"""The quantization method of a release for an argument and a checkpoint, or its refusal.
+"""The quantization method that a release uses for an argument and a checkpoint, or its refusal.
 
 `_verify_quantization`, `_parse_quant_hf_config` and `_parse_modelopt_quant_config` (0.5.23
 configs/model_config.py:2000, :1727, :1838; 0.5.8 :757, :584, :680), the methods' own
@@ -24,7 +24,7 @@ from speclaunch.engine.plan.topics.target import target_of
 
 NAME = "quantization"
 NONE = "unquant"
-"""Name for no quantization."""
+"""The name that means no quantization."""
 
 _REGISTERED: Mapping[str, str] = {
     **dict.fromkeys(("blockwise_int8", "compressed-tensors", "fp8", "modelopt_fp4"), ""),
@@ -49,9 +49,9 @@ _REGISTERED: Mapping[str, str] = {
 }
 """Methods that are registered on GPUs, with their releases."""
 _NO_LONGER = ("fbgemm_fp8", "qoq", "marlin")
-"""Removed methods that no other platform registers either."""
+"""Removed methods that no other platform registers."""
 _VLLM_REGISTERS = "<0.5.4"
-"""Releases that add vLLM's methods to their own if vLLM is installed."""
+"""Releases that also register vLLM's methods if vLLM is installed."""
 _ON_ROCM: Mapping[str, str] = {
     **dict.fromkeys(("awq", "fp8", "compressed-tensors", "compressed_tensors", "w8a8_fp8"), ""),
     "gptq": "<0.5.20",
@@ -80,15 +80,15 @@ _COMPATIBLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 """The argument, compatible methods of the checkpoint, and the releases that accept the pair."""
 _ONLINE = (("quark_mxfp4", ">=0.5.17"),)
-"""Methods that requantize any checkpoint."""
+"""Methods that can requantize any checkpoint."""
 _MODELOPT = ("modelopt_fp8", "modelopt_fp4")
 _ANY = "modelopt"
-"""Generic name for the other methods: as requested, or as it remains up to 0.5.9."""
+"""Generic name for ModelOpt's methods: as requested, or as it remains up to 0.5.9."""
 _PETIT = "petit_nvfp4"
-"""Replacement for it on AMD GPUs (layers/quantization/petit.py)."""
+"""The method that replaces it on AMD GPUs (layers/quantization/petit.py)."""
 _ALGORITHM = "the effect of ModelOpt's algorithm is unknown"
 _READS_MODELOPT = ">=0.5.4"
-"""Releases that detect ModelOpt; in earlier releases its methods have other names, and no
+"""Releases that detect ModelOpt. In earlier releases its methods have different names, and no
 checkpoint selects one."""
 
 
@@ -100,18 +100,18 @@ class Absence(StrEnum):
 
 
 class QuantizationMethod(Struct, frozen=True):
-    """The methods of the checkpoint and of the release."""
+    """The quantization method of the checkpoint, and the method that the release uses for it."""
 
     made: str | None
-    """Method in the checkpoint's config; None: not stated."""
+    """Method in the checkpoint's config; None if it is not stated."""
     used: str | None
-    """Method that serves the model; None: unquantized."""
+    """Method that serves the model; None if it is unquantized."""
     contradicted: bool = False
     """True if the release refuses `used` because of the checkpoint's method."""
 
 
 def method_of(settings: Settings) -> QuantizationMethod:
-    """Return the method that the target is served with. Raises UnknownValueError."""
+    """Return the method that serves the target. Raises UnknownValueError."""
     explicit = settings.user_value(NAME)
     requested = None if explicit is None else str(explicit).lower()
     if requested == NONE:
@@ -128,7 +128,7 @@ def method_of(settings: Settings) -> QuantizationMethod:
 
 
 def absence(settings: Settings, used: str) -> Absence | None:
-    """Return why the GPUs lack a method; None if they have it. Raises UnknownValueError."""
+    """Return why the GPUs do not support a method; None if they do. Raises UnknownValueError."""
     versions = _REGISTERED.get(used)
     missing = versions is None or not settings.in_versions(versions)
     if missing and settings.in_versions(_VLLM_REGISTERS):
@@ -145,7 +145,7 @@ def absence(settings: Settings, used: str) -> Absence | None:
 
 
 def is_amd(settings: Settings) -> bool:
-    """True if it runs on ROCm. Raises UnknownValueError."""
+    """True if the engine runs on ROCm. Raises UnknownValueError."""
     if settings.device != "cuda":
         return False
     if settings.facts.hardware is None:
@@ -176,7 +176,7 @@ def _made(settings: Settings, target: Checkpoint, requested: str | None) -> str 
 
 
 def _of_modelopt(settings: Settings, target: Checkpoint, config: Mapping[str, Any]) -> str:
-    """Return the method for ModelOpt's algorithm. Raises UnknownValueError for another
+    """Return the method for one of ModelOpt's algorithms. Raises UnknownValueError for an unknown
     algorithm."""
     if settings.in_versions(f"<{_READS_MODELOPT.removeprefix('>=')}"):
         raise UnknownValueError("this release's use of ModelOpt's config is unknown")
@@ -227,7 +227,7 @@ def _used(settings: Settings, requested: str, made: str | None) -> str | None:
 
 
 def _converted(settings: Settings, requested: str, made: str) -> bool:
-    """True if it may be another kernel for the same weights."""
+    """True if the method may be a different kernel for the same weights."""
     if made not in ("awq", "gptq") or requested not in ("marlin", f"{made}_marlin", "moe_wna16"):
         return False
     if requested == "marlin" and made == "gptq" and settings.in_versions("<0.5.20"):

@@ -3,8 +3,8 @@
 - 0.5.3 to 0.5.10: a switch, `enable_beta_spec` up to 0.5.4, then SGLANG_ENABLE_SPEC_V2, off by
 default (0.5.10 server_args.py:2999, 0.5.3 server_args.py:1199).
 - 0.5.11 and 0.5.12: the default, except for an explicit tree (0.5.11 server_args.py:3459).
-- 0.5.13: the only workers of EAGLE, with the overlap or without it
-(arg_groups/speculative_hook.py:288); from 0.5.14 those of every algorithm
+- 0.5.13: EAGLE's only workers, with or without overlap
+(arg_groups/speculative_hook.py:288); from 0.5.14 the only workers of every algorithm
 (speculative/spec_info.py:216).
 """
 
@@ -19,7 +19,8 @@ VARIABLE = "SGLANG_ENABLE_SPEC_V2"
 SWITCH = "enable_beta_spec"
 FIRST_BY_VARIABLE = "0.5.4.post1"
 BY_SWITCH = f"<{FIRST_BY_VARIABLE}"
-"""Releases that do not read the variable: 0.5.4 server_args.py:1296, 0.5.4.post1 :1436."""
+"""Releases that do not read the variable: before 0.5.4.post1 (0.5.4 server_args.py:1296,
+0.5.4.post1 :1436)."""
 FIRST_BY_DEFAULT = "0.5.11"
 BY_DEFAULT = f">={FIRST_BY_DEFAULT}"
 STANDALONE_TOO = ">=0.5.8"
@@ -33,12 +34,13 @@ _SET_BY_TARGET = {
     "Step3p5ForCausalLM": ">=0.5.9,<0.5.11",
     "DeepseekV4ForCausalLM": ">=0.5.12,<0.5.14",
 }
-"""Targets for which the engine sets the variable itself if the user wrote EAGLE: it checks before
-NEXTN becomes EAGLE (0.5.10 server_args.py:1794, 0.5.12 arg_groups/deepseek_v4_hook.py:44)."""
+"""Targets for which the engine sets the variable itself if the user wrote EAGLE, because it checks
+before NEXTN becomes EAGLE (0.5.10 server_args.py:1794, 0.5.12
+arg_groups/deepseek_v4_hook.py:44)."""
 
 
 def is_requested(settings: Settings) -> bool:
-    """True if the switch is on: by the user, by default, or for the target.
+    """True if SpecV2 is switched on: by the user, by default, or for this target.
 
     Raises UnknownValueError.
     """
@@ -55,7 +57,7 @@ def _sets_it(settings: Settings) -> bool:
 
 
 def has_worker(settings: Settings) -> bool:
-    """True if the version has a V2 worker for the algorithm, which runs with the overlap.
+    """True if the version has a V2 worker, which runs with the overlap, for the algorithm.
 
     `create_worker` of 0.5.8 to 0.5.12 (speculative/spec_info.py:52), earlier the scheduler (0.5.7
     managers/scheduler.py:502, 0.5.3 :669). Raises UnknownValueError.
@@ -73,14 +75,18 @@ def _able(settings: Settings) -> frozenset[str]:
 
 def turns_overlap_on(settings: Settings) -> bool:
     """True if a requested SpecV2 switches the overlap schedule on, ignoring the user's value (0.5.3
-    to 0.5.10). EAGLE; from 0.5.7 EAGLE3 too, from 0.5.8 STANDALONE. Raises UnknownValueError."""
+    to 0.5.10).
+
+    Applies to EAGLE, from 0.5.7 also to EAGLE3, and from 0.5.8 to STANDALONE. Raises
+    UnknownValueError.
+    """
     if settings.in_versions(BY_DEFAULT) or not has_worker(settings):
         return False
     return settings.algorithm == "EAGLE" or settings.in_versions(">=0.5.7")
 
 
 def would_run(settings: Settings) -> bool:
-    """True if a release from 0.5.3 to 0.5.12 uses the V2 worker for a chain; ignores an explicit
+    """True if 0.5.3 to 0.5.12 would use the V2 worker for a chain. Ignores whether the user sets a
     tree. Raises UnknownValueError."""
     if not has_worker(settings) or not is_requested(settings):
         return False
@@ -88,7 +94,7 @@ def would_run(settings: Settings) -> bool:
 
 
 def runs(settings: Settings) -> bool:
-    """True if the V2 workers run, once `disable_overlap_schedule` is resolved.
+    """True if the V2 workers run. Call it after `disable_overlap_schedule` is resolved.
 
     Raises UnknownValueError.
     """

@@ -9,7 +9,8 @@ from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
 UNKNOWN_TARGET = "the target checkpoint is unknown"
 _FAMILY = 4
-"""Letters of an architecture's name that occur in its checkpoints' names: MiMo, Step."""
+"""Number of first letters of an architecture's name that its checkpoints' names contain: MiMo,
+Step."""
 
 
 def target_of(settings: Settings) -> Checkpoint:
@@ -21,8 +22,7 @@ def target_of(settings: Settings) -> Checkpoint:
 
 
 def architecture_of(settings: Settings) -> str:
-    """Return the architecture of the target that the engine dispatches on. Raises
-    UnknownValueError."""
+    """Return the target architecture that the engine dispatches on. Raises UnknownValueError."""
     found = target_of(settings).architecture
     if found is None:
         raise UnknownValueError("the architecture of the target is unknown")
@@ -34,18 +34,21 @@ def architecture_of(settings: Settings) -> str:
 
 
 def halved(checkpoint: Checkpoint) -> str:
-    """Return the dtype of float32 weights with `dtype: auto`, also for a config without a dtype:
-    float16, bfloat16 for Gemma (`_get_and_verify_dtype`, 0.5.23 configs/model_config.py:2284, 0.4.6
-    :455)."""
+    """Return the dtype that `dtype: auto` serves float32 weights in: bfloat16 for Gemma, else
+    float16.
+
+    Also applies to a config without a dtype (`_get_and_verify_dtype`, 0.5.23
+    configs/model_config.py:2284, 0.4.6 :455).
+    """
     return "bfloat16" if (checkpoint.model_type or "").startswith("gemma") else "float16"
 
 
 def may_be(settings: Settings, architectures: Iterable[str]) -> bool:
-    """True if the target may be of one of these architectures, which are rare.
+    """True if the target may have one of these rare architectures.
 
-    A checkpoint with only a known name (or path) matches if the name contains the family:
-    `MiMoV2ForCausalLM` may be `XiaomiMiMo/MiMo-V2-Flash`. Otherwise a fact about nearly every model
-    would be unknown without its config.
+    If only the name or path of the checkpoint is known, it matches if it contains the family's
+    name: `MiMoV2ForCausalLM` may be `XiaomiMiMo/MiMo-V2-Flash`. Otherwise almost every fact would
+    be unknown without the config.
     """
     if settings.facts.target is not None:
         return True
@@ -54,9 +57,9 @@ def may_be(settings: Settings, architectures: Iterable[str]) -> bool:
 
 
 def has_architecture(settings: Settings, architectures: Iterable[str]) -> bool:
-    """True if the target is of one of these architectures, which are rare.
+    """True if the target has one of these rare architectures.
 
-    Raises UnknownValueError if it may be, and its config is unknown.
+    Raises UnknownValueError if it may have one but its config is unknown.
     """
     rare = tuple(architectures)
     return bool(rare) and may_be(settings, rare) and architecture_of(settings) in rare

@@ -1,9 +1,9 @@
-"""Arguments that a release declares, as argparse would register them.
+"""The arguments that a release declares, as argparse would register them.
 
-Sources are calls of ``add_argument``, followed from ``ServerArgs.add_cli_args`` through every
-function that it passes its parser to, and annotated fields, ``name: A[T, Arg(help=…)] = default``
-(0.5.14 on). Fields follow the engine's own ``add_cli_args_from_dataclass``; a field without an
-``Arg`` or a help text has no flag.
+Sources are calls of ``add_argument`` and annotated fields. Calls are followed from
+``ServerArgs.add_cli_args`` through every function that receives its parser. Fields have the form
+``name: A[T, Arg(help=…)] = default`` (from 0.5.14) and are processed like in the engine's own
+``add_cli_args_from_dataclass``; a field without an ``Arg`` or a help text has no flag.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _BUILT_IN_ACTIONS = ("store", "store_true", "store_false", "store_const", "appen
 class Declared(Struct, frozen=True):
     """One argument of the engine's parser.
 
-    ``action`` is argparse's name of a built-in action or the name of the engine's own class;
-    ``refused``: the action stops the engine instead of storing anything; ``stores``: it writes to
-    ``dest``; ``src`` is ``file:line`` inside the wheel.
+    - ``action``: argparse's name for a built-in action, or the name of the engine's own class.
+    - ``refused``: the action stops the engine instead of storing anything.
+    - ``stores``: the action writes to ``dest``.
+    - ``src``: ``file:line`` inside the wheel.
     """
 
     flag: str
@@ -139,7 +140,7 @@ def _choices(evaluator: SourceEvaluator, choices: Any) -> tuple[Any, ...] | None
 
 
 def _replacement(new_flag: Any, help_text: str, primary: str) -> str | None:
-    """Return the replacement from the action, else the flag or variable that the help names."""
+    """Return the replacement that the action names, else the flag or variable in the help text."""
     if isinstance(new_flag, str):
         return new_flag
     if help_text == SUPPRESS:
@@ -154,7 +155,7 @@ def _replacement(new_flag: Any, help_text: str, primary: str) -> str | None:
 def _constructed(
     evaluator: SourceEvaluator, action: ClassValue, keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the keywords that an action class of the engine passes to ``argparse.Action``."""
+    """Return the keywords that one of the engine's action classes passes to ``argparse.Action``."""
     init = evaluator.method(action, "__init__")
     if init is None:
         return dict(keywords)
@@ -187,7 +188,7 @@ def _is_super_init(node: ast.expr) -> bool:
 def _behaviour(
     evaluator: SourceEvaluator, action: ClassValue, keywords: Mapping[str, Any]
 ) -> tuple[bool, bool]:
-    """Return whether the action stops the engine, and whether it stores anything."""
+    """Return two flags: whether the action stops the engine, and whether it stores anything."""
     call = evaluator.method(action, "__call__")
     if call is None:
         return False, True
@@ -207,7 +208,7 @@ _SCALARS = ("str", "int", "float")
 
 
 class FieldNode(Struct, frozen=True):
-    """One annotated assignment in a class body."""
+    """An annotated assignment in a class body."""
 
     file: str
     node: ast.AnnAssign
@@ -215,7 +216,7 @@ class FieldNode(Struct, frozen=True):
 
 
 def record_fields(evaluator: SourceEvaluator, owner: ClassValue) -> list[FieldNode]:
-    """Return the fields of a record: inherited, collected from namespace classes, and its own."""
+    """Return the fields of a record class: inherited, from namespace classes, and its own."""
     found: dict[str, FieldNode] = {}
     for part in [*_namespaces(evaluator, owner), *evaluator.bases(owner)]:
         if isinstance(part, ClassValue):
@@ -254,7 +255,7 @@ def _default(evaluator: SourceEvaluator, field: FieldNode) -> Any:
 
 
 def declared_fields(evaluator: SourceEvaluator, owner: ClassValue) -> Iterator[Declared]:
-    """Yield every argument that the fields of ``owner`` declare."""
+    """Yield every argument that the fields of class ``owner`` declare."""
     for field in record_fields(evaluator, owner):
         made = _declared_field(evaluator, field)
         if made is not None:
@@ -329,7 +330,7 @@ def _typed(
 def _unwrap_annotated(
     evaluator: SourceEvaluator, field: FieldNode
 ) -> tuple[ast.expr, dict[str, Any]] | None:
-    """Return the type inside ``A[T, …]`` and its ``Arg`` or help data; None without them."""
+    """Return the type inside ``A[T, …]`` and its ``Arg`` or help text; None if it has neither."""
     node = field.node.annotation
     if not (isinstance(node, ast.Subscript) and _last_name(node.value) in ("A", "Annotated")):
         return None
@@ -347,7 +348,7 @@ def _unwrap_annotated(
 
 
 def _alias(evaluator: SourceEvaluator, file: str, node: ast.expr) -> ast.expr:
-    """Return the type of a module-level alias (``Mode = Literal["a", "b"]``)."""
+    """Return the type behind a module-level alias (``Mode = Literal["a", "b"]``)."""
     if isinstance(node, ast.Name) and node.id not in (*_SCALARS, "bool"):
         found = evaluator.module_expression(file, node.id)
         if found is not None:
@@ -380,11 +381,11 @@ _METHOD = "add_cli_args"
 
 
 class _Parser:
-    """Placeholder for the argument parser; its groups are the parser itself."""
+    """A placeholder for the argument parser and for its argument groups."""
 
 
 class ArgumentReader(SourceEvaluator):
-    """Evaluator that records calls on a parser."""
+    """An evaluator that records calls to a parser."""
 
     def __init__(self, source: PackageSource) -> None:
         super().__init__(source)
@@ -392,7 +393,7 @@ class ArgumentReader(SourceEvaluator):
         self._parser = _Parser()
 
     def read(self) -> list[Declared]:
-        """Return every argument of the server, in registration order."""
+        """Return all server arguments, in registration order."""
         if self.source.tree(SERVER_ARGS) is None:
             raise ExtractError(f"{self.source.path}: no {SERVER_ARGS} in the package")
         found = self.global_name(SERVER_ARGS, "ServerArgs")
@@ -430,7 +431,7 @@ class ArgumentReader(SourceEvaluator):
     def call(
         self, function: Any, positional: list[Any], keywords: dict[str, Any], src: str = ""
     ) -> Any:
-        """Record calls on the parser; evaluate everything else."""
+        """Record calls to the parser; evaluate everything else."""
         if isinstance(function, BoundMethod) and isinstance(function.receiver, _Parser):
             if function.name == "add_argument":
                 return self._add(positional, keywords, src)

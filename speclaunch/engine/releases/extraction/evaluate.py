@@ -1,9 +1,9 @@
 """Static evaluator for the constant part of Python: choices, defaults and types.
 
-It follows names through the imports of the package, applies module-level ``+=``, ``.extend`` and
-``.add``, walks enumerations and runs small functions.  Unknown values become an
-:class:`~speclaunch.engine.releases.extraction.names.OpaqueValue`, which counts as false.  It sees
-an empty environment and no accelerator, like ``--help`` on a plain machine.
+It follows names through the package's imports, applies module-level ``+=``, ``.extend`` and
+``.add``, expands enumerations and runs small functions. Unknown values become an
+:class:`~speclaunch.engine.releases.extraction.names.OpaqueValue`, which counts as false. It assumes
+an empty environment and no accelerator, as for ``--help`` on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CALL_DEPTH = 60
 
 
 class Objects(Names):
-    """Attributes and calls of objects that the package defines."""
+    """Evaluates attributes and calls of objects that the package defines."""
 
     _depth = 0
 
@@ -57,7 +57,8 @@ class Objects(Names):
 
     @abstractmethod
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
-        """Run statements. Return the wrapped value of the first ``return`` reached, or None."""
+        """Run statements. Return the first ``return`` value reached, wrapped; None if there is
+        none."""
 
     def items(self, value: Any) -> list[Any]:
         """Return the items of a value; an empty list if unknown."""
@@ -72,7 +73,7 @@ class Objects(Names):
         return []
 
     def bases(self, owner: ClassValue) -> list[Any]:
-        """Return the base classes, evaluated."""
+        """Return the evaluated base classes."""
         return [self.value(base, ExpressionScope(owner.file)) for base in owner.node.bases]
 
     def is_enum(self, owner: ClassValue) -> bool:
@@ -257,10 +258,11 @@ _DEPTH = 60
 
 
 class SourceEvaluator(Objects):
-    """Evaluator of expressions and statements of one package."""
+    """Evaluates the expressions and statements of one package."""
 
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
-        """Run statements. Return the wrapped value of the first ``return`` reached, or None."""
+        """Run statements. Return the first ``return`` value reached, wrapped; None if there is
+        none."""
         for node in body:
             done = self.statement(node, scope)
             if done is not None:
@@ -270,7 +272,7 @@ class SourceEvaluator(Objects):
     def statement(  # noqa: PLR0912
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement. Return a wrapped ``return`` value.  ``only``: bind just this name."""
+        """Run a statement. Return its ``return`` value, wrapped. ``only``: bind only this name."""
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, scope),)

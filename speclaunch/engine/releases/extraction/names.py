@@ -1,7 +1,7 @@
-"""Module-level names and the values of static evaluation.
+"""Module-level names, and the values of static evaluation.
 
-Names come from assignments, later changes to them, and imports. Values are those that evaluation
-can yield in addition to plain Python values.
+Names come from assignments, later changes to them, and imports. The value classes are those that
+evaluation can return in addition to plain Python values.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from speclaunch.engine.releases.extraction.source import PackageSource
 
 
 class OpaqueValue(Struct, frozen=True):
-    """A value that is unknown without running the engine; ``text`` is its source text."""
+    """A value that cannot be known without running the engine. ``text`` is its source text."""
 
     text: str
 
     def __bool__(self) -> bool:
-        """False: an unknown condition is unmet (no accelerator, no plugin, no variable set)."""
+        """False: an unknown condition counts as unmet (no accelerator, no plugin, no variable
+        set)."""
         return False
 
     @property
     def name(self) -> str:
-        """Last part of a dotted name: ``loads`` of ``json.loads``."""
+        """The last part of a dotted name: ``loads`` for ``json.loads``."""
         return self.text.rpartition(".")[2]
 
 
@@ -56,7 +57,8 @@ class FunctionValue(Struct, frozen=True):
 
 
 class Instance(Struct, frozen=True):
-    """An object made by calling a class of the package; ``arguments`` are positional."""
+    """An object created by calling a class of the package. ``arguments`` are the positional
+    ones."""
 
     of: ClassValue
     arguments: tuple[Any, ...] = ()
@@ -71,14 +73,14 @@ class EnumMember(Struct, frozen=True):
 
 
 class BoundMethod(Struct, frozen=True):
-    """A method looked up on a value and not called yet."""
+    """A method that was looked up on a value but not called yet."""
 
     receiver: Any
     name: str
 
 
 class ExpressionScope(Struct):
-    """Names visible to an expression: local, of its class body, of its module."""
+    """The names visible to an expression: local, class-level and module-level."""
 
     file: str
     names: dict[str, Any] = field(default_factory=dict)
@@ -93,7 +95,7 @@ _MUTATORS = frozenset({"append", "extend", "add", "update", "insert", "remove", 
 
 
 class Names(ABC):
-    """Resolver of names in the modules of one package."""
+    """Resolves names in the modules of one package."""
 
     def __init__(self, source: PackageSource) -> None:
         self.source = source
@@ -107,7 +109,7 @@ class Names(ABC):
     def statement(
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement. Return a wrapped ``return`` value.  ``only``: bind just this name."""
+        """Run a statement. Return its ``return`` value, wrapped. ``only``: bind only this name."""
 
     def lookup(self, name: str, scope: ExpressionScope) -> Any:
         """Return the value of a name: local, then global, then built-in."""
@@ -145,7 +147,7 @@ class Names(ABC):
         return None
 
     def module_expression(self, file: str, name: str) -> tuple[str, ast.expr] | None:
-        """Return the right-hand side of a module-level name, and its file."""
+        """Return the right-hand side of a module-level name's assignment, and its file."""
         for node in getattr(self.source.tree(file), "body", ()):
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -179,7 +181,7 @@ class Names(ABC):
 
 
 def assignments(owner: ClassValue) -> dict[str, ast.expr]:
-    """Return the values that a class body assigns, by name, in order."""
+    """Return the values that a class body assigns, by name and in order."""
     found: dict[str, ast.expr] = {}
     for node in owner.node.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

@@ -1,4 +1,4 @@
-"""Package on disk: an installed directory or a wheel, read file by file, never imported."""
+"""A package on disk, installed or a wheel, that is read file by file and never imported."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NATIVE = (".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
 
 
 class ExtractError(InputError):
-    """Error: the package has no such file, a syntax error, no arguments or no version."""
+    """Error: a missing file, a syntax error, or a package without arguments or version."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Problem(message))
 
 
 class PackageSource:
-    """Source files of one ``sglang`` package, by their path inside the wheel."""
+    """The source files of one ``sglang`` package, by their path inside the wheel."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,7 +72,8 @@ class PackageSource:
             self._archive.close()
 
     def read(self, name: str) -> str | None:
-        """Return the text of one file (``sglang/srt/server_args.py``); None if there is none."""
+        """Return the text of one file (``sglang/srt/server_args.py``); None if it does not
+        exist."""
         if name not in self._known:
             return None
         try:
@@ -85,7 +86,7 @@ class PackageSource:
         return data.decode("utf-8", errors="replace")
 
     def tree(self, name: str) -> ast.Module | None:
-        """Return the syntax tree of one file; None if there is no such file."""
+        """Return the syntax tree of one file; None if it does not exist."""
         if name not in self._trees:
             text = self.read(name)
             self._trees[name] = None if text is None else self.parse(name, text)
@@ -101,7 +102,7 @@ class PackageSource:
             raise ExtractError(f"{self.path}: {name}:{line}: can't be parsed: {reason}") from error
 
     def module_file(self, dotted: str) -> str | None:
-        """Return the file of a dotted module name; None if it is not in this package."""
+        """Return the file of a dotted module name; None if this package does not contain it."""
         base = dotted.replace(".", "/")
         for name in (f"{base}.py", f"{base}/__init__.py"):
             if name in self._known:
@@ -109,7 +110,8 @@ class PackageSource:
         return None
 
     def server_files(self) -> Iterator[str]:
-        """Yield every file that a server may run, likeliest readers of an argument first."""
+        """Yield every file that a server may run, starting with those most likely to read
+        arguments."""
         files = [name for name in self._names if not _NOT_THE_SERVER.search(name)]
         yield from sorted(files, key=lambda name: (name.count("/"), name))
 
@@ -118,7 +120,8 @@ class PackageSource:
         yield from (name for name in self._native if not _NOT_THE_SERVER.search(name))
 
     def version(self, otherwise: str | None = None) -> str:
-        """Return the release, from the package's version file or its metadata; else `otherwise`."""
+        """Return the release that the package's version file or metadata states; else
+        `otherwise`."""
         for name in (f"{PACKAGE}/version.py", f"{PACKAGE}/_version.py"):
             for node in ast.walk(self.tree(name) or ast.Module(body=[], type_ignores=[])):
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
@@ -135,7 +138,7 @@ class PackageSource:
         raise ExtractError(f"{self.path}: the package does not name its version")
 
     def metadata(self) -> Iterator[str]:
-        """Yield the texts of the distribution's METADATA (exactly one in a proper installation)."""
+        """Yield the texts of METADATA files. A proper installation has exactly one."""
         if self._archive is not None:
             for name in self._archive.namelist():
                 if re.fullmatch(rf"{PACKAGE}-[^/]*\.dist-info/METADATA", name):

@@ -1,11 +1,12 @@
 """Environment variables of one release, and the arguments and variables that its server reads.
 
 A read is an attribute load of the name, or the name as a string constant, anywhere except in its
-own declaration.  The test is deliberately generous: a name counts as unread only if nothing that
-could be a read remains, because "nothing reads it" is reported to users as a fact.  Two uses do not
-count: a value that only ends up in a field that nothing loads (see :func:`_dead_locals`), and a
-variable that is only read to report that it has been removed.  An undeclared variable counts by its
-name alone, in any string or after any ``envs``.
+own declaration. The test is deliberately generous, because "nothing reads it" is reported to users
+as a fact: a name counts as unread only if nothing remains that could be a read.
+
+Two uses do not count as reads: a value that only ends up in a field that nothing loads (see
+:func:`_dead_locals`), and a variable that is read only to report its removal. An undeclared
+variable counts by its name alone, in any string or after any ``envs``.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _SCALARS: dict[str, type] = {"int": int, "float": float, "bool": bool}
 
 
 class DeclaredVariable(Struct, frozen=True):
-    """One environment variable, as declared or as the code first reads it.
+    """One environment variable, as it is declared or as the code first reads it.
 
-    ``dynamic``: the default depends on the machine, so ``default`` is None.
+    ``dynamic``: the default depends on the machine, and ``default`` is None.
     """
 
     name: str
@@ -54,12 +55,12 @@ class DeclaredVariable(Struct, frozen=True):
 
 
 def is_ours(name: str) -> bool:
-    """True if a name is one of the engine's variables."""
+    """True if the name is one of the engine's environment variables."""
     return bool(_OURS.match(name)) or (name.isupper() and bool(_SPECULATIVE.search(name)))
 
 
 def names_speculation(name: str) -> bool:
-    """True if the name alone shows that the variable controls speculation."""
+    """True if the name alone shows that a variable controls speculation."""
     return bool(_SPECULATIVE.search(name))
 
 
@@ -69,7 +70,7 @@ def is_speculative_file(file: str) -> bool:
 
 
 def declared_variables(evaluator: SourceEvaluator) -> Iterator[DeclaredVariable]:
-    """Yield the descriptors of ``class Envs`` and the registry of deprecated names."""
+    """Yield the variables that ``class Envs`` and the registry of deprecated names declare."""
     tree = evaluator.source.tree(ENVIRON)
     for node in [] if tree is None else tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "Envs":
@@ -117,7 +118,7 @@ def _retired(evaluator: SourceEvaluator, node: ast.Dict) -> Iterator[DeclaredVar
 def read_variables(
     evaluator: SourceEvaluator, file: str, nodes: Iterable[ast.AST]
 ) -> Iterator[tuple[DeclaredVariable, ast.Call]]:
-    """Yield variables that a file reads by name, with the default at the call."""
+    """Yield the variables that a file reads by name, with the default in each call."""
     scope = ExpressionScope(file)
     wrapped: dict[ast.AST, str] = {}
     for node in nodes:
@@ -181,7 +182,7 @@ def _default_argument(evaluator: SourceEvaluator, node: ast.Call, scope: Express
 
 
 def _parsed(kind: str, default: Any) -> tuple[Any, bool]:
-    """Return the parsed default; (None, True) if it is unknown."""
+    """Return the default as a value, and True if it is unknown: (None, True)."""
     if not _is_plain(default):
         return None, True
     if isinstance(default, str) and kind in _SCALARS:
@@ -215,7 +216,7 @@ _CARRIER = ("PortArgs", "init_new")
 
 
 class Usage(Struct):
-    """Result of scanning the server's files."""
+    """The result of scanning the server's files."""
 
     read: set[str] = field(default_factory=set)
     variables: dict[str, DeclaredVariable] = field(default_factory=dict)
@@ -223,7 +224,8 @@ class Usage(Struct):
 
 
 def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
-    """Return the reads of ``names`` (destinations), and every variable with its readers."""
+    """Return which of ``names`` (destinations) are read, and every variable with the files that
+    read it."""
     source = evaluator.source
     texts = {file: source.read(file) or "" for file in source.server_files()}
     words = {file: frozenset(_WORD.findall(text)) for file, text in texts.items()}
@@ -267,7 +269,7 @@ def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
 def _scan_variables(
     evaluator: SourceEvaluator, file: str, tree: ast.Module, usage: Usage, *, direct: bool
 ) -> None:
-    """Add the reads of one file; ``direct``: it may look up variables without a descriptor."""
+    """Add the reads in one file. ``direct``: it may look up variables without a descriptor."""
     nodes = list(ast.walk(tree))
     found: set[str] = set()
     notices = set(_notices(nodes))
@@ -309,17 +311,17 @@ def _renames(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str, int]]:
 
 
 def _named(name: str, src: str) -> DeclaredVariable:
-    """Return a variable of which only the name is known."""
+    """Return a variable about which only the name is known."""
     return DeclaredVariable(name, "str", None, src, dynamic=True)
 
 
 def _is_only_named(variable: DeclaredVariable) -> bool:
-    """True if only the name of a variable is known: a typed read has more information."""
+    """True if only the name of a variable is known. A typed read provides more."""
     return variable.dynamic and variable.type == "str" and not variable.deprecated
 
 
 def _written(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield child nodes that name a variable only to set it, or to test if it is set."""
+    """Yield child nodes that name a variable only to set it or to test whether it is set."""
     if isinstance(node, ast.Attribute) and node.attr in _WRITES:
         yield node.value
     elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
@@ -341,7 +343,7 @@ def _name_in(node: ast.AST, *, declares: bool) -> str | None:
 
 
 def _notices(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield every node in the test of an ``if`` that only reports a removal."""
+    """Yield every node in the condition of an ``if`` that only reports a removal."""
     for node in nodes:
         if isinstance(node, ast.If) and not node.orelse and all(map(_is_message, node.body)):
             text = " ".join(ast.unparse(part) for part in node.body)
@@ -359,7 +361,8 @@ def _is_message(node: ast.stmt) -> bool:
 
 
 def _reads(tree: ast.Module, skipped: frozenset[ast.AST]) -> set[str]:
-    """Return every name loaded as an attribute or in a string, except in declarations."""
+    """Return every name that is loaded as an attribute or appears in a string, except in
+    declarations."""
     found: set[str] = set()
     todo: list[ast.AST] = [tree]
     while todo:
@@ -398,7 +401,7 @@ def _fields_of_carrier(evaluator: SourceEvaluator) -> frozenset[str]:
 def _loaded(
     evaluator: SourceEvaluator, words: dict[str, frozenset[str]], names: frozenset[str]
 ) -> frozenset[str]:
-    """Return those of ``names`` that some file loads as an attribute."""
+    """Return those of ``names`` that any file loads as an attribute."""
     found: set[str] = set()
     for file, known in words.items():
         if (names - found) & known:
