@@ -9,7 +9,7 @@ from speclaunch.measure.contract.pair import Base, Outcome, Pair, counted, same,
 from speclaunch.measure.contract.records import FieldResult
 
 _LOGPROB_NATS = 3.0
-"""Times the tolerance of tokens by which logprobs may differ."""
+"""Maximum difference of logprobs, as a multiple of the tolerance for tokens."""
 _COPIES = 3
 _SHORT = 12
 _LONG = 1500
@@ -214,7 +214,9 @@ def abort(pair: Pair) -> Outcome:
         return untested(plain.error or "the plain server answers before it can be aborted", 1)
     if not ours.is_abort and not ours.error:
         return Outcome(
-            FieldResult.DIFFERS, f"the request runs on: {len(ours.ids)} tokens, {ours.finish}", 1
+            FieldResult.DIFFERS,
+            f"the request keeps running: {len(ours.ids)} tokens, {ours.finish}",
+            1,
         )
     later = pair.difference(base.body())[0]
     remaining = pair.ours.await_release(before or 0) if before is not None else 0

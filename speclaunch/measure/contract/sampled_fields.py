@@ -57,7 +57,9 @@ def _compared(pair: Pair, body: Body, plain: Sample) -> Outcome:
         if _agree(ours, theirs):
             return Outcome(FieldResult.SAME, "", (number + 1) * _DRAWS)
     counts = tuple(len(set(sample)) for sample in (ours, theirs))
-    reason = f"another distribution in {_ROUNDS} samples: {counts[0]} different answers of {_DRAWS}"
+    reason = (
+        f"a different distribution in {_ROUNDS} samples: {counts[0]} different answers of {_DRAWS}"
+    )
     return Outcome(
         FieldResult.DIFFERS, f"{reason}; the plain server: {counts[1]}", _ROUNDS * _DRAWS
     )

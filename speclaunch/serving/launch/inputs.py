@@ -95,7 +95,7 @@ def without_notification(environment: MutableMapping[str, str]) -> None:
 
 
 Busy = Callable[[str], contextlib.AbstractContextManager[None]]
-"""Context that reports an operation of a few seconds."""
+"""Context manager that reports an operation of a few seconds."""
 
 
 def _quietly(_what: str) -> contextlib.AbstractContextManager[None]:

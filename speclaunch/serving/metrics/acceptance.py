@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 EFFECTS = (0.15, 0.4, 0.75)
-"""Tested losses, as shares of the accepted drafts. A smaller loss than the first is no drop."""
+"""Tested losses, as shares of the accepted drafts. A loss below the first is not a drop."""
 LEAST_STEPS = 100
 """Verification steps below the baseline before a drop is reported."""
 LEAST_OBSERVATIONS = 3

@@ -53,8 +53,8 @@ def test_the_concurrency_from_which_on_it_does_not_pay() -> None:
     ]
     assert found.sentence == (
         "chat: it pays at concurrency 1; it does not pay at concurrency 32; a "
-        "difference is not shown at concurrency 8. From concurrency 8 on it is not "
-        "shown to pay and from concurrency 32 on it does not pay."
+        "difference is not shown at concurrency 8. It is not shown to pay from "
+        "concurrency 8 upward and it does not pay from concurrency 32 upward."
     )
 
 
@@ -72,7 +72,7 @@ def test_the_context_length_from_which_on_it_does_not_pay() -> None:
     )
     assert [one.context for one in found.cells] == [8000, 2000, 0, 0]
     assert ("context", 1, 8000, "does not pay") in told(found)
-    assert "At concurrency 1, from prompts of 8000 tokens on it does not pay." in found.sentence
+    assert "At concurrency 1, it does not pay from prompts of 8000 tokens upward." in found.sentence
     assert "chat, prompts of 2000 tokens: it pays at concurrency 1." in found.sentence
     stop = found.stops_paying[-2]
     assert (stop.workload, stop.along, stop.concurrency, stop.start) == ("chat", "context", 1, 8000)
