@@ -37,7 +37,7 @@ from speclaunch.measure.bench.statistics import LEAST_PAIRS, Interval, SpeedClai
 
 Ratio = Callable[[Sequence[float], Sequence[float]], Interval]
 ERROR_RATE = 0.05
-"""Probability of a claim where nothing differs; divided among a certificate's intervals."""
+"""Probability of a claim if nothing differs; divided among a certificate's intervals."""
 QUANTILES = (0.0, *(number / 20 for number in range(1, 20)), 0.99, 1.0)
 """Quantiles of the request times in a certificate: enough to draw a distribution."""
 SINGLE_SENTENCE = (

@@ -131,7 +131,7 @@ def usage(pair: Pair) -> Outcome:
         own, other = ours.get("usage") or {}, plain.get("usage") or {}
         keys = ("prompt_tokens", "completion_tokens")
         if own.get("total_tokens") != sum(own.get(key) or 0 for key in keys):
-            return f"usage sums up to {own.get('total_tokens')}: {own}"
+            return f"usage adds up to {own.get('total_tokens')}: {own}"
         return counted(own, other)
 
     bodies = [

@@ -113,7 +113,7 @@ class AnswerVerdict(Struct, frozen=True):
     kind: AnswerKind
     position: int | None = None
     gap: float = 0.0
-    """Nats by which the plain server prefers its own token there."""
+    """Nats by which the plain server prefers its own token at that position."""
     got: int | None = None
     expected: int | None = None
     got_text: str | None = None

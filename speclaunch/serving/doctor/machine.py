@@ -317,7 +317,7 @@ class Custody(StrEnum):
     SPECLAUNCH = "speclaunch"
     """A live speclaunch launch, which stops the engine when it ends."""
     PARENT = "parent"
-    """The process that started it."""
+    """Its parent is the process that started it."""
     SERVICE = "service"
     """It was started to run without a parent (a service, a container's main process, setsid)."""
     LEFT_OVER = "left over"

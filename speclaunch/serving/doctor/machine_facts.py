@@ -115,7 +115,7 @@ class Hub(Struct, frozen=True):
     token: str | None = None
     """Place of an access token; never the token itself."""
     offline: str | None = None
-    """Variable that forbids downloads."""
+    """Name of a set variable that forbids downloads."""
     modelscope: bool = False
     """True if models come from another hub, whose cache is not inspected."""
 

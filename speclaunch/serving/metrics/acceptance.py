@@ -116,7 +116,7 @@ class AcceptanceTest(Struct):
     _samples: list[AcceptanceSample] = field(default_factory=list)
     _evidence: list[float] = field(default_factory=lambda: [0.0] * len(EFFECTS))
     _shown: AcceptanceSample | None = None
-    """Mean of the observations since all evidence was zero."""
+    """Mean of the observations since the evidence was last zero."""
     _count: int = 0
 
     def add(self, sample: AcceptanceSample) -> AcceptanceChange | None:

@@ -49,7 +49,7 @@ class Observation(Struct, frozen=True):
     tokens: int | None = None
     """KV tokens that the engine allocated."""
     missing_gib: float = 0.0
-    """Size by which an allocation exceeded the free memory."""
+    """Amount by which an allocation exceeded the free memory."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -180,7 +180,7 @@ _SCARCE = -0.75
 ROOM_FOR_ERROR = 0.03
 """Minimum width of a range of fractions; below it, step one more setting instead."""
 _LATER = 0.6
-"""Expected share of the estimate for activations that the engine did not reach."""
+"""Expected share of the estimates for memory that the failed start had not yet used."""
 _FIXED = 0.3
 """Share of the graphs' memory that does not shrink with the largest graph."""
 ENOUGH_MORE = 1.5
@@ -229,7 +229,7 @@ class Calibration(Struct, frozen=True):
     predictor: Predictor
     observations: Sequence[Observation]
     shift: float
-    """Distance of the lower end above (or below) the predicted lower end."""
+    """Offset of the range's lower end from the predicted one; negative if it is below."""
     excesses: tuple[Excess, ...] = ()
 
     def bounds(
