@@ -68,5 +68,5 @@ def test_a_scheduler_that_is_killed_is_no_measurement(pair: Pair) -> None:
         through.pid = pair.pid(OURS)
         return through
 
-    with pytest.raises(LaunchError, match="ours ended in round 1"):
+    with pytest.raises(LaunchError, match="ours exited during round 1"):
         pair.objections({OURS: (OURS, make), THEIRS: (THEIRS, Through)}, 1)

@@ -38,7 +38,7 @@ class Fitting(Struct, frozen=True):
     diff: tuple[str, ...] = ()
     """Lines of the recipe's `args`, prefixed with `- ` and `+ `."""
     overrides: tuple[str, ...] = ()
-    """The same as overrides, to append to the recipe on a command line."""
+    """The changes as overrides, to append to the recipe on a command line."""
     command: str | None = None
     """Command with the changes; None if there are none."""
 

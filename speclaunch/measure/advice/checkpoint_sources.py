@@ -58,7 +58,7 @@ class CheckpointSources(Struct, frozen=True):
 
     used: Checkpoint | UnknownFact
     others: tuple[Checkpoint | UnknownFact, ...]
-    """Facts of sources farther away, and unreadable files."""
+    """Facts from sources of lower priority, and unreadable files."""
 
 
 def sources_of(name: str, sources: Sources) -> CheckpointSources:
@@ -170,7 +170,7 @@ class FactsState(StrEnum):
     STALE = "stale"
     UPDATED = "updated"
     UNKNOWN = "unknown"
-    """State that neither the hub nor the file shows."""
+    """Neither the hub nor the file shows the state."""
     LOCAL = "local"
     """Facts from a directory; the hub is not queried."""
 

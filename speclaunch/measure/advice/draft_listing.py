@@ -48,15 +48,15 @@ class WayMemory(Struct, frozen=True):
     ranks: int
     fits: bool | None = None
     verdict: Fit = Fit.UNKNOWN
-    """Verdict of the best settings, at the context and requests common to all ways."""
+    """Memory verdict of the best settings, at the context and requests common to all ways."""
     draft_weights: int | None = None
     """Bytes of the draft's weights per rank; 0: no draft."""
     draft_kv: int | None = None
     """Bytes of the draft's KV cache per token and rank."""
     tokens: int | None = None
-    """Tokens that the target's KV cache then holds, at the best fraction."""
+    """Capacity of the target's KV cache at the best fraction, in tokens."""
     fraction: float | None = None
-    """`mem_fraction_static` of those tokens; None if nothing fits."""
+    """Best `mem_fraction_static`; None if nothing fits."""
     note: str = ""
 
 

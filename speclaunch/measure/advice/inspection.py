@@ -47,7 +47,7 @@ _ALGORITHMS = {
 _UNKNOWN_TARGET = "its target"
 _FILES = ("SPL95",)
 _PAIR = ("SPL95", "SPL406", "SPL407", "SPL408", "SPL409", "SPL410", "SPL411", "SPL416")
-"""Rules to check: of the files alone; of the files and the target."""
+"""Rules to check for the files only, and for the files with their target."""
 
 
 class Inspection(Struct, frozen=True):

@@ -95,7 +95,7 @@ def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
     if name == CONTEXT:
         return "requested maximum tokens per request"
     if name == TP and placed.budget.fit is Fit.UNKNOWN:
-        return "a guess: memory use is unknown"
+        return "a guess, because memory use is unknown"
     if name == TP:
         return (
             "the fewest GPUs that fit a request of the full context" * (placed.holds_a_request)
@@ -219,7 +219,7 @@ class NewRecipe(Struct, frozen=True):
     placed: PlacedArguments
     planned: PlannedDeployment
     skipped: Mapping[str, str] = {}
-    """Better supported ways, and the reasons against them."""
+    """Better supported ways, each with the reason against it."""
 
 
 def version_for(engine: str | None) -> str:

@@ -76,7 +76,7 @@ class SettledArguments(Struct, frozen=True):
     """Errors and warnings that no fix removed."""
     skipped: tuple[SkippedRule, ...] = ()
     applied: Mapping[str, str] = {}
-    """Changed names, with the message of the finding behind each change."""
+    """Names of changed arguments, each with the message of the finding that required it."""
     unknown_class: str | None = None
     """Reason why the version has no class for the target; None if it has."""
 

@@ -120,7 +120,7 @@ class Aiperf:
                 pairs = list(_measured(folder))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise LaunchError(
-                    f"{self._program} wrote records that are not aiperf 0.13's: {error!r}"
+                    f"{self._program} wrote records in a format unlike aiperf 0.13's: {error!r}"
                 ) from None
         return Round(
             load.side,

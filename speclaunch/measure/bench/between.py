@@ -29,7 +29,7 @@ from speclaunch.measure.bench.schema import (
 from speclaunch.measure.bench.statistics import of_starts, quantile
 
 ERROR_RATE = 0.05
-"""Probability of claiming a difference where none exists; divided among the cells."""
+"""Probability of claiming a difference if there is none; divided among the cells."""
 
 
 _MOST = 700.0

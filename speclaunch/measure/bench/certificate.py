@@ -37,12 +37,11 @@ from speclaunch.measure.bench.statistics import LEAST_PAIRS, Interval, SpeedClai
 
 Ratio = Callable[[Sequence[float], Sequence[float]], Interval]
 ERROR_RATE = 0.05
-"""Probability of a claim where nothing differs; divided among a certificate's intervals."""
+"""Probability of a claim if nothing differs; divided among a certificate's intervals."""
 QUANTILES = (0.0, *(number / 20 for number in range(1, 20)), 0.99, 1.0)
 """Quantiles of the request times in a certificate: enough to draw a distribution."""
 SINGLE_SENTENCE = (
-    "One server was measured and nothing compared: whether its speculation pays is not shown "
-    "(--against)."
+    "Only one server was measured. To show whether its speculation pays, compare it (--against)."
 )
 _NOT_PAYING = ("does not pay", "not shown")
 Line = list[CellRecord]
@@ -371,8 +370,8 @@ def _ends(line: Line, along: Literal["concurrency", "context"]) -> str:
     if not any(cell.claim == "pays" for cell in line):
         return ""
     return " and ".join(
-        f"from {f'concurrency {stop.start}' if along == 'concurrency' else _prompts(stop.start)}"
-        f" on it {'does not pay' if stop.claim == 'does not pay' else 'is not shown to pay'}"
+        f"it {'does not pay' if stop.claim == 'does not pay' else 'is not shown to pay'} from"
+        f" {f'concurrency {stop.start}' if along == 'concurrency' else _prompts(stop.start)} upward"
         for stop in _stops(line, along)
     )
 

@@ -196,7 +196,7 @@ def measure(
             engine = up[step.side.name]
             starts = engine.attempts
             ended = LaunchError(
-                f"{step.side.name} ended in round {step.number + 1}",
+                f"{step.side.name} exited during round {step.number + 1}",
                 help="speclaunch runs show last gives the reason"
                 if step.side.url is None
                 else "the server was stopped or restarted; measure it again without interruption",

@@ -25,7 +25,7 @@ _POLL_SECONDS = 0.1
 _END_SECONDS = 90.0
 _TAIL = 30
 _DYING_SECONDS = 10.0
-"""Seconds within which an engine that closed its connections exits, and its speclaunch too."""
+"""Time limit for an engine that closed its connections, and its speclaunch, to exit."""
 
 
 class EngineOrder(Struct, frozen=True):

@@ -18,7 +18,9 @@ from speclaunch.measure.bench.measurement import Round
 _CACHED = 0.9
 """Cached share of a prompt from which it counts as a repeat; prompts may share a prefix."""
 _SOONER = 0.5
-"""An answer faster than this share of the engine's own time came from a cache in between."""
+"""An answer faster than this share of the time that the engine measured came from an intermediate
+cache.
+"""
 _DRIFT = 1.5
 """Speed change from the first to the second half from which a side is not steady."""
 _SHOWN = 200

@@ -32,7 +32,7 @@ class MeasuredRequest(Struct, frozen=True):
     proposed: int
     positions: tuple[int, ...] = ()
     id: str = ""
-    """The engine's unique id of the answer."""
+    """The engine's unique ID for the answer."""
     engine_latency: float = 0.0
     """End-to-end seconds measured by the engine; 0 if it reports none."""
 

@@ -155,7 +155,7 @@ def _planned(side: LaunchedSide, name: str) -> Any:
 
 _SCHEMA_VERSION = "1.0"
 _CHAINS = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
-"""Methods whose shorter draft is a prefix of the longer; a tree of theirs is none."""
+"""Methods whose shorter draft chain is a prefix of the longer. This is not true of trees."""
 _TOLERANCE = 0.02
 
 

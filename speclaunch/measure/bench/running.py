@@ -184,7 +184,7 @@ def _not_sglang(url: str, reason: str) -> LaunchError:
 def _require_generates(name: str, info: Mapping[str, Any]) -> None:
     role = info.get("disaggregation_mode")
     if role not in (None, "null"):
-        raise LaunchError(f"{name} is a {role} server: it generates together with others only")
+        raise LaunchError(f"{name} is a {role} server: it generates only together with others")
     if info.get("is_embedding"):
         raise LaunchError(f"{name} serves embeddings: it generates nothing")
     if info.get("skip_tokenizer_init"):

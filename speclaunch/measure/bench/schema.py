@@ -48,7 +48,7 @@ class MeasuredRecord(Struct, frozen=True):
     goodput: Number | None = None
     """Requests per second within the requested bounds."""
     accept_length_per_request: Number | None = None
-    """Mean over requests of their own acceptance length; `accept_length` weighs verify steps."""
+    """Mean of the requests' acceptance lengths; `accept_length` is the mean over verify steps."""
     verify_steps_by_accepted: tuple[int, ...] = ()
     """Number of verify steps that accepted 0, 1, 2, … draft tokens."""
 
@@ -59,7 +59,7 @@ class NumbersRecord(MeasuredRecord, frozen=True, kw_only=True):
     rounds: tuple[Speed, ...]
     """Output tokens per second of each round; values of both sides at the same index are a pair.
 
-    Several starts took turns: the first round is of the first start, the second of the second.
+    Several starts alternate: the first round is of the first start, the second of the second.
     """
     quantiles: QuantilesRecord
 
@@ -133,7 +133,7 @@ class PublishedRecord(Struct, frozen=True, kw_only=True):
     far_below: bool
     """True if it accepts fewer than half of the draft tokens of the lowest benchmark."""
     differences: tuple[str, ...]
-    """Differences between the published conditions and the measured."""
+    """Differences between the published and the measured conditions."""
     sources: tuple[str, ...]
 
 

@@ -24,7 +24,8 @@ from speclaunch.measure.upgrade.observation import ObservedServer, ReleaseAnswer
 URL_VARIABLE, RELEASE_VARIABLE = "SPECLAUNCH_URL", "SPECLAUNCH_ENGINE"
 """Variables with the server's URL and its release, for the command of a check."""
 _SKIP, _NOT_RUN = 125, 126
-"""Exit codes of a command: it cannot test this release; the first that shells and signals use."""
+"""Exit codes of a check command: the release cannot be tested, and the first code that shells use.
+"""
 _ACCEPTANCE = re.compile(r"acceptance\s*>=\s*(\d+(?:\.\d+)?)")
 _SHOWN = 200
 
@@ -45,7 +46,7 @@ class CheckedServer(Struct, frozen=True):
     folder: Path
     """Folder for the output of commands."""
     fields: Callable[[], tuple[FieldRow, ...]] = tuple
-    """Returns the rows of its contract with a plain server, if that runs."""
+    """Returns the contract of the server with a plain server, if the plain server runs."""
 
 
 class Check(Struct, frozen=True):
@@ -54,9 +55,9 @@ class Check(Struct, frozen=True):
     text: str
     evaluate: Callable[[CheckedServer, ReleaseAnswers | None], Evaluation]
     reference: Callable[[CheckedServer], ReleaseAnswers] | None = None
-    """Returns what the good release answers, if answers are compared with it."""
+    """Returns the good release's answers; None if the check does not compare answers."""
     is_start: bool = False
-    """True if a release is bad if it does not serve; else such a release is skipped."""
+    """True if a release that does not serve is bad; False if it is skipped."""
     is_contract: bool = False
     """True if it also needs a server without speculation."""
     is_single: bool = False
@@ -89,8 +90,8 @@ def _keeps_contract(server: CheckedServer, reference: ReleaseAnswers | None) -> 
     changed = changed_fields(rows if reference is None else reference.fields, rows)
     if changed.broken:
         return Evaluation(ProbeVerdict.BAD, f"speculation changes {', '.join(changed.broken)}")
-    unknown = f" (not tested in it: {', '.join(changed.unknown)})" if changed.unknown else ""
-    text = f"speculation changes no further request field than in the good release{unknown}"
+    unknown = f" (not tested there: {', '.join(changed.unknown)})" if changed.unknown else ""
+    text = f"speculation changes no additional request field compared to the good release{unknown}"
     return Evaluation(ProbeVerdict.GOOD, text)
 
 
@@ -120,7 +121,7 @@ def _exits(
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            return Evaluation(ProbeVerdict.BAD, f"no end within {seconds:.0f} s")
+            return Evaluation(ProbeVerdict.BAD, f"not finished within {seconds:.0f} s")
         finally:  # also on Ctrl-C: the command and what it started
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -16,7 +16,7 @@ from itertools import accumulate
 from msgspec import Struct
 
 FLAKY = 0.2
-"""Share of wrong evaluations that repeated evaluations of one server allow for."""
+"""Assumed share of wrong evaluations, if evaluations of one server are repeated."""
 CONFIDENCE = 0.99
 """Probability that a verdict or a pair must reach."""
 MOST_EVALUATIONS = 40
@@ -89,7 +89,7 @@ class SearchStep(Struct, frozen=True):
     outcome: SearchOutcome | None = None
     pair: tuple[str, str] | None = None
     following: tuple[str, ...] = ()
-    """Releases that may be probed after `probe`, for the builder of environments."""
+    """Releases that may be probed after `probe`. Their environments can be built in advance."""
 
 
 def step(

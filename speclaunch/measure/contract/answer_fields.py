@@ -9,7 +9,7 @@ from speclaunch.measure.contract.pair import Base, Outcome, Pair, counted, same,
 from speclaunch.measure.contract.records import FieldResult
 
 _LOGPROB_NATS = 3.0
-"""Times the tolerance of tokens by which logprobs may differ."""
+"""Maximum difference of logprobs, as a multiple of the tolerance for tokens."""
 _COPIES = 3
 _SHORT = 12
 _LONG = 1500
@@ -131,7 +131,7 @@ def usage(pair: Pair) -> Outcome:
         own, other = ours.get("usage") or {}, plain.get("usage") or {}
         keys = ("prompt_tokens", "completion_tokens")
         if own.get("total_tokens") != sum(own.get(key) or 0 for key in keys):
-            return f"usage sums up to {own.get('total_tokens')}: {own}"
+            return f"usage adds up to {own.get('total_tokens')}: {own}"
         return counted(own, other)
 
     bodies = [
@@ -214,7 +214,9 @@ def abort(pair: Pair) -> Outcome:
         return untested(plain.error or "the plain server answers before it can be aborted", 1)
     if not ours.is_abort and not ours.error:
         return Outcome(
-            FieldResult.DIFFERS, f"the request runs on: {len(ours.ids)} tokens, {ours.finish}", 1
+            FieldResult.DIFFERS,
+            f"the request keeps running: {len(ours.ids)} tokens, {ours.finish}",
+            1,
         )
     later = pair.difference(base.body())[0]
     remaining = pair.ours.await_release(before or 0) if before is not None else 0

@@ -31,7 +31,7 @@ class ContractField(Struct, frozen=True):
 _ABOUT = RequestField
 _SHOWN = 200
 _BAD_REQUEST = "400:"
-"""Beginning of a refusal by validation; other errors are failures."""
+"""Start of the error of a request that validation rejects. Other errors are failures."""
 
 FIELDS = (
     ContractField("stop", greedy_fields.stop, _ABOUT.STOP),
@@ -127,14 +127,16 @@ def _outcome(field: ContractField, pair: Pair) -> Outcome:
     """Return the outcome of a field. Raises LaunchError if the plain server gives no answer."""
     try:
         if not pair.bases:
-            return untested("the greedy answers differ without any field: run `speclaunch prove`")
+            return untested(
+                "the greedy answers differ even without these fields: run `speclaunch prove`"
+            )
         return field.check(pair)
     except EngineError as error:
         if not pair.plain.lives():
             raise LaunchError(f"the plain server ended at {field.name}: {error}") from error
         return Outcome(FieldResult.DIFFERS, f"the server gave no answer: {error}")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        reason = f"an answer does not have SGLang's format: {type(error).__name__}: {error}"
+        reason = f"an answer is not in SGLang's format: {type(error).__name__}: {error}"
         return Outcome(FieldResult.DIFFERS, reason[:_SHOWN])
 
 

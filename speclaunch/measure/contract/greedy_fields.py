@@ -23,13 +23,13 @@ from speclaunch.measure.contract.pair import (
 from speclaunch.measure.contract.servers import ContractAnswer
 
 _SWEPT = 10
-"""Positions of a stop: more than one verify step accepts."""
+"""Number of stop positions to test, more than one verify step accepts."""
 _LIMITS = 8
 _FORCE, _FORCED = 100.0, 12
 _MINIMA = (3, 8, 17)
 PENALTIES = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "repetition_penalty": 1.8}
 _MARGIN = 1.0
-"""Nats that remain to the best token after a bias: a penalty then changes the answer."""
+"""Nats between a biased token and the best one, few enough for a penalty to change the answer."""
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 _LONGEST = 300_000
 """Maximum tokens of a prompt at the context limit."""

@@ -17,9 +17,9 @@ from msgspec import Struct
 from speclaunch.serving import unfinished_work
 
 CONTRACT = "contract"
-"""Its kind among stored work."""
+"""Kind of stored work."""
 REFUSED = "The server refuses it: "
-"""Beginning of the engine's own statement if its validation refuses a field."""
+"""Prefix of the engine's message if its validation refuses a field."""
 
 
 class FieldResult(StrEnum):

@@ -29,7 +29,7 @@ _FLOOR = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.25}
 """Difference in nats below which two logits count as equal.
 
 Two to three times the spacing of numbers near usual logits, 16 to 32 (0.125 for bfloat16, 0.016 for
-float16). For float32: the effect of another summation order.
+float16). For float32: the effect of a different summation order.
 """
 _UNKNOWN_FLOOR = 0.25
 _TIMES_SEEN = 3.0
@@ -113,7 +113,7 @@ class AnswerVerdict(Struct, frozen=True):
     kind: AnswerKind
     position: int | None = None
     gap: float = 0.0
-    """Nats by which the plain server prefers its own token there."""
+    """Nats by which the plain server prefers its own token at that position."""
     got: int | None = None
     expected: int | None = None
     got_text: str | None = None

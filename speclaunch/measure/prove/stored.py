@@ -12,7 +12,7 @@ from speclaunch.measure.prove.answers import ProofAnswer
 from speclaunch.serving import unfinished_work
 
 PROOF = "proof"
-"""Its kind among stored work."""
+"""Kind of stored work."""
 
 
 class StoredAnswers(unfinished_work.Progress, frozen=True):

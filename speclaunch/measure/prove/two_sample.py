@@ -18,7 +18,9 @@ from random import Random
 from msgspec import Struct
 
 _ENOUGH = 20
-"""Number of draws at least as far off that ends the test early: the probability is not small."""
+"""Number of draws at least as extreme that ends the test early, because the probability is not
+small.
+"""
 
 
 class SamplePair(Struct, frozen=True):

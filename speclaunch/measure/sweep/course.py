@@ -27,7 +27,7 @@ _PLUGINS = {
     "submitit_slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
     "ray": ("hydra_plugins.hydra_ray_launcher", "ray"),
 }
-"""Package of each launcher, and our extra that installs it."""
+"""Package of each launcher, and the extra of speclaunch that installs it."""
 
 OnRow = Callable[[Job, Row], None]
 

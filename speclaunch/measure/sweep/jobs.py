@@ -46,7 +46,7 @@ class JobVerdict(StrEnum):
     REFUSED = "refused"
     """Never started: the rules or the composition show that it cannot serve."""
     FITS = "fits"
-    """Results of a plan from here on: verdicts of its memory budget."""
+    """This verdict and those below are results of plans: verdicts of the memory budget."""
     TIGHT = "tight"
     FAILS = "fails"
     UNKNOWN = "unknown"
@@ -116,7 +116,7 @@ class Row(Struct, frozen=True):
     reason: str | None = None
     """Reason for refusal or failure; for a plan, the budget as text."""
     acceptance_length: float | None = None
-    """Tokens per verify step; None if nothing speculates or was generated."""
+    """Tokens per verify step; None without speculation or output."""
     ready_seconds: float | None = None
     kv_tokens: int | None = None
     """Tokens in the KV cache, reported by the engine (for a plan: predicted)."""

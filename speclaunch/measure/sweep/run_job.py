@@ -20,7 +20,7 @@ from speclaunch.serving import free_port
 
 _POLL_S = 0.3
 _END_S = 60.0
-"""Time for an engine to stop; longer than any grace time of ours."""
+"""Time for an engine to stop, longer than any grace time of speclaunch."""
 _LONGEST_REASON = 300
 
 

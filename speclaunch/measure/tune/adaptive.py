@@ -25,7 +25,7 @@ from speclaunch.measure.tune.space import DraftSetting
 
 OPTION = "speculative_adaptive_config"
 _NEAR = 0.97
-"""Share of the best speed from which steps are candidates; the engine chooses among them."""
+"""Minimum share of the best speed for steps to be candidates; the engine chooses among these."""
 _SECONDS = 300.0
 _READER = """
 import json, sys

@@ -67,7 +67,7 @@ class SpeedModel(Struct, frozen=True):
     by_step: float
     by_token: float
     hits: tuple[float, ...]
-    """Probability of one candidate at each position, given that all before were right."""
+    """Probability that one candidate is right at each position, if all earlier ones were right."""
     gamma: float
     tried: tuple[Trial, ...]
 

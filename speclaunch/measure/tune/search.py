@@ -20,12 +20,12 @@ from speclaunch.measure.tune.space import DraftSetting
 from speclaunch.measure.tune.trials import Protocol, TrialStart
 
 _WORTH = 1.02
-"""Minimum predicted gain over the best tried setting for another trial."""
+"""Minimum predicted gain over the best setting so far that justifies a trial."""
 _LEAST_TRIED = 2
 _SECONDS_A_START = 600
-"""Start time of an engine if unknown."""
+"""Estimate of an engine's start time, if unknown."""
 _SECONDS_A_ROUND = 10.0
-"""Estimate until the first start is measured."""
+"""Estimate of a round's time, until the first start is measured."""
 
 
 def first_settings(

@@ -20,7 +20,7 @@ from speclaunch.measure.advice.comparison import PlanComparison
 from speclaunch.measure.advice.planned_deployment import PlannedDeployment
 
 _FEWER_TOKENS = 0.99
-"""KV cache capacity, relative to before, below which memory counts as changed."""
+"""KV cache capacity, relative to the capacity before, below which memory counts as changed."""
 
 
 class UpgradeVerdict(StrEnum):

@@ -28,7 +28,7 @@ from speclaunch.serving import free_port, local_lookup
 CPU = "cpu"
 _PIN = "engine.version"
 _UNCHANGED = ("--fresh", "--max-attempts=1", "--force")
-"""Options of a launch that starts exactly the recipe's settings, and starts them once."""
+"""Options of a launch that starts exactly the recipe's settings, without a retry."""
 
 
 class ReleaseRecipe(Struct, frozen=True):

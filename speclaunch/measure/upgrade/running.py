@@ -25,7 +25,7 @@ _VOLATILE = frozenset(
     {"port", "nccl_port", "random_seed", "dist_init_addr", "log_file", "config", "model_path"}
     | {"served_model_name", "tokenizer_path", "speculative_draft_model_path", "download_dir"}
 )
-"""Arguments that differ from start to start, or that name the same model another way."""
+"""Arguments that differ from start to start, or that name the same model in a different way."""
 
 
 class ReleaseRun(Struct, frozen=True):
@@ -184,7 +184,7 @@ def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[s
 
 def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[UpgradeReason]:
     if after.difference is not None:
-        text = f"a different greedy answer: {after.difference}"
+        text = f"different greedy answer: {after.difference}"
         yield UpgradeReason(Aspect.OUTPUT, UpgradeVerdict.DIFFERS, text)
     changed = changed_fields(before.observation.fields, after.observation.fields)
     for name in changed.broken:

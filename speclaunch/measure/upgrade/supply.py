@@ -43,7 +43,7 @@ def interpreters(words: Sequence[str]) -> dict[str, str]:
         place = Place(COMMAND_LINE, text=f"--engine-python {word}")
         if not equals or not version or not path:
             raise InputError(
-                Problem("no version and path", place, "write 0.5.20=/path/to/bin/python")
+                Problem("not in the form VERSION=PATH", place, "write 0.5.20=/path/to/bin/python")
             )
         if not Path(path).is_file():
             raise InputError(Problem(f"{path}: no such file", place))

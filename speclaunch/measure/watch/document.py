@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from speclaunch.measure.watch.history import EngineHistory, RankSpan
 
 START_CHECK, LOCK = "start check", "lock: "
-"""Source of the acceptance length of a launch's first generation, and beginning of a lock's."""
+"""Sources of acceptance lengths: a launch's first generation, and the prefix for a lock."""
 SINGLE_PROMPT = (START_CHECK, f"{LOCK}smoke")
 """Sources of a single prompt, which says little about other prompts."""
 ProblemKind = Literal[
@@ -100,10 +100,10 @@ class WatchDocument(Struct, kw_only=True):
 
 
 _FAR_BELOW = 0.6
-"""Share of the accepted drafts of a baseline below which one reading is far below it."""
+"""Share of a baseline's accepted drafts below which one reading is far below the baseline."""
 _NOTHING_ACCEPTED = 1.02
 _APART = 0.7
-"""Share of the accepted drafts of the best rank below which a rank is apart."""
+"""Share of the best rank's accepted drafts below which a rank is an outlier."""
 _LEAST_DECODE_STEPS = 40
 _LEAST_TOKENS = 100
 _FULL = 0.98

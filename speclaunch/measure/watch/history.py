@@ -60,7 +60,7 @@ class _Rank(Struct):
     )
     """Time, length and steps of each change of the gauge."""
     pending: float = 0.0
-    """Verification steps since the last of them."""
+    """Verification steps since the last change of the gauge."""
     decoded_at: float = 0.0
     """Time of the last decode step; the first reading counts as one."""
     test: AcceptanceTest = field(default_factory=AcceptanceTest)
@@ -214,7 +214,7 @@ _TOGETHER: Mapping[str, Callable[[Sequence[float]], float]] = {
     "decode_steps": sum,
     "kv_usage": max,
 }
-"""Value of all ranks, from those of each."""
+"""Functions that combine the ranks' values."""
 
 
 def _rounded(value: float | None) -> int | None:

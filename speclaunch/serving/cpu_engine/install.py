@@ -78,7 +78,7 @@ __all__ = [
 
 _DOING = ("Collecting", "Downloading", "Using cached", "Processing", "Building", "Installing")
 _AFTER_NAME = re.compile(r"[^\w.-].*|-\d.*")
-"""End of a package's name: its version, other fields of a file name."""
+"""Everything after a package's name: its version, or the other fields of a file name."""
 
 
 def _package(line: str) -> str:
@@ -131,7 +131,7 @@ _PROBE = (
     " platform.system(), platform.machine(), platform.libc_ver()[1] or '-')"
 )
 OLDEST_GLIBC = (2, 34)
-"""SGLang 0.5.23 is published for Linux on x86-64 alone: its wheels are manylinux_2_34_x86_64."""
+"""SGLang 0.5.23 is published for Linux on x86-64 only: its wheels are manylinux_2_34_x86_64."""
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -143,7 +143,7 @@ class Installation(Struct, frozen=True):
     report: Report
     torch_index: str | None
     source: Path
-    """Interpreter to build the environment from."""
+    """Interpreter that creates the environment."""
     lock: int
 
     def run(self, force: bool) -> None:

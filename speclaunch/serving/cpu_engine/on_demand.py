@@ -20,11 +20,11 @@ from speclaunch.engine import RELEASES, CpuEngine
 from speclaunch.serving.cpu_engine.process import InstallError
 
 MOST_ENGINES = 6
-"""Engines installed on demand; the least recently used are removed for another."""
+"""Maximum number of engines installed on demand; the least recently used are removed first."""
 MOST_BYTES = 16 * 2**30
-"""Their disk space together."""
+"""Maximum disk space of all engines installed on demand."""
 _ENGINE_BYTES = 2 * 2**30
-"""Disk space to keep for another engine (1.6 GiB with torch's CPU build)."""
+"""Disk space to reserve for an engine (1.6 GiB with torch's CPU build)."""
 
 
 class OnDemandEngine(Struct, frozen=True):

@@ -38,7 +38,7 @@ class Completed(Struct, frozen=True):
     status: int
     lines: tuple[str, ...]
     in_time: bool = True
-    """False if the deadline ended it."""
+    """False if it was stopped at the deadline."""
 
     def last_error(self) -> str:
         """Return the line with the error: pip's last ``ERROR:``, else the last line that isn't
@@ -144,14 +144,14 @@ def _stop(child: subprocess.Popen[str]) -> None:
 
 
 AGAIN = "run the installation again: it resumes where it stopped"
-"""End of many remedies."""
+"""Common ending of remedies."""
 
 
 class StepState(StrEnum):
     """State of an installation step."""
 
     WAITING = "waiting"
-    """Another process is installing; this one continues when that has ended."""
+    """Another process is installing; this process waits for it to finish."""
     RUNNING = "running"
     NOTE = "note"
     """Information for the user; the step continues."""

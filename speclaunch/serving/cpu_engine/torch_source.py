@@ -53,7 +53,7 @@ class TorchSource(Struct, frozen=True):
 
 
 Probe = Callable[[Sequence[str]], Offer]
-"""Function that queries the index in these options of pip, by default pip's configured indexes."""
+"""Function that queries the index set by these pip options, or pip's configured indexes."""
 
 
 def probe_options(options: Sequence[str]) -> list[str]:
@@ -104,8 +104,9 @@ def choose(probe: Probe, torch_index: str | None) -> TorchSource:
     why = theirs.why_not or f"it has no {_CPU_VERSION} for this Python and machine"
     if _VERSION not in own.versions:
         raise InstallError(
-            f"no package index offers torch {_VERSION}: pip's own configuration:"
-            f" {own.why_not or f'it has {_newest(own)}'}; {CPU_INDEX}: {why}",
+            f"no package index offers torch {_VERSION}"
+            f" (pip's configuration: {own.why_not or f'it has {_newest(own)}'};"
+            f" {CPU_INDEX}: {why})",
             "check the network and pip's configuration, or set --torch-index URL",
         )
     return TorchSource(

@@ -13,7 +13,7 @@ from speclaunch.engine import UnknownFact
 T = TypeVar("T")
 
 SECONDS = 5.0
-"""Time limit for an answer of a disk or a driver."""
+"""Time limit for a disk or a driver to answer."""
 
 
 class NoAnswer(UnknownFact, frozen=True):

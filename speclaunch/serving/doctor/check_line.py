@@ -17,9 +17,9 @@ class CheckState(StrEnum):
     UNKNOWN = "unknown"
     """No result."""
     WARNING = "warning"
-    """Likely to fail, or at a cost."""
+    """Likely to fail, or costly."""
     ERROR = "error"
-    """Stops the launch of the recipe."""
+    """Prevents the recipe's launch."""
 
 
 _ORDER = tuple(CheckState)
@@ -29,7 +29,7 @@ class CheckLine(Struct, frozen=True):
     """Result of a check: state, finding, consequence, remedy."""
 
     check: str
-    """Name of the check, in a word or two. It is stable, for use in scripts."""
+    """Name of the check, one or two words long. Scripts can rely on it."""
     state: CheckState
     found: str
     why: str = ""

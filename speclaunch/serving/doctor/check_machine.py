@@ -41,7 +41,7 @@ FAMILIES: Mapping[str, tuple[Check, ...]] = {
     "Environment": (check_variables, check_proxy),
     "Models": (check_models, check_paths),
 }
-"""Checks by the title that they are shown under."""
+"""Checks by section title."""
 
 
 def check_machine(

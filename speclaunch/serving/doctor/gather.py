@@ -91,7 +91,7 @@ class DoctorRequest(Struct, frozen=True):
 
     recipe: Recipe | None = None
     complete_recipe: Recipe | None = None
-    """Complete recipe with several roles, if `recipe` is one role of it."""
+    """Recipe with all roles, if `recipe` is one of its roles."""
     versions: tuple[str, ...] = ()
     lookup: Lookup = field(default_factory=Lookup)
     """Lookup with the explicit hardware, if any."""

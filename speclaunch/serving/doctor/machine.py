@@ -315,15 +315,15 @@ class Custody(StrEnum):
     """Supervision of an engine."""
 
     SPECLAUNCH = "speclaunch"
-    """A live launch of speclaunch: it stops the engine when it ends."""
+    """A live speclaunch launch, which stops the engine when it ends."""
     PARENT = "parent"
-    """The process that started it."""
+    """Its parent is the process that started it."""
     SERVICE = "service"
-    """It was started to run by itself (a service, a container's main process, setsid)."""
+    """It was started to run without a parent (a service, a container's main process, setsid)."""
     LEFT_OVER = "left over"
-    """Its parent has gone, and it was not meant to run by itself."""
+    """Its parent has exited, and it was not started to run without one."""
     ZOMBIE = "zombie"
-    """It has ended, and its parent has not noticed."""
+    """It has exited, and its parent has not reaped it."""
 
 
 class EngineTree(Struct, frozen=True):

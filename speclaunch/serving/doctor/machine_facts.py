@@ -29,7 +29,7 @@ class OwnInstallation(Struct, frozen=True):
 
     version: str
     python: str
-    """Version of the Python that runs it."""
+    """Version of the Python that runs speclaunch."""
     executable: Path
     home: Path
     """Directory of speclaunch's files."""
@@ -53,7 +53,7 @@ class Process(Struct, frozen=True):
     parent: int
     name: str
     argv: tuple[str, ...] = ()
-    """Command line; empty for a zombie, and if it may not be read."""
+    """Command line; empty for a zombie or if access is denied."""
     user: str = ""
     zombie: bool = False
     session: int | None = None
@@ -92,7 +92,7 @@ class MachineMemory(Struct, frozen=True):
     total: int
     available: int
     limit: int | None = None
-    """Limit of a container or a control group; None: no limit."""
+    """Limit of a container or a control group; None if unlimited."""
     used_of_limit: int | None = None
     cpus: float = 1
     """Processors that this process may run on, including a quota."""
@@ -115,7 +115,7 @@ class Hub(Struct, frozen=True):
     token: str | None = None
     """Place of an access token; never the token itself."""
     offline: str | None = None
-    """Variable that forbids downloads."""
+    """Name of a set variable that forbids downloads."""
     modelscope: bool = False
     """True if models come from another hub, whose cache is not inspected."""
 
@@ -150,7 +150,7 @@ class Port(Struct, frozen=True):
     host: str
     number: int
     refused: str | None = None
-    """Reason why it could not listen; None if it could."""
+    """Error if the port cannot be bound; None if it can."""
     holder: int | None = None
     """Process that listens there, if visible."""
     free: int | None = None
@@ -175,7 +175,8 @@ class RecipeNeeds(Struct, frozen=True):
     version: str
     """SGLang version that the recipe is checked for."""
     called: str | None = None
-    """Value of `recipe=` that names it again: a path, unless it is a recipe of speclaunch."""
+    """Value of `recipe=` that selects it: a path, or the name of a recipe shipped with speclaunch.
+    """
     needs: str | None = None
     """`engine.version` of the recipe."""
     pinned: str | None = None
@@ -190,9 +191,11 @@ class RecipeNeeds(Struct, frozen=True):
     hardware: str | None = None
     """Hardware for the rules, as text for users."""
     elsewhere: bool = False
-    """True if the explicit hardware is another machine's: nothing here can stop that launch."""
+    """True if the explicit hardware is a different machine's. Then no problem here prevents the
+    launch.
+    """
     meant_for: str | None = None
-    """Hardware that the recipe names, if this machine has another."""
+    """Hardware that the recipe names, if this machine's differs."""
     device: str | None = None
     gpus: int | None = None
     """GPUs that each machine needs; None: unknown."""
@@ -203,11 +206,11 @@ class RecipeNeeds(Struct, frozen=True):
     dummy_weights: bool = False
     """True if no weights are read (`load_format: dummy`)."""
     compiled: bool = False
-    """True if everything that the engine would compile for it is compiled already."""
+    """True if all code that the engine would compile for it is already compiled."""
     budget: MemoryBudget | None = None
     """Predicted memory use on this machine; None if the rules could not run."""
     own_variables: frozenset[str] = frozenset()
-    """Variables that the recipe (or the CPU engine) sets: the rules check them."""
+    """Variables set by the recipe or the CPU engine. The rules check these."""
 
 
 class MachineFacts(Struct, frozen=True):

@@ -40,11 +40,11 @@ _UNFINISHED = re.compile(
     rb"(?:[\"'][\w.-]{1,60}\\?[\"']\s{0,4}:\s{0,4}\\?[\"']?[^\"'\r\n]*"
     rb"|(?:[Bb]earer|[Bb]asic|BEARER|BASIC)\s{1,4}[^\s]*|[^\s]*)\Z"
 )
-"""Possible beginning of a secret at the end of a text."""
+"""Start of a possible secret at the end of an incomplete text."""
 
 
 def _prctl(option: int, value: int) -> None:
-    """Call prctl on Linux; no effect on other systems."""
+    """Call prctl. Does nothing on systems without it."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 

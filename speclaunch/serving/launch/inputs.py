@@ -16,7 +16,7 @@ from speclaunch.engine import RenderedArgument, config_refuses, is_installed
 from speclaunch.serving.cpu_engine.artifacts import ensure_model, has_model
 
 _NOTIFICATION = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-"""Variables for speclaunch only: the engine and its children must not notify in its place."""
+"""Variables for speclaunch only. The engine and its children must not notify systemd."""
 
 
 def new_run_dir(recipe: Recipe) -> Path:
@@ -95,7 +95,7 @@ def without_notification(environment: MutableMapping[str, str]) -> None:
 
 
 Busy = Callable[[str], contextlib.AbstractContextManager[None]]
-"""Context that reports an operation of a few seconds."""
+"""Context manager that reports an operation of a few seconds."""
 
 
 def _quietly(_what: str) -> contextlib.AbstractContextManager[None]:

@@ -38,11 +38,11 @@ class LaunchState(StrEnum):
     STARTING = "starting"
     SERVING = "serving"
     WAITING = "waiting"
-    """Between an engine that ended and the next engine."""
+    """One engine has ended, and the next has not started."""
     STOPPING = "stopping"
     ENDED = "ended"
     LOST = "lost"
-    """speclaunch was killed before it could write the end. Never written, only detected."""
+    """speclaunch was killed before it wrote an outcome. Detected by readers, never written."""
 
 
 class RecipeEntry(Struct, frozen=True):

@@ -32,7 +32,7 @@ _FILES = 256
 _NOT_MEMORY = frozenset(
     {"host", "port", "served_model_name", "nccl_port", "node_rank", "dist_init_addr"}
 )
-"""Server arguments without influence on the memory."""
+"""Server arguments that do not affect memory use."""
 _NOT_MEMORY_VARIABLES = frozenset(
     {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "SGLANG_HOST_IP", "HOST_IP"}
 )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from speclaunch.serving.launch.log.phases import PhaseTracker
 
 _COURSE_SECONDS = 60.0
-"""Interval at which the course of a serving engine is noted."""
+"""Interval at which the progress of a serving engine is recorded."""
 _EXTEND_SECONDS = 10.0
 """Interval at which a starting engine asks the service manager for more time."""
 

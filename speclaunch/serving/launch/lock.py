@@ -70,7 +70,7 @@ _CHECKPOINTS = {
 """Arguments that name a checkpoint, and its revision."""
 _KNOWN = (ArgumentOutcome.ACCEPTED, ArgumentOutcome.FILLED, ArgumentOutcome.CHANGED)
 _REFERENCE = lazy(r"\$\{oc\.env:\w+\}", re.ASCII)
-_UNWRITTEN = "remove it, or name the recipe's file differently"
+_UNWRITTEN = "remove it, or rename the recipe's file"
 
 
 class LockRequest(Struct, frozen=True):
@@ -146,7 +146,7 @@ def write_lock(
         replace_file(request.path, text, 0o666)
     except OSError as error:
         message = f"cannot write {from_here(request.path)}: {error.strerror}"
-        raise LaunchError(message, help="write it from a directory that you may write") from error
+        raise LaunchError(message, help="run the command in a writable directory") from error
     return request.path
 
 
@@ -252,7 +252,7 @@ def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
     )
     if before != after or rendered.env.keys() != prepared.rendered_args.env.keys():
         raise LaunchError(
-            f"the lock was not written: it would start a different engine ({before} → {after})",
+            f"the lock was not written: reading it back changes the engine ({before} → {after})",
             help="this is a bug in speclaunch: report it",
         )
     again = resolve(from_recipe(locked, rendered, catalogue, os.environ), plan.facts)

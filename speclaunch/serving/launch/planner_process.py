@@ -39,7 +39,7 @@ class PlannerResult(Struct, frozen=True):
 
     start: PlannedLaunch
     session: bytes
-    """Pickled Session: the Planner for the time after a failed attempt."""
+    """Pickled Session, which plans the next attempt after a failed one."""
     detach: bool
     verbose: bool
     as_json: bool

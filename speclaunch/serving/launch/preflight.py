@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 _MISFIT = "SPL711"
 _CHEAP_S = 5.0
-"""Query the engine before its start if that costs less than this, or than a third of the start."""
+"""Query the engine before its start if that takes less than this, or less than a third of the
+start.
+"""
 _LEAST_START_S = 20.0
 """Seconds of a start without weights: imports, processes, graphs. The tiny models of the CPU engine
 take about this on an idle machine.

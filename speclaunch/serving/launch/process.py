@@ -65,7 +65,7 @@ _GUARD_SLACK_SECONDS = 3.0
 
 
 _prepared: list[tuple[str, subprocess.Popen[bytes]]] = []
-"""Guard started ahead, if any: its run and its process."""
+"""Run and process of a guard started in advance, if any."""
 
 
 def prepare_guard() -> None:

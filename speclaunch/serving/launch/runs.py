@@ -169,7 +169,7 @@ class Run(Struct, frozen=True):
     directory: Path
     document: Mapping[str, Any]
     holder: Holder | None
-    """Live speclaunch process that supervises it."""
+    """Running speclaunch process that supervises it."""
 
     @property
     def name(self) -> str:

@@ -34,7 +34,7 @@ _MOST_REQUESTS = 1 << 20
 _ADAPTIVE = "speculative_adaptive"
 HOOK_SECONDS = 30.0
 _INHERITED = ("PATH", "HOME", "LANG", "TZ")
-"""Variables of our environment that a hook gets: none of them is a secret."""
+"""Environment variables passed to a hook. None contains a secret."""
 
 
 class Course(Struct):
@@ -44,7 +44,7 @@ class Course(Struct):
 
     seconds: float = _FIRST_SECONDS
     _points: list[tuple[float, float, float, int]] = field(default_factory=list)
-    """Sums of each period: length times steps, steps, tokens per second, lines."""
+    """Sums per period: length times steps, steps, tokens per second, lines."""
 
     def add(self, at: float, batch: RankMetrics, steps: float) -> None:
         """Add a line that was read `at` seconds after the engine was ready."""

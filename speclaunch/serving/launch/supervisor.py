@@ -60,7 +60,7 @@ class Prober(LaunchThread):
         self.done = threading.Event()
         self.verification: Verification | None = None
         self.other_holder: str | None = None
-        """Other process that answers in the engine's place."""
+        """A different process that answers at the engine's address."""
         self._find_other = find_other
 
     def _probe(self) -> None:
@@ -129,7 +129,7 @@ class Ending(StrEnum):
     FAILED = "failed"
     """The engine never became ready, or does not serve the requested settings."""
     DIED = "died"
-    """It was serving and ended by itself."""
+    """It was serving and exited without being stopped."""
     HUNG = "hung"
     """It was serving and was stopped because it no longer generated."""
     DEGRADED = "degraded"

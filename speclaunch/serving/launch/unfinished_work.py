@@ -55,7 +55,7 @@ def new_folder(home: Path, name: str) -> Path:
             raise InputError(
                 Problem(
                     f"cannot create {path}: {error.strerror}",
-                    help="choose a directory that can be written: SPECLAUNCH_HOME",
+                    help="set SPECLAUNCH_HOME to a writable directory",
                 )
             ) from error
         return path

@@ -63,7 +63,7 @@ class ProbeAnswer(StrEnum):
 
     GENERATED = "generated"
     BUSY = "busy"
-    """It cannot accept a request now (429, 503 of a full queue)."""
+    """It cannot accept a request now (429, or 503 for a full queue)."""
     UNFIT = "unfit"
     """It rejects such requests in general, which proves nothing."""
     FAILED = "failed"

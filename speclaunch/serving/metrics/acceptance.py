@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 EFFECTS = (0.15, 0.4, 0.75)
-"""Tested losses, as shares of the accepted drafts. A smaller loss than the first is no drop."""
+"""Tested losses, as shares of the accepted drafts. A loss below the first is not a drop."""
 LEAST_STEPS = 100
 """Verification steps below the baseline before a drop is reported."""
 LEAST_OBSERVATIONS = 3
@@ -116,7 +116,7 @@ class AcceptanceTest(Struct):
     _samples: list[AcceptanceSample] = field(default_factory=list)
     _evidence: list[float] = field(default_factory=lambda: [0.0] * len(EFFECTS))
     _shown: AcceptanceSample | None = None
-    """Mean of the observations since all evidence was zero."""
+    """Mean of the observations since the evidence was last zero."""
     _count: int = 0
 
     def add(self, sample: AcceptanceSample) -> AcceptanceChange | None:

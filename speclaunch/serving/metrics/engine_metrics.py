@@ -155,7 +155,7 @@ class EngineMetrics(Struct, frozen=True, kw_only=True):
     generated: float | None = None
     verifications: float | None = None
     requests: float | None = None
-    """Output tokens, verification steps and number of all finished requests."""
+    """Output tokens, verification steps and count of finished requests."""
     is_lifetime: bool = False
     """True if acceptance lengths are means since the start of the engine."""
 

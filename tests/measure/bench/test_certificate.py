@@ -53,8 +53,8 @@ def test_the_concurrency_from_which_on_it_does_not_pay() -> None:
     ]
     assert found.sentence == (
         "chat: it pays at concurrency 1; it does not pay at concurrency 32; a "
-        "difference is not shown at concurrency 8. From concurrency 8 on it is not "
-        "shown to pay and from concurrency 32 on it does not pay."
+        "difference is not shown at concurrency 8. It is not shown to pay from "
+        "concurrency 8 upward and it does not pay from concurrency 32 upward."
     )
 
 
@@ -72,7 +72,7 @@ def test_the_context_length_from_which_on_it_does_not_pay() -> None:
     )
     assert [one.context for one in found.cells] == [8000, 2000, 0, 0]
     assert ("context", 1, 8000, "does not pay") in told(found)
-    assert "At concurrency 1, from prompts of 8000 tokens on it does not pay." in found.sentence
+    assert "At concurrency 1, it does not pay from prompts of 8000 tokens upward." in found.sentence
     assert "chat, prompts of 2000 tokens: it pays at concurrency 1." in found.sentence
     stop = found.stops_paying[-2]
     assert (stop.workload, stop.along, stop.concurrency, stop.start) == ("chat", "context", 1, 8000)
@@ -82,7 +82,7 @@ def test_prompts_as_they_are_stand_where_their_length_is() -> None:
     """Those of a file of long ones are longer than those that were asked for."""
     found = certified(cell(PAYS, 1, 2000, 2000), cell(LOSES, 1, 0, 9000))
     assert ("context", 1, 0, "does not pay") in told(found)
-    assert "from unchanged prompts on" in found.sentence
+    assert "from unchanged prompts upward" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ def test_one_side_alone_claims_nothing() -> None:
     assert only.context == 500
     assert only.candidate.accept_length == pytest.approx(3.2)
     assert only.candidate.goodput == pytest.approx(4 / 2.015, rel=0.01)
-    assert "pays is not shown" in single_markdown(said)
+    assert "Only one server was measured" in single_markdown(said)

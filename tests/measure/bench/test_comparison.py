@@ -184,7 +184,7 @@ def test_an_engine_that_was_started_again_ends_the_comparison() -> None:
             engines.starts += load.number >= 0
             return super().measure(load, seconds)
 
-    with pytest.raises(LaunchError, match="R ended in round 1"):
+    with pytest.raises(LaunchError, match="R exited during round 1"):
         next(measure(SCHEDULE, engines.start, Restarting(engines), lambda _: None))
     assert engines.up == set()
 
@@ -204,7 +204,7 @@ def test_a_generator_that_fails_because_its_engine_ended_is_told_so(
                 engines.up.discard(load.side)
             raise LaunchError("the load generator failed: connection refused")
 
-    told = "the load generator failed" if lives else "R ended in round 1"
+    told = "the load generator failed" if lives else "R exited during round 1"
     with pytest.raises(LaunchError, match=told):
         next(measure(SCHEDULE, engines.start, Failing(engines), lambda _: None))
 

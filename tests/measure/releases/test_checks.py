@@ -116,7 +116,7 @@ def test_a_late_command_ends_with_its_children(tmp_path: Path) -> None:
         "time.sleep(60)",
     )
     found = command(*lines, seconds=3).evaluate(server(tmp_path), None)
-    assert (found.verdict, found.reason) == (ProbeVerdict.BAD, "no end within 3 s")
+    assert (found.verdict, found.reason) == (ProbeVerdict.BAD, "not finished within 3 s")
     child = int((tmp_path / "pid").read_text())
     until = time.monotonic() + 10
     while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
@@ -157,12 +157,12 @@ def rows(broken: tuple[str, ...]) -> tuple[FieldRow, ...]:
 @pytest.mark.parametrize(
     ("known", "broken", "verdict", "reason"),
     [
-        ((), (), ProbeVerdict.GOOD, "no further request field than in the good release"),
+        ((), (), ProbeVerdict.GOOD, "no additional request field compared to the good release"),
         (
             ("stop",),
             ("stop",),
             ProbeVerdict.GOOD,
-            "no further request field than in the good release",
+            "no additional request field compared to the good release",
         ),
         (("stop",), ("stop", "n"), ProbeVerdict.BAD, "n"),
     ],
@@ -186,4 +186,4 @@ def test_a_field_that_the_good_release_did_not_test_is_reported(tmp_path: Path) 
     reference = ReleaseAnswers(fields=(FieldRow("min_p", FieldResult.NOT_TESTED),))
     probed = (FieldRow("min_p", FieldResult.DIFFERS),)
     found = check.evaluate(server(tmp_path, fields=lambda: probed), reference)
-    assert found.verdict is ProbeVerdict.GOOD and found.reason.endswith("(not tested in it: min_p)")
+    assert found.verdict is ProbeVerdict.GOOD and found.reason.endswith("(not tested there: min_p)")

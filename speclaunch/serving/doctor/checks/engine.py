@@ -213,7 +213,7 @@ def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
 
 
 _KERNELS = ("sgl-kernel", "sglang-kernel")
-"""Names of the engine's own kernels; the name changed with 0.5.10. Both fill one package,
+"""Distributions with the engine's own kernels, before and since 0.5.10. Both install the module
 `sgl_kernel`.
 """
 _WATCHED = frozenset(
@@ -231,7 +231,8 @@ _WATCHED = frozenset(
         "apache-tvm-ffi",
     }
 )
-"""Packages whose wrong version causes a crash or wrong output; others are an inconvenience."""
+"""Packages whose wrong version causes a crash or wrong output; for others it is an inconvenience.
+"""
 _FLASHINFER_BINARIES = ("flashinfer-cubin", "flashinfer-jit-cache")
 _SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
 _SHOWN = 6
@@ -332,9 +333,7 @@ def _two_kernels(packages: Packages, found: MachineFacts) -> Iterator[CheckLine]
 
 
 def _flashinfer(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
-    """Yield mismatches of flashinfer, which rejects binaries of a different version
-    (its jit/env.py).
-    """
+    """Yield mismatches of flashinfer and its binaries: versions must be equal (its jit/env.py)."""
     main = packages.installed.get("flashinfer-python")
     if main is None or _is_set(found, "FLASHINFER_DISABLE_VERSION_CHECK"):
         return

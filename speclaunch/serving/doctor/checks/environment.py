@@ -145,7 +145,7 @@ def check_proxy(found: MachineFacts) -> Iterator[CheckLine]:
         "proxy",
         CheckState.WARNING,
         f"{proxy} is set, and {', '.join(missing)} is not in no_proxy",
-        "the engine would send its warm-up request to the proxy, and the start fails",
+        "the engine would send its warm-up request to the proxy, and the start would fail",
         f"export no_proxy={shlex.quote(everything)} NO_PROXY={shlex.quote(everything)}",
         command=True,
     )

@@ -254,8 +254,8 @@ def _elsewhere(volume: DiskVolume) -> str:
 
 
 _MINIMUM = {11: 450, 12: 525, 13: 580}
-"""CUDA's major version to the first driver branch that runs all its minor versions ("minor version
-compatibility", docs.nvidia.com/deploy/cuda-compatibility). Later majors are unknown.
+"""First driver branch that runs all minor versions of a CUDA major version ("minor version
+compatibility", docs.nvidia.com/deploy/cuda-compatibility). Later major versions are unknown.
 """
 
 
@@ -326,7 +326,7 @@ _SWITCHES = {
     "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": TRUE_TEXTS,  # 0.5.3 to 0.5.20
     memory.NO_BALANCE_CHECK: TRUE_TEXTS,
 }
-"""Variables that turn the error into a warning, for any release."""
+"""Variables, of all releases, that turn the engine's error into a warning."""
 
 
 def check_gpus(found: MachineFacts) -> Iterator[CheckLine]:
@@ -354,7 +354,7 @@ def _none(found: MachineFacts, why: UnknownFact, target: RecipeNeeds | None) -> 
             "gpu",
             CheckState.UNKNOWN,
             why.why,
-            f"found a device of {' and '.join(makers)} that speclaunch cannot inspect",
+            f"found an accelerator from {' and '.join(makers)} that speclaunch cannot inspect",
             why.help,
         )
     fix = "launch it on a machine with GPUs; check for other hardware with --hardware h100-80gb:8"

@@ -38,18 +38,18 @@ class Observation(Struct, frozen=True):
     """Failed start that memory explains."""
 
     changes: Mapping[str, Any]
-    """All its changes against the recipe."""
+    """All changes of the attempt against the recipe."""
     fraction: float | None
     """Effective `mem_fraction_static`; None if unknown."""
     cause: Cause
     phase: Phase
     served: bool
     least: float | None = None
-    """Fraction at which nothing is left for the pool, from figures that the engine printed."""
+    """Fraction that leaves nothing for the pool, computed from figures in the engine's log."""
     tokens: int | None = None
     """KV tokens that the engine allocated."""
     missing_gib: float = 0.0
-    """Size by which an allocation exceeded the free memory."""
+    """Amount by which an allocation exceeded the free memory."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -151,19 +151,19 @@ def _missing(diagnosis: Diagnosis) -> float:
 
 _RUNNING, _CHUNK = "max_running_requests", "chunked_prefill_size"
 RESERVE = EXPECTED - 1
-"""Correction of the estimates of graphs and activations, as a (negative) share of them. They are
-the engine's own and deliberately high, so only the likely amount is left free.
+"""Correction of the estimates for graphs and activations, as a (negative) share of them. SGLang's
+own estimates are deliberately high. With the correction, only the likely amount stays free.
 """
 _MARGIN = 0.002
 """Minimum distance from a fraction that was too low or too high."""
 _POOL_ROOM = 0.01
 """Minimum share of the memory for the pool: a pool of a few tokens is useless."""
 _GROWTH = (0.25, 1.0, 2.0)
-"""Extra free memory beyond the shown excess, as shares of the estimates: after the first failed
-start, the second, more. The second restart should be the last.
+"""Free memory to add to the observed excess, as shares of the estimates: after the first, the
+second and later failed starts. The second restart should be the last.
 """
 _LEAST_GROWN = 0.06
-"""Minimum of estimates that were found too low, as a share of the memory."""
+"""Minimum of estimates that proved too low, as a share of the memory."""
 _BLINDLY, _AGAIN = 0.6, 0.5
 """Remaining share of a pool that was too large for a machine, after the first and later failures.
 """
@@ -172,15 +172,15 @@ _HUNGRY = 0.75
 _HOPELESS = 0.006
 """Share of the memory: a narrower range is not worth another restart."""
 _CONSISTENT = 3
-"""Number of starts that ran out of memory beyond the pool and are no accident. Settings that leave
-less than the excess they showed are not tried.
+"""Number of starts out of memory outside the pool that rules out chance. From then on, settings
+that leave less memory free than the observed excess are not tried.
 """
 _SCARCE = -0.75
 """Largest share by which the estimates are expected to be too high."""
 ROOM_FOR_ERROR = 0.03
 """Minimum width of a range of fractions; below it, step one more setting instead."""
 _LATER = 0.6
-"""Expected share of the estimate for activations that the engine did not reach."""
+"""Expected share of the estimates for memory that the failed start had not yet used."""
 _FIXED = 0.3
 """Share of the graphs' memory that does not shrink with the largest graph."""
 ENOUGH_MORE = 1.5
@@ -194,7 +194,7 @@ class Excess(Struct, frozen=True):
     estimated: float
     plan: Plan
     captured: bool
-    """True if graphs took it; otherwise a running batch."""
+    """True if graph capture exceeded the memory, False if a running batch did."""
 
     def scale(self, plan: Plan) -> float:
         """Return the share of it that other settings should have. Graphs shrink with the largest
@@ -229,7 +229,7 @@ class Calibration(Struct, frozen=True):
     predictor: Predictor
     observations: Sequence[Observation]
     shift: float
-    """Distance of the lower end above (or below) the predicted lower end."""
+    """Offset of the range's lower end from the predicted one; negative if it is below."""
     excesses: tuple[Excess, ...] = ()
 
     def bounds(

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from speclaunch.deployments import Recovery
 
 _TOO_LARGE = frozenset({"weights-do-not-fit", "weights-exceed-machine"})
-"""Diagnoses of weights that are larger than the memory."""
+"""Diagnoses that the weights are larger than the memory."""
 
 _CHANCES = 2
 """Maximum starts with all settings at their floor and no safe fraction left."""
@@ -74,7 +74,7 @@ _CHANCES = 2
 # Settings in order, stepped one by one: without a known budget, or by request.
 
 _CLOSE = 0.01
-"""Minimum distance between fractions to search between."""
+"""Minimum distance between two fractions for a value between them to be tried."""
 _POOL = 0.05
 """Share of the memory for the pool, above the fraction at which nothing is left for it."""
 _PATIENCE = 2

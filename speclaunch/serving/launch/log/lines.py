@@ -58,7 +58,7 @@ _AFTER_BAR = re.compile(r"\] ?(?=\[\d{4}-\d\d-\d\d \d\d:|Traceback \(most recent
 _BAR = re.compile(r"\d{1,3}%[^%]{0,300}<[^%\]]{1,60}\]$")
 """Progress bar (`0%|   | 0/4 [00:00<?, ?it/s]`): it has no end of line when an error follows it."""
 _MAX_COLLECTORS = 4
-"""Maximum nesting of collectors: a pod's lines within a compose file's within a journal."""
+"""Maximum nesting of collectors, for example a pod's lines in Compose output in a journal."""
 
 
 class LogLine(NamedTuple):
@@ -69,9 +69,9 @@ class LogLine(NamedTuple):
     raw: str
     """Unchanged line of the log."""
     text: str
-    """Text of the engine."""
+    """Text that the engine wrote."""
     source: str
-    """Source engine, if there are several: the actor, pod or service that a collector names."""
+    """Actor, pod or service that a collector names as the source; tells several engines apart."""
     stamped: bool
     """True if it has the engine's header; a traceback's lines have none."""
     rank: str

@@ -53,7 +53,7 @@ BATCH = re.compile(r"(?:Decode|Prefill) batch\b")
 0.4.6 to 0.5.23, at `--log-level info`.
 """
 DEAD_PROCESS = r"Subprocess (?P<name>\S{1,80}) \(pid=(?P<pid>\d{1,9})\) crashed with exit code "
-"""Message about a child from the watchdog of the engine's parent (utils/watchdog.py)."""
+"""Message about a crashed child from the watchdog in the engine's parent (utils/watchdog.py)."""
 PORT_TAKEN = r"\[Errno 98\] (?:error while attempting to bind on address|[Aa]ddress already in use)"
 """Messages of asyncio and of the kernel. The engine does not exit then (seen on 0.5.23)."""
 AFTERMATH = re.compile(

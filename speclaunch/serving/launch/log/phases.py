@@ -149,7 +149,7 @@ class ProgressBar(Struct, frozen=True):
     total: str
     fraction: float
     left: float | None
-    """Remaining seconds that the engine expects from then on; None if it states none."""
+    """Remaining seconds at `at`, as the engine estimates; None without an estimate."""
     at: float
     of_weights: bool
     """True if its fraction is roughly the fraction of the weights' bytes."""
