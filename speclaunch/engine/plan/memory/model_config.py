@@ -1,4 +1,4 @@
-"""Reads the numbers in a checkpoint's config that determine sizes.
+"""Numbers in a checkpoint's config that determine sizes.
 
 A value that is missing, or of an implausible type or size, raises UnknownValueError with the key's
 name: a size is never a guess, and no config causes a crash.
