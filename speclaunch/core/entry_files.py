@@ -15,7 +15,7 @@ from speclaunch.core.reads.states import digest
 _ABANDONED_SECONDS = 3600
 """Age after which an unfinished file counts as abandoned."""
 _TRIMMED_EACH = "0"
-"""Last digit of a new entry's name (one in sixteen) that makes its folder be trimmed."""
+"""Last digit of a new entry's name at which its folder is trimmed: one entry in sixteen."""
 
 
 class EntryFiles:

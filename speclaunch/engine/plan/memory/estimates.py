@@ -236,7 +236,7 @@ def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
         return NOTHING
     states = 0 if draft else tokens * _states_for_draft(plan)
     whose = " of the draft" if draft else ""
-    why = f"activations of a layer for {tokens:,} tokens, twice, in prefill graphs{whose}"
+    why = f"twice one layer's activations for {tokens:,} tokens, in prefill graphs{whose}"
     size = MemorySize(int(_HELD * layer) + 2 * states, why, exact=False)
     return SizeEstimate(size, int(_HELD_LEAST * layer) + states)
 
@@ -282,7 +282,7 @@ def activations(plan: Plan) -> SizeEstimate:
     """
     tokens = _tokens(plan)
     size = _CONSTANT + max(tokens, _FEWEST_TOKENS) * _TOKEN_BYTES
-    why = f"1.5 MiB for each of {max(tokens, _FEWEST_TOKENS):,} tokens of a prefill, and 0.5 GiB"
+    why = f"1.5 MiB for each of {max(tokens, _FEWEST_TOKENS):,} prefill tokens, and 0.5 GiB"
     if has_graphs(plan) and prefill_graphs(plan).least:
         more, text = _prefill_rule(plan)
         size, why = size + more, why + text

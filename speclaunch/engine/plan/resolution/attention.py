@@ -108,7 +108,7 @@ def _choose(working: Working) -> None:
     with working.deciding(PREFILL):
         decodes = (working.backend(BOTH), working.backend(DECODE))
         if "cutedsl_mla" in decodes and working.value(PREFILL) is None:
-            why = "cutedsl_mla decodes only; it prefills with trtllm_mla"
+            why = "cutedsl_mla only decodes; prefill uses trtllm_mla"
             source = "sglang 0.5.23 arg_groups/overrides.py:1258"
             working.set(PREFILL, "trtllm_mla", why, source)
 
@@ -248,7 +248,7 @@ def _asymmetric(working: Working) -> bool:
 def _fp8_e5m2(working: Working) -> None:
     """Replace fa3, which does not support an fp8_e5m2 cache, with triton."""
     if working.value(BOTH) == "fa3" and working.value("kv_cache_dtype") == "fp8_e5m2":
-        why = "fa3 has no fp8_e5m2 cache"
+        why = "fa3 does not support an fp8_e5m2 cache"
         source = (
             "sglang 0.5.23 arg_groups/overrides.py:1262, 0.4.6 model_executor/model_runner.py:366"
         )

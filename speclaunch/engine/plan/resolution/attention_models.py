@@ -277,7 +277,7 @@ def _nemotron_h(working: Working, source: str) -> None:
     if nemotron_h_verifies_on_trtllm(working):
         _take(working, "trtllm_mha", source)
         if working.user_value("page_size") is None:
-            why = "trtllm_mha has pages of 64 here"
+            why = "trtllm_mha uses pages of 64 for this model"
             working.set("page_size", 64, why, source)
     else:
         _take(working, "triton", source)

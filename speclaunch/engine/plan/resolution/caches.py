@@ -160,7 +160,7 @@ def resolve_hybrid(working: Working) -> None:
         old = working.in_versions(">=0.5.7") and not working.in_versions(hybrid.CHOSEN)
         if old and working.value(STRATEGY) == "auto":
             source = "sglang 0.5.10 server_args.py:967"
-            working.set(STRATEGY, "no_buffer", "the meaning of auto in this version", source)
+            working.set(STRATEGY, "no_buffer", "auto means no_buffer in this version", source)
         if working.in_versions("<0.5.9"):
             _by_architecture(working)
             return
@@ -272,7 +272,7 @@ def _lost_to_trtllm(working: Working) -> bool:
 
 
 def _without_pages(working: Working, source: str) -> None:
-    why = "trtllm_mha has no pages of 1, which the cached states need"
+    why = "trtllm_mha does not support pages of 1, which cached states need"
     _radix_off(working, why)
     if working.value(OVERLAP):
         why = f"{why}: without them the schedule may overlap"

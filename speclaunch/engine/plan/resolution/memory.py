@@ -100,7 +100,7 @@ def _by_the_ranks(working: Working, memory: int | None) -> None:
     if memory is not None and memory > 96 * _GIB:
         more = fraction + 48 * _GIB * (1 - fraction) / memory
         fraction = min(more, (memory - _GIB * 18) / memory)
-        why = f"more than 0.88 as the GPU has {memory} MiB, above 98304; 18 GiB remain free"
+        why = f"above 0.88, because the GPU has {memory} MiB (over 98304); 18 GiB remain free"
     working.set(FRACTION, fraction, why, "sglang 0.4.6 server_args.py:247")
 
 

@@ -100,7 +100,9 @@ def _renamed(working: Working) -> None:
             working.change(
                 ChangeKind.DP_ATTENTION, ATTENTION_RANKS, ranks, why, source, logged=False
             )
-            working.set(REPLICAS, 1, f"attn_dp_size now sets its {ranks} ranks", source)
+            working.set(
+                REPLICAS, 1, f"attn_dp_size now states the {ranks} ranks of DP attention", source
+            )
             working.set(SWITCH, False, why, source)
             return
         why = "it needs more than one rank"
@@ -246,7 +248,7 @@ def _v2_by_default(working: Working) -> None:
     """
     topk = working.user_value("speculative_eagle_topk")
     if topk is not None and topk > 1:
-        _without_overlap(working, f"SpecV2 has no tree (topk {topk}) in this version")
+        _without_overlap(working, f"SpecV2 does not support trees (topk {topk}) in this version")
     elif not spec_v2.is_requested(working):
         _without_overlap(working, f"{spec_v2.VARIABLE} is off")
 
