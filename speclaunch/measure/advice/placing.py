@@ -388,7 +388,7 @@ def place(
         if found.holds_a_request:
             return found
         best = found if best is None or _more(found, best) else best
-    return best or refused or NoPlace("no number of GPUs divides it")
+    return best or refused or NoPlace("no GPU count divides the model evenly")
 
 
 def _guessed(found: NoPlace, ranks: int, hardware: Hardware) -> PlacedArguments | None:

@@ -90,7 +90,9 @@ def sides(
         try:
             complete = load(name, overrides, config_dirs)
             several = complete.parts if all_roles and role is None else ()
-            roles = several or (select_role(complete, role, "plans of one role are compared"),)
+            roles = several or (
+                select_role(complete, role, "only plans of one role can be compared"),
+            )
         except InputError as error:
             problems += error.problems
             continue
@@ -167,7 +169,7 @@ def exit_code(plans: Sequence[PlannedDeployment], *, strict: bool) -> ExitCode:
 
 
 class OptionUnansweredError(SpeclaunchError):
-    """`--fit` or `--best` has no answer (exit 3; 1 if the plan fails)."""
+    """`--fit` or `--best` has no result (exit 3; 1 if the plan fails)."""
 
     exit_code = ExitCode.NOTHING
 
@@ -178,7 +180,7 @@ def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> Optio
     helps = [] if facts.hardware else ["name the hardware, for example --hardware h100:8"]
     helps += [f"{fact.what}: {fact.help or fact.why}" for fact in facts.unknown]
     error = OptionUnansweredError(
-        Problem(f"{option} has no answer: {planned.unanswered}", help="; ".join(helps) or None)
+        Problem(f"{option} has no result: {planned.unanswered}", help="; ".join(helps) or None)
     )
     if code is not ExitCode.CLEAN:
         error.exit_code = code

@@ -90,7 +90,11 @@ def _keeps_contract(server: CheckedServer, reference: ReleaseAnswers | None) -> 
     changed = changed_fields(rows if reference is None else reference.fields, rows)
     if changed.broken:
         return Evaluation(ProbeVerdict.BAD, f"speculation changes {', '.join(changed.broken)}")
-    unknown = f" (not tested there: {', '.join(changed.unknown)})" if changed.unknown else ""
+    unknown = (
+        f" (not tested in the good release: {', '.join(changed.unknown)})"
+        if changed.unknown
+        else ""
+    )
     text = f"speculation changes no additional request field compared to the good release{unknown}"
     return Evaluation(ProbeVerdict.GOOD, text)
 

@@ -35,8 +35,8 @@ _CHEAP_S = 5.0
 start.
 """
 _LEAST_START_S = 20.0
-"""Seconds of a start without weights: imports, processes, graphs. The tiny models of the CPU engine
-take about this on an idle machine.
+"""Seconds of a start without weights: imports, processes, graphs. The CPU engine's tiny models take
+about this long on an idle machine.
 """
 _READ_BYTES_A_SECOND = 2e9
 """Read rate of weights from a fast disk."""

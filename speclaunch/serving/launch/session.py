@@ -131,7 +131,7 @@ class Session(Struct):
     as_configured: bool = False
     """Start from the recipe, even if its settings are predicted to fail."""
     max_attempts: int | None = None
-    """Replacement for the recipe's `recovery.max_attempts`."""
+    """Override of the recipe's `recovery.max_attempts`."""
     lock: LockRequest | None = None
     """Lock to write once it has served."""
 

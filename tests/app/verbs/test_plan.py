@@ -202,7 +202,7 @@ def test_a_question_without_an_answer_is_exit_3(words: tuple[str, ...], help_: s
     """Hardware or checkpoint unknown: the plan is shown, and the exit code says what is missing."""
     done = plan(RECIPE, "--engine", "0.5.23", *words, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 3 and "Command" in done.stdout
-    assert f"error: {words[0]} has no answer: " in done.stderr
+    assert f"error: {words[0]} has no result: " in done.stderr
     assert help_ in done.stderr and "0 requests" not in done.stdout
     found = plan_json(RECIPE, "--engine", "0.5.23", *words, code=3, CUDA_VISIBLE_DEVICES="")
     assert (found["best"] or found["suggestion"])["fit"] == "unknown"
@@ -212,7 +212,7 @@ def test_a_question_without_an_answer_is_exit_3(words: tuple[str, ...], help_: s
 def test_a_plan_that_fails_stays_exit_1_where_a_question_has_no_answer(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text(BROKEN)
     done = plan("broken.yaml", "--engine", "0.5.23", "--hardware", "h100:2", "--fit", cwd=tmp_path)
-    assert done.returncode == 1 and "--fit has no answer" in done.stderr
+    assert done.returncode == 1 and "--fit has no result" in done.stderr
 
 
 @pytest.mark.thorough

@@ -186,4 +186,6 @@ def test_a_field_that_the_good_release_did_not_test_is_reported(tmp_path: Path) 
     reference = ReleaseAnswers(fields=(FieldRow("min_p", FieldResult.NOT_TESTED),))
     probed = (FieldRow("min_p", FieldResult.DIFFERS),)
     found = check.evaluate(server(tmp_path, fields=lambda: probed), reference)
-    assert found.verdict is ProbeVerdict.GOOD and found.reason.endswith("(not tested there: min_p)")
+    assert found.verdict is ProbeVerdict.GOOD and found.reason.endswith(
+        "(not tested in the good release: min_p)"
+    )

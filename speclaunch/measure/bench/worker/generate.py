@@ -36,7 +36,7 @@ from typing import Any, TextIO
 
 MODULES = ("sglang.benchmark.serving", "sglang.bench_serving")
 PARSERS = ("orjson", "json")
-"""Modules that the generator may parse answers with."""
+"""Modules with which the generator may parse answers."""
 KEYS = ("OPENAI_API_KEY", "API_KEY")
 """Variables that the generator reads the server's key from (0.5.23 benchmark/serving.py:131)."""
 _TRIES = 8
