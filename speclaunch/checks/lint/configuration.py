@@ -42,7 +42,7 @@ class LintSettings(Struct, frozen=True):
     """
 
     versions: tuple[str, ...] = ()
-    """Empty: each file's own, see `run.parts_of`."""
+    """Engine versions to check; if empty, each file's own (see `run.parts_of`)."""
     hardware: str | None = None
     models: tuple[Path, ...] = ()
     config_dirs: tuple[Path, ...] = ()

@@ -54,9 +54,10 @@ def recipes_with(
 
 
 def _tops(path: Path) -> tuple[Path, ...]:
-    """Return the directories to search for recipes. The search never leaves the repository, because
-    the directories above may be unrelated and huge. Without a repository it is limited to the
-    directory of the groups."""
+    """Return the directories to search for recipes.
+
+    The search never leaves the repository, because the directories above may be unrelated and huge.
+    Without a repository, only the directory of the groups is searched."""
     top, nearby = _repository(path), path.parent.parent.parent
     if top is None:
         return (path.parent.parent,)

@@ -40,7 +40,7 @@ _CREDENTIAL = lazy(r"://[^/\s\"]*@")
 
 
 class LintRun(Struct):
-    """Files to lint, and how.
+    """Files to lint, with their settings.
 
     `settings` is called for every file before the first check, `options` only if a file is checked.
     `installed` returns the installed engine; it is called before the modules that check are

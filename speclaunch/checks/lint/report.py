@@ -1,7 +1,7 @@
 """Result of a lint: a report for each file and engine version, with each finding once.
 
-Lint checks each file at each version. The same finding at several versions is one finding. So is a
-finding in a group that many recipes share.
+Lint checks each file at each version. A finding that occurs at several versions, or in a group that
+many recipes share, is reported once.
 """
 
 from __future__ import annotations
