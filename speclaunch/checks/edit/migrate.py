@@ -207,7 +207,7 @@ class Migration(Struct):
     """Parts that do not reach the engine and are unchanged; `lint` and `import` warn of them,
     too."""
     also: list[Carried] = []
-    """Files that commands name and that have to change with them."""
+    """Files named by commands that have to change with them."""
     versions: list[SourceVersion] = []
     """Release that each command of the old text was read for, in order."""
     hidden: tuple[str, ...] = ()

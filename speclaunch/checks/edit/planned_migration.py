@@ -46,7 +46,7 @@ KEEP = MigrationVerdict()
 def verdict(
     argument: Argument, token: str, source: Catalogue, target: Catalogue
 ) -> MigrationVerdict:
-    """Return the fate in `target` of `argument`, which `source` reads from the flag `token`."""
+    """Return the fate in `target` of `argument`, which `token` sets in `source`."""
     flag = source.full_flag(token)
     negated = isinstance(flag, str) and is_negation(argument, flag)
     there = target.full_flag(token)
@@ -257,7 +257,7 @@ def _words(migrated: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[s
 def _from_another(
     words: Sequence[str], problem: ArgvProblem, opaque: Collection[int]
 ) -> tuple[ParsedArgument, Catalogue] | None:
-    """Return an argument by its full name, as the newest version with it reads it."""
+    """Return an argument by its full name, as the newest version that has it reads it."""
     index = problem.index or 0
     if "unrecognized" not in problem.message or words[index][:2] != "--":
         return None

@@ -72,7 +72,7 @@ _ITEM = re.compile(r"\s*(?P<item>-\s+([\"']?)(?P<text>.*?)\2\s*(?:\s#.*)?)")
 """A line of a block list in YAML."""
 _BEFORE = re.compile(r"(?:(?P<comma>,)|\[)\s*[\"']?\Z")
 _AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
-"""Text after an item of a list on one line."""
+"""Text after an item of a one-line list."""
 
 
 class Rewriting(Struct):

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class LintSettings(Struct, frozen=True):
     """Lint settings from the command line, or those of one file.
 
-    For one file, `models` and `assume` come from the command line only. The repository's are facts,
-    which every verb looks up (rules/examine.py).
+    For one file, `models` and `assume` come only from the command line. Every verb looks up the
+    repository's as facts (rules/examine.py).
     """
 
     versions: tuple[str, ...] = ()

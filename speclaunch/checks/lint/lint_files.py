@@ -115,8 +115,10 @@ class LintRun(Struct):
                     yield self._from_answer(file, next(answers))
 
     def _groups(self, found: Sequence[FoundFile]) -> dict[str, FileResult]:
-        """Return the results of group files, checked through their recipes: of named files
-        everything, of files below a directory only findings about their comments."""
+        """Return the results of group files, checked through their recipes.
+
+        Named files have all findings; files below a directory only those about their comments.
+        """
         candidates = [file for file in found if _may_be_group(file)]
         if not candidates:
             return {}

@@ -88,7 +88,7 @@ class Report(Struct, frozen=True):
     known: int = 0
     """Number of findings hidden by the baseline."""
     gone: tuple[KnownFinding, ...] = ()
-    """Baseline entries that were not found again."""
+    """Baseline entries that no finding matches."""
 
     def count(self, severity: Severity) -> int:
         """Return the number of findings of a severity."""
@@ -124,7 +124,7 @@ class ReportedFinding(Struct, frozen=True):
 
     @property
     def through(self) -> tuple[str, ...]:
-        """Files through which it was found, if it is in another file."""
+        """Linted files through which it was found, if it is in a different file."""
         return tuple(path for path in self.files if path != self.finding.place.path)
 
 

@@ -166,7 +166,7 @@ class _Backend(Struct, frozen=True):
     engine_message: str
     versions: str = ""
     of_both: bool = False
-    """True if it counts only for both phases."""
+    """True if the backend is refused only if both phases use it."""
 
 
 _BACKEND_WITHOUT_SPECULATION_BACKENDS = (

@@ -49,7 +49,7 @@ def _same(self: Any, *_: Any, **__: Any) -> Any:
 
 
 class Thing(metaclass=StandInMeta):
-    """Anything: has every attribute, and can be called, derived from, and counted with."""
+    """Object with every attribute, which can be called, subclassed, and used as a number."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
