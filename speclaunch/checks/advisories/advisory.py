@@ -98,7 +98,7 @@ class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope
     """Mark in a release's source: a text (layout ignored), a regular expression, or a definition.
 
     `file`: path below `sglang/`, or alternatives. `scope`: the class or function that
-    holds it."""
+    contains it."""
 
     file: str | tuple[str, ...]
     text: str = ""
@@ -113,7 +113,7 @@ class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope
 
 
 class Marker(Struct, frozen=True, forbid_unknown_fields=True):
-    """A release is affected exactly if it has every mark of `bug` and none of `fix`."""
+    """Marks of affected releases: these have every mark of `bug` and none of `fix`."""
 
     bug: tuple[SourceMark, ...] = ()
     fix: tuple[SourceMark, ...] = ()
@@ -143,7 +143,7 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     marker: Marker | None = None
     requests: tuple[RequestField, ...] = ()
     certain: bool = True
-    """False if only some of the deployments that meet the conditions are hit, or only at times."""
+    """False if the bug affects only some deployments that meet the conditions, or only at times."""
     workaround: Workaround | None = None
 
     @property
@@ -163,8 +163,8 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     def severity(self) -> Severity:
         """Severity by evidence and symptom.
 
-        Info: a single report, a loss of speed, a bug of certain requests, or one that not every
-        such deployment has. Error: an engine that certainly does not start.
+        Info: a single report, a loss of speed, or a bug that affects only certain requests or some
+        of these deployments. Error: the engine certainly does not start.
         """
         proven = self.confidence in _PROVEN
         if self.requests or not self.certain or self.confidence is Confidence.ONE_REPORT:
@@ -260,7 +260,7 @@ def all_advisories() -> tuple[Advisory, ...]:
 
 
 def latest(*sources: Iterable[Advisory]) -> tuple[Advisory, ...]:
-    """Return advisories in the order of their IDs: of several versions, the one checked last."""
+    """Return the last checked version of each advisory, in the order of their IDs."""
     found: dict[str, Advisory] = {}
     for source in sources:
         for advisory in source:

@@ -1,7 +1,7 @@
 """Conditions of advisories, evaluated on plans.
 
-A condition holds for effective values. It is unknown if it depends on a missing fact, unless
-another part of it already excludes the deployment.
+Conditions are evaluated on effective values. The result is unknown if it depends on a missing fact,
+unless a different part already excludes the deployment.
 """
 
 from __future__ import annotations

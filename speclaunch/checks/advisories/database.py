@@ -52,8 +52,8 @@ class Update(Struct, frozen=True):
 
 
 def encode_advisories(found: Iterable[Advisory]) -> bytes:
-    """Return advisories as JSON, one a line, without markers: the form that is shipped, exported
-    and stored."""
+    """Return advisories as JSON without markers, one per line, as they are shipped, exported and
+    stored."""
     lines = [
         msgspec.json.encode(msgspec.structs.replace(advisory, marker=None)) for advisory in found
     ]
@@ -61,7 +61,7 @@ def encode_advisories(found: Iterable[Advisory]) -> bytes:
 
 
 def defects(advisory: Advisory) -> Iterator[str]:
-    """Yield the reasons why an advisory is invalid, without comparing it with others."""
+    """Yield the defects of a single advisory. Duplicates and its marker are not checked."""
     held = held_versions()
     if not re.fullmatch(r"SPA-\d{4}-\d{4}", advisory.id):
         yield f"invalid ID {advisory.id}"
@@ -94,7 +94,7 @@ def defects(advisory: Advisory) -> Iterator[str]:
 
 
 def marker_defects(advisory: Advisory) -> Iterator[str]:
-    """Yield the reasons why an advisory with this confidence and range has a wrong marker."""
+    """Yield the reasons why a marker contradicts the advisory's confidence or range."""
     if (advisory.marker is not None) != (advisory.confidence is Confidence.MARKER):
         yield f"confidence {advisory.confidence} with{'' if advisory.marker else 'out'} a marker"
     if advisory.marker and UNKNOWN in (advisory.introduced, advisory.fixed):
@@ -137,8 +137,8 @@ def update_advisories(source: str, sha256: str | None) -> Update:
     """Store the advisories of a file, a directory with `advisories.json`, or an https URL for later
     runs.
 
-    A checksum is required: `sha256`, or the text of SOURCE.sha256. Nothing is stored unless all
-    advisories are valid. Raises InputError.
+    A checksum is required: `sha256`, or the text of `SOURCE.sha256` next to the source. Nothing is
+    stored unless all advisories are valid. Raises InputError.
     """
     if Path(source).is_dir():
         source = str(Path(source) / stored_file().name)

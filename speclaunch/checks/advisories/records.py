@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """GPUs: `capability` is the CUDA compute capability (90: Hopper), `names` words of the name."""
+    """GPUs. `capability`: CUDA compute capability (90: Hopper). `names`: words in the name."""
 
     vendor: tuple[str, ...] = ()
     capability: tuple[int, ...] = ()

@@ -1,8 +1,7 @@
 """Fixes as edits of a server command in a script, manifest or document.
 
-Each way to edit is a guess from the text around the arguments (a shell, a block list, a list on one
-line). The round-trip check (`round_trip.py`) decides whether the new text is correct, so a wrong
-guess costs an attempt but no file. The best ways come first.
+The text around the arguments (a shell, a block list, a list on one line) suggests the ways to edit,
+best first. The round-trip check (`round_trip.py`) rejects wrong texts before a file is written.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from speclaunch.deployments import (
 from speclaunch.engine import ArgumentKind, Catalogue, ParsedArgument, canonical, parse_argv
 
 PLAIN = lazy(r"[\w@%+=:,./-]+\Z", re.ASCII)
-"""A single word in a shell, in YAML and in JSON, quoted or not."""
+"""Text that is a single token in a shell, in YAML and in JSON, quoted or not."""
 _USE = lazy(r"[\"']?\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<bare>[A-Za-z_]\w*))[\"']?\Z")
 _BLOCK = lazy(r"(?P<indent>[ \t]*)-(?P<gap>[ \t]+)(?P<quote>[\"']?)")
 _CLOSING = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)[],]")
@@ -76,7 +75,7 @@ class SourceLines:
 def replaced(
     text: SourceLines, words: Sequence[Word], word: Word, old: str, new: str
 ) -> Iterator[Edit]:
-    """Yield the ways to write `new` for `old`, which is a word or the end of one."""
+    """Yield the ways to replace `old`, a token or the end of one, with `new`."""
     prefix = word.text.removesuffix(old) if old else word.text
     use = word.used_at
     if use is not None:
@@ -132,7 +131,7 @@ def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Ite
 def without(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str
 ) -> Iterator[list[Edit]]:
-    """Yield the ways to remove words."""
+    """Yield the ways to remove tokens."""
     for uses in (True, False):
         edits = removal(words, gone, all_gone, text, uses=uses)
         if edits is not None:
@@ -147,7 +146,7 @@ def added(
 ) -> Iterator[Edit]:
     """Yield the ways to append arguments to a command; a group is a flag and its values.
 
-    `words` are the remaining words, in the order of the command.
+    `words` are the remaining tokens, in the order of the command.
     """
     ends = [
         word
@@ -238,7 +237,7 @@ def _indent(text: SourceLines, place: Place) -> str:
 
 
 def _joined(groups: Sequence[Sequence[str]], words: Sequence[Word]) -> list[list[str]]:
-    """Return the groups, joined to `--flag=value` if the other arguments are written so."""
+    """Return the groups, joined as `--flag=value` if the other arguments have that form."""
     flags = [word.text for word in words if word.text.startswith("--")]
     together = sum("=" in flag for flag in flags)
     if together * 2 <= len(flags):
@@ -247,7 +246,7 @@ def _joined(groups: Sequence[Sequence[str]], words: Sequence[Word]) -> list[list
 
 
 def _item(token: str, text: SourceLines, words: Sequence[Word]) -> str:
-    """Return a word as an item of a block list, quoted like the other items."""
+    """Return a token as an item of a block list, quoted like the other items."""
     quotes = {
         match["quote"]
         for word in words
@@ -260,7 +259,7 @@ def _item(token: str, text: SourceLines, words: Sequence[Word]) -> str:
 
 
 def _needed(token: str, quote: str) -> str:
-    """Return the quote that a word needs to be read as text; empty if none."""
+    """Return the quote that a token needs to be read as text; empty if none."""
     return "" if dumped(token, text=True) == token else quote
 
 
@@ -429,7 +428,7 @@ _SLIMES = {
 
 
 class CommandWords(EditablePlaces):
-    """Words of a command, with their meaning for its version's parser."""
+    """Tokens of a command, with their meaning for its version's parser."""
 
     most_ways = 60
 
@@ -463,7 +462,7 @@ class CommandWords(EditablePlaces):
         return [[]] if argument.is_removed else ways or None
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield one step that removes all words, then one that adds all arguments."""
+        """Yield one step that removes all tokens, then one that adds all arguments."""
         gone = self._gone
         if gone:
             yield list(without(self._invocation.words, gone, gone, self._text.text))
@@ -480,14 +479,16 @@ class CommandWords(EditablePlaces):
         return env_ways(self._invocation, name, value, self._text.text)
 
     def _is_here(self, word: Word) -> bool:
-        """True if a word is part of the command in this file."""
+        """True if a token is part of the command in this file."""
         return word.place.path == self._invocation.place.path and any(
             word is own for own in self._invocation.words
         )
 
     def _own_words(self, item: ParsedArgument) -> list[Word]:
-        """Return the words of an argument in the command's file. Raises NotFixableError if any is
-        in another file, such as that of `--config`."""
+        """Return the tokens of an argument in the command's file.
+
+        Raises NotFixableError if any is in a different file, such as that of `--config`.
+        """
         words = [self._words[index] for index in (item.index, *item.value_indices)]
         for word in words:
             if word.place.path != self._invocation.place.path:
@@ -500,8 +501,7 @@ class CommandWords(EditablePlaces):
     def _another_value(
         self, last: ParsedArgument, count: int, argument: TargetArgument
     ) -> Ways | None:
-        """Return the ways to change the last occurrence; None if it must be removed and added
-        again."""
+        """Return the ways to change the last value; None to remove and add the argument."""
         words = self._own_words(last)
         if last.argument.kind is ArgumentKind.LIST and last.argument.nargs is None and count > 1:
             raise NotFixableError(f"{last.written} is set several times")

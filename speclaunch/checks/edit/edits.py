@@ -22,7 +22,7 @@ from speclaunch.core import (
 
 
 class TextEdit(Struct, frozen=True):
-    """Replacement of the text from a line and column up to another (all from 1, the end excluded).
+    """Replacement of the text between two positions (from 1, the end excluded).
 
     Columns count characters (code points); line ends are part of their line. If begin and end are
     equal, `new` is inserted. Line `n + 1`, column 1 is the end of a text of `n` complete lines.
@@ -50,7 +50,7 @@ class FileEdits(Struct, frozen=True):
 
 
 def text_edits_between(before: str, after: str) -> tuple[TextEdit, ...]:
-    """Return the edits from one text to the other, in order, none adjacent to another."""
+    """Return the edits from one text to the other, in order. No two are adjacent."""
     old, new = lines_of(before), lines_of(after)
     starts = list(accumulate(map(len, old), initial=0))
     most = len(old) + (before.endswith("\n") or not old)  # last line in an editor
@@ -164,16 +164,16 @@ Ways = list[list[Edit]]
 
 
 def combinations(steps: Iterable[Ways], most: int) -> Iterator[list[Edit]]:
-    """Yield the edits of all steps together, one way of each, at most `most` combinations."""
+    """Yield at most `most` combinations of edits, each with one way for every step."""
     for chosen in islice(product(*(step for step in steps if step != [[]])), most):
         yield [edit for edits in chosen for edit in edits]
 
 
 def apply(text: str, changes: Iterable[Change]) -> str:
-    """Return the text with every change applied. Keeps line ends, and adds none at the end.
+    """Return the text with every change applied. Existing line ends are unchanged.
 
-    A line that an edit reduces to a continuation (`\\`) is removed. If it was the last line of its
-    command, the continuation before it is removed too. Raises ValueError if edits overlap.
+    A line of which an edit leaves only a continuation (`\\`) or a dash is removed. If it was the
+    last line of its command, so is the continuation before it. Raises ValueError if edits overlap.
     """
     lines = lines_of(text)
     changes = list(dict.fromkeys(changes))
@@ -183,7 +183,7 @@ def apply(text: str, changes: Iterable[Change]) -> str:
     )
     for before, after in pairwise(edits):
         if before.line == after.line and before.column + before.length > after.column:
-            raise ValueError(f"edits overlap in line {after.line}")
+            raise ValueError(f"edits overlap on line {after.line}")
     emptied: set[int] = set()
     for edit in reversed(edits):
         line = lines[edit.line - 1]
@@ -249,8 +249,7 @@ def diff(before: str, after: str, name: str, context: int = 3) -> str:
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file with a text atomically, preserving its mode. Raises InputError.
 
-    A link is followed. A device or pipe, such as `/dev/stderr`, is written to: it cannot be
-    replaced.
+    Links are followed. Devices and pipes, such as `/dev/stderr`, are written to directly.
     """
     if not path.exists() or path.is_file():
         write_together({path.resolve() if path.is_symlink() else path: text})
@@ -264,8 +263,8 @@ def write_atomically(path: Path, text: str) -> None:
 def write_together(texts: Mapping[Path, str]) -> None:
     """Replace files with texts, all or none, preserving their modes. Raises InputError.
 
-    Everything is first written to temporary files. If a file cannot be replaced, the files before
-    it get their old text back.
+    All texts are first written to temporary files. If a file cannot be replaced, the files
+    replaced before it are restored.
     """
     staged: dict[Path, Path] = {}
     done: list[tuple[Path, bytes | None]] = []

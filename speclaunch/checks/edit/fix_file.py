@@ -1,8 +1,8 @@
 """All fixes of one file: apply, read and check again, until no fix is left.
 
-In a round each deployment gets at most one fix, the first by place, and edits must not overlap. The
-result is checked before the next round. A fix is left to the user if its edits are not proven, if
-it causes a new error, or if its finding remains.
+In each round, a deployment gets at most one fix, the first by place. Edits must not overlap, and
+the result is checked before the next round. A fix is left to the user if its edits are not proven,
+if it causes a new error, or if its finding remains.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from speclaunch.core import InputError, Problem, SpeclaunchError
 from speclaunch.engine import load as load_catalogue
 
 _MOST_ROUNDS = 100
-"""Limit as in ruff, against rules that contradict each other."""
+"""Maximum number of rounds, as in ruff: rules may contradict each other."""
 
 
 class LeftFix(Struct, frozen=True):
@@ -74,8 +74,8 @@ def edits_of(
 ) -> FileEdits:
     """Return the edits of a finding's fix, also of a cached finding.
 
-    They are proven: read back, the new text has the values of the fix, and all else is unchanged.
-    `others` are versions that the file is checked for in addition. Raises NotFixableError with the
+    The edits are proven: read back, the new text has the fix's values, and all else is unchanged.
+    `others`: further versions that the file is checked for. Raises NotFixableError with the
     reason if the fix has no edits, or they are left to the user.
     """
     fix = finding.fix
@@ -243,7 +243,7 @@ class _Work(Struct):
         return self.check(source)
 
     def _worse(self, now: CheckedText, made: CheckedText, fixed_: Iterable[Finding]) -> str | None:
-        """Return why the new text is rejected; None if it is not."""
+        """Return the reason to reject the new text, or None."""
         more = _errors(made) - _errors(now)
         if more:
             engine, code, _ = next(iter(more))

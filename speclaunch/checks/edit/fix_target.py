@@ -18,9 +18,10 @@ class NotFixableError(Exception):
 
 
 class TargetArgument(Struct, frozen=True):
-    """Argument after the fix: `words` on a command line, empty if it is to be removed.
+    """Argument after the fix. `words`: its tokens on a command line, empty if it is removed.
 
-    `name` is the newest engine's, `own` that of the version, `stored` what its parser stores.
+    `name`: its name in the newest engine. `own`: its name in this version. `stored`: the value that
+    the version's parser stores.
     """
 
     name: str
@@ -31,7 +32,7 @@ class TargetArgument(Struct, frozen=True):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """Values among the words."""
+        """Values among the tokens."""
         if len(self.words) == 1 and "=" in self.words[0]:
             return (self.words[0].partition("=")[2],)
         return self.words[1:]
@@ -75,7 +76,7 @@ def _argument(name: str, value: Any, catalogue: Catalogue) -> TargetArgument:
 
 
 class EditablePlaces(ABC):
-    """Editable text of a deployment: words of a command, keys of YAML, keywords of Python.
+    """Editable text of a deployment: tokens of a command, keys of YAML, keywords of Python.
 
     Methods raise NotFixableError to leave the fix to the user.
     """

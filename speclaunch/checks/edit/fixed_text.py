@@ -98,8 +98,7 @@ class _Job(Struct, frozen=True):
         )
 
     def fixed_by_name(self, text: str, reading: Reading, fix: Fix) -> str | None:
-        """Return the text fixed name by name, for fixes with too many combinations; None on
-        failure."""
+        """Return the text fixed one name at a time, if there are too many combinations; or None."""
         parts = [Fix("", {name: value}) for name, value in fix.set.items()]
         parts += [Fix("", {}, {name: value}) for name, value in fix.env.items()]
         made = text
@@ -142,7 +141,7 @@ _OF_KINDS = {
     InvocationKind.SRT_SLURM: ConfigKeys,
     InvocationKind.ENGINE: CallKeywords,
 }
-"""Editors of deployments that are not written as words of a command."""
+"""Editors of deployments that are not written as command lines."""
 
 
 def _ways(
@@ -356,7 +355,7 @@ def _check(
         for word in old.words
     ]
     if expected != [word.text for word in new.words] or _rest(old) != _rest(new):
-        raise NotFixableError(f"the command in line {old.place.line} would change elsewhere, too")
+        raise NotFixableError(f"the command on line {old.place.line} would change elsewhere, too")
     if expected == [word.text for word in old.words]:
         return False
     parsed_old, parsed_new = (from_invocation(found, "fixed", catalogue) for found in (old, new))
@@ -370,7 +369,7 @@ def _check(
 
 
 def _rest(invocation: Invocation) -> Sequence[Any]:
-    """Return everything of a command except its words."""
+    """Return all fields of a command except its tokens."""
     return (
         invocation.kind,
         invocation.name,

@@ -53,8 +53,7 @@ def require_same_command(invocation: Invocation, imported: Imported, text: str) 
     """Raise RoundTripError if the recipe `text` differs in meaning from `invocation`.
 
     Parts that the import reports as left out (`imported.problems`, a `--config` that the engine
-    does not see) are left out here, too. A secret has to come from the variable that the recipe
-    names.
+    does not see) are not compared. A secret has to come from the variable that the recipe names.
     """
     catalogue = load_catalogue(imported.version)
     found = list(_differences(invocation, imported, text, catalogue))
@@ -117,8 +116,8 @@ def _differences(
 def _command_meaning(
     invocation: Invocation, catalogue: Catalogue, variables: frozenset[str]
 ) -> Meaning | None:
-    """Return the meaning of the command with the variables `variables` set, without what is left
-    out."""
+    """Return the meaning of the command with the variables `variables` set, without the parts that
+    the import leaves out."""
     found = effective(invocation, catalogue)
     words = [_expected(word, variables) if word.evaluated else word.text for word in found.words]
     if found.config is not None:  # it remains a separate file
@@ -143,7 +142,7 @@ def _command_meaning(
 
 
 def _unevaluated(invocation: Invocation) -> frozenset[str]:
-    """Return the unevaluated words and their values, which a recipe may keep as text."""
+    """Return the unevaluated tokens and their values, which a recipe may contain as text."""
     words = [word.text for word in invocation.words if not word.evaluated]
     return frozenset((*words, *(word.partition("=")[2] for word in words)))
 
@@ -170,7 +169,7 @@ def _is_stand_in(word: str) -> bool:
 
 
 def _expected(word: Word, variables: frozenset[str]) -> str:
-    """Return a token with `variables` expanded, and other variables at their defaults."""
+    """Return a token with the variables `variables` set, and others at their defaults."""
     if not word.evaluated:
         return str(_plain(word.text, variables))
     return _filled(word.text, 0, len(word.text), word.defaults, variables)

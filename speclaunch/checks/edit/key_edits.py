@@ -80,7 +80,7 @@ class ConfigKeys(EditablePlaces):
         return [set_value(self._found, pair[0], pair[1], value)]
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield the addition of all keys, written like the others."""
+        """Yield the addition of all keys, in the style of the others."""
         underscored = any("_" in str(key.value) for key, _ in self._own.value)
         values = {}
         for key, value in map(_in_config, new):
@@ -96,7 +96,7 @@ class ConfigKeys(EditablePlaces):
 def _holding(
     mappings: Iterable[yaml.MappingNode], places: Iterable[Place | None], document: Document
 ) -> yaml.MappingNode | None:
-    """Return the mapping with most of the keys at some places; of equals the innermost."""
+    """Return the mapping that has the most keys at these places; on a tie, the innermost."""
     targets = set(places)
     best: tuple[int, yaml.MappingNode | None] = (0, None)
     for mapping in mappings:

@@ -77,9 +77,9 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
     """Return the requested version, else that of the image, else a version that accepts the
     command.
 
-    Among several that accept it, `to` comes first (nothing needs to change then), then the newest.
-    If none does, it is the newest of those that reject the fewest arguments. Errors in the version
-    of the image remain errors, as with --from: the command does not start.
+    If several accept it, `to` is preferred (nothing changes then), then the newest. If none does,
+    it is the newest of those that reject the fewest arguments. Errors in the version of the image,
+    as in that of --from, remain errors: the command does not start.
     """
     if source is not None:
         return SourceVersion(
@@ -112,7 +112,7 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
 
 
 def refused(parsed: ParsedArguments) -> int:
-    """Return the number of rejected words; a missing model may come from elsewhere."""
+    """Return the number of rejected tokens. A missing model does not count."""
     return sum(problem.index is not None for problem in parsed.problems)
 
 
@@ -136,8 +136,8 @@ def is_outdated(image: str | None, to: str) -> bool:
 
 
 def successor(image: str, to: str) -> NewImage | None:
-    """Return the official image of the release `to` for an official image; None if it is unknown:
-    another repository, a digest, another variant."""
+    """Return the official image of the release `to` for an official image. None for other
+    repositories, digests and unknown variants."""
     found = _OFFICIAL.fullmatch(image)
     if found is None:
         return None
@@ -204,12 +204,12 @@ class Migration(Struct):
     problems: list[Problem] = []
     """Blockers: the feature was removed, the flag is unknown, or a value is rejected."""
     origins: list[MigrationStep] = []
-    """Version that each command was read for, and the reason, if no version was named."""
+    """Version that each command was read for, and the reason, unless a version was named."""
     warnings: list[Problem] = []
     """Parts that do not reach the engine and are unchanged; `lint` and `import` warn of them,
     too."""
     also: list[Carried] = []
-    """Files that commands name and that have to change with them."""
+    """Files named by commands that have to change with them."""
     versions: list[SourceVersion] = []
     """Release that each command of the old text was read for, in order."""
     hidden: tuple[str, ...] = ()
@@ -420,7 +420,7 @@ def _settled(
     reading: Reading, to: str, strays: frozenset[str] = frozenset()
 ) -> tuple[Reading, list[Problem], frozenset[str]]:
     """Return the commands with the arguments that the parser receives, the problems that `to`
-    reports before parsing, and the words that may expand to any number of arguments."""
+    reports before parsing, and the tokens that may expand to any number of arguments."""
     catalogue = load_catalogue(to)
     found = [settled(invocation, catalogue, strays) for invocation in reading.invocations]
     problems = [problem for item in found for problem in item.refused]

@@ -1,7 +1,7 @@
 """Migration of a recipe to another version: the arguments in the file itself.
 
-Arguments from groups are rendered for every version by `engine/releases/command.py` and need no
-change. They are still checked against the version.
+Arguments from groups need no change, because `engine/releases/command.py` renders them for every
+version. They are still checked against the version.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Work(Struct):
 
 
 def is_recipe(text: str) -> bool:
-    """True if a YAML text is a recipe of ours, not a manifest."""
+    """True if a YAML text is a speclaunch recipe, not a manifest."""
     try:
         compose_node(text)  # rejects deep nesting
         data = yaml.safe_load(text)
@@ -340,7 +340,7 @@ def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
 
 
 def _open(value: Any) -> bool:
-    """True if a value is only known after composition."""
+    """True if a value is unknown until composition."""
     return isinstance(value, str) and ("${" in value or value == "???")
 
 

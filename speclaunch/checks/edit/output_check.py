@@ -1,4 +1,4 @@
-"""Findings of the rules in a text that a verb is about to write, as `lint` would report them."""
+"""Check a text that a verb is about to write, with the findings that `lint` would report."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class OutputCheck(Struct, frozen=True):
     """Reasons against writing a text, and warnings."""
 
     errors: tuple[Finding, ...] = ()
-    """Errors that its source does not have."""
+    """Errors that its source lacks."""
     inherited: tuple[Finding, ...] = ()
-    """Errors that its source has, too."""
+    """Errors that its source also has."""
     warnings: tuple[Finding, ...] = ()
-    """Warnings that its source does not have."""
+    """Warnings that its source lacks."""
     inherited_warnings: tuple[Finding, ...] = ()
 
 

@@ -46,7 +46,7 @@ KEEP = MigrationVerdict()
 def verdict(
     argument: Argument, token: str, source: Catalogue, target: Catalogue
 ) -> MigrationVerdict:
-    """Return the fate in `target` of `argument`, which `source` reads from the flag `token`."""
+    """Return the fate in `target` of `argument`, which `token` sets in `source`."""
     flag = source.full_flag(token)
     negated = isinstance(flag, str) and is_negation(argument, flag)
     there = target.full_flag(token)
@@ -145,12 +145,12 @@ def _gone(name: str, target: Catalogue) -> MigrationVerdict:
 
 
 class MigratedArgument(Struct, frozen=True):
-    """Argument of the command: its words, and its fate."""
+    """Argument of the command: its tokens, and its fate."""
 
     item: ParsedArgument
     verdict: MigrationVerdict
     token: str
-    """The flag as the command has it."""
+    """The flag as written in the command."""
 
     @property
     def name(self) -> str:
@@ -161,17 +161,17 @@ class MigratedArgument(Struct, frozen=True):
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Positions of its words."""
+        """Positions of its tokens."""
         return (self.item.index, *self.item.value_indices)
 
 
 class PlannedMigration(Struct):
-    """Planned command. `words` are its new words, each with the old word's position."""
+    """Planned command. `words` are its new tokens, each with the old token's position."""
 
     arguments: list[MigratedArgument] = []
     words: list[tuple[str, int]] = []
     problems: list[ArgvProblem] = []
-    """Blockers, at positions of the old words."""
+    """Blockers, at positions of the old tokens."""
     notes: list[tuple[int, str]] = []
     """Changes without an edit: defaults, and values that are read differently."""
     before: Meaning | None = None
@@ -187,9 +187,9 @@ def plan(
     mixed: bool,
     is_complete: bool = True,
 ) -> PlannedMigration:
-    """Return the words for `target`. With `mixed`, a flag that only versions other than `source`
-    have is read as theirs: the command may mix two versions. Unless `is_complete`, other
-    words may follow elsewhere and take precedence."""
+    """Return the tokens for `target`. With `mixed`, a flag that `source` lacks is read as in a
+    version that has it: the command may mix two versions. Unless `is_complete`, later tokens may
+    follow elsewhere and take precedence."""
     found = PlannedMigration()
     parsed = parse_argv(words, source, opaque=opaque, with_values=False)
     items = [(item, source) for item in parsed.parsed]
@@ -257,7 +257,7 @@ def _words(migrated: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[s
 def _from_another(
     words: Sequence[str], problem: ArgvProblem, opaque: Collection[int]
 ) -> tuple[ParsedArgument, Catalogue] | None:
-    """Return an argument by its full name, as the newest version with it reads it."""
+    """Return an argument by its full name, as the newest version that has it reads it."""
     index = problem.index or 0
     if "unrecognized" not in problem.message or words[index][:2] != "--":
         return None
@@ -317,7 +317,7 @@ def _account(
     target: Catalogue,
     others: Sequence[ParsedArgument],
 ) -> None:
-    """Record the target's meaning of the new words, and differences that were not announced."""
+    """Record the target's meaning of the new tokens, and differences that were not announced."""
     texts = [text for text, _ in found.words]
     hidden = {at for at, (_, old) in enumerate(found.words) if old in opaque}
     parsed = parse_argv(texts, target, opaque=hidden, with_values=False)

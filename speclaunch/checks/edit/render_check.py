@@ -1,4 +1,4 @@
-"""Renderings, proven before they are written: read back, a text starts its deployment."""
+"""Render deployments, and prove before writing that each text, read back, starts its own."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _require_none(
 
 
 def secrets_of(role: Role) -> list[str]:
-    """Return the values that no text may show; unknown values need no hiding."""
+    """Return the values that no text may show. Unknown values are omitted."""
     found = [
         value
         for argument in role.rendered_args.arguments
@@ -320,7 +320,7 @@ def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Find
 def check_rendering(
     renderer: Renderer, text: str, assembled: Assembled, recipe: Recipe, lookup: Lookup
 ) -> OutputCheck:
-    """Return the findings about the recipe, and about the target's form of it."""
+    """Return the findings about the recipe, and about its form for the render target."""
     rendering, path = assembled.rendering, recipe.path
     rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
     found = findings_of_recipe(assembled, recipe, lookup, rules)
@@ -388,7 +388,7 @@ def _checked(request: Request) -> RuleResults:
 
 
 def _what(finding: Finding, request: Request) -> tuple[str, str]:
-    """Return the subject of an error in either form: the rule, and the argument (else the
+    """Return the subject of an error, equal in both forms: the rule, and the argument (else the
     message)."""
     return finding.code, _name(finding, request) or finding.message
 

@@ -1,4 +1,4 @@
-"""Edits that turn a command in a file into its planned words."""
+"""Edits that turn a command in a file into its planned tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LAST_COMMA = re.compile(rf",(?P<blank> ?)(?={_END}\Z)")
 
 
 def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Edit], set[int]]:
-    """Return the edits that remove lines without remaining items, and the ids of their words.
+    """Return the edits that remove lines without remaining items, and the ids of their tokens.
 
     If the last item of the list is removed, so is the comma before it, which JSON rejects.
     """
@@ -60,7 +60,7 @@ def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Ed
 
 
 def _without(line: str, words: Sequence[Word]) -> str:
-    """Return a line without some words and the quotes around them."""
+    """Return a line without some tokens and the quotes around them."""
     for word in sorted(words, key=lambda item: -item.place.column):
         start, end = word.place.column - 1, word.place.column - 1 + word.place.length
         before = line[:start].removesuffix('"').removesuffix("'")
@@ -72,7 +72,7 @@ _ITEM = re.compile(r"\s*(?P<item>-\s+([\"']?)(?P<text>.*?)\2\s*(?:\s#.*)?)")
 """A line of a block list in YAML."""
 _BEFORE = re.compile(r"(?:(?P<comma>,)|\[)\s*[\"']?\Z")
 _AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
-"""Text after an item of a list on one line."""
+"""Text after an item of a one-line list."""
 
 
 class Rewriting(Struct):
@@ -80,7 +80,7 @@ class Rewriting(Struct):
 
     edits: list[Edit] = []
     above: list[Insertion] = []
-    """Comments, to be left out in places that allow none."""
+    """Comments, which are dropped in places that allow none."""
     steps: list[tuple[Place, str]] = []
     problems: list[Problem] = []
     """Changes to make by hand."""
@@ -91,8 +91,8 @@ def rewrite(
 ) -> Rewriting:
     """Return the edits for every argument that changes.
 
-    A removed word from a variable is removed where the variable is used, if the variable provides
-    nothing else there. Without `uses` it is removed from the definition.
+    A token from a variable is removed at the variable's use, if the variable provides nothing else
+    there. Without `uses` it is removed from the definition.
     """
     done = Rewriting()
     lines = lines_of(text)
@@ -144,7 +144,7 @@ def with_variable(invocation: Invocation, name: str, value: str) -> Edit | None:
 
 
 def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -> dict[str, str]:
-    """Return the new text of a command's environment variables with edited words."""
+    """Return the new text of a command's environment variables with edited tokens."""
     lines = lines_of(text)
     found: dict[str, str] = {}
     for name, word in invocation.env.items():
@@ -191,7 +191,7 @@ def _removal(
     *,
     uses: bool,
 ) -> list[Edit] | None:
-    """Return the removal of the words; None if it would leave a definition without a value."""
+    """Return the removal of the tokens; None if it would leave a definition without a value."""
     leaving = [
         index
         for argument in planned.arguments
@@ -206,11 +206,11 @@ def _removal(
 def removal(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str, *, uses: bool
 ) -> list[Edit] | None:
-    """Return the edits that remove words of a command; None if that is impossible, or would leave a
-    definition without a value.
+    """Return the edits that remove tokens of a command; None if that is impossible, or would leave
+    a definition without a value.
 
-    `all_gone` are all removed words of the command. With `uses`, a word from a variable is removed
-    where the variable is used, if the variable provides nothing else there.
+    `all_gone` are all removed tokens of the command. With `uses`, a token from a variable is
+    removed at the variable's use, if the variable provides nothing else there.
     """
     leaving = {id(word) for word in all_gone}
     edits, done = lines_of_a_list(gone, lines_of(text))
@@ -230,7 +230,7 @@ def removal(
 
 
 def _removal_at(text: str, place: Place, word: Word | None) -> Edit | None:
-    """Return the removal of the text at a place; None if that is more than the word."""
+    """Return the removal of the text at a place; None if that would remove more than the token."""
     line = (lines_of(text)[place.line - 1 : place.line] or [""])[0].rstrip("\r\n")
     source = line[place.column - 1 : place.column - 1 + place.length]
     if word is not None and not _is_word(source, word):
@@ -269,7 +269,7 @@ def _of_json(source: str) -> str | None:
 
 
 def _balanced(source: str) -> bool:
-    """True if a word ends with its place; a place never extends over its line."""
+    """True if quotes and brackets are balanced, so the token ends on this line."""
     pairs = all(source.count(left) == source.count(right) for left, right in ("()", "{}"))
     return pairs and _split(source) is not None
 

@@ -52,7 +52,10 @@ _SILENT = (ArgumentKind.IGNORED, ArgumentKind.HELP, ArgumentKind.REFUSED)
 
 
 class RoundTripError(SpeclaunchError):
-    """Translation whose meaning differs from the announced one (exit 4): a bug, nothing written."""
+    """Translation whose meaning differs from the announced one: a bug (exit 4).
+
+    Nothing is written.
+    """
 
     exit_code = ExitCode.INTERNAL
 
@@ -63,7 +66,7 @@ class _Missing:
 
 
 MISSING = _Missing()
-"""Value of a name that one side does not have."""
+"""Value of a name that one side lacks."""
 ANYTHING = object()
 """Expected value that equals every value."""
 
@@ -80,7 +83,7 @@ class Difference(Struct, frozen=True):
 
 
 def is_identical(first: Any, second: Any) -> bool:
-    """True if two values are equal and of one type."""
+    """True if two values have the same type and are equal."""
     return bool(first == second) and type(first) is type(second)
 
 
@@ -107,8 +110,8 @@ def without(values: Mapping[Any, Any], names: Container[Any]) -> dict[Any, Any]:
 class Meaning(Struct, frozen=True):
     """Values of one command in one version, by the newest engine's names.
 
-    `values` has every argument of the version, defaults included; `explicit` those that the command
-    sets, with the texts of their values.
+    `values` has every argument of the version, defaults included; `explicit` has those that the
+    command sets, with the texts of their values.
     """
 
     version: str
@@ -143,9 +146,9 @@ def meaning_of(
     opaque: Collection[int] = (),
     more: Sequence[ParsedArgument] = (),
 ) -> Meaning | None:
-    """Return the meaning of a command's words; None if this version rejects them.
+    """Return the meaning of a command's tokens; None if this version rejects them.
 
-    A missing model is accepted: a script may get it from elsewhere. `more` are arguments that
+    A missing model is accepted, because a script may get it from elsewhere. `more`: arguments that
     were parsed separately.
     """
     parsed = parse_argv(words, catalogue, opaque=opaque, with_values=False)
@@ -193,7 +196,7 @@ def _texts_of(item: ParsedArgument, words: Sequence[str]) -> tuple[str, ...]:
 
 
 class ExpectedCommand(Struct, frozen=True):
-    """Command after a migration: its words, its meaning, and its new variables."""
+    """Command after a migration: its tokens, its meaning, and its new variables."""
 
     words: tuple[str, ...]
     version: str
@@ -223,7 +226,7 @@ def migration_differences(
 def _migrated(old: Invocation, new: Invocation, expected: ExpectedCommand) -> Iterator[str]:
     words = tuple(word.text for word in new.words)
     if words != expected.words:
-        yield f"its words are {words}, not {expected.words}"
+        yield f"its tokens are {words}, not {expected.words}"
     yield from _program(old, new, expected.image)
     yield from _environment(old, new, expected.env, are_literal=False)
     opaque = {index for index, word in enumerate(new.words) if not word.evaluated}

@@ -1,7 +1,7 @@
 """Edits that set, add and remove keys and items of YAML; the text around them is unchanged.
 
-Blocks are edited by lines, flow collections only on one line. Other values raise `NotFixableError`.
-The proof checks the result of the edits.
+Blocks are edited by lines, and flow collections only if they are on one line. Other values raise
+`NotFixableError`. The round-trip check verifies the result.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _is_enclosed(node: yaml.Node) -> bool:
 
 
 def dumped(value: Any, *, text: bool = False) -> str:
-    """Return a value on one line of YAML. `text`: it has to be read as a string."""
+    """Return a value as one line of YAML. `text`: it has to be read as a string."""
     if text:
         value = str(value)
     if isinstance(value, bool):

@@ -127,7 +127,7 @@ _MOST_RECIPES = 30
 
 
 class CheckedDocument(Struct, frozen=True):
-    """Result of checking a document. `source` is None if no server is in it."""
+    """Result of checking a document. `source` is None if the document contains no server."""
 
     path: str
     source: LintedFile | None = None

@@ -1,8 +1,7 @@
 """The text under the cursor: a key of a recipe, a flag of a command, and the incomplete word.
 
-Documents are read line by line, because they are often incomplete during typing. Our places count
-lines and code points from 1. An editor counts both from 0, with characters in the units agreed with
-the server (UTF-16 by default). Line ends follow the protocol.
+Documents are read line by line, because they are often incomplete. speclaunch counts lines and code
+points from 1. Editors count from 0, with characters in the negotiated units (UTF-16 by default).
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class CursorKind(StrEnum):
 class InYaml(Struct, frozen=True):
     """A place in a recipe: the keys above it, and the word being typed.
 
-    If `key` is None, a key is being typed (`word` is its beginning), else the value of that key.
+    If `key` is None, a key is being typed, else the value of `key`. `word` is the text so far.
     `start` is the column, from 1, where `word` begins.
     """
 

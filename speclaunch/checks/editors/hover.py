@@ -47,7 +47,7 @@ _TAGS = {"SPL005": [DiagnosticTag.Deprecated], "SPL006": [DiagnosticTag.Unnecess
 def diagnostics(checked: CheckedDocument, positions: DocumentPositions) -> list[Diagnostic]:
     """Return a diagnostic per finding.
 
-    A finding in another file is shown where its group is chosen, with its own place.
+    A finding in another file is shown at the choice of its group, with its place as related.
     """
     return [
         _diagnostic(reported, number, checked.path, positions)

@@ -104,8 +104,8 @@ class BoundedInput:
 class CheckingWorker:
     """A thread that runs functions in order.
 
-    The checks cache much between files and are not thread-safe, and the editor's event loop must
-    never block on them. The thread ends with the process, even during a check.
+    The checks share caches and are not thread-safe, and they must not block the editor's event
+    loop. The thread ends with the process, even during a check.
     """
 
     def __init__(self) -> None:
@@ -386,7 +386,7 @@ def _requests(server: Server) -> None:
 
 
 def serve(source: BinaryIO, out: BinaryIO) -> int:
-    """Answer an editor until it sends `exit` or closes its end, and return the exit code.
+    """Answer an editor until it sends `exit` or closes its input, and return the exit code.
 
     The protocol defines the code: 1 if `exit` came without `shutdown`.
     """
@@ -399,8 +399,8 @@ def serve(source: BinaryIO, out: BinaryIO) -> int:
 def run_and_leave() -> None:
     """Serve standard input and output and end the process.
 
-    Other code cannot use the two streams. The process ends even during a check, since the editor is
-    gone.
+    Other code cannot use the two streams. The process ends even during a check, because the editor
+    has gone.
     """
     source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with Path(os.devnull).open("rb") as nothing:

@@ -475,7 +475,7 @@ def _pip(pip: Sequence[str], lock: int, *words: str) -> None:
             pass_fds=(lock,),
         )
     except subprocess.TimeoutExpired:
-        raise LaunchError("pip gave no answer within 30 minutes", help="try again") from None
+        raise LaunchError("pip did not finish within 30 minutes", help="try again") from None
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise LaunchError(

@@ -27,7 +27,7 @@ from speclaunch.engine import (
 )
 
 ANY_MACHINE = ("h200:8", "b200:8")
-"""Machines for unknown hardware: a refusal by both does not depend on it."""
+"""Machines to try if the hardware is unknown: a refusal on both does not depend on it."""
 STAND_INS = {
     "host": "127.0.0.1",
     "port": "30000",
@@ -62,7 +62,7 @@ class Unit(Struct, frozen=True):
     """The flag or variable as written."""
     place: Place
     words: tuple[int, ...] = ()
-    """Positions among the words; empty for a variable."""
+    """Positions among the tokens; empty for a variable."""
 
 
 class QueryCommand(Struct, frozen=True):
@@ -72,7 +72,7 @@ class QueryCommand(Struct, frozen=True):
     env: tuple[tuple[str, str], ...]
     units: tuple[Unit, ...]
     machines: tuple[str, ...]
-    """Hardware to pretend; several if it is unknown."""
+    """Hardware to emulate; several if it is unknown."""
     folder: Path
     configs: tuple[tuple[str, str], ...]
     seen: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ def query_command(plan: Plan) -> QueryCommand:
 
 
 def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
-    """Return the words, with secrets and irrelevant values replaced, and their removable parts."""
+    """Return the tokens, with secrets and irrelevant values replaced, and their removable parts."""
     words = [token.text for token in request.argv]
     opaque = {index for index, token in enumerate(request.argv) if not token.known}
     parsed = parse_argv(words, request.catalogue, opaque=opaque, with_values=False)
@@ -147,7 +147,7 @@ def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
 
 
 def _refused(request: Request, taken: set[int]) -> list[Unit]:
-    """Return the words that our parser rejects: flags, each with the values after it."""
+    """Return the tokens that our parser rejects: flags, each with the values after it."""
     units: list[Unit] = []
     for index, token in enumerate(request.argv):
         if index in taken:
@@ -193,7 +193,7 @@ def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _is_here(name: str, checkpoint: Checkpoint) -> bool:
-    """True if the name itself is the directory of the facts."""
+    """True if the checkpoint's facts come from the directory that its name is."""
     return checkpoint.path is not None and expand_user(name) == checkpoint.path
 
 
@@ -217,8 +217,8 @@ def _doubts(plan: Plan) -> Iterator[str]:
 
 
 def _machines(plan: Plan) -> tuple[str, ...]:
-    """Return the hardware to pretend: that of the plan, with the GPUs it needs if their number is
-    unset; both of `ANY_MACHINE` if it is unknown."""
+    """Return the hardware to emulate: the plan's, with as many GPUs as it needs if their number is
+    unset. Both of `ANY_MACHINE` if the hardware is unknown."""
     hardware = plan.facts.hardware
     if hardware is None:
         return ANY_MACHINE

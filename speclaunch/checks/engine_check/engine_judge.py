@@ -1,4 +1,4 @@
-"""Judge of a release: its interpreter, its worker, the files of a question, its answers."""
+"""Query a release's validation: start its worker, place a question's files, read the answers."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ LOADING_S = 600.0
 _SLACK_S = 5.0
 """Seconds that a worker gets beyond the limit of its child."""
 MEMORY = 2 << 30
-"""Bytes that a question may use in addition to the loaded release."""
+"""Bytes of memory that a question may use in addition to the loaded release."""
 LONGEST = 1 << 20
-"""Characters of a command: Linux limits commands to 2 MiB, variables included."""
+"""Maximum characters of a command: Linux limits commands to 2 MiB, including variables."""
 _RESTARTS = 5
 """Maximum number of worker restarts within one `ask`."""
 _MODEL = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
@@ -162,7 +162,7 @@ class EngineJudge:
             return self._no_verdict(f"the judge cannot be used here: {error}")
 
     def _leave_to_parent(self) -> None:
-        """Drop the worker and the files in a fork: they belong to the other process."""
+        """Drop the worker and the files in a fork: they belong to the parent process."""
         self._process, self._lock = os.getpid(), threading.Lock()
         self._worker, self._folder, self._others = None, None, {}
 
@@ -376,9 +376,9 @@ class PlacedQuestion(Struct, frozen=True):
 def place(question: EngineQuestion, scratch: Path) -> Iterator[PlacedQuestion]:
     """Put the files of a question in place while the block runs.
 
-    A model with a known config becomes a folder. If the engine runs in a folder of ours and the id
-    can be the folder's path, the command is unchanged. Otherwise the path replaces the id in the
-    words, and the id replaces the path in the engine's texts.
+    A model with a known config becomes a folder. The command is unchanged if the engine runs in a
+    temporary folder and the id is a valid path there. Otherwise the path replaces the id in the
+    tokens, and the id replaces the path in the engine's texts.
     """
     if question.folder is not None and not question.configs:
         yield PlacedQuestion(list(question.words), _own_env(question), question.folder, {})

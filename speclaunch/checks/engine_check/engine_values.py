@@ -23,13 +23,13 @@ _LATER = "auto"
 
 
 class Contradiction(Struct, frozen=True):
-    """Value computed by speclaunch that differs from the engine's: a speclaunch bug."""
+    """Value for which speclaunch and the engine disagree: a speclaunch bug."""
 
     name: str
     ours: Any
     engine: Any
     report: str
-    """Complete report of it, in one line."""
+    """One-line report of the contradiction."""
 
 
 class ResolvedPlan(Struct, frozen=True):

@@ -66,7 +66,7 @@ class AddedJudge(Struct, frozen=True):
     size: int
     """Size of its files, in bytes."""
     site: bool = True
-    """False if the interpreter has all packages."""
+    """False if the interpreter already has all packages."""
     light: bool = False
     """True if a stand-in replaces torch."""
     catalogue: str = ""
@@ -114,7 +114,7 @@ def write(judge: AddedJudge) -> None:
 def remove(name: str, *, catalogue: str = "") -> bool:
     """Remove a judge and its catalogue; return False if there was none.
 
-    The catalogue remains if another judge has it too, or if it is `catalogue`.
+    The catalogue remains if another judge uses it, or if it is `catalogue`.
     """
     place = folder(name)
     if name not in {path.name for path in judges_home().glob("[!.]*")} or not place.is_dir():

@@ -13,11 +13,11 @@ class EngineQuestion(Struct, frozen=True):
     """Command, as it would be started."""
 
     words: tuple[str, ...]
-    """Server arguments as argv words; model paths as written."""
+    """Server arguments as argv tokens; model paths as written."""
     env: tuple[tuple[str, str], ...]
     """Environment of the deployment."""
     machine: str
-    """Declared hardware to pretend: `h200:8`, `cpu`."""
+    """Declared hardware to emulate: `h200:8`, `cpu`."""
     folder: Path | None
     """Root of relative paths; None: an empty folder."""
     configs: tuple[tuple[str, str], ...] = ()
@@ -28,7 +28,7 @@ class EngineAnswer(Struct, frozen=True):
     """Verdict of the release on one command."""
 
     accepted: bool | None
-    """None: no verdict; `why` is the reason (no config.json, hang, death, garbage, …)."""
+    """None: no verdict, with the reason in `why` (no config.json, hang, crash, invalid answer)."""
     release: str
     """Release that was queried."""
     why: str

@@ -46,9 +46,9 @@ def querier_for(
 ) -> EngineQuerier | None:
     """Return an `EngineQuerier`, or None if the mode queries no engine.
 
-    `auto` queries added judges only, because loading an installed engine takes seconds for each
+    `auto` queries only added judges, because an installed engine takes seconds to load for each
     changed file. `starts`: the engine is about to start, so it may be queried too. `keeps`: store
-    answers and reuse stored answers.
+    answers, and reuse stored ones.
     """
     only_added = mode is EngineCheckMode.AUTO and not starts
     if mode is EngineCheckMode.NEVER or (only_added and not has_judges()):

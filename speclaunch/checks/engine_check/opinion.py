@@ -1,4 +1,4 @@
-"""Opinion of a release on a deployment: accepted with its values, or refused with the cause."""
+"""Find out if a release accepts a deployment: its resolved values, or the cause of a refusal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestio
 from speclaunch.core import Place
 
 Inquiry = Generator[list[EngineQuestion], list[EngineAnswer], "Opinion"]
-"""Yields batches of questions, and is sent their answers."""
+"""Generator that yields batches of questions and receives their answers."""
 Batch = Callable[[Sequence[EngineQuestion]], list[EngineAnswer]]
 
 _PARSER = "SystemExit"
@@ -25,7 +25,7 @@ class ReleaseRefusal(Struct, frozen=True):
     """Refusal by a release, with its cause."""
 
     words: str
-    """The engine's message, in one line."""
+    """The engine's message, on one line."""
     kind: str
     """The exception's class; `SystemExit` for its parser."""
     place: str
@@ -34,14 +34,14 @@ class ReleaseRefusal(Struct, frozen=True):
     """Source line of the refusal, or None if it cannot be read."""
     units: tuple[Unit, ...]
     """Arguments and variables that together cause the refusal; those that the engine names come
-    first. Empty: the model alone is refused on this hardware. If errors of ours blame units without
-    which the refusal disappears, it is those."""
+    first. Empty: the model alone is refused on this hardware. If speclaunch's errors blame
+    units without which the refusal disappears, it is those units."""
     machines: tuple[str, ...]
     named: tuple[Unit, ...] = ()
     """Other arguments that the engine names in its message or on that line. It refuses without
     them, too, as `tp_size % dp_size` does for any number of ranks that is too small."""
     doubts: tuple[str, ...] = ()
-    """Doubts about the models, which mean that there may be no refusal."""
+    """Doubtful facts about the models. If they are wrong, there may be no refusal."""
 
 
 class Opinion(Struct, frozen=True):
@@ -54,7 +54,7 @@ class Opinion(Struct, frozen=True):
     """Resolved values; empty if the hardware is unknown."""
     why: str = ""
     is_lasting: bool = True
-    """True if a repetition gives the same result: nothing hung, died or was missing."""
+    """True if repeating the query gives the same result: nothing hung, crashed or was missing."""
 
 
 def inquire(command: QueryCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
@@ -176,7 +176,7 @@ def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
 UnitSet = frozenset[int]
 """Units that remain in a command."""
 Search = Generator[list[UnitSet], list[bool], UnitSet]
-"""Yields lists of sets, and is sent for each set whether it gives the same refusal."""
+"""Generator that yields lists of sets and receives, for each, True if it is refused the same."""
 _MOST_ROUNDS = 12
 """Maximum number of batches, after which the current set is the result."""
 

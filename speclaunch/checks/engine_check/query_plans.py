@@ -197,8 +197,8 @@ _BROKEN = (OSError, ValueError, TypeError, LookupError, AttributeError, Recursio
 
 
 class Verdicts:
-    """Stored answers of all releases. An entry that is missing, damaged, or owned by another user
-    counts as missing. Failed writes are ignored."""
+    """Stored answers of all releases. An entry that is damaged, or owned by another user, counts
+    as missing. Failed writes are ignored."""
 
     def __init__(self, folder: Path) -> None:
         self._files = EntryFiles(str(folder), _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)

@@ -71,7 +71,7 @@ def without_known(
     report: Report, baseline_of: Callable[[str], Path | None], covered: Covered
 ) -> Report:
     """Return the report without the findings in the baseline of each linted file, with their number
-    and the entries that were not found again. Raises InputError for a baseline that cannot be read.
+    and the entries that no finding matches. Raises InputError for a baseline that cannot be read.
     """
     known, gone = 0, list[KnownFinding]()
     files = list(report.files)

@@ -1,10 +1,10 @@
 """Cache of lint results, valid while every input of a result is unchanged.
 
 An entry is a small file, named by a digest of the known inputs: the bytes of the linted file, the
-options, the working directory, this installation. It lists what was read during the lint
-(`speclaunch/core/reads/`) and is valid only while all of that is unchanged. An entry that is
-missing, damaged, or owned by another user counts as missing. Failed writes are ignored. The
-installed engine is cached in the same way.
+options, the working directory, this installation. It lists everything read during the lint
+(`speclaunch/core/reads/`) and is valid only while that is unchanged. An entry that is damaged, or
+owned by another user, counts as missing. Failed writes are ignored. The installed engine is also
+cached.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def opened(
 
 
 def installation() -> str:
-    """Return a digest that changes with our files and with the packages installed next to us."""
+    """Return a digest that changes with speclaunch's files and the installed packages."""
     parts = [__version__, sys.version, sys.executable]
     for directory in sorted({*map(str, resources.shipped()), str(advisories_home())}):
         parts += _stamps(directory)

@@ -27,9 +27,9 @@ class Options(Struct, frozen=True):
     lookup: Lookup
     rules: tuple[Rule, ...]
     versions: tuple[str, ...] = ()
-    """Empty: each file's own, see `parts_of`."""
+    """Engine versions to check; if empty, each file's own (see `parts_of`)."""
     selected_codes: frozenset[str] | None = None
-    """None for all. Needed to detect unused ignore comments."""
+    """Selected rule codes, or None for all. Needed to detect unused ignore comments."""
     installed: Callable[[], str | None] = installed_engine
     """Returns the catalogue of the installed engine."""
     asker: EngineQuerier | None = None
@@ -65,7 +65,7 @@ class FilePart(Struct):
 
 
 class CheckedFile(Struct):
-    """File that was checked alone and may have to be compared with others."""
+    """File that was checked alone, and may have to be compared with other files."""
 
     path: str
     parts: list[FilePart]
@@ -81,7 +81,7 @@ class CheckedFile(Struct):
 
     @property
     def secrets(self) -> list[str]:
-        """Secret values in it, as far as they are recognized."""
+        """Recognized secret values in the file."""
         found = [secret for plan in self.plans for secret in secrets_of(plan.request)]
         for part in self.parts[:1]:
             for line in part.source.text.splitlines():

@@ -41,7 +41,7 @@ class LintedFile(Struct, frozen=True):
     recipe: Recipe | None = None
     invocations: tuple[Invocation, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """Reasons why it, or a part of it, could not be read."""
+    """Reasons why the file, or a part of it, could not be read."""
     remarks: tuple[Problem, ...] = field(default=())
     """Parts that a reader did not understand and skipped."""
     rest: Recipe | None = None

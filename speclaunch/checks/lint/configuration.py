@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 class LintSettings(Struct, frozen=True):
     """Lint settings from the command line, or those of one file.
 
-    For one file, `models` and `assume` come from the command line only. The repository's are facts,
-    which every verb looks up (rules/examine.py).
+    For one file, `models` and `assume` come only from the command line. Every verb looks up the
+    repository's as facts (rules/examine.py).
     """
 
     versions: tuple[str, ...] = ()
-    """Empty: each file's own, see `run.parts_of`."""
+    """Engine versions to check; if empty, each file's own (see `run.parts_of`)."""
     hardware: str | None = None
     models: tuple[Path, ...] = ()
     config_dirs: tuple[Path, ...] = ()

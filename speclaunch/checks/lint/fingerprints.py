@@ -3,7 +3,7 @@
 A fingerprint covers the code, the path, the arguments of the finding, the values that the user set,
 and a number that distinguishes equal findings. For a finding without arguments, the flags and
 quoted names of its message replace them. Lines and columns only decide the
-order, so a line inserted above changes no fingerprint. Wording and engine versions do not count.
+order, so inserting a line above changes no fingerprint. Wording and engine versions do not count.
 """
 
 from __future__ import annotations

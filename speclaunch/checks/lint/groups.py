@@ -54,9 +54,10 @@ def recipes_with(
 
 
 def _tops(path: Path) -> tuple[Path, ...]:
-    """Return the directories to search for recipes. The search never leaves the repository, because
-    the directories above may be unrelated and huge. Without a repository it is limited to the
-    directory of the groups."""
+    """Return the directories to search for recipes.
+
+    The search never leaves the repository, because the directories above may be unrelated and huge.
+    Without a repository, only the directory of the groups is searched."""
     top, nearby = _repository(path), path.parent.parent.parent
     if top is None:
         return (path.parent.parent,)
@@ -113,7 +114,7 @@ def result_of_group(
     group: str, recipes: Iterable[FileResult], more: tuple[Finding, ...] = ()
 ) -> FileResult:
     """Return the result of a group's file: the findings of its recipes about it, and `more`.
-    Without both, the result is that it was not checked."""
+    Without either, it reports that the file was not checked."""
     resolved = os.path.realpath(group)
     reports = [_of_group(report, resolved) for recipe in recipes for report in recipe.reports]
     if not reports:

@@ -3,8 +3,7 @@
 At the end of a line it applies to that line. On a separate line it applies to the next line that is
 not a comment, and to the complete command if a command begins there. `ignore-file[…]` applies to
 the file. In the prose of a document the form is `<!-- speclaunch: ignore[SPL203] reason -->`. Text
-that only resembles a comment (in a string, in prose, in a here-document that no shell reads) is not
-a comment.
+in strings, prose and here-documents that no shell reads is never a comment.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _CREDENTIAL = lazy(r"://[^/\s\"]*@")
 
 
 class LintRun(Struct):
-    """Files to lint, and how.
+    """Files to lint, with their settings.
 
     `settings` is called for every file before the first check, `options` only if a file is checked.
     `installed` returns the installed engine; it is called before the modules that check are
@@ -115,8 +115,10 @@ class LintRun(Struct):
                     yield self._from_answer(file, next(answers))
 
     def _groups(self, found: Sequence[FoundFile]) -> dict[str, FileResult]:
-        """Return the results of group files, checked through their recipes: of named files
-        everything, of files below a directory only findings about their comments."""
+        """Return the results of group files, checked through their recipes.
+
+        Named files have all findings; files below a directory only those about their comments.
+        """
         candidates = [file for file in found if _may_be_group(file)]
         if not candidates:
             return {}

@@ -1,7 +1,7 @@
-"""Other releases for deployments that name no version and that the newest release rejects.
+"""Find releases that accept a deployment without a version that the newest release rejects.
 
-A release accepts a deployment if it finds no error in it, except errors that every checked release
-finds. An error that some release does not have becomes a warning that names the releases.
+A release accepts a deployment if it has no errors except those of every checked release. An error
+that some release lacks becomes a warning that names the releases.
 """
 
 from __future__ import annotations

@@ -89,9 +89,9 @@ def find_files(
 
     A lock is checked with its recipe: it is left out if the recipe is read, too.
 
-    Below a directory only files that mention a server count, unless they are excluded. With
-    `only_deployments` the same holds for named files, except for Git's ignores: for tools that pass
-    every changed file.
+    Below a directory, only files that mention a server and are not excluded count. With
+    `only_deployments`, named files are filtered in the same way, but Git's ignores do not apply.
+    Tools that pass every changed file use it.
     """
     for found in _found(paths, left_out, only_deployments=only_deployments):
         if not (found.path.endswith(".lock.yaml") and _is_with_recipe(found, paths)):
@@ -144,7 +144,7 @@ def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
 def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
     """Yield a file found below a directory, if its kind is read and it mentions a server.
 
-    A link counts if it leads to a file below `root`. A link in a repository must not lead reports
+    A link counts only if its target is below `root`: a repository's links must not direct reports
     or fixes to other places.
     """
     try:
@@ -182,14 +182,14 @@ def mentions_a_server(data: bytes) -> bool:
 
 
 def starts_a_server(text: str) -> bool:
-    """True if any single line of a text appears to start a server."""
+    """True if a line of a text appears to start a server."""
     if _START.search(text) is None:
         return False
     return any(_START.search(line) and not _NO_START.match(line) for line in text.splitlines())
 
 
 def _starts_unread(file: str) -> bool:
-    """True if a file starts a server but has no reader."""
+    """True if a file that no reader supports appears to start a server."""
     try:
         data = read_regular(file, _MOST_BYTES_UNREAD)
     except OSError:

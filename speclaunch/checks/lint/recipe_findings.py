@@ -1,4 +1,4 @@
-"""Findings about a recipe outside of a lint: ignore comments suppress some, roles add some.
+"""Findings about a recipe outside of a lint, with ignore comments and roles considered.
 
 Problems in a shipped file are reported where a recipe chooses it, because users cannot edit an
 installed package.

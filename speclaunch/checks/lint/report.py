@@ -1,7 +1,7 @@
 """Result of a lint: a report for each file and engine version, with each finding once.
 
-Lint checks each file at each version. The same finding at several versions is one finding. So is a
-finding in a group that many recipes share.
+Lint checks each file at each version. A finding that occurs at several versions, or in a group that
+many recipes share, is reported once.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Report(Struct, frozen=True):
     known: int = 0
     """Number of findings hidden by the baseline."""
     gone: tuple[KnownFinding, ...] = ()
-    """Baseline entries that were not found again."""
+    """Baseline entries that no finding matches."""
 
     def count(self, severity: Severity) -> int:
         """Return the number of findings of a severity."""
@@ -124,7 +124,7 @@ class ReportedFinding(Struct, frozen=True):
 
     @property
     def through(self) -> tuple[str, ...]:
-        """Files through which it was found, if it is in another file."""
+        """Linted files through which it was found, if it is in a different file."""
         return tuple(path for path in self.files if path != self.finding.place.path)
 
 

@@ -202,9 +202,10 @@ def _request(source: LintedFile, number: int, catalogue: Catalogue) -> tuple[Req
 
 
 def _with_conditions(findings: Iterable[Finding], invocation: Invocation) -> Iterator[Finding]:
-    """Yield the findings of a command, with the conditions of the arguments that they are about.
+    """Yield the findings of a command, with the conditions under which their arguments are set.
 
-    Arguments under different conditions may not occur together, which makes an error a warning.
+    An error becomes a warning if its arguments have different conditions: they may never be set
+    together.
     """
     conditions = {
         word.place.position: word.condition
@@ -347,7 +348,7 @@ def _is_for(recipe: Recipe, version: str, options: Options) -> bool:
 
 
 def _answers(pinned: str | None, version: str) -> bool:
-    """True if a stored version covers the version that a recipe is pinned to."""
+    """True if a stored catalogue's version covers the version that a recipe is pinned to."""
     return pinned is not None and named(pinned).held == version
 
 
@@ -392,5 +393,5 @@ def _newest(fitting: tuple[str, ...]) -> EngineChoice:
 
 
 def _resolved(found: ResolvedVersion) -> EngineChoice:
-    """Return the engine choice; no note if a post-release replaces its release."""
+    """Return the engine choice. A post-release in place of its release needs no note."""
     return EngineChoice(found.held, note=None if is_of_its_line(found) else found.note)

@@ -31,8 +31,8 @@ def spread(
     """Yield the answers of `work`, one for each item, in order.
 
     None if `work` raised an exception; WorkerDiedError if the item killed its process, which is
-    replaced. After the block no process remains, however it ends. A process whose parent was killed
-    ends with its next answer.
+    replaced. No process remains after the block, even if it raises. If the parent is killed, each
+    process exits at its next answer.
     """
     pool = _Pool(items, work, processes)
     try:

@@ -96,7 +96,7 @@ def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
 
 
 def how_to_declare(plan: Plan) -> str:
-    """Return the setting that checks an unreleased engine against its own arguments."""
+    """Return the setting that makes speclaunch read the arguments of an unreleased engine."""
     recipe = plan.request.origin is RequestOrigin.RECIPE
     how = "engine.catalogue: installed" if recipe else "--engine installed"
     return f"{how}, or the path of its package"
@@ -436,7 +436,7 @@ def literal_secret(plan: Plan) -> Iterator[Verdict]:
 
 
 def _hidden(place: Place, *, behind_key: bool) -> Place:
-    """Return the hidden place of a secret. `behind_key`: `place` is its recipe key; skip it."""
+    """Return the place of a secret, marked as hidden. `behind_key`: skip its recipe key."""
     column = place.column + behind_key * (place.length + len(": "))
     return replace(place, column=column, hidden=True)
 

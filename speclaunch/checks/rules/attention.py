@@ -55,7 +55,7 @@ def draft_backends(plan: Plan) -> frozenset[str]:
 def extend_backends(plan: Plan) -> frozenset[str]:
     """Return the backends that this version has for accepted tokens (draft extend).
 
-    The draft-step backends, except flashmla in 0.5.2 (speculative/eagle_worker.py:230).
+    These are the draft-step backends, except flashmla in 0.5.2 (speculative/eagle_worker.py:230).
     """
     known = draft_backends(plan)
     return known - {"flashmla"} if plan.in_versions(">=0.5.2,<0.5.3") else known
@@ -64,8 +64,9 @@ def extend_backends(plan: Plan) -> frozenset[str]:
 def backends_of_draft(plan: Plan) -> tuple[str | None, str | None]:
     """Return the backends of a draft for its steps and for accepted tokens (draft extend).
 
-    Its own argument (0.5.7 and later), else those of the target's decode and, by
-    `speculative_attention_mode`, of prefill or decode; up to 0.5.1 only `attention_backend`.
+    They come from the draft's own argument (0.5.7 and later). Otherwise steps use the target's
+    decode backend, and `speculative_attention_mode` selects the backend for accepted tokens. Up to
+    0.5.1 both are `attention_backend`.
     """
     own = plan.value(DRAFT)
     if own is not None:
@@ -165,7 +166,7 @@ class _Backend(Struct, frozen=True):
     engine_message: str
     versions: str = ""
     of_both: bool = False
-    """True if it counts only for both phases."""
+    """True if the backend is refused only if both phases use it."""
 
 
 _BACKEND_WITHOUT_SPECULATION_BACKENDS = (
@@ -332,7 +333,7 @@ def draft_backend(plan: Plan) -> Iterator[Verdict]:
 def _is_reported(plan: Plan, backend: str) -> bool:
     """True if SPL304 reports the backend instead.
 
-    It does not for a separate draft backend, nor if only one phase runs on flex_attention.
+    SPL304 covers neither a separate draft backend nor flex_attention in a single phase.
     """
     if plan.value(DRAFT) is not None or backend not in _OWN_RULE:
         return False

@@ -92,16 +92,16 @@ _ARGUMENTS = (*PHASES, BOTH)
 
 
 class _Backend(Struct, frozen=True):
-    """A backend, the GPU generations it runs on, and the phases and versions to check."""
+    """A backend, the GPU generations it runs on, and the arguments that the engine checks."""
 
     name: str
     versions: str
     generations: tuple[int, ...]
     engine_message: str
     phases: tuple[int, ...] = ()
-    """Phases that run on it: 0 prefill, 1 decode. If empty, `names` are checked unchanged."""
+    """Phases that the engine checks: 0 prefill, 1 decode. If empty, it checks `names`."""
     names: tuple[str, ...] = _ARGUMENTS
-    """Arguments of which any suffices, regardless of the others."""
+    """Arguments that the engine checks one by one, without the others. Unused with `phases`."""
 
 
 _BOTH = (BOTH,)

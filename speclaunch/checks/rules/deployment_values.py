@@ -37,7 +37,7 @@ KUBERNETES = frozenset(
         "RoleBasedGroupSet",
     }
 )
-"""Kinds whose pods match the file. Operators of other kinds (Dynamo, KServe, OME) add their own
+"""Object kinds whose pods run as written. Operators of other kinds (Dynamo, KServe, OME) add
 probes, volumes and ports."""
 
 
@@ -55,12 +55,12 @@ def in_kubernetes(plan: Plan) -> bool:
 
 
 def in_compose(plan: Plan) -> bool:
-    """True if it is a Compose service."""
+    """True if the server is a Compose service."""
     return context_of(plan).group.platform == COMPOSE
 
 
 def is_in_container(plan: Plan) -> bool:
-    """True if it is a Kubernetes pod or a Compose service."""
+    """True if the server runs in a Kubernetes pod or a Compose service."""
     return in_kubernetes(plan) or in_compose(plan)
 
 
@@ -109,7 +109,7 @@ def hosts(plan: Plan) -> int:
 
 
 def is_worker(plan: Plan) -> bool:
-    """True if it is a rank after the first, which serves no requests."""
+    """True if the command is a rank after the first, which serves no requests."""
     rank = value_or(plan, "node_rank")  # None if the platform sets it
     return context_of(plan).part == "worker" or (isinstance(rank, int) and rank > 0)
 
@@ -172,7 +172,7 @@ def gives_ranks(plan: Plan) -> bool:
 def ranks(members: Sequence[Plan]) -> Iterator[list[Plan]]:
     """Yield the commands of each server with separate leader and worker commands, the leader first.
 
-    They belong to one object, or to the only leader of the role (or the deployment).
+    Workers belong to the leader of their object, or to the only leader of the role or deployment.
     """
     found: dict[tuple[object, str], list[Plan]] = {}
     for plan in members:

@@ -138,7 +138,10 @@ def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
 
 
 def _may_have_a_folder(target: Checkpoint) -> bool:
-    """True if the target may have a DSPARK folder that speclaunch cannot inspect."""
+    """True if it is unknown whether the target has a DSPARK folder.
+
+    It is known only if the target is named by its local directory.
+    """
     return target.has_dspark_folder is None or target.path != Path(target.name)
 
 

@@ -142,7 +142,7 @@ def check_plan(plan: Plan, rules: Iterable[Rule]) -> CheckedRequest:
 def _explained_once(results: RuleResults, plan: Plan, selected: Sequence[Rule]) -> RuleResults:
     """Drop extracted refusals that the error of another rule covers.
 
-    The other rule need not be selected: ignoring it also ignores the refusal.
+    This also holds if the other rule is not selected: ignoring it ignores the refusal.
     """
     if not any(finding.code == _GENERATED for finding in results.findings):
         return results
@@ -194,7 +194,7 @@ def is_compared(plan: Plan) -> bool:
 
 
 _OF_SEVERAL = frozenset({"disaggregation_mode", "nnodes"})
-"""Arguments that make a server one of several; without them no rule has to be imported."""
+"""Arguments that make a server one of several. Without them, no comparing rule is imported."""
 
 
 @cache

@@ -84,7 +84,7 @@ class Finding(Struct, frozen=True):
     place: Place
     engine: str
     others: tuple[Place, ...] = ()
-    """Places of the other arguments: those that conflict with the first."""
+    """Places of the arguments that conflict with the first."""
     deployments: tuple[DeploymentPlace, ...] = ()
     """Affected deployments: several if they share the cause."""
     arguments: Mapping[str, str] = {}
@@ -98,7 +98,7 @@ class Finding(Struct, frozen=True):
 
     @property
     def is_minor_bug(self) -> bool:
-        """True for an advisory of info severity: it affects few requests or is weakly supported."""
+        """True for an advisory of info severity: see `Advisory.severity`."""
         return self.is_advisory and self.severity is Severity.INFO
 
     @property

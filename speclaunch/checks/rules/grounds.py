@@ -1,7 +1,7 @@
-"""Find errors that depend on facts only the index, a repository's file or an assumption provides.
+"""Find errors that depend on facts from the index, a repository's file or an assumption.
 
-Errors are checked again without these facts; an error that disappears depends on them. Errors found
-from the arguments alone depend on no facts. Most are of this kind and need no second plan.
+The rules run again without these facts: an error that disappears depends on them. Most errors
+follow from the arguments alone and need no second plan.
 """
 
 from __future__ import annotations

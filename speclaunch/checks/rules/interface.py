@@ -33,9 +33,9 @@ class Verdict(Struct, frozen=True):
     fix: Fix | None = None
     severity: Severity | None = None
     place: Place | None = None
-    """Set only if no argument represents it: a token that the parser refuses."""
+    """Set only if the verdict is not about an argument, such as a token that the parser refuses."""
     others: tuple[Place, ...] = ()
-    """Places in addition to those of `at`: in another role, in the pod, in a Service."""
+    """Places in addition to those of `at`: in a different role, the pod or a Service."""
 
 
 Check = Callable[["Plan"], Iterator[Verdict]]
@@ -87,7 +87,7 @@ class Rule(Struct, frozen=True):
     engine_messages: tuple[str, ...] = ()
     """Beginnings of the engine messages that it predicts; `{}` is the variable part."""
     compares: Callable[[Plan], bool] = every_plan
-    """True for the plans that `check_across` needs: its result is the same without the others."""
+    """True for plans that `check_across` needs. Without the others, its result is the same."""
 
     @property
     def is_advisory(self) -> bool:

@@ -34,7 +34,7 @@ class _Runner(Struct, frozen=True):
     engine_message: str
     versions: str = ""
     equal: bool = False
-    """True if `ep_size` has to be 1 or `tp_size`."""
+    """True if the engine requires `ep_size` to be 1 or `tp_size`."""
 
 
 _MOE_RUNNER_RUNNERS = (
@@ -96,7 +96,7 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
 
 
 def _groups(plan: Plan) -> int | None:
-    """Return `ep_size`, or 1 with an all-to-all backend, which sets it to `tp_size` separately."""
+    """Return `ep_size`; 1 with an all-to-all backend, for which these checks do not apply."""
     return number(plan, "ep_size") if plan.value("moe_a2a_backend") == "none" else 1
 
 

@@ -112,8 +112,8 @@ class ExpectedTensor(Struct, frozen=True):
     """A tensor that a class loads.
 
     `needed`: the class computes with it and has no substitute. Otherwise the class loads it if
-    present (and refuses another shape), or uses the target's, or a good initial value. `used`: the
-    class computes with it if present.
+    present (and refuses a different shape), or uses the target's tensor or a good initial value.
+    `used`: the class computes with it if present.
     """
 
     shape: Shape
@@ -147,7 +147,7 @@ class Misshapen(Struct, frozen=True):
 
     @property
     def is_transposed(self) -> bool:
-        """True if it is only transposed."""
+        """True if the tensor has the expected shape, but transposed."""
         return self.found == self.expected[::-1]
 
 

@@ -144,7 +144,7 @@ def context_of(checkpoint: Checkpoint | None, plan: Plan) -> int | None:
 def context_overwritten(plan: Plan) -> bool:
     """True if this engine continues with a context longer than the model's own.
 
-    The switch is on by default up to 0.4.10. Up to 0.5.2 only `true` and `1` enable it (utils.py
+    The variable is on by default up to 0.4.10. Up to 0.5.2 only `true` and `1` enable it (utils.py
     get_bool_env_var). SGLang's own CI also continues (configs/model_config.py), with `yes` and `y`
     from 0.5.5 on (utils.py:362; 0.5.4.post3 test/test_utils.py).
     """
@@ -167,8 +167,8 @@ _MOST_NAMED = 2
 def known_drafts(plan: Plan) -> str:
     """Return the known drafts of the index, as the end of a sentence that suggests a draft.
 
-    Drafts for the plan's algorithm, or if there are none, for a different one. Empty if the index
-    has none. Excludes drafts in a different layout, or of a doubtful pair.
+    Prefers drafts for the plan's algorithm to others. Excludes drafts in a different layout, or of
+    a doubtful pair. Empty if the index has none.
     """
     setting = plan.request.values.get(PATH)
     here = setting.value if setting is not None else None

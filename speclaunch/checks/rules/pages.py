@@ -1,7 +1,7 @@
 """Read the page of a rule, `docs/rules/<CODE>.md`, or make that of an advisory.
 
-It has a title (`# SPL239 cpu-graph`), a summary of one sentence, and sections, the last of which is
-Sources. It does not repeat the rule's own fields (severity, algorithms, versions).
+It has a title (`# SPL239 cpu-graph`), a one-sentence summary, and sections. The last section is
+Sources. It does not repeat the rule's fields (severity, algorithms, versions).
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class _Budget(NamedTuple):
 
 @rule("SPL851")
 def startup_budget(plan: Plan) -> Iterator[Verdict]:
-    """Report probes or a router that give up before the model can be loaded."""
+    """Report a probe or router whose time limit ends before the model can be loaded."""
     if not in_kubernetes(plan):
         return
     budget = _budget(plan)

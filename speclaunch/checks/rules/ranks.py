@@ -259,7 +259,7 @@ def _runs_on_all(nodes: Setting | None) -> bool:
 
 
 def _begins(plan: Plan, others: Sequence[Plan]) -> bool:
-    """True if a command begins a new server."""
+    """True if a command begins a new server: it has rank 0, or one of the ranks is unknown."""
     last = others[-1].value_or_none(RANK)  # same either way: an unknown rank is alone
     rank = plan.value_or_none(RANK)
     return not isinstance(rank, int) or not isinstance(last, int) or rank == 0

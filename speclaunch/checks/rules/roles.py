@@ -111,9 +111,8 @@ def conflicts(
 ) -> Iterator[tuple[Plan, Verdict]]:
     """Yield a verdict for each decode server in conflict with its prefill servers.
 
-    The verdict has both places. `compare` gets prefill and decode; an unknown value is no conflict.
-    Servers of different models are compared only if `of_any_model` (SPL822), since nothing else of
-    them is the same.
+    The verdict has both places. `compare` receives prefill and decode; an unknown value is not a
+    conflict. Servers of different models are compared only with `of_any_model` (SPL822).
     """
     for pair in pairs(plans):
         model, *_ = map(model_of, pair.prefills)

@@ -35,8 +35,8 @@ BUG = "of a bug in this rule, please report it"
 def check_rules(plan: Plan, rules: Iterable[Rule]) -> RuleResults:
     """Return the verdicts of `rules` on a plan, in the order of their places.
 
-    A rule that needs an unknown value is listed as skipped; its earlier verdicts remain. Advisories
-    are not listed, since most depend on facts that few files have.
+    A rule that needs an unknown value is listed as skipped; its earlier verdicts remain. Skipped
+    advisories are not listed, because most depend on facts that few files provide.
     """
     findings: list[Finding] = []
     skipped: list[SkippedRule] = []

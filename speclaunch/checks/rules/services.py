@@ -173,7 +173,7 @@ _PORT = "disaggregation_bootstrap_port"
 
 @rule_across("SPL873")
 def bootstrap_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report decode servers whose prefill bootstrap port has no listener."""
+    """Report a prefill server's Service that does not expose the bootstrap port."""
     for group, members in grouped(plans):
         for router in group.routers:
             for upstream in router.upstreams:
@@ -325,7 +325,7 @@ _OWN_RANK_ADDRESS_FIX = Fix(
 
 @rule("SPL879")
 def own_rank_address(plan: Plan) -> Iterator[Verdict]:
-    """Report hosts of one server whose rendezvous address is each host's own."""
+    """Report a server on several hosts whose rendezvous address is local to each host."""
     if not gives_ranks(plan) or hosts(plan) < 2 or _is_single_machine(plan):
         return
     address = plan.user_value(_NAME)  # SPL831 requires it

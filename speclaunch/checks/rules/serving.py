@@ -35,7 +35,7 @@ def open_address(plan: Plan) -> Iterator[Verdict]:
 
 
 def _has_a_network(plan: Plan) -> bool:
-    """True if it runs in a container with its own network, where it has to listen on every address.
+    """True if the server runs in a container network, where it has to listen on every address.
 
     For a pod, Services and policies restrict access; for Compose, the published ports.
     """

@@ -23,8 +23,8 @@ def tree_capacity(steps: int, topk: int) -> int:
 def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
     """Return the effective value of one of the three backend arguments.
 
-    If resolution lacks a fact, the user's value: no release replaces it, except for DeepSeek V4 and
-    for fa3 with a hierarchical cache (plan/resolution/attention_models.py and attention.py).
+    If resolution lacks a fact, this is the user's value. Releases replace it only for DeepSeek V4
+    and for fa3 with a hierarchical cache (plan/resolution/attention_models.py, attention.py).
     """
     try:
         found = plan.value(name)
@@ -41,7 +41,7 @@ def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
 def runs_on_cpu(plan: Plan) -> bool:
     """True on a CPU, where the default backend is intel_amx, or torch_native without AMX.
 
-    No rule that calls this distinguishes the two. Before 0.4.10 no rule needs it.
+    Its callers treat both alike, and need it only from 0.4.10 on.
     """
     try:
         return plan.device == "cpu"

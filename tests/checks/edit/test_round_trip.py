@@ -55,9 +55,9 @@ def test_the_same_text_is_proven() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("$D", "", "its words are"),
+        ("$D", "", "its tokens are"),
         ("=/models/draft", "=", "the definition of D is empty"),
-        ("--tp 2", "--tp 4", "its words are"),
+        ("--tp 2", "--tp 4", "its tokens are"),
         ("> log", "", "its redirections and pipes"),
         ("hf_abcdef", "hf_other", "the variable HF_TOKEN"),
         ("echo done\n", "", "an unrelated line was removed"),

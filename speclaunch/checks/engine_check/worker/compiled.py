@@ -1,6 +1,6 @@
 """Compiled sources of a judge in one compressed file, a third of the size.
 
-`keep` writes it from the `__pycache__` folders that the first answer left, `use` makes later
+`pack` writes it from the `__pycache__` folders that the first answer left, `use` makes later
 imports read it. Sources that are not in it, or were compiled by another Python, are compiled as
 usual.
 """

@@ -1,10 +1,10 @@
 # ruff: noqa: PLC0415, PTH
 """Limits of a question: no network, no programs, no writes, no code of a model.
 
-There are two barriers. The kernel's: a separate network without a way out, limits of memory, time
-and files. Python's: an audit hook, which cannot be removed. Optional attempts of a release (query
-the driver version, look up a name) fail as on a machine without such a thing. Code from outside of
-the installed packages ends the question.
+The kernel isolates the network and limits memory, time and files. A Python audit hook, which cannot
+be removed, blocks the rest. Optional attempts of a release (query the driver version, look up a
+name) fail as on a machine without a driver or network. Code from outside the installed packages
+ends the question.
 """
 
 from __future__ import annotations

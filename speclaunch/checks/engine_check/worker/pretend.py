@@ -1,10 +1,9 @@
 # ruff: noqa: PLC0415 (SGLang is imported only when everything is prepared)
-"""Other hardware, as seen by a release's validation.
+"""Make a release's validation see different hardware.
 
-The engine queries its platform through functions (`is_cuda`, `get_device_sm`, …) that its modules
-import by name. All modules that validation may import are imported first, with the real answers, so
-that no kernel package is searched. Then the functions are replaced in the modules that validate,
-and nowhere else.
+The engine's modules import platform functions (`is_cuda`, `get_device_sm`, …) by name. All modules
+that validation may import are imported first, with the real answers, to avoid searching for kernel
+packages. Then the functions are replaced only in the modules that validate.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Stand-ins for packages that validation imports and never calls: triton, kernels.
 
-A release's modules run `import triton` at import, derive classes from it, decorate with it, and use
-its types in signatures. Validation only needs the names. A name with an initial capital is a class
-that accepts anything. Any other name is an object that can be called and used as a decorator. The
-result of a stand-in is a stand-in, too, and false as a truth value.
+A release's modules import triton, subclass its classes, use its decorators, and name its types in
+signatures. Validation only needs the names. A name with an initial capital is a class that accepts
+anything. Any other name is an object that can be called and used as a decorator. The result of a
+stand-in is also a stand-in, and is false.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _same(self: Any, *_: Any, **__: Any) -> Any:
 
 
 class Thing(metaclass=StandInMeta):
-    """Anything: has every attribute, and can be called, derived from, and counted with."""
+    """Object with every attribute, which can be called, subclassed, and used as a number."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

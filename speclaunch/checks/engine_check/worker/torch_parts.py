@@ -1,10 +1,9 @@
 """A torch that computes nothing: the parts that validation queries.
 
-A judge without torch imports its release with this. Types are types, data types have names and
-sizes, there is no device, an operator exists only once it was registered. Every other name is a
-stand-in (stubs.py). Names that torch's CPU build lacks (`torch.npu`, `torch.version.musa`) are
-absent here, too. Facts are those of torch 2.13.0+cpu, the CPU engine's: campaigns/judge_equal.py
-compares.
+A judge without torch imports its release with this module. Types are classes, data types have names
+and sizes, there is no device, and operators exist once registered. Every other name is a stand-in
+(stubs.py). Names that torch's CPU build lacks (`torch.npu`, `torch.version.musa`) are absent. Facts
+are those of the CPU engine's torch 2.13.0+cpu, as campaigns/judge_equal.py verifies.
 """
 
 from __future__ import annotations

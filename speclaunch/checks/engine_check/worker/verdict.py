@@ -24,9 +24,9 @@ from typing import Any
 from .guards import NotChecked
 
 ARTEFACTS = (ImportError, AttributeError, NameError, FileNotFoundError, MemoryError)
-"""Errors that may be caused by this machine or by the pretense, until checked."""
+"""Errors that this machine or the emulated hardware may have caused."""
 PROGRAM = re.compile(r"^[\w. -]+: error: ", re.M)
-"""Beginning of argparse's errors: some releases name the program that was started."""
+"""Beginning of argparse's errors, which in some releases includes the program's name."""
 STAND_IN = re.compile(r"'Thing'|'StandIn'|\bstand_in\b|\.(?:stubs|torch_parts)\.")
 """Text in errors that come from a stand-in (stubs.py), not from the release."""
 LONGEST = 4000
