@@ -1,7 +1,7 @@
-"""Alerts about speculation, each with the deployment's own numbers and a test.
+"""Build alerts about speculation, each with the deployment's numbers and a test.
 
-An alert whose metric the release lacks, or that cannot apply to the deployment, is left out with
-its reason. What each metric counts, and when: engine/releases/metrics.py.
+An alert is omitted with a reason if the release lacks its metric or if it cannot apply to the
+deployment. engine/releases/metrics.py describes the metrics.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Series = Mapping[str, str]
 
 
 class Alert(Struct, frozen=True, kw_only=True):
-    """An alert, the value that its firing series give, and series that keep it quiet."""
+    """Alert with the expected value of its firing test series, and series that must not fire it."""
 
     expression: str
     minutes: int = 15
@@ -63,7 +63,7 @@ class Alert(Struct, frozen=True, kw_only=True):
 
 
 class RoleAlerts(Struct, frozen=True):
-    """The alerts of one role; `record` is the expression of the recording rule, if there is one."""
+    """Alerts of one role; `record` is the recording rule's expression, if any."""
 
     role: Role
     record: str | None
@@ -73,7 +73,7 @@ class RoleAlerts(Struct, frozen=True):
 
 
 def runbook_url(alert: str) -> str | None:
-    """Return the address of an alert's runbook; None if the documentation is not published."""
+    """Return the URL of an alert's runbook; None if the documentation is not published."""
     site, page = docs_url(), RUNBOOK.removesuffix(".md")
     return None if site is None else f"{site}{page}/#{alert.lower()}"
 
@@ -90,10 +90,10 @@ def selector_of(deployment: Rendering, role: Role) -> str:
 
 
 def acceptance(selector: str, series: Mapping[str, Metric], by: str) -> str:
-    """Return tokens per verification in the window by server, for servers with enough traffic.
+    """Return PromQL for tokens per verification by server, for servers with enough traffic.
 
-    From 0.5.13 on the quotient of two counters, which a restart does not disturb, and which
-    requests weigh by their tokens; before, the mean of a gauge.
+    In 0.5.13 and later it is the quotient of two counters. It survives restarts and weights
+    requests by their tokens. Earlier releases use the mean of a gauge.
     """
     tokens = f"sglang:generation_tokens_total{{{selector}}}[{WINDOW}]"
     if "sglang:spec_verify_calls_total" in series:
@@ -110,7 +110,7 @@ def acceptance(selector: str, series: Mapping[str, Metric], by: str) -> str:
 
 
 class _RoleBuilder:
-    """Builder of one role's alerts: a method each, which returns why one does not apply."""
+    """Builder of one role's alerts: each method returns an alert or why it does not apply."""
 
     def __init__(self, deployment: Rendering, role: Role) -> None:
         self.deployment, self.role = deployment, role
@@ -121,7 +121,7 @@ class _RoleBuilder:
         self.release = f"SGLang {deployment.version}"
 
     def build(self) -> RoleAlerts:
-        """Return the alerts and what is left out, with the recording rule of acceptance."""
+        """Return the alerts, the omitted alerts, and the recording rule of acceptance."""
         observed = self.role.observed
         unverified = "the deployment does not speculate" if observed.algorithm is None else None
         if unverified is None and not observed.verifies:
@@ -156,11 +156,11 @@ class _RoleBuilder:
     def over(
         self, outer: str, inner: str, name: str, matchers: str = "", time: str = WINDOW
     ) -> str:
-        """Return an aggregate by server of a function over a window."""
+        """Return an aggregate, by server, of a function over a window."""
         return f"{outer} by ({self.by}) ({inner}({self.of(name, matchers)}[{time}]))"
 
     def test(self, name: str, values: str, **labels: str) -> Series:
-        """Return a series of a test, with each label that the release gives it."""
+        """Return a test series with all labels that the release sets."""
         own = {"job": self.job, "instance": SERVER}
         if self.deployment.has_roles:
             own["role"] = self.role.name
@@ -171,7 +171,7 @@ class _RoleBuilder:
         return {"series": f"{name}{{{pairs}}}", "values": values}
 
     def traffic(self, *runs: tuple[float, int], steps: int = 600) -> tuple[Series, ...]:
-        """Return series of an acceptance length for minutes, run after run."""
+        """Return test series for runs of an acceptance length and a number of minutes."""
         tokens = self.test("generation_tokens_total", _counted(runs, steps))
         if self.has("spec_verify_calls_total"):
             minutes = sum(minutes for _, minutes in runs)
@@ -391,14 +391,14 @@ class _RoleBuilder:
 
 
 def _length(length: float) -> float:
-    """Return a length as a whole number of tokens in 600 verifications."""
+    """Return a length rounded to an integer number of tokens per 600 verifications."""
     return round(length * 600) / 600
 
 
 def _counted(runs: tuple[tuple[float, int], ...], steps: int) -> str:
     """Return the samples of a token counter, in promtool's notation.
 
-    `runs`: acceptance length and minutes.
+    `runs` holds pairs of acceptance length and minutes.
     """
     parts, start = [], 0
     for length, minutes in runs:

@@ -1,16 +1,16 @@
-"""Composition of a recipe and overrides into plain values with their places.
+"""Compose a recipe and overrides into plain values with their places.
 
-The common features are composed here, without Hydra (`quick_compose`); everything else by
-`hydra_compose.py`. Both have the same interface and give the same result.
+Common features are composed here without Hydra (`quick_compose`), all others by `hydra_compose.py`.
+Both have the same interface and give the same result.
 
-The defaults list may name configs (`- base`), options of groups (`- model: glm46`), `_self_` and
-`- override group: option`; a file may have a package (`# @package args`). Overrides may set values
-of the engine's arguments and variables and of the sections of a recipe, if the value is a plain
-number, word or path, and may choose an option of a group (`speculation=eagle3_chain`).
+The defaults list may name configs (`- base`), group options (`- model: glm46`), `_self_` and
+`- override group: option`. A file may have a package (`# @package args`). Overrides may choose a
+group option (`speculation=eagle3_chain`). They may also set engine arguments, variables and recipe
+keys to a plain number, word or path.
 
-The result is Hydra's (tests/deployments/recipe/test_quick_compose.py compares both). Quotes, lists,
-interpolations, `+key`, `~key`, a repeated key, unknown keys and every mistake are left to Hydra
-(None), which has the grammar and the messages.
+The result equals Hydra's (tests/deployments/recipe/test_quick_compose.py compares both). Quotes,
+lists, interpolations, `+key`, `~key`, repeated or unknown keys and all errors are left to Hydra,
+which has the grammar and the messages; `quick_compose` then returns None.
 
 Source of Hydra's behavior: hydra-core 1.3, hydra/_internal/defaults_list.py (the order, `_self_`,
 overrides), hydra/core/default_element.py (packages), hydra/grammar/OverrideLexer.g4 (numbers and
@@ -75,7 +75,7 @@ _LONGEST = 4000
 
 
 class _NotKnown(Exception):
-    """Error: only Hydra can accept or reject this."""
+    """Only Hydra can accept or reject this."""
 
 
 def quick_compose(
@@ -96,7 +96,7 @@ def quick_compose(
 def _composed(
     path: Path, shown: str, directories: tuple[Path, ...], choices: Mapping[str, str]
 ) -> Composed | None:
-    """Compose with group options that replace those in the file."""
+    """Compose a recipe with group options that replace those in its file."""
     file = read_source(path, shown)
     try:
         if not file.is_plain:
@@ -126,7 +126,7 @@ def _real_of_ours(directory: Path) -> Path:
 
 
 class _Node(Struct, frozen=True):
-    """A config of the defaults tree: its name, its group, and its parent's package."""
+    """Config of the defaults tree: its name, its group, and its parent's package."""
 
     name: str
     group: str = ""
@@ -160,7 +160,7 @@ class _Composing(Struct):
     groups: set[str] = set()
 
     def expanded(self, node: _Node, depth: int) -> list[_Part]:
-        """Return the configs below a node and the node's own, in merge order."""
+        """Return the configs below a node, and the node's own config, in merge order."""
         if depth > _MOST_DEEP:
             raise _NotKnown
         file = self._file(node.config_path)
@@ -174,7 +174,7 @@ class _Composing(Struct):
     def below(
         self, node: _Node, package: str, items: Sequence[_Item], own: list[_Part], depth: int
     ) -> list[_Part]:
-        """Return the configs of a defaults list, and the parts of the config that has the list."""
+        """Return the configs of a defaults list and, at `_self_`, the list's own config."""
         for group, name, is_override in items:
             if is_override and group is not None:
                 self.overrides.setdefault(group, name)
@@ -219,7 +219,7 @@ class _Composing(Struct):
 
 
 def _final_package(node: _Node, header: str | None) -> str:
-    """Return the final package (`_get_final_package`): absolute from a header, else relative."""
+    """Return the final package (`_get_final_package`): absolute if from a header, else relative."""
     if header is not None:
         if header == "_global_":
             return ""
@@ -237,7 +237,7 @@ def _comes_last(items: Sequence[_Item]) -> bool:
 
 
 class _Ground(Struct, frozen=True):
-    """Composition of groups, before a recipe's own keys; `values` is None if it needs Hydra."""
+    """Groups composed before a recipe's own keys; `values` is None if they need Hydra."""
 
     values: dict[str, Any] | None
     provenance: RecipeProvenance
@@ -251,7 +251,7 @@ _looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
 
 
 def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:
-    """Return the composition of a list's items, again if a file was added, removed or changed."""
+    """Compose the items of a list. Cached until a file is added, removed or changed."""
     choice = (search, items)
     known = _looked_at.get(choice)
     found = _composed_ground(search, items, None if known is None else tuple(map(_stamp, known)))
@@ -375,7 +375,7 @@ def _places(package: str, file: SourceFile) -> dict[KeyPath, Place]:
 
 
 class _PlainOverrides(Struct, frozen=True):
-    """Changes of a command line: values by their keys, and options of groups."""
+    """Overrides from the command line: values by key, and group options."""
 
     values: tuple[tuple[KeyPath, Any], ...]
     choices: tuple[tuple[str, str], ...]

@@ -1,10 +1,11 @@
-"""Expansion of a sweep (`recipe=a,b args.x=1,3 speculation=glob(eagle*)`) into jobs.
+"""Expand a sweep (`recipe=a,b args.x=1,3 speculation=glob(eagle*)`) into jobs.
 
-The grammar is Hydra's own: choices, `choice(…)`, `range(…)`, `glob(…)`, `sort`, `shuffle`. Settings
-of Hydra itself (`hydra/launcher=joblib`, `hydra.launcher.n_jobs=2`) select what runs the jobs.
+The grammar is Hydra's: choices, `choice(…)`, `range(…)`, `glob(…)`, `sort`, `shuffle`. Hydra's own
+settings (`hydra/launcher=joblib`, `hydra.launcher.n_jobs=2`) select how the jobs run.
 
 Source: hydra-core 1.3, hydra/core/override_parser/types.py (`Override.sweep_string_iterator`), and
-hydra/_internal/core_plugins/basic_sweeper.py, `split_arguments`: the product, the last key first.
+hydra/_internal/core_plugins/basic_sweeper.py, `split_arguments` (the product; the last key varies
+first).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _OURS = ("hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep.")
 
 
 class SweepJob(Struct, frozen=True):
-    """One combination of a sweep: a recipe, and its overrides."""
+    """One combination of a sweep: a recipe and its overrides."""
 
     recipe: str
     overrides: tuple[str, ...]
@@ -95,7 +96,7 @@ def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> Sweep
 
 
 def _with_recipe(words: Sequence[str]) -> list[str]:
-    """Return the overrides, with `recipe=` before an arg without `=`, a name or a path."""
+    """Return the overrides, with `recipe=` added before a recipe's name or path."""
     return [
         word if "=" in word or word.startswith(("~", "hydra")) else f"{RECIPE}={word}"
         for word in words
@@ -103,7 +104,7 @@ def _with_recipe(words: Sequence[str]) -> list[str]:
 
 
 def _expand(override: Override, word: str) -> list[str]:
-    """Return an override as the overrides of each job."""
+    """Return the overrides that an override becomes, one for each job."""
     key = override.get_key_element()
     if not override.is_sweep_override():
         return [f"{key}={override.value()}" if key == RECIPE else word]

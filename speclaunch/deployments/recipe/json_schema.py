@@ -4,8 +4,8 @@ Built from the models of a recipe (`schema.py`: sections, types, bounds, their d
 that version's server arguments (`argument_schema`). It rejects the names, types and choices that
 `speclaunch lint` rejects, and accepts the rest (tests/deployments/recipe/test_json_schema.py
 compares both for every argument of every release). Every value may be an interpolation:
-`${oc.env:MODELS}`. Groups of the defaults list are limited to existing groups. Their options are
-suggested; other options are accepted, because they may be next to a recipe.
+`${oc.env:MODELS}`. The defaults list accepts only existing groups. Their options are suggested;
+other options are accepted, because they may be files next to a recipe.
 
 draft-07 is what yaml-language-server supports best. It also reads three keys outside the standard:
 `errorMessage`, `deprecationMessage`, `doNotSuggest`.
@@ -74,7 +74,7 @@ def argument_schema(
 ) -> Schema:
     """Return an object schema with every argument name of this version, and removed names.
 
-    `suggested`: values to offer for arguments whose parser accepts any.
+    `suggested`: values to suggest for arguments that accept any value.
     """
     properties: dict[str, Schema] = {}
     for name in _names(catalogue):
@@ -109,7 +109,7 @@ def _names(catalogue: Catalogue) -> Iterator[str]:
 def _argument(entry: About, outdated: Argument | None) -> Schema:
     """Return the schema of an argument.
 
-    `outdated`: the argument of this exact name, which may accept more than its successor.
+    `outdated`: the removed argument of this name, which may accept more than its successor.
     """
     found: Schema = {"description": " ".join(entry.lines)}
     argument = entry.argument
@@ -187,7 +187,7 @@ def recipe_schema(
 ) -> Schema:
     """Return the schema of a recipe, or of a group option that fills one `section` of it.
 
-    Groups and recipes of `config_dirs` are included; `suggested` are values to offer for arguments
+    Groups and recipes of `config_dirs` are included. `suggested`: values to suggest for arguments
     without choices. Raises InputError for an unknown section.
     """
     made = models.Deployment.model_json_schema()

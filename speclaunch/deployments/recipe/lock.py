@@ -1,7 +1,7 @@
-"""The record of a lock: what served, exactly; and what differs from it.
+"""Record of a lock (the exact server that ran), and the differences from it.
 
-A lock is a recipe with the section `lock`. It has the recipe's arguments and variables as they
-served, so it starts the same engine again; the section records everything that no argument fixes.
+A lock is a recipe with the section `lock`. Its arguments and variables are those of the server that
+ran, so it starts the same engine again. The section records everything that no argument fixes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT = 1
 
 
 class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The engine, and everything installed next to it."""
+    """Engine, and every package installed next to it."""
 
     version: str
     python: str = "unknown"
@@ -30,7 +30,7 @@ class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A checkpoint: target or draft."""
+    """Checkpoint: target or draft."""
 
     role: str
     name: str
@@ -41,7 +41,7 @@ class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The machine that it served on."""
+    """Machine that the server ran on."""
 
     name: str
     count: int = 1
@@ -59,7 +59,7 @@ class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class LockedImage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The container image of the deployment."""
+    """Container image of the deployment."""
 
     name: str
     digest: str | None = None
@@ -67,12 +67,12 @@ class LockedImage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
     @property
     def text(self) -> str:
-        """Name and digest, as the recipe has it."""
+        """Name and digest, as in the recipe."""
         return self.name if self.digest is None else f"{self.name}@{self.digest}"
 
 
 class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A measurement or proof of the recipe."""
+    """Measurement or proof of the recipe."""
 
     kind: str
     """`bench`, `prove`, `contract`, or `smoke`: the first generation of the launch that wrote the
@@ -92,7 +92,7 @@ class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """Record of what served."""
+    """Record of a server that ran."""
 
     format: int = FORMAT
     recipe: str
@@ -136,7 +136,7 @@ IMAGE = "of deploy.image"
 
 
 class LockSubject(StrEnum):
-    """The kind of thing that a lock fixes."""
+    """Kind of fact that a lock fixes."""
 
     ARGUMENT = "argument"
     VARIABLE = "variable"
@@ -151,7 +151,7 @@ class LockSubject(StrEnum):
 
 
 class LockDifference(Struct, frozen=True):
-    """One difference from a lock."""
+    """Difference from a lock."""
 
     subject: LockSubject
     name: str
@@ -164,7 +164,7 @@ class LockDifference(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """One line that names the difference."""
+        """One line that states the difference."""
         what = f"{self.subject} {self.name}"
         if self.locked is None:
             return f"{what} is {self.found}, and the lock has none"
@@ -174,15 +174,15 @@ class LockDifference(Struct, frozen=True):
 
     @property
     def problem(self) -> Problem:
-        """The difference with its place."""
+        """Difference as a problem with its place."""
         return Problem(self.message, self.place)
 
 
 def lock_differences(lock: Lock, now: Lock) -> Iterator[LockDifference]:
-    """Yield the differences of two records. Hardware that either does not know is no difference.
+    """Yield the differences between two records. Unknown hardware is not a difference.
 
-    Hardware refuses by accelerator, count, memory and capability; the driver, the processor and the
-    system warn.
+    A different accelerator, count, memory or capability is an error. A different driver, processor
+    or system is a warning.
     """
     here, there = ({c.role for c in some.checkpoints if c.files} for some in (lock, now))
     before, after = dict(_facts(lock, here & there)), dict(_facts(now, here & there))
@@ -201,7 +201,7 @@ _REFUSES = ("name", "count", "memory_mib", "capability")
 
 
 def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubject, str], str]]:
-    """Yield everything that a record fixes as text; the files of checkpoints in `roles` only."""
+    """Yield a record's facts as text; checkpoint files only for `roles`."""
     yield (LockSubject.ENGINE, "SGLang"), lock.engine.version
     yield (LockSubject.ENGINE, "Python"), lock.engine.python
     for package in lock.engine.packages:
@@ -230,5 +230,5 @@ def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubje
 
 
 def _text(value: Any) -> str:
-    """Return a value as a recipe has it."""
+    """Return a value as recipe text."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""YAML files of recipes: places of keys, and the origin of composed values."""
+"""Read recipes' YAML files: the places of keys, and the origin of composed values."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RecipeProvenance(Struct, frozen=True):
 
 
 class SourceFile(Struct, frozen=True):
-    """A YAML file, parsed once: its values and their places."""
+    """YAML file, parsed once: its values and their places."""
 
     path: Path
     values: Mapping[str, Any]
@@ -81,8 +81,8 @@ class SourceFile(Struct, frozen=True):
 def read_positions(path: Path, shown_as: str | None = None) -> dict[KeyPath, Place]:
     """Return the place of every key (and list item) in the YAML file `path`.
 
-    Raises InputError for a file that is unreadable, is not YAML, or exceeds the size or depth of
-    any recipe (a hostile file costs nothing).
+    Raises InputError for a file that is unreadable, is not YAML, or exceeds the limits on size and
+    depth.
     """
     return dict(read_source(path, shown_as).positions)
 
@@ -136,7 +136,7 @@ def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
 
 
 def _header(text: str) -> tuple[str | None, bool]:
-    """Return the package of a header (as in `_get_header_dict`), and whether it is certain."""
+    """Return a header's package (as in Hydra's `_get_header_dict`), and True if it is certain."""
     package = None
     for line in text[:_HEADER].splitlines():
         stripped = line.strip()
@@ -250,7 +250,7 @@ def _place(node: yaml.Node, shown: str, lines: Sequence[int] | None) -> Place:
 
 
 def _lines(text: str) -> Sequence[int] | None:
-    """Return the starts of lines if YAML has other line ends than line feeds; else None."""
+    """Return the line starts if YAML sees line ends other than line feeds, else None."""
     if not _BREAKS.search(text):
         return None
     return [0, *(found.end() for found in re.finditer("\n", text))]
@@ -265,7 +265,7 @@ def _line_and_column(mark: Any, lines: Sequence[int] | None) -> tuple[int, int]:
 
 
 class Composed(Struct, frozen=True):
-    """A recipe merged over its groups, with unresolved interpolations."""
+    """Recipe merged over its groups, with unresolved interpolations."""
 
     raw: Any
     provenance: RecipeProvenance
@@ -274,7 +274,7 @@ class Composed(Struct, frozen=True):
 
 
 class Composition(Struct, frozen=True):
-    """A composed recipe: plain values, their places, and the files it was composed from.
+    """Composed recipe: plain values, their places, and its files.
 
     A value from the environment is a FromEnvironment.
     """

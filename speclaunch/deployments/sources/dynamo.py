@@ -89,12 +89,12 @@ _TAG = lazy(
 
 
 def is_image(image: str) -> bool:
-    """True for an image of Dynamo's, whose tag is a release of Dynamo."""
+    """True for a Dynamo image. Its tag is a release of Dynamo."""
     return _IMAGE.search(image) is not None
 
 
 def sglang_release(image: str) -> str | None:
-    """Return the release of SGLang in a Dynamo image, by its tag; None if unknown."""
+    """Return the SGLang release in a Dynamo image, by its tag; None if unknown."""
     found = _TAG.search(image)
     if found is None:
         return None
@@ -106,7 +106,7 @@ def sglang_release(image: str) -> str | None:
 
 
 def without_own(invocation: Invocation) -> Invocation:
-    """Return a Dynamo command with the words that SGLang's parser gets; the others are dropped."""
+    """Return a Dynamo command with only the tokens that SGLang's parser gets."""
     words: list[Word] = []
     dropped: list[Dropped] = []
     for group, own in _groups(invocation.words):
@@ -125,7 +125,7 @@ def without_own(invocation: Invocation) -> Invocation:
 
 
 def _groups(words: Sequence[Word]) -> Iterator[tuple[list[Word], str | None]]:
-    """Yield each option of Dynamo's with its values; every other word alone."""
+    """Yield each Dynamo option with its values, and every other token separately."""
     at = 0
     while at < len(words):
         name, equals, _ = words[at].text.partition("=")
@@ -152,9 +152,9 @@ def _is_own(name: str) -> bool:
 
 
 def _handed_on(words: Sequence[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Return the words without those that Dynamo replaces before SGLang's parser runs.
+    """Return the tokens without those that Dynamo replaces before SGLang's parser runs.
 
-    These are its own roles and its own loader.
+    Dynamo replaces some disaggregation modes and `--load-format gms`.
     """
     remaining: list[Word] = []
     dropped: list[Dropped] = []
@@ -186,7 +186,7 @@ def _replaced(name: str, value: str) -> str | None:
 
 
 def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Return words with a section of a file instead of the file; the section is not read."""
+    """Return tokens that name a section of a file instead of the file. The section is not read."""
     texts = [word.text.partition("=")[0] for word in section]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:

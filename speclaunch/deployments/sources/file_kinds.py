@@ -1,8 +1,7 @@
-"""Kinds of files, by the end of the name and the first lines; detection of templates.
+"""Detect a file's kind from its suffix and first lines, and detect templates.
 
-Templates are files that another program fills in before their contents run: a Helm chart's
-templates and values, Jinja templates. Their text is not the text that runs, so they are not
-checked; the rendered text is.
+Another program fills in a template before its contents run: a Helm chart's templates and values,
+Jinja templates. The text that runs differs, so only the rendered text can be checked.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ _PROGRAM = re.compile(
 
 
 def starts_a_program(data: bytes) -> bool:
-    """True if a Python program may start a server. A cheap test before it is parsed."""
+    """True if a Python program may start a server. This test is cheap: it does not parse."""
     return (b"sglang" in data or b"sgl." in data) and _PROGRAM.search(data) is not None
 
 
 def is_dockerfile(name: str, text: str = "") -> bool:
-    """True if a file is a Dockerfile, by its name, or by its start if it has no suffix."""
+    """True for a Dockerfile, by its name, or by its first lines if it has no suffix."""
     base = PurePath(name).name
     if _DOCKERFILE.fullmatch(base):
         return PurePath(name).suffix.lower() not in (".md", ".yaml", ".yml", ".json", ".py", ".sh")
@@ -58,7 +57,7 @@ def is_dockerfile(name: str, text: str = "") -> bool:
 
 
 def is_makefile(name: str) -> bool:
-    """True if a file is a Makefile, by its name."""
+    """True for a Makefile, by its name."""
     return _MAKEFILE.fullmatch(PurePath(name).name) is not None
 
 
@@ -84,7 +83,7 @@ class Form(StrEnum):
 
 
 def form_of(text: str, shown: str, kind: str) -> Form:  # noqa: PLR0911
-    """Return the format for a kind (a suffix), else by the beginning of the text."""
+    """Return the format by suffix (`kind`), else by the beginning of the text."""
     if kind == PYTHON_SUFFIX:
         return Form.PROGRAM
     if kind == ".txt":
@@ -101,7 +100,7 @@ def form_of(text: str, shown: str, kind: str) -> Form:  # noqa: PLR0911
 
 
 def looks_like_yaml(text: str, suffix: str) -> bool:
-    """True if a text is read as YAML, by the suffix of its file, else by its first lines."""
+    """True if a text is read as YAML, by its file's suffix, else by its first lines."""
     if suffix in DOCUMENT_SUFFIXES or suffix in _YAML or suffix == NOTEBOOK_SUFFIX:
         return suffix in _YAML
     return not _SHELL_START.match(text) and _YAML_START.match(text) is not None
@@ -123,7 +122,7 @@ _REMEDY = "render it, and check the result"
 
 
 def is_template(name: str) -> bool:
-    """True if a file's name states that it is filled in before it is used."""
+    """True if a file's name marks it as a template."""
     return PurePath(name).suffix.lower() in _TEMPLATES
 
 
@@ -134,11 +133,11 @@ class TemplateError(InputError):
 
 
 def template_of(text: str, path: Path | None, *, is_yaml: bool) -> str | None:
-    """Return why a text is a template, with the remedy; None if it is no template.
+    """Return why a text is a template, with the remedy; None if it is not a template.
 
-    `path` is its file, if any: a chart has a `Chart.yaml` in a directory above. Marks in the words
-    of a script or of a document (`{{ x }}`), and quoted marks in YAML, make no template: the rest
-    of the text can be checked.
+    `path` is its file, if any: a chart has a `Chart.yaml` in a parent directory. A script or
+    document with `{{ x }}` in its words, and YAML with quoted marks, are not templates. The rest
+    of their text can be checked.
     """
     if path is not None:
         reason = _by_name(text, path)

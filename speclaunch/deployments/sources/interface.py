@@ -1,4 +1,4 @@
-"""Results of a reader: server commands, their words and places."""
+"""Results of a reader: server commands, their tokens and places."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _NOTHING: Mapping[str, Word] = MappingProxyType({})
 
 
 class Default(NamedTuple):
-    """Range of a word that is a variable's default: `${name-…}`; `filled`: `${name:-…}`.
+    """Range of a token that is a variable's default: `${name-…}`, or `${name:-…}` if `filled`.
 
-    `inner` are the defaults inside this default.
+    `inner` holds the defaults inside this default.
     """
 
     start: int
@@ -46,13 +46,13 @@ class Default(NamedTuple):
 
 
 class Word(Struct, frozen=True):
-    """One word of a command line, and its place.
+    """One token of a command line, and its place.
 
-    `text` is the word after quoting and expansion. If `evaluated` is False, the parts that could
-    not be evaluated are unchanged in it (`${BASE}/model`, without its quotes). `place` is
-    the place of that text. For a word from a variable or an array, `place` is inside the assignment
-    and `used_at` is the place that expands it. `why` states what could not be evaluated, or (for an
-    evaluated word) what was assumed.
+    `text` is the token after quote removal and expansion. If `evaluated` is False, the parts that
+    could not be evaluated are unchanged (`${BASE}/model`, without quotes). `place` is the place of
+    the text. For a token from a variable or an array, `place` is inside the assignment, and
+    `used_at` is the place that expands it. `why` states the unevaluated part. For an evaluated
+    token it states the assumption.
     """
 
     text: str
@@ -71,13 +71,13 @@ class Word(Struct, frozen=True):
 
     @property
     def has_alternatives(self) -> bool:
-        """True if another branch of the script has something else here, written elsewhere."""
+        """True if another branch of the script assigns a different text."""
         has_others = (self.condition or "").endswith((OTHERS_INSTEAD, ANOTHER_WAY))
         return has_others or (not self.evaluated and (self.why or "").startswith(DIFFERS))
 
 
 class Dropped(Struct, frozen=True):
-    """Part of the command that a recipe does not carry, and why. `text` is one line."""
+    """Part of the command that a recipe omits, and why. `text` is one line."""
 
     text: str
     place: Place
@@ -129,10 +129,10 @@ class ConfigFile(Struct, frozen=True):
 class Invocation(Struct, frozen=True):
     """One server command: its arguments, environment and context.
 
-    `words` are only the server's own arguments (for slime without the ``--sglang-`` prefix).
-    `program` is everything before them. `env` is the environment that the file sets for the
-    command. `extras` are slime's own options by name (``--rollout-num-gpus-per-engine``): the first
-    value, or the option itself if it has none. `name` is the name of the container, service or
+    `words` holds only the server's arguments (for slime without the ``--sglang-`` prefix).
+    `program` holds everything before them. `env` is the environment that the file sets for the
+    command. `extras` maps slime's own options (``--rollout-num-gpus-per-engine``) to their first
+    value, or to the option itself if it has none. `name` is the name of the container, service or
     object.
     """
 
@@ -167,9 +167,9 @@ class Invocation(Struct, frozen=True):
 
 
 class RouterCommand(Struct, frozen=True):
-    """Command that starts a router in front of servers; `words` are its own arguments.
+    """Command that starts a router in front of servers; `words` holds its arguments.
 
-    `program` is its module or program, `name` the name of its container or service.
+    `program` is its module or program; `name` is the name of its container or service.
     """
 
     program: str
@@ -179,7 +179,7 @@ class RouterCommand(Struct, frozen=True):
 
 
 class Reading(Struct, frozen=True):
-    """Contents of a file: its server commands in order, and its problems."""
+    """Server commands of a file in order, and the problems found."""
 
     invocations: tuple[Invocation, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -204,7 +204,7 @@ class Reading(Struct, frozen=True):
 
 
 class ReadingBuilder:
-    """Accumulated results of a reader, part by part."""
+    """Builder that collects the results of a reader part by part."""
 
     def __init__(self) -> None:
         self.invocations: list[Invocation] = []
@@ -215,14 +215,14 @@ class ReadingBuilder:
 
     @contextmanager
     def tolerant(self) -> Iterator[None]:
-        """Record an InputError inside the context as unread parts."""
+        """Catch an InputError inside the context and record it as an unread part."""
         try:
             yield
         except InputError as error:
             self.unread.extend(error.problems)
 
     def add(self, reading: Reading) -> None:
-        """Add everything that a part holds."""
+        """Add the commands and problems of one part."""
         self.invocations.extend(reading.invocations)
         self.problems.extend(reading.problems)
         self.unread.extend(reading.unread)
@@ -241,6 +241,6 @@ class ReadingBuilder:
 
 
 def recipe_name(stem: str, number: int | None = None) -> str:
-    """Return a file's stem as a recipe name; `number` distinguishes commands of one file."""
+    """Return a recipe name from a file's stem; `number` distinguishes the commands in one file."""
     name = re.sub(r"\W+", "_", stem).strip("_").lower() or "imported"
     return name if number is None else f"{name}_{number}"

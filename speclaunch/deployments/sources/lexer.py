@@ -46,7 +46,7 @@ _ANSI_NAMED = {
 
 
 class UnreadableCommandError(InputError):
-    """Command that cannot be read, from `at` on; the text before and after it can."""
+    """Unreadable command, which begins at `at`. The text before and after it is readable."""
 
     def __init__(self, problem: Problem, at: int, *, by_line: bool = False) -> None:
         super().__init__(problem)
@@ -72,11 +72,11 @@ class Lexer:
         """Syntax errors that stop bash, but hide no command from this reader."""
 
     def parse_list(self, closers: frozenset[str], *, paren: bool = False) -> tuple[Node, ...]:
-        """Return the commands up to a closing word or parenthesis; the parser implements it."""
+        """Return the commands up to a closing word or parenthesis. The parser implements this."""
         raise NotImplementedError
 
     def fail(self, message: str, at: int) -> NoReturn:
-        """Stop reading: the command cannot be understood."""
+        """Raise UnreadableCommandError."""
         raise UnreadableCommandError(Problem(message, self.source.place(at)), at)
 
     def slip(self, what: str, at: int) -> None:
@@ -101,9 +101,9 @@ class Lexer:
         return placeholders.find(self.text, start, end, lenient=lenient, begins=begins)
 
     def read_word(self, *, value_due: bool = False) -> ShellWord:
-        """Return the word that starts here (it may be empty).
+        """Return the word that starts here. It may be empty.
 
-        `value_due`: after a flag, where `<name>` is not meant as a redirection.
+        `value_due`: true after a flag, whose `<name>` is a placeholder, not a redirection.
         """
         start = self.pos
         text = self.text
@@ -193,7 +193,7 @@ class Lexer:
         self.depth -= 1
 
     def read_quoted(self, parts: list[Part]) -> None:
-        """Read the next part of a text as in double quotes, with `"` as plain text."""
+        """Read the next part of a text as if in double quotes, with `"` as plain text."""
         if self.text[self.pos] == '"':
             parts.append(Literal('"', self.pos, quoted=True))
             self.pos += 1

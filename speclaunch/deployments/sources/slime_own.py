@@ -1,6 +1,6 @@
 """Server arguments that slime sets itself for its engines, ignoring explicit values.
 
-slime's parser lacks most of them and ignores unknown options silently; it overwrites the others.
+slime's parser lacks most of them and silently ignores unknown options. It overwrites the others.
 Sources: slime (THUDM/slime at 0c1e2ca), slime/backends/sglang_utils/arguments.py (`skipped_args`,
 `validate_args`) and sglang_engine.py (`_compute_server_args`).
 """
@@ -13,7 +13,7 @@ from speclaunch.engine import canonical, distance, history
 
 
 class SlimeReplacement(Struct, frozen=True):
-    """slime's own behavior, and its own option for it, if it has one."""
+    """Value that slime sets instead, and slime's own option for it, if any."""
 
     does: str
     option: str | None = None
@@ -114,9 +114,9 @@ _LONG = 20
 
 
 def misspelt(flag: str) -> str | None:
-    """Return the option that an unknown flag is a typo of.
+    """Return the option that an unknown flag misspells.
 
-    A prefix of an option is no typo, because argparse accepts it.
+    A prefix of an option is not a typo, because argparse accepts it.
     """
     if any(name.startswith(flag) for name in _NAMED):
         return None
@@ -127,16 +127,16 @@ def misspelt(flag: str) -> str | None:
 
 
 def option_for(flag: str) -> str | None:
-    """Return slime's own option for a flag of the engine."""
+    """Return slime's own option for an engine flag."""
     own = OWN.get(canonical(flag.removeprefix("--").replace("-", "_")))
     return own.option if own is not None else None
 
 
 def is_lost(flag: str) -> bool:
-    """True if a flag among slime's options can only be meant for the engine, and is lost.
+    """True if a flag among slime's options can only be meant for the engine, which never gets it.
 
-    A release of SGLang has it. Neither slime, Megatron-LM nor torchrun (which names nodes and ports
-    like the engine) has it.
+    A release of SGLang has the flag. slime, Megatron-LM and torchrun (which names nodes and ports
+    like the engine) lack it.
     """
     if not flag.startswith("--") or "_" in flag or flag in _SHARED or history(flag) is None:
         return False

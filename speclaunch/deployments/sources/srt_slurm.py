@@ -1,13 +1,14 @@
-"""NVIDIA's srt-slurm recipes: `backend.sglang_config` with SGLang's arguments for each role.
+"""Read NVIDIA's srt-slurm recipes: `backend.sglang_config` has SGLang's arguments for each role.
 
-Sources: NVIDIA/srt-slurm at c88ef73. src/srtctl/backends/sglang.py creates the command: `_` becomes
-`-`, true is a flag, false and null are nothing, lists are words, the model path is the recipe's
-`model.path`. docs/overrides.md: `base` is not a job itself if there are `override_*` (merged over
-it) and `zip_override_*` (lists in them are one job per item, lists in lists are lists).
-src/srtctl/core/schema.py, ResourceConfig: a worker has `gpus_per_ROLE` GPUs, else its share of
-`ROLE_nodes`; topology.py, allocate_endpoints: over as many nodes as it needs; backends/sglang.py: a
-worker of several nodes gets `--dist-init-addr`, `--nnodes` and `--node-rank`; FrontendConfig: the
-router is Dynamo's, or SGLang's for `type: sglang`.
+Sources (NVIDIA/srt-slurm at c88ef73):
+- src/srtctl/backends/sglang.py creates the command. `_` becomes `-`, true becomes a flag, false and
+  null are omitted, and lists become tokens. The model path is the recipe's `model.path`. A worker
+  of several nodes gets `--dist-init-addr`, `--nnodes` and `--node-rank`.
+- docs/overrides.md: `base` is not a job itself if `override_*` (merged over it) or `zip_override_*`
+  exist. Lists in `zip_override_*` are one job per item; lists in these lists are lists.
+- src/srtctl/core/schema.py, ResourceConfig: a worker has `gpus_per_ROLE` GPUs, else its share of
+  `ROLE_nodes`. FrontendConfig: the router is Dynamo's, or SGLang's for `type: sglang`.
+- topology.py, allocate_endpoints: a worker uses as many nodes as it needs.
 """
 
 from __future__ import annotations
@@ -150,12 +151,12 @@ def _merged(base: Tree, over: Tree, document: Document) -> Tree:
 
 
 def _keeps(key: str, over: Tree) -> bool:
-    """True if a key keeps its place in the base, because its mapping is only extended."""
+    """True if the override only extends a key's mapping, so the key keeps its place in the base."""
     return isinstance(over.get(key.removesuffix(_KEYS)), dict)
 
 
 def _sizes(tree: Tree) -> set[int]:
-    """Return the lengths of the lists of a `zip_override_`."""
+    """Return the lengths of the lists in a `zip_override_*`."""
     found: set[int] = set()
     for value in tree.values():
         if isinstance(value, dict):
@@ -282,9 +283,9 @@ def _image(job: Tree) -> str | None:
 
 
 def _hardware(job: Tree, role: str) -> str | None:
-    """Return the GPUs of one worker if it has complete nodes.
+    """Return the GPUs of one worker that uses complete nodes.
 
-    Otherwise its arguments state the GPUs.
+    For other workers, the arguments state the GPUs.
     """
     resources = _below(job, "resources")
     kind = nodes.text(_scalar(resources.get("gpu_type")))
@@ -328,7 +329,7 @@ def _group(job: Tree, name: str | None, place: Place, document: Document) -> Gro
 def _with_server_context(
     found: Invocation, job: Tree, role: str, belongs: Group, document: Document
 ) -> Invocation:
-    """Return a role's server with its server context, and the words that several nodes add."""
+    """Return a role's server with its server context and the tokens added for several nodes."""
     resources, prefix = _below(job, "resources"), _ROLES[role]
 
     def number(name: str) -> Setting | None:

@@ -76,7 +76,7 @@ Part: TypeAlias = Literal | Parameter | Substitution | Arithmetic | OpaquePart
 
 
 class ShellWord(Struct, frozen=True):
-    """One word as written in the file."""
+    """One word of the script, before expansion."""
 
     parts: tuple[Part, ...]
     source: SourceText
@@ -134,7 +134,7 @@ class Simple(Struct):
 
 
 class Branch(Struct):
-    """One alternative of an ``if`` or ``case``, or the body of a loop; `label` is its condition."""
+    """Alternative of an ``if`` or ``case``, or body of a loop; `label` is its condition."""
 
     label: SourceSpan
     condition: tuple[Node, ...]
@@ -189,7 +189,7 @@ _QUESTIONS = frozenset(
 
 
 def asks(node: Node) -> bool:
-    """True if the next command of a list depends on this command's exit status."""
+    """True if the next command of a list depends on this command's uncertain exit status."""
     if node.end == "||":
         return True
     if node.end != "&&" or not isinstance(node, Simple):
@@ -200,7 +200,7 @@ def asks(node: Node) -> bool:
 
 
 def pipeline(nodes: Sequence[Node], index: int) -> SourceSpan | None:
-    """Return the rest of the pipeline that starts at a command."""
+    """Return the rest of a pipeline after the command at `index`; None for the last command."""
     node = nodes[index]
     if node.end not in ("|", "|&"):
         return None

@@ -1,8 +1,8 @@
 """Translation of vLLM's server commands to SGLang's: `vllm serve … --speculative-config '{…}'`.
 
-Only an import reads them. Before that, the name of the program is replaced by a mark of the same
-length (`marked`), which the readers know as a server. `translated` converts the commands that they
-find to SGLang's. Source of options, keys and defaults: vLLM 0.33.0, config/speculative.py,
+Only `import` reads them. `marked` replaces the program's name with a mark of the same length, which
+the readers recognize as a server. `translated` converts the resulting commands to SGLang's. Source
+of options, keys and defaults: vLLM 0.33.0, config/speculative.py,
 engine/arg_utils.py and entrypoints/common/cli_args.py; of parser names: tool_parsers/ and
 reasoning/. Their counterparts: SGLang 0.5.23, arg_groups/.
 """
@@ -198,7 +198,7 @@ _PARALLEL = frozenset({"--enable-expert-parallel", "-ep", "--master-addr", "--ma
 
 
 class VllmOption(Struct, frozen=True):
-    """Option by its long name with dashes, and its values; `word` is its flag in the file."""
+    """Option with its long name (with dashes) and values; `word` is its flag in the file."""
 
     name: str
     word: Word
@@ -258,7 +258,7 @@ _BARE = frozenset(
 
 
 def _is_bare(name: str) -> bool:
-    """True if an option accepts no value, unlike `--kv-cache-dtype fp8`; `-O3` has its own."""
+    """True if an option accepts no separate value (`-O3` includes its value)."""
     return name in SWITCHES or name in _BARE or name.startswith("--no-") or name[:2] == "-O" != name
 
 
@@ -267,7 +267,7 @@ def _is_flag(word: Word) -> bool:
 
 
 def _after(word: Word, start: int) -> Word:
-    """Return the part of a word after its `=`."""
+    """Return the part of a token after `=`."""
     defaults = tuple(
         default._replace(start=default.start - start, end=default.end - start, inner=())
         for default in word.defaults
@@ -290,13 +290,13 @@ _SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30
 
 
 def servers_in_words(argv: Sequence[str]) -> Reading | None:
-    """Return the vLLM server of a command's words as SGLang's; None if it starts none."""
+    """Return the vLLM server of a command's tokens as SGLang's; None if it starts none."""
     found = translated(read_words(argv, marked=marked_words(argv)))
     return found if found.invocations else None
 
 
 def servers_in(data: bytes, shown: str, suffix: str | None = None) -> Reading | None:
-    """Return the vLLM servers of a file as SGLang's; None if there are none."""
+    """Return a file's vLLM servers as SGLang's; None if there are none."""
     text = marked(data.decode("utf-8-sig", "replace"))
     if VLLM not in text:
         return None
@@ -321,7 +321,7 @@ def marked_words(argv: Sequence[str]) -> list[str]:
 
 
 def translated(reading: Reading) -> Reading:
-    """Return the reading of a marked text with its commands as SGLang's."""
+    """Return the reading of a marked text with its commands converted to SGLang's."""
     found = (
         invocation for invocation in reading.invocations if invocation.kind is InvocationKind.VLLM
     )
@@ -354,7 +354,7 @@ class _Translation:
         self._spec_word: Word | None = None
 
     def done(self) -> Invocation:
-        """Return the command, without options that SGLang does not have."""
+        """Return the command without options that SGLang lacks."""
         found = self._invocation
         model, options = read_options(found.words)
         if model is not None:
@@ -417,7 +417,7 @@ class _Translation:
             self._drop(option, WHY.get(name, NONE))
 
     def _value_of(self, option: VllmOption) -> bool:
-        """Translate an option by its value. Return False if the value has no counterpart."""
+        """Translate an option depending on its value. Return False if there is no counterpart."""
         name, values = option.name, option.values
         if not values:
             return False
@@ -441,7 +441,7 @@ class _Translation:
         return True
 
     def _parallel(self, options: Mapping[str, VllmOption]) -> None:
-        """Translate options that mean something only together.
+        """Translate the parallelism options, which depend on each other.
 
         With expert parallelism, vLLM spreads the experts over all ranks, of which `dp` groups
         of `tp` compute the attention (config/parallel.py); SGLang's tp_size counts all of them, and
@@ -587,6 +587,6 @@ def _number(text: str) -> Any:
 
 
 def _counted(word: Word) -> str:
-    """Return a number as vLLM reads it: `32k` is 32,000, `32K` 32,768."""
+    """Return a number as vLLM reads it: `32k` is 32,000 and `32K` is 32,768."""
     found = _SIZE.fullmatch(word.text)
     return word.text if found is None else str(int(float(found[1]) * _SIZES[found[2]]))

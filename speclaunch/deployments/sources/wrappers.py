@@ -1,6 +1,6 @@
 """Wrappers before a server's program: ``env``, ``nohup``, ``numactl``, ``docker run`` and so on.
 
-The program is found by its own words (`find_program`), so an unknown wrapper hides nothing. The
+`find_program` searches for the program's own tokens, so an unknown wrapper does not hide it. The
 list of known wrappers only states their effect on the server.
 """
 
@@ -180,7 +180,7 @@ _WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
 
 
 class ServerProgram(Struct, frozen=True):
-    """Positions of wrappers, program and arguments among the words of a server command."""
+    """Positions of wrappers, program and arguments among a server command's tokens."""
 
     kind: InvocationKind
     start: int
@@ -236,7 +236,7 @@ def find_program(tokens: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR0
 
 
 def find_router(words: Sequence[Field]) -> tuple[str, int] | None:
-    """Return the first router of a command: its program, and the index of its first argument."""
+    """Return the first router in a command: its program, and the index of its first argument."""
     texts = [word.text for word in words]
     if not texts or base(texts[0]) in SILENT or "install" in texts:
         return None
@@ -259,7 +259,7 @@ def _interpreter(texts: Sequence[str], index: int) -> int:
 
 
 def read_wrappers(words: Sequence[Field]) -> Wrapping:
-    """Return the effect of the words before a program."""
+    """Return the effect of the tokens before a program."""
     found = Wrapping()
     at = 0
     while at < len(words) and _ASSIGNMENT.match(words[at].text):
@@ -302,7 +302,7 @@ def _assign(word: Field, found: Wrapping) -> None:
 
 
 def cut(word: Field, count: int) -> Field:
-    """Return a word without its first `count` characters."""
+    """Return a token without its first `count` characters."""
     pieces = []
     left = count
     for piece in word.pieces:

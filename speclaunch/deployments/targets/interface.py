@@ -1,4 +1,4 @@
-"""Interface of render targets, and their input: a complete deployment."""
+"""Interface of render targets, and their input, a deployment."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class DeployOptions(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """Needs of one node of a role, from its plan. Bytes and seconds.
+    """Needs of one node of a role, from its plan, in bytes and seconds.
 
-    None: a fact is missing; `unknown` names it.
+    None if a fact is missing, which `unknown` names.
     """
 
     start_seconds: int | None = None
@@ -80,7 +80,7 @@ class Needs(Struct, frozen=True):
 
 
 class Observed(Struct, frozen=True):
-    """Settings of a server that decide how it can be observed, from its plan."""
+    """Settings from a server's plan that determine how it can be monitored."""
 
     metrics: bool = False
     """True if it exports metrics (`enable_metrics`)."""
@@ -101,14 +101,14 @@ class Observed(Struct, frozen=True):
 
 
 class Baseline(Struct, frozen=True):
-    """Expected acceptance length, in tokens per verification, and where it comes from."""
+    """Expected acceptance length, in tokens per verification, and its source."""
 
     length: float
     source: str
 
 
 class Role(Struct, frozen=True):
-    """Equal servers of a deployment, for one engine version."""
+    """Identical servers of a deployment, for one engine version."""
 
     name: str
     """`server` if the recipe has no roles."""
@@ -146,14 +146,14 @@ class Role(Struct, frozen=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Args after the program. They contain secrets."""
+        """Arguments after the program, including secrets."""
         return tuple(
             token for argument in self.rendered_args.arguments for token in argument.tokens
         )
 
     @property
     def mode(self) -> str | None:
-        """`prefill` or `decode` of a disaggregated server; None of any other."""
+        """`prefill` or `decode` for a disaggregated server, else None."""
         found = self.rendered_args.value("disaggregation_mode")
         return found if found in ("prefill", "decode") else None
 
@@ -197,23 +197,23 @@ class Rendering(Struct, frozen=True):
 
     @property
     def runs_speclaunch(self) -> bool:
-        """True if the rendered command is speclaunch, not the engine alone."""
+        """True if the rendered command starts speclaunch, not only the engine."""
         return self.recipe is not None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Adjustments for the version, each note once."""
+        """Notes about adjustments for the version, without duplicates."""
         return tuple(
             dict.fromkeys(note for role in self.roles for note in role.rendered_args.notes)
         )
 
 
 class RenderedCommand(Struct, frozen=True):
-    """Server command in a rendered text: a role's own args, and those of the platform.
+    """Server command in a rendered text: the role's arguments and the platform's.
 
-    `platform_args` maps argument names of the newest engine to their rendered values
-    (`$(LWS_WORKER_INDEX)`); None: the platform omits the argument. `env` are variables that the
-    text sets in addition to the role's.
+    `platform_args` maps the newest engine's argument names to rendered values
+    (`$(LWS_WORKER_INDEX)`), or to None if the platform omits the argument. `env` holds variables
+    that the text sets in addition to the role's.
     """
 
     role: Role
@@ -223,7 +223,7 @@ class RenderedCommand(Struct, frozen=True):
     """`leader` or `worker`, if the hosts of one server have several commands."""
 
     def agrees(self, name: str, texts: tuple[str, ...] | None) -> bool:
-        """True if a value that was read back agrees with `platform_args`.
+        """True if a value read back from the text agrees with `platform_args`.
 
         The reader only knows the rank of a leader, and of a single worker.
         """
@@ -254,26 +254,26 @@ class Renderer(ABC):
 
     @abstractmethod
     def render(self, deployment: Rendering) -> str:
-        """Return the text, ready to use. It refers to secrets, and never contains them."""
+        """Return the text, ready to use. It refers to secrets but never contains them."""
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return the server commands of the text, in order, for the proof."""
+        """Return the server commands expected in the text, in order, to verify it."""
         return tuple(RenderedCommand(role) for role in deployment.roles)
 
     def companions(self, deployment: Rendering, name: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return files to write next to the text, by name; `name` is the file of the text."""
+        """Return files to write next to the text, by name; `name` is the text's file."""
         return {}
 
     def notes(self, deployment: Rendering) -> Iterable[str]:  # noqa: ARG002
-        """Return what the text lacks, and why, for the user."""
+        """Return notes for the user about omitted parts, with reasons."""
         return ()
 
     def errors(self, deployment: Rendering, text: str) -> Iterable[str]:  # noqa: ARG002
-        """Return what is wrong with the text except its server commands, for the proof."""
+        """Return errors in the text other than in its server commands, to verify it."""
         return ()
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the args of each `speclaunch launch` in a text, from `launch` on, unchanged."""
+        """Return the unchanged arguments of each `speclaunch launch`, from `launch` on."""
         raise NotImplementedError(f"{self.target} starts no speclaunch: {text[:0]}")
 
     def recipe_in(self, text: str) -> str | None:

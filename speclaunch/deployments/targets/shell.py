@@ -1,4 +1,4 @@
-"""Shell script, and slime's rollout arguments.
+"""Render a shell script, or slime's rollout arguments.
 
 slime passes every server argument with the prefix `--sglang-` to the SGLang engines of its
 rollouts, except those that it sets itself (sources/slime_own.py, with sources).
@@ -25,7 +25,7 @@ class ShellRenderer(Renderer):
     carries_speclaunch = False
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return problems with several hosts: a script starts one host, and must know its rank."""
+        """Return problems with multi-host servers: a script starts one rank, which must be set."""
         (role,) = deployment.roles
         lacks = [name for name in _OF_A_HOST if role.rendered_args.value(name) is None]
         if role.nodes == 1 or not lacks:
