@@ -26,7 +26,7 @@ LEAST_STEPS = 200
 LEAST_TOKENS = 1000
 """Tokens in a window below which a server counts as idle."""
 LEARNED = 360
-"""Minutes of traffic in the last day before acceptance is compared with their mean."""
+"""Minutes of traffic in the last day that are required to compare acceptance with its mean."""
 RETRACTED = 0.05
 """Share of requests that may be retracted."""
 WITHOUT_GRAPH = 0.2
@@ -54,12 +54,12 @@ class Alert(Struct, frozen=True, kw_only=True):
     severity: str = "warning"
     summary: str
     description: str
-    """`{value}` stands for the value of the expression, with two decimals."""
+    """`{value}` is replaced with the expression's value, to two decimals."""
     firing: tuple[Series, ...]
     quiet: tuple[tuple[Series, ...], ...]
     value: float
     at: int = 60
-    """Minute at which the test evaluates it."""
+    """Minute at which the test evaluates the alert."""
 
 
 class RoleAlerts(Struct, frozen=True):
@@ -69,7 +69,7 @@ class RoleAlerts(Struct, frozen=True):
     record: str | None
     alerts: Mapping[str, Alert]
     left_out: Mapping[str, str]
-    """Alerts that do not apply, and why."""
+    """Alerts that do not apply, and the reasons."""
 
 
 def runbook_url(alert: str) -> str | None:
@@ -188,7 +188,7 @@ class _RoleBuilder:
             low = _length(least * 0.75)
             return Alert(
                 expression=f"{recorded} < {least:g}",
-                summary="Speculation accepts less than its baseline",
+                summary="Acceptance length is below its baseline",
                 description="{value} tokens per verification, below "
                 f"{least:g} ({DROP:.0%} of {baseline.length:g}, {baseline.source}).",
                 firing=self.traffic((low, 90)),
@@ -202,7 +202,7 @@ class _RoleBuilder:
         return Alert(
             expression=f"{recorded} < {FLOOR:g} or ({recorded} < {DROP:g} * {mean}"
             f" and count_over_time({recorded}[1d]) >= {LEARNED})",
-            summary="Speculation accepts less than before",
+            summary="Acceptance length has dropped",
             description="{value} tokens per verification: below "
             f"{DROP:.0%} of the mean of the last day, or below {FLOOR:g}. A decay over several "
             "days needs a baseline: render with --acceptance.",
@@ -283,7 +283,7 @@ class _RoleBuilder:
         return Alert(
             expression=f"{retracted} / {finished} > {RETRACTED:g} and {retracted} >= 5",
             minutes=5,
-            summary="Requests are retracted, and computed again",
+            summary="Requests are retracted and recomputed",
             description="{value} retractions per request in "
             f"{WINDOW}; {RETRACTED:g} is the limit. The KV cache is too small for the load.",
             firing=(requests, self.test(name, "0+20x90")),
@@ -331,7 +331,7 @@ class _RoleBuilder:
         return Alert(
             expression=f"{usage} > {FULL:g} and {waiting} > 0",
             minutes=10,
-            summary="The KV cache is full, and requests wait",
+            summary="The KV cache is full and requests are waiting",
             description="{value} of the KV cache is used; "
             f"{FULL:g} is the limit. Drafts of waiting requests cannot start.",
             firing=(full, waits),
@@ -360,7 +360,7 @@ class _RoleBuilder:
             expression=f"{running} > 0 unless {moves} > 0",
             minutes=5,
             severity="critical",
-            summary="The scheduler has requests and makes no progress",
+            summary="The scheduler has requests but makes no progress",
             description=f"{{value}} running requests, and no token in 5m.{own}",
             firing=(has, still),
             quiet=((has, moving), (self.test("num_running_reqs", "0+0x90"), still)),

@@ -62,16 +62,16 @@ _MOST_DEEP = 12
 _RESERVED = frozenset({"optional", "override", "hydra"})
 _KEY = lazy(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
 _OPEN = lazy(r"(args|engine\.env|router\.args)\.[^.]+\Z")
-"""Keys of the engine and of the router, which may be absent from all our files."""
+"""Engine and router keys, which may be absent from all shipped files."""
 _WHOLE = lazy(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
 _FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
 _WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
 _OPTION = lazy(r"[A-Za-z][A-Za-z0-9_-]*\Z", re.ASCII)
 _OTHERWISE = frozenset({"null", "true", "false", "nan", "inf"})
-"""Words with a special meaning, in any case."""
+"""Words with a special meaning, in upper or lower case."""
 _CONSTANTS = {"null": None, "true": True, "false": False}
 _LONGEST = 4000
-"""Maximum digits of a number: Python refuses to read more."""
+"""Maximum digits of a number. Python refuses to read more."""
 
 
 class _NotKnown(Exception):
@@ -145,7 +145,7 @@ _Part = tuple[str, SourceFile]
 
 
 _Item = tuple[str | None, str, bool]
-"""Item of a defaults list: group (None: a config), name, True for an override."""
+"""Item of a defaults list: group (None for a config), name, and True for an override."""
 
 
 class _Composing(Struct):
@@ -154,7 +154,7 @@ class _Composing(Struct):
     shown: str = ""
     """Path of the recipe in messages."""
     looked_at: dict[str, None] = {}
-    """Every path that was searched for, found or not."""
+    """Every searched path, existing or not."""
     overrides: dict[str, str] = {}
     used: set[str] = set()
     groups: set[str] = set()
@@ -247,7 +247,7 @@ class _Ground(Struct, frozen=True):
 
 _MOST_GROUNDS = 256
 _looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
-"""Paths that each choice of groups depends on, found or not, from its last composition."""
+"""Paths, existing or not, that each choice of groups depended on at its last composition."""
 
 
 def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:

@@ -198,7 +198,7 @@ def _quoted(text: str) -> str:
 
 
 _OPEN = ("args.", "engine.env.", "router.args.")
-"""Prefixes of engine keys, which may be absent from all our files."""
+"""Prefixes of engine keys, which may be absent from all shipped files."""
 
 
 def _opened(override: Override) -> str:

@@ -26,7 +26,7 @@ from speclaunch.deployments.recipe.find_recipe import SUFFIX, no_recipe, recipe_
 from speclaunch.deployments.recipe.sections import RECIPE
 
 MOST_JOBS = 2000
-"""Maximum jobs of one sweep: more is a typo (`range(0,1000000)`), not a plan."""
+"""Maximum number of jobs in one sweep. More jobs are a typo (`range(0,1000000)`)."""
 _LAUNCHER = "hydra/launcher"
 _OURS = ("hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep.")
 """Hydra settings that a sweep sets itself."""

@@ -56,13 +56,13 @@ class Recipe(Struct, frozen=True):
     provenance: RecipeProvenance
 
     unset: tuple[Unset, ...] = ()
-    """Values that need an unset variable: unknown for a check, and they prevent a launch."""
+    """Values that need an unset variable. Checks treat them as unknown; a launch fails."""
     parts: tuple[Recipe, ...] = ()
-    """One recipe for each of its `roles:`: the role's keys merged over the shared keys."""
+    """One recipe for each role: its keys merged over the shared keys."""
     server_context: ServerContext | None = None
-    """For a role: its deployment, replicas, and number of hosts."""
+    """Deployment, replicas, and number of hosts of a role; else None."""
     lock_differences: tuple[Problem, ...] = ()
-    """Differences from its lock, if they were compared."""
+    """Differences from the recipe's lock, if compared."""
 
     @property
     def roles(self) -> tuple[Recipe, ...]:
@@ -280,7 +280,7 @@ def changed_args(args: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
 
 
 OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_addr=HOST:20000"}
-"""Arguments that differ by host or by start, with an example."""
+"""Arguments that differ between hosts or starts, with example values."""
 
 
 def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed") -> Recipe:

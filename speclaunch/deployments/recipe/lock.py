@@ -25,7 +25,7 @@ class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     version: str
     python: str = "unknown"
-    """Version of its Python."""
+    """Version of the engine's Python."""
     packages: tuple[InstalledPackage, ...] = ()
 
 
@@ -34,7 +34,7 @@ class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     role: str
     name: str
-    """Path or name on the hub, as its argument has it."""
+    """Path or hub name, as in the server argument."""
     revision: str | None = None
     """Commit on the hub; None for a directory without one."""
     files: tuple[HashedFile, ...] = ()
@@ -63,7 +63,7 @@ class LockedImage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
     name: str
     digest: str | None = None
-    """`sha256:…`; None if its name has none."""
+    """`sha256:…`; None if the image name has no digest."""
 
     @property
     def text(self) -> str:
@@ -98,15 +98,15 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_d
     recipe: str
     """File name of its recipe in the same directory, or name of a shipped recipe."""
     role: str | None = None
-    """Role of a recipe with several."""
+    """Role, for a recipe with several roles."""
     overrides: tuple[str, ...] = ()
     """Overrides of the recipe, without secrets."""
     steps: Mapping[str, Any] = {}
-    """Server arguments that recovery changed before it served."""
+    """Server arguments that recovery changed before the engine served."""
     resolved: Mapping[str, Any] = {}
     """Effective server arguments that differ from the engine's defaults."""
     variables: Mapping[str, str] = {}
-    """Engine variables that it inherited from the environment."""
+    """Engine variables inherited from the environment."""
     checkpoints: tuple[LockedCheckpoint, ...] = ()
     hardware: LockedHardware | None = None
     image: LockedImage | None = None
@@ -132,7 +132,7 @@ def lock_of(value: object) -> Lock:
 
 
 IMAGE = "of deploy.image"
-"""Name of the image in a difference."""
+"""Name of the image subject in a difference."""
 
 
 class LockSubject(StrEnum):
@@ -156,11 +156,11 @@ class LockDifference(Struct, frozen=True):
     subject: LockSubject
     name: str
     locked: str | None
-    """Text of the locked value; None: absent."""
+    """Text of the locked value; None if absent."""
     found: str | None
     place: Place | None = None
     refuses: bool = True
-    """False if it only warns: the same settings should serve there."""
+    """False for a warning: the settings should still serve there."""
 
     @property
     def message(self) -> str:
@@ -196,7 +196,7 @@ def lock_differences(lock: Lock, now: Lock) -> Iterator[LockDifference]:
 
 
 _OF_A_RANK = ("node_rank", "dist_init_addr", "SGLANG_HOST_IP")
-"""Values in which the ranks of a server differ; an explicit argument is compared in the recipe."""
+"""Values that differ between a server's ranks. Explicit arguments are compared in the recipe."""
 _REFUSES = ("name", "count", "memory_mib", "capability")
 
 

@@ -137,7 +137,7 @@ def accept_lengths(recipe: Recipe) -> dict[str, float]:
 
 
 _OF_LENGTH = ("speculative_", "model_path", "revision")
-"""Beginnings of arguments that decide the acceptance length."""
+"""Prefixes of arguments that determine the acceptance length."""
 
 
 class _Stated(Struct, frozen=True):

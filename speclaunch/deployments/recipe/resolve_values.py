@@ -215,9 +215,9 @@ def _parse(text: str, at: int, *, nested: bool) -> tuple[Template, int]:
 
 _MISSING = "???"
 _ODD = frozenset({"null", "none", "true", "false", "inf", "nan", "infinity", "e"})
-"""Words that OmegaConf does not, or may not, read as texts."""
+"""Words that OmegaConf may not read as texts."""
 _COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
-"""Pattern of a computed name: it may become that of any resolver, including `oc.env`."""
+"""Pattern of a computed name, which may become any resolver's name, including `oc.env`."""
 
 
 class _NotSimpleError(Exception):

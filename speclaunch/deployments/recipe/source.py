@@ -36,7 +36,7 @@ KeyPath = tuple[str | int, ...]
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DIGITS = 1000
-"""Maximum digits of a number: Python reads and writes none of more than 4300."""
+"""Maximum digits of a number. Python's limit is 4300."""
 _LONG = lazy(rf"[0-9a-fA-F_:x]{{{MAX_DIGITS + 1}}}")
 _NUMBER = "tag:yaml.org,2002:int"
 _HEADER = 512
@@ -70,12 +70,12 @@ class SourceFile(Struct, frozen=True):
 
     path: Path
     values: Mapping[str, Any]
-    """Values as OmegaConf reads them; empty if the file is not plain."""
+    """Values as read by OmegaConf; empty if the file is not plain."""
     positions: Mapping[KeyPath, Place]
     package: str | None
     """Package from `# @package` in its header."""
     is_plain: bool
-    """True if it only uses common YAML features: `values` are then certain."""
+    """True if the file only uses common YAML features, so `values` is certain."""
 
 
 def read_positions(path: Path, shown_as: str | None = None) -> dict[KeyPath, Place]:

@@ -56,7 +56,7 @@ class CommandContext(Struct, frozen=True):
     name: str | None = None
     image: str | None = None
     base: Mapping[str, Word] = {}
-    """Environment that the file sets for everything inside (a container's)."""
+    """Environment that the file sets for all commands inside, such as a container's."""
 
 
 class FoundCommand(Struct):
@@ -65,11 +65,11 @@ class FoundCommand(Struct):
     invocation: Invocation | None = None
     router: RouterCommand | None = None
     script: tuple[Field, ...] = ()
-    """Words that form one script."""
+    """Tokens that together form one script."""
     positional: tuple[Field, ...] | None = None
     wrapping: Wrapping = field(default_factory=Wrapping)
     before: tuple[Field, ...] = ()
-    """Words before the script."""
+    """Tokens before the script."""
     is_diffusion: bool = False
     """True for a trainer of image models, whose engines are not SGLang's LLM engines."""
     problems: list[Problem] = []
@@ -326,7 +326,7 @@ _RUN = SHELLS | {
     *("ssh", "sbatch", "sudo", "su", "env", "nohup", "srun", "qsub", "bsub"),
     *("docker", "podman", "kubectl", "singularity", "apptainer", "chroot"),
 }
-"""Commands that run the script on their standard input."""
+"""Commands that run a script from standard input."""
 _WRITE = frozenset({"cat", "tee"})
 _APPLY = frozenset({"kubectl", "oc", "microk8s", "k3s"})
 _READ_ONLY = "it is a manifest in a here-document"

@@ -26,7 +26,7 @@ from speclaunch.deployments.sources.source_text import Document
 Stretch = tuple[int, int]
 """Start and end offset in a text; the end is exclusive."""
 IsComment = Callable[[int], bool]
-r"""Predicate of text offsets: True if the `#` (or `<!--`) there begins or is in a comment.
+r"""Predicate of text offsets: True if the `#` (or `<!--`) at an offset is part of a comment.
 
 Lines of the text end with `\n`.
 """

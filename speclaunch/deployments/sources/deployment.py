@@ -53,7 +53,7 @@ class VersionedCommand(Struct, frozen=True):
     """Command, the release whose parser reads it, and the parsed arguments."""
 
     command: Invocation
-    """Command with its ambiguous flags in full."""
+    """Command with ambiguous flags written in full."""
     catalogue: Catalogue
     pin: str
     """Release to write into a recipe."""
@@ -143,7 +143,7 @@ def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]
                     f"SGLang {read.catalogue.version} refuses {written}: the recipe sets {flag}, "
                     f"its meaning in {held}"
                 )
-                refusal = Problem(message, word.place, f"write {flag} in the script, too")
+                refusal = Problem(message, word.place, f"write {flag} in the script as well")
                 yield word, (f"{flag}{equals}{value}", refusal)
             break
 
@@ -229,7 +229,7 @@ def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
 
 _OF_SLIME = "an option of slime"
 _FEW = 2
-"""Maximum number of removed items with the same reason that get a line each."""
+"""Maximum number of items omitted for one reason that get separate lines."""
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
 
 
@@ -238,21 +238,21 @@ class Imported(Struct, frozen=True):
 
     name: str
     version: str
-    """Engine version whose arguments the command was read with."""
+    """Engine version that the command was parsed with."""
     args: Mapping[str, RecipeLine]
     env: Mapping[str, RecipeLine]
     remarks: tuple[str, ...]
-    """Parts that were left out or could not be evaluated, with their places."""
+    """Parts that were omitted or could not be evaluated, with their places."""
     problems: tuple[Problem, ...] = ()
-    """Arguments that no version, or not the requested version, accepts."""
+    """Arguments that no version accepts, or only versions other than the requested version."""
     assumed: tuple[Problem, ...] = ()
     """Assumptions of the recipe.
 
-    It always sets what the script sets under a condition. It reads values from the environment that
-    the script contains.
+    Conditional settings of the script are unconditional in the recipe. Secrets in the script become
+    environment variables.
     """
     secrets: Literals = field(default_factory=Literals)
-    """Secrets of the command, which the recipe does not hold."""
+    """Secrets in the command, which the recipe omits."""
     model: str | None = None
     """Model under its readable name."""
     command: Invocation | None = None
@@ -269,7 +269,7 @@ class Imported(Struct, frozen=True):
         speculation = str(algorithm.value) if algorithm else "No speculation"
         description = f"{speculation} on {self.model or 'a model to be set'}"
         if "config" in self.args:  # it may set either
-            description = f"The settings of {self.args['config'].value}, and more"
+            description = f"Settings from {self.args['config'].value} and its command"
         return recipe_text(
             header=header,
             description=description,
@@ -508,7 +508,7 @@ def _from_slime(invocation: Invocation, args: Mapping[str, RecipeLine]) -> dict[
             if word.text.isdigit() and isinstance(stages, int):
                 size = RecipeLine(int(word.text) // max(1, stages))
             elif "pp_size" in sizes:
-                size = RecipeLine(OPEN, f"`{word.text}` of {option} over pp_size")
+                size = RecipeLine(OPEN, f"`{word.text}` ({option}) divided by pp_size")
             if size.value not in (0, 1):
                 found["tp_size"] = RecipeLine(size.value, size.comment or f"slime's {option}")
         elif option == MODEL:

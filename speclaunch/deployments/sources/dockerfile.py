@@ -58,7 +58,7 @@ class Instruction(Struct, frozen=True):
     end: int
     bodies: tuple[SourceText, ...] = ()
     on_build: bool = False
-    """True if it runs in the build of another image."""
+    """True for `ONBUILD`, which runs in the build of a derived image."""
 
     @property
     def span(self) -> SourceSpan:
@@ -210,9 +210,9 @@ class BuildStage(Struct):
     cmd: Instruction | None = None
     inherited_cmd: bool = False
     own: bool = False
-    """True if the stage sets a command itself."""
+    """True if the stage sets a command instead of inheriting it."""
     has_shell: bool = True
-    """True if a shell form is run by a shell with the syntax of sh."""
+    """True if shell forms run in a shell with sh syntax."""
 
     def at_run(self) -> ShellScope:
         """Return the variables at run time, which exclude ``ARG``."""

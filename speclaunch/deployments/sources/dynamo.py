@@ -53,7 +53,7 @@ _LISTS = frozenset({"--connector", "--output-modalities"})
 _PREFIXES = ("--router-", "--aic-")
 """Prefixes of other options, all with a value."""
 _SECTIONS = {"--disagg-config": "--disagg-config-key", "--config": "--config-key"}
-"""Option of the file, and the option that names the section of it that SGLang gets."""
+"""Option with the file, and the option with the name of SGLang's section in it."""
 _KEYS = frozenset(_SECTIONS.values())
 
 _MODE = "--disaggregation-mode"
@@ -80,12 +80,12 @@ _RELEASES = (
     ((1, 6, 0), "0.5.21"),
 )
 _NEWEST = (1, 6)
-"""Last minor release with a known pin; the SGLang of later releases is unknown."""
+"""Last minor release with a known pin. Later releases' SGLang version is unknown."""
 _IMAGE = lazy(r"(?:^|/)(?:ai-)?(?:dynamo|sglang-runtime)\b|/ai-dynamo/")
 _TAG = lazy(
     r":v?(\d+)\.(\d+)\.(\d+)(?:\.post\d+)?(?:-(?:cuda\d+|efa|arm64|amd64|runtime|ubuntu[\d.]+))*\Z"
 )
-"""Tag of a release; a build for one model (`1.3.0-glm-5.2-dev.1`) has its own SGLang."""
+"""Tag of a release. Builds for one model (`1.3.0-glm-5.2-dev.1`) contain other SGLang versions."""
 
 
 def is_image(image: str) -> bool:

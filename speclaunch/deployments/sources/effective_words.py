@@ -41,7 +41,7 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 _MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
-"""Names of variables that hold any number of words."""
+"""Names of variables that hold any number of arguments."""
 
 _COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.DYNAMO)
 """Commands that read `--config` as SGLang does."""
@@ -59,7 +59,7 @@ class EffectiveWords(Struct):
     remarks: list[Problem] = []
     unseen: str | None = None
     elided: list[Word] = []
-    """Words that may expand to any number of arguments, including none: `"$@"`, `...`."""
+    """Tokens that may expand to any number of arguments, including none: `"$@"`, `...`."""
     config: Word | None = None
     """File of `--config`, if it was not read."""
     model: Word | None = None

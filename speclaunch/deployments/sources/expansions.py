@@ -394,7 +394,7 @@ def is_false_comparison(
 # -- braces
 
 MAX_WORDS = 10_000
-"""Maximum number of words that a word expands to; otherwise it is unchanged."""
+"""Maximum number of words that a word expands to. Beyond it, the word is unchanged."""
 
 _MAX_BRACES, _MAX_BRACED_TEXT = 60, 5_000
 _NUMBERS = lazy(r"([+-]?[0-9]{1,18})\.\.([+-]?[0-9]{1,18})(?:\.\.([+-]?[0-9]{1,18}))?\Z")

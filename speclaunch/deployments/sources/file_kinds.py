@@ -24,7 +24,7 @@ _TEMPLATES = frozenset({".j2", ".jinja", ".jinja2", ".tpl", ".tmpl", ".template"
 DOCUMENT_SUFFIXES = frozenset(
     {".md", ".markdown", ".mdx", ".qmd", ".rst", ".adoc", ".txt", ".html", ".htm", ".log"}
 )
-"""Prose with code in it; a plain text may be the text of an issue."""
+"""Prose that may contain code. A plain text may be the text of an issue."""
 KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
 """Files that state how other files are composed."""
 NOTEBOOK_SUFFIX = ".ipynb"
@@ -36,7 +36,7 @@ _FROM = lazy(
 _MAKEFILE = lazy(r"(?:GNU)?makefile(?:\.[\w.-]+)?|.*\.(?:mk|mak)", re.IGNORECASE)
 PYTHON_SUFFIX = ".py"
 MAX_PROGRAM_BYTES = 1 << 20
-"""Maximum size of a program; a larger program is generated, not a launcher."""
+"""Maximum size of a program. Larger programs are generated and not launchers."""
 _PROGRAM = re.compile(
     rb"launch_server|dynamo\.sglang|sglang_chute|prepare_server_args|popen_launch|--sglang-"
     rb"|sglang[\"',\s]+serve\b|(?:\b|Ray)(?:Engine|Runtime)\(|\bServerArgs\b"
@@ -115,7 +115,7 @@ _HELM = lazy(r"\{\{[^{}\n]*(?<![\w.])\.(?:Values|Release|Chart|Capabilities)\.")
 """Helm's own objects."""
 _TEMPLATE_MARK = lazy(r"\{\{[^{}\n]*\}\}|\{%[^{}\n]*%\}")
 _BARE = lazy(r"(?:^|[:,\[-])[ \t]+\{\{[^{}\n]*\}\}|^\{\{|^[ \t]*\{%", re.MULTILINE)
-"""Unquoted mark in place of a YAML value, which makes the text invalid YAML."""
+"""Unquoted template mark as a YAML value, which makes the text invalid YAML."""
 
 _HELM_REMEDY = "render it: helm template . | speclaunch lint -"
 _REMEDY = "render it, and check the result"

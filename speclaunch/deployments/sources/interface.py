@@ -24,10 +24,10 @@ class NothingFoundError(SpeclaunchError):
     exit_code = ExitCode.NOTHING
 
 
-OTHERS_INSTEAD = ", which may add others instead"
-ANOTHER_WAY = ", which may run it in another way"
+OTHERS_INSTEAD = "; another branch may add different arguments"
+ANOTHER_WAY = "; another branch may run it differently"
 DIFFERS = "it depends on a condition"
-"""Ending of a word's condition, or of its `why`, if other branches have other words."""
+"""Ending of a token's condition, or of its `why`, if other branches have different tokens."""
 
 _NOTHING: Mapping[str, Word] = MappingProxyType({})
 
@@ -61,13 +61,13 @@ class Word(Struct, frozen=True):
     why: str | None = None
     used_at: Place | None = None
     placeholder: bool = False
-    """True if it is a value that the reader of a document has to fill in."""
+    """True for a value that the reader of a document has to fill in."""
     defaults: tuple[Default, ...] = ()
-    """Ranges of `text` that are defaults of environment variables."""
+    """Ranges of `text` that come from defaults of environment variables."""
     inside: bool = False
-    """True if the file itself decides an unknown value, not the environment."""
+    """True if an unknown value depends on the file, not on the environment."""
     condition: str | None = None
-    """Condition for the word's existence: "only under the condition of line 7"."""
+    """Condition under which the token exists: "only under the condition of line 7"."""
 
     @property
     def has_alternatives(self) -> bool:
@@ -83,7 +83,7 @@ class Dropped(Struct, frozen=True):
     place: Place
     why: str
     is_lost: bool = False
-    """True if the server would behave differently with it; an import warns about it."""
+    """True if it would change the server's behavior; `import` then warns about it."""
 
     def __post_init__(self) -> None:
         text = " ".join(self.text.split())
@@ -146,21 +146,21 @@ class Invocation(Struct, frozen=True):
     comments: tuple[Comment, ...] = ()
     extras: Mapping[str, Word] = field(default_factory=lambda: _NOTHING)
     image: str | None = None
-    """Container image that the command runs in, if the file states it."""
+    """Container image that the command runs in, if the file sets it."""
     config: ConfigFile | None = None
     """File of ``--config``; its meaning depends on the version that reads it."""
     refused: tuple[Problem, ...] = ()
     """Values that the engine rejects before its parser runs."""
     hardware: str | None = None
-    """GPUs that the file runs it on, in the form of `--hardware`."""
+    """GPUs that the file assigns to it, in the form of `--hardware`."""
     directory: str | None = None
-    """Directory that its script changes to first (`cd`), relative to the script's start."""
+    """Directory to which its script changes first (`cd`), relative to the starting directory."""
     read_only: str | None = None
-    """Reason why its words cannot be edited in place: the form of the file."""
+    """Reason why the file's format prevents edits of its tokens in place."""
     server_context: ServerContext | None = None
     """Its role in a deployment, and the setup of its pod."""
     added: tuple[Word, ...] = ()
-    """Words that the platform appends: the engine gets them, but they are not in the file.
+    """Tokens that the platform appends. The engine gets them, but the file does not contain them.
 
     Their place is the setting that makes the platform append them.
     """
@@ -187,7 +187,7 @@ class Reading(Struct, frozen=True):
     unread: tuple[Problem, ...] = ()
     """Parts that cannot be read; the rest of the file was read."""
     misread: tuple[Problem, ...] = ()
-    """Text that the shell does not read as its author meant: a placeholder, a pasted link."""
+    """Text that the shell misreads, such as a placeholder or a pasted link."""
     routers: tuple[RouterCommand, ...] = ()
     """Routers that are started along with the servers."""
 

@@ -125,9 +125,9 @@ class Owned(Struct, frozen=True):
     pod: tuple[Dropped, ...] = ()
     envs: tuple[yaml.Node, ...] = ()
     name: str | None = None
-    """Name of the service or component, because its container has the same name in all of them."""
+    """Name of the service or component. Container names are equal in all of them."""
     steps: Steps = ()
-    """Mappings from the object down, each with the key of its value, or of its list."""
+    """Mappings from the object to the container, each with the key of its value or list."""
     item: int = 0
     """Identity of the role: several roles may share one template."""
 

@@ -52,7 +52,7 @@ class UnreadableCommandError(InputError):
         super().__init__(problem)
         self.at = at
         self.by_line = by_line
-        """True to continue after the line of `at`, not after the line where the command began."""
+        """True to continue after the line of `at`, False after the command's first line."""
 
 
 class Lexer:
@@ -67,9 +67,9 @@ class Lexer:
         self.unread: list[Problem] = []
         self.misread: list[Problem] = []
         self.strict = False
-        """True for a script that bash gets unchanged, not a part of a document or a fragment."""
+        """True if bash gets the script unchanged; False for a fragment or part of a document."""
         self.slips: list[Problem] = []
-        """Syntax errors that stop bash, but hide no command from this reader."""
+        """Syntax errors that stop bash but do not hide commands from this reader."""
 
     def parse_list(self, closers: frozenset[str], *, paren: bool = False) -> tuple[Node, ...]:
         """Return the commands up to a closing word or parenthesis. The parser implements this."""
@@ -82,7 +82,7 @@ class Lexer:
     def slip(self, what: str, at: int) -> None:
         """Record a syntax error of a script and continue."""
         if self.strict:
-            help_ = "bash starts nothing from here on"
+            help_ = "bash runs nothing after this error"
             self.slips.append(Problem(f"syntax error: {what}", self.source.place(at), help_))
 
     def enter(self, at: int) -> None:

@@ -51,7 +51,7 @@ class _Makefile:
         self._document = document
         self._masks = Masks(_COMPUTED)
         self._variables: dict[str, _Variable | None] = {}
-        """Variables by name; None if defined several times, so a condition decides."""
+        """Variables by name; None if defined several times, so that a condition decides."""
         self._source = SourceBuilder(document)
         self._quote = ""
         self._is_expanded = False

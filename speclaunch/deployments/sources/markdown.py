@@ -308,12 +308,12 @@ def _without_prompts(text: str) -> str:
 
 
 _MODEL = ("--model", "--config")
-_SHORTENED = "an ellipsis: the document shows a part of the command"
+_SHORTENED = "an ellipsis: the document shows only part of the command"
 _SENTENCE = frozenset(
     ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
      "that", "which", "when", "then", "will", "from", "as", "by", "it", "instead"]
 )  # fmt: skip
-"""Words that are no argument's value: they mean that the line is a sentence."""
+"""Words that are not the value of an argument. They show that the line is a sentence."""
 _DOCKERFILE = lazy(r"(?:\s*(?:#[^\n]*)?\n)*\s*(?:ARG[ \t]+\S+\s+)*FROM[ \t]+\S+", 0)
 _YAML_START = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|(?:apiVersion|kind|services|version):)")
 

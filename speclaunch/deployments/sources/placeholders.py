@@ -35,7 +35,7 @@ class Placeholder(Struct, frozen=True):
     text: str
     at: int
     for_shell: str | None = None
-    """Shell's reading of it, if that is something else."""
+    """Meaning in a shell, if it differs."""
 
 
 def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Placeholder | None:

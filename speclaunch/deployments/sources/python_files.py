@@ -97,7 +97,7 @@ class Calls:
                 dropped.append(Dropped(name, at, "it is not an argument of the server"))
                 continue
             if isinstance(value, PythonText) and _is_off(value):
-                why = "a field that is false or None is left at its default"
+                why = "a false or None field keeps its default"
                 dropped.append(Dropped(f"{name}={value.text}", at, why))
                 continue
             words += [flag, *self._values(value, flag)]

@@ -43,7 +43,7 @@ class Definitions:
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
         self._options: dict[str, ast.expr | None] = _options(tree)
         self._names: dict[int, str] = {}
-        """Name that calls each function: its own, or its class's name."""
+        """Name by which each function is called: its own name, or its class's name."""
         for node in tree.body:
             if isinstance(node, _FUNCTIONS):
                 self._names[id(node)] = node.name

@@ -241,10 +241,10 @@ class PythonList(Struct):
     items: list[PythonText] = []
     consumed: bool = False
     separator: str = " "
-    """Separator that joins it to one text, if it is joined."""
+    """Separator if the program joins the list into one text."""
     line: int = 0
     made_in: tuple[int | None, int] = (None, 0)
-    """Condition, and number of loops and branches, in which it was made."""
+    """Line of the condition and number of enclosing loops and branches at its creation."""
 
 
 class PythonTable(Struct):
@@ -383,7 +383,7 @@ class PythonEvaluator:
             return self.unknown(node)
         if isinstance(found, PythonText):
             if found.constant is None and not found.is_text and found.text == "None":
-                return self.unknown(node, "it is None until something sets it")
+                return self.unknown(node, "it is None until the program sets it")
             start, end = self.positions.span(node)
             return replace(found, used=SourceSpan(self.document.source(), start, end))
         return found

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from speclaunch.deployments.recipe.load import Recipe
 
 _HTTP_SERVERS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE)
-"""Kinds that run the engine's own HTTP server.
+"""Kinds that run the engine's HTTP server.
 
-Dynamo has another server, `sglang.Engine` has none.
+Dynamo has a different server; `sglang.Engine` has none.
 """
 
 

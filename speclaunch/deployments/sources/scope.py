@@ -84,9 +84,9 @@ class ShellScope(Struct):
     sourced: list[str] = []
     export_all: bool = False
     passed: frozenset[str] = frozenset()
-    """Names that another program replaces before a shell runs: always unknown here."""
+    """Names that another program replaces before the shell runs; always unknown."""
     locals: list[dict[str, Value | None]] = []
-    """For each function being read: the previous values of its local variables."""
+    """Previous values of local variables, for each function being read."""
     _journals: list[dict[str, Value | None]] = []
 
     def get(self, name: str) -> Value | None:

@@ -18,14 +18,14 @@ from speclaunch.deployments.sources.wrappers import cut
 
 PREFIX = "--sglang-"
 NEGATED = "--no-sglang-"
-"""Prefix of the `--no-` half of a pair: argparse derives it from slime's option name."""
+"""Prefix of a switch's `--no-` form, which argparse derives from slime's option name."""
 _MISNEGATED = f"{PREFIX}no-"
 
 _OWN = lazy(
     r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)"
     r"|--no-sglang-lora-use-virtual-experts\Z"
 )
-"""Options that begin like SGLang's and are the trainer's own.
+"""Trainer options that begin like SGLang's.
 
 slime has `router-ip`, `router-port`, `router-request-timeout-secs`, `server-concurrency` and
 `config` (slime at 624b824, slime/backends/sglang_utils/arguments.py). miles also has
@@ -41,7 +41,7 @@ _ROLLOUT = lazy(
     r"|rollout-max-context-len|rollout-max-response-len|rollout-max-prompt-len"
     r"|sglang-[a-z-]+)(?:=|\Z)"
 )
-"""Options of slime that state how its engines are run; the rest is about training."""
+"""slime options that configure its engines. All others are about training."""
 _DIFFUSION = lazy(
     r"--diffusion-[a-z]|(?:.*/)?train_diffusion\.py\Z|miles\.rollout\.sglang_diffusion_rollout\b"
 )

@@ -26,7 +26,9 @@ OWN = {
     "model_path": SlimeReplacement(f"slime serves {MODEL}", MODEL),
     "tp_size": SlimeReplacement(f"slime derives it from {GPUS}", GPUS),
     "trust_remote_code": SlimeReplacement("slime always sets it"),
-    "random_seed": SlimeReplacement("slime gives each engine its own seed", "--rollout-seed"),
+    "random_seed": SlimeReplacement(
+        "slime sets a different seed for each engine", "--rollout-seed"
+    ),
     "enable_memory_saver": SlimeReplacement(
         "slime sets it when it offloads the rollout", "--offload-rollout"
     ),
@@ -75,7 +77,7 @@ _SHARED = frozenset(
         "--weight-version",
     ]
 )
-"""Flags of SGLang's that the trainer also has, or may have, complete or as a prefix.
+"""SGLang flags that the trainer also has or may have, as complete names or prefixes.
 
 Megatron-LM creates options from the fields of its configurations (megatron/training/config,
 megatron/core, at d98e8a6); slime at 624b824.

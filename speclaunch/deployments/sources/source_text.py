@@ -31,7 +31,7 @@ class Document:
         self.text = text.replace("\r\n", "\n")
         self.shown = shown
         self.lenient = lenient
-        """True for a document or a template for people, which no shell gets unchanged."""
+        """True for a document or template for readers, which no shell gets unchanged."""
         self._lines: list[int] | None = None
         self._work = 0
         self._parent: Document | None = None
@@ -200,7 +200,7 @@ class WordPiece(Struct, frozen=True):
     default_of: tuple[DefaultOf, ...] = ()
     """Environment variables whose default contains this piece, outermost first."""
     inside: bool = False
-    """True if the file itself decides an unknown value (a loop, a condition)."""
+    """True if an unknown value depends on the file (a loop, a condition)."""
     condition: str | None = None
 
     def offset(self, index: int) -> int:

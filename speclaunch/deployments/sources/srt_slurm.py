@@ -39,11 +39,11 @@ _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
 _MAX_VARIANTS = 200
 _MAX_DEPTH = 12
 _IMAGE = lazy(r"(?P<repository>[\w.-]+)\+(?P<name>sglang[\w.-]*)\+(?P<tag>[\w.-]+?)(?:\.sqsh)?\Z")
-"""Name of an image's file in enroot: `lmsysorg+sglang+v0.5.5.sqsh`."""
+"""File name of an image in enroot: `lmsysorg+sglang+v0.5.5.sqsh`."""
 _RELEASE = lazy(r"v?\d+\.\d+\.\d+(?:\.post\d+)?(?:-[\w.-]+)?\Z")
 """Alias of a container that is a release of SGLang's image."""
 _FILLED_IN = lazy(r"\{[A-Za-z_]\w*\}")
-"""Parameter of a sweep, or the node of a worker."""
+"""Placeholder for a sweep's parameter or a worker's node."""
 _OVERRIDES = ("override_", "zip_override_")
 _LAUNCHER = frozenset({"model_path", "nccl_port"})
 """Arguments that srt-slurm sets itself, ignoring the recipe."""
@@ -54,7 +54,7 @@ _PROGRAMS = {"sglang": "sglang_router.launch_router", "dynamo": "dynamo.frontend
 _READ_ONLY = "srt-slurm builds the command line from these keys"
 
 Tree = dict[str, "Tree | yaml.Node"]
-"""Merged mappings; all other values are the nodes of the file."""
+"""Merged mappings. All other values are nodes of the file."""
 
 
 class _Key(Struct, frozen=True):

@@ -179,13 +179,13 @@ class Script(Struct):
     """Commands that were skipped because they cannot be read."""
     misread: list[Problem] = []
     strict: bool = False
-    """True if bash gets the text unchanged: not a part of a document, not a fragment."""
+    """True if bash gets the text unchanged; False for a fragment or part of a document."""
 
 
 _QUESTIONS = frozenset(
     ("[", "test", "grep", "egrep", "pgrep", "command", "which", "type", "hash", "cmp", "diff")
 )
-"""Commands that are run for their exit status; others before `&&` are assumed to succeed."""
+"""Commands that are run for their exit status. Others before `&&` are assumed to succeed."""
 
 
 def asks(node: Node) -> bool:

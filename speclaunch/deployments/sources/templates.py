@@ -34,7 +34,7 @@ _FIRST, _LAST = "\ue000", "\ue001"
 _BASE = 0xE100
 _DIGITS = 1000
 SHORTEST = 4
-"""Minimum number of characters in a mark, and in a text that its mark replaces at equal length."""
+"""Minimum length of a placeholder, and of a text that it replaces at equal length."""
 MARK = lazy("\ue000[\ue100-\ue4e7]+\ue001")
 
 
@@ -169,7 +169,7 @@ class _Masked:
         self._paths: list[Path] = [()]
         self._count = 0
         self._continued = False
-        """True if the last mark on its own line was within a command of several lines."""
+        """True if the last mark on a separate line was inside a multi-line command."""
         text = text.replace("\r\n", "\n")
         parts: list[str] = []
         at = 0

@@ -70,7 +70,7 @@ SAME = {
     "--uvicorn-log-level": "--log-level-http",
     "--log-level": "--log-level",
 }
-"""Options with a value that SGLang has with the same meaning."""
+"""Options that SGLang has with the same value and meaning."""
 SWITCHES = {
     "--trust-remote-code": ("--trust-remote-code",),
     "--no-enable-prefix-caching": ("--disable-radix-cache",),
@@ -82,7 +82,7 @@ SWITCHES = {
     "--enable-eplb": ("--enable-eplb",),
     "--skip-tokenizer-init": ("--skip-tokenizer-init",),
 }
-"""Switches and the SGLang option that does the same."""
+"""Switches, with the equivalent SGLang option."""
 VALUES: Mapping[str, Mapping[str, str]] = {
     "--tokenizer-mode": {name: name for name in ("auto", "slow")},
     "--load-format": {
@@ -130,7 +130,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
     },
     "--mamba-ssm-cache-dtype": {name: name for name in ("float32", "float16", "bfloat16")},
 }
-"""Options whose values have other names; other values have no certain counterpart."""
+"""Options whose values have different names. Other values have no certain counterpart."""
 RENAMED = {"--mamba-ssm-cache-dtype": "--mamba-ssm-dtype"}
 """SGLang's name of an option in `VALUES`, if it differs."""
 MASTER_PORT = "29501"
@@ -254,7 +254,7 @@ _BARE = frozenset(
         *("allow-credentials", "return-tokens-as-token-ids", "trust-request-chat-template"),
     )
 ) | {"-ep", "-dph", "-dpe"}
-"""Switches of vLLM's without a value. Each also has a form with `--no-`."""
+"""vLLM switches without a value. Each also has a `--no-` form."""
 
 
 def _is_bare(name: str) -> bool:
@@ -464,7 +464,7 @@ class _Translation:
         }
         tp, dp = counts.values()
         if not (tp.isdecimal() and dp.isdecimal()):
-            self._drop(expert, "SGLang's is a size: set ep_size, at most tp_size")
+            self._drop(expert, "SGLang sets a size instead: set ep_size, at most tp_size")
             return
         ranks = str(int(tp) * int(dp))
         if dp != "1":
@@ -579,7 +579,7 @@ def _method(method: Any, model: Any) -> str:
 
 
 _IMPORT_PATH = lazy(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
-"""Path of a Python class, by which vLLM recognizes a proposer of the user's own."""
+"""Path of a Python class, by which vLLM recognizes a custom proposer."""
 
 
 def _number(text: str) -> Any:

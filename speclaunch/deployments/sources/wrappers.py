@@ -30,7 +30,7 @@ MODULES = {
     "dynamo.sglang.decode_worker": InvocationKind.DYNAMO,
     f"{VLLM}.entrypoints.openai.api_server": InvocationKind.VLLM,
 }
-"""Modules that `python -m` starts a server with; Dynamo had the last two until 0.4."""
+"""Server modules for `python -m`. Dynamo had the last two until 0.4."""
 SERVER_TEXT = (
     r"sglang(?:_router)?\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-"
     rf"|dynamo\.sglang|{VLLM}"
@@ -111,9 +111,9 @@ DIFFUSION = lazy(
     r"|(?:vae|text-encoder|image-encoder)-cpu-offload|use-fsdp-inference|pipeline-class-name"
     r"|model-type=diffusion)(?:=.*)?"
 )
-"""Options of `sglang serve` only for models of images and videos.
+"""Options of `sglang serve` that only image and video models have.
 
-That is another server, which it chooses by the checkpoint (0.5.23
+For these checkpoints, `sglang serve` starts a different server (0.5.23
 multimodal_gen/runtime/server_args).
 """
 _ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
@@ -159,7 +159,7 @@ _WHY = {
     "stdbuf": "buffering is not part of the server's arguments",
     "unbuffer": "buffering is not part of the server's arguments",
     "timeout": "a time limit is not part of the server's arguments",
-    "sudo": "another user is not part of the server's arguments",
+    "sudo": "the user is not part of the server's arguments",
     "srun": "Slurm's options are not part of the server's arguments",
     "mpirun": "MPI's options are not part of the server's arguments",
     "mpiexec": "MPI's options are not part of the server's arguments",
@@ -184,7 +184,7 @@ class ServerProgram(Struct, frozen=True):
 
     kind: InvocationKind
     start: int
-    """Index of the program's first word."""
+    """Index of the program's first token."""
     arguments: int
     """Index of the first argument."""
 
@@ -195,15 +195,15 @@ class Wrapping(Struct):
     env: dict[str, Field] = {}
     unset: list[str] = []
     passed: dict[str, Field] = {}
-    """``docker -e NAME``: values from the surrounding environment."""
+    """Variables that keep their value outside the container: ``docker -e NAME``."""
     dropped: list[Dropped] = []
     name: str | None = None
     image: str | None = None
     isolated: bool = False
-    """True if the server does not get the surrounding environment (a container, ``env -i``)."""
+    """True if the server does not inherit the environment (a container, ``env -i``)."""
     entrypoint: Field | None = None
     end: int = 0
-    """Index of the first word after the wrappers."""
+    """Index of the first token after the wrappers."""
 
 
 def base(text: str) -> str:

@@ -155,7 +155,7 @@ _SCRIPTS = frozenset(
 )
 """Lists whose items one shell runs in sequence."""
 _WORDS = ("entrypoint", "command", "cmd", "args", "extraArgs", "argv")
-"""Lists of words that form one command, in this order."""
+"""Lists of tokens that form one command, in this order."""
 _MODEL = frozenset({"--model-path", "--model"})
 _IMAGE = lazy(r"(?:^|/)sglang\b")
 _PROGRAM = "a template adds the program, and may add arguments"
@@ -163,9 +163,9 @@ _PROSE = frozenset({"name", "description", "title", "help", "summary", "comment"
 _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
 """Text in a variable's value that another program fills in."""
 _ENCODED = lazy(r"\s*(?:\[\s*[\"\[{]|\{\s*\")")
-"""Beginning of JSON in a string: the record of a run, whose texts are escaped twice."""
+"""Beginning of JSON in a string. It is a run's record, whose texts are escaped twice."""
 _MARKDOWN = lazy(r"(?m)^[ \t]*(?:```\w*[ \t]*\n|\|[^\n]*\|[ \t]*$)")
-"""Code or a row of a table in a document that is a string of its file."""
+"""Code or a table row in a document that is a string in YAML."""
 _SEVERAL = frozenset({"nodes", "num_nodes"})
 """Keys for several machines: GPUs are then stated per machine."""
 

@@ -157,14 +157,14 @@ def _enumless(value: Any) -> Any:
 
 
 SERVER = "server"
-"""Role of a recipe without roles."""
+"""Name of the role of a recipe without roles."""
 _GIB = 1 << 30
 _OF_A_PROCESS = 6 * _GIB
-"""Bytes of host memory of a scheduler with torch, CUDA's context and its pinned buffers."""
+"""Host memory of a scheduler in bytes: torch, the CUDA context and pinned buffers."""
 _OF_A_SERVER = 8 * _GIB
-"""Bytes of host memory of tokenizer, detokenizer and HTTP server."""
+"""Host memory of tokenizer, detokenizer and HTTP server in bytes."""
 _SHM_OF_A_RANK = 2 * _GIB
-"""Bytes of /dev/shm: NCCL's rings and the buffers of the all-reduce among ranks of a host."""
+"""Size of /dev/shm in bytes: NCCL's rings, and all-reduce buffers for a host's ranks."""
 _LEAST_SHM = 8 * _GIB
 
 

@@ -37,9 +37,9 @@ class DeployOptions(Struct, frozen=True):
     """The `deploy` section of a recipe: settings of rendered forms."""
 
     image: str | None = None
-    """None: the official image of the version."""
+    """Container image; None for the version's official image."""
     speclaunch: SpeclaunchFrom | None = None
-    """None: the rendered command is the engine alone."""
+    """Source of speclaunch; None if the rendered command starts only the engine."""
     speclaunch_source: str | None = None
     """Directory (or volume claim, `pvc:NAME`) with the wheel or the installed package."""
     namespace: str | None = None
@@ -51,10 +51,10 @@ class DeployOptions(Struct, frozen=True):
     jit_cache: str | None = None
     """Storage of kernels compiled at the start, in the same format."""
     shared_dir: str | None = None
-    """Directory that all hosts see (or `pvc:NAME`): journals, the last known good settings, the
+    """Directory that all hosts share (or `pvc:NAME`): journals, the last known good settings, the
     agreement of ranks."""
     drain_seconds: int = 120
-    """Seconds that running requests may take when a server is stopped."""
+    """Seconds for running requests to finish when a server is stopped."""
     monitoring: Monitoring | None = None
     slurm: Mapping[str, Any] = {}
     """Options that a Slurm cluster requires, by sbatch's names (`partition`, `account`)."""
@@ -69,9 +69,9 @@ class Needs(Struct, frozen=True):
     start_seconds: int | None = None
     """Worst-case duration of a start: plan/start_time.py."""
     start_why: str = ""
-    """Its parts, as text."""
+    """Text that lists the parts of `start_seconds`."""
     memory_bytes: int = 1 << 35
-    """Memory of the host, including `/dev/shm`, excluding the page cache."""
+    """Host memory, including `/dev/shm` but not the page cache."""
     shm_bytes: int = 1 << 33
     cpus: int = 4
     weight_bytes: int | None = None
@@ -89,7 +89,7 @@ class Observed(Struct, frozen=True):
     verifies: bool = False
     """True if it verifies drafts: not on a prefill server."""
     draft_tokens: int | None = None
-    """Tokens per verification at most; None if unknown."""
+    """Maximum tokens per verification; None if unknown."""
     ranks: int = 1
     """Data-parallel ranks of one server."""
     graphs: bool = True
@@ -122,23 +122,23 @@ class Role(Struct, frozen=True):
     nodes: int = 1
     """Hosts of one server: the engine's `nnodes`."""
     gpus_per_node: int = 1
-    """0: it serves without a GPU."""
+    """GPUs per host; 0 for a server without GPUs."""
     vendor: str = "nvidia"
     """`nvidia`, `amd` or `cpu`."""
     gpu: str | None = None
-    """Common name of the GPU (`h100-80gb`); None if unnamed."""
+    """Common name of the GPU (`h100-80gb`); None if it has none."""
     gpus_of_host: int | None = None
-    """GPUs of a host of the named hardware (`h100:8`); None if it has no number."""
+    """GPUs per host in the named hardware (`h100:8`); None without a number."""
     image: str | None = None
-    """Container image; None: no published image contains this engine."""
+    """Container image; None if no published image contains this engine."""
     port: int = 30000
     tls: bool = False
     grace_seconds: int = 8
-    """Seconds that the engine may take to end after SIGTERM (`launch.grace_seconds`)."""
+    """Seconds for the engine to exit after SIGTERM (`launch.grace_seconds`)."""
     ready_seconds: int = 3600
     """Seconds that speclaunch waits for one start (`launch.ready_timeout_seconds`)."""
     starts: int = 1
-    """Maximum number of start attempts in a row: those of a recovery, if speclaunch runs it."""
+    """Maximum number of consecutive start attempts; more than one if speclaunch recovers."""
     own_engine: bool = False
     """True if it runs on the CPU engine, which speclaunch installs on each machine."""
     needs: Needs = field(default_factory=Needs)
@@ -162,7 +162,7 @@ class RouterOptions(Struct, frozen=True):
     """The `router` section of a recipe: sglang_router in front of the servers."""
 
     args: Mapping[str, Any] = {}
-    """Its own options by name (`policy`)."""
+    """Router options by name (`policy`)."""
     port: int = 8000
     replicas: int = 1
 
@@ -179,7 +179,7 @@ class Rendering(Struct, frozen=True):
     has_roles: bool = False
     """True if the recipe has `roles:`, so that a launch must name one."""
     baseline: Baseline | None = None
-    """Acceptance that alerts compare with; None: the deployment's own mean."""
+    """Acceptance length that alerts compare with; None for the deployment's own mean."""
     recipe: str | None = None
     """Complete recipe as one text without secrets, if the command is speclaunch itself; None: the
     command is the engine alone."""
@@ -246,7 +246,7 @@ class Renderer(ABC):
     single_server: ClassVar[bool] = False
     """True if it describes a single server, so that one of several roles must be named."""
     carries_speclaunch: ClassVar[bool] = True
-    """True if the text can start speclaunch itself, so that `deploy.speclaunch` applies."""
+    """True if the text can start speclaunch, so that `deploy.speclaunch` applies."""
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:  # noqa: ARG002
         """Return the reasons why the target does not support the deployment; empty if it does."""

@@ -54,7 +54,7 @@ from speclaunch.deployments.targets.words import (
 from speclaunch.deployments.targets.yaml_text import COMMENT
 
 _INDEX = "apps.kubernetes.io/pod-index"
-"""Label with a pod's number in its StatefulSet, from Kubernetes 1.28 on."""
+"""Label with a pod's number in its StatefulSet (Kubernetes 1.28 and later)."""
 _RANK = "NODE_RANK"
 
 

@@ -28,10 +28,10 @@ from speclaunch.deployments.targets.words import FLAGS, PlatformArgs
 from speclaunch.engine import PATIENCE, USUAL_PATIENCE, argument_text, exports
 
 PATH = "/health_generate"
-"""Generates in every release; `/health` generates only from 0.5.1 on."""
+"""Endpoint that generates in every release. `/health` generates only in 0.5.1 and later."""
 
 _ANSWERS = 5
-"""Seconds added to the engine's own patience, so that the engine fails first."""
+"""Seconds added to the engine's own timeout, so that the engine fails first."""
 _STARTUP_PERIOD = 10
 _READINESS_PERIOD = 10
 _READINESS_FAILURES = 3
@@ -100,7 +100,7 @@ ALONE = (
     "Runs plain SGLang. Set deploy.speclaunch (image, wheel or mounted) to add speclaunch's "
     "validation, diagnosis and recovery."
 )
-"""Comment of every form that starts the engine without speclaunch."""
+"""Comment in every text that starts the engine without speclaunch."""
 WITHIN = (
     "speclaunch starts the engine: it checks the recipe, diagnoses failed starts, and "
     "recovers from out-of-memory errors."
@@ -169,7 +169,7 @@ def _launches(value: Any) -> Iterator[tuple[str, ...]]:
 # -- scripts of the schedulers (Slurm, Ray)
 
 RECIPE = "SPECLAUNCH_RECIPE"
-"""Variable with the path of the recipe embedded in a form."""
+"""Variable with the path of the recipe embedded in a text."""
 _LAUNCH = lazy(r"^exec (?P<words>.*? launch (?:[^\n]*\\\n)*[^\n]*)$", re.M)
 
 

@@ -47,7 +47,7 @@ from speclaunch.deployments.targets.words import (
 from speclaunch.deployments.targets.yaml_text import COMMENT, documents
 
 _FILES = ("config", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs")
-"""Arguments that name a file of this machine, which no form copies into a container."""
+"""Arguments that name a file of this machine, which no target copies into a container."""
 
 _TEMPLATE = "{{"
 

@@ -52,7 +52,7 @@ _GIB = 1 << 30
 LEAVES_FIRST = 10
 """Seconds between leaving the Service and SIGTERM, so that no new requests arrive."""
 _ENDS = 30
-"""Seconds for the end itself: 0.5.21 and later give their schedulers 15."""
+"""Seconds for the exit after SIGTERM. 0.5.21 and later give their schedulers 15 s."""
 
 
 def grace_seconds(deployment: Rendering, role: Role) -> int:
@@ -214,7 +214,7 @@ def _resource_comments(deployment: Rendering, role: Role) -> dict[str, str]:
         found[f"{COMMENT}rdma"] = (
             f"{FILL_IN} the RDMA devices of the cluster, if it has them; otherwise data between "
             "hosts takes the pod network's TCP. `kubectl describe node` shows the resource. Render "
-            "again with deploy.rdma=NAME (NAME:8 for 8 of them): that adds it to requests and "
+            "again with deploy.rdma=NAME (NAME:8 for 8 devices): that adds it to requests and "
             "limits, and the capability IPC_LOCK. RoCE also needs the pod's secondary network."
         )
     return found

@@ -66,10 +66,10 @@ class Prepared(Struct, frozen=True):
     """Engine version of the command."""
     python: str
     cpu: CpuEngine | None
-    """The CPU engine, if it serves."""
+    """CPU engine, if it serves the recipe."""
     rendered_args: RenderedArgs
     overlay: Mapping[str, str | None]
-    """Environment variables in addition to ours; None removes a variable."""
+    """Environment variables in addition to speclaunch's; None removes a variable."""
     address: Address
     catalogue: Catalogue
     overridden: str | None = None

@@ -27,7 +27,7 @@ _RESERVED = frozenset(
         "service_discovery_namespace", "worker_startup_timeout_secs", "api_key",
     }
 )  # fmt: skip
-"""Options that the form sets itself."""
+"""Options that the target sets itself."""
 BOOTSTRAP = "sglang.ai/bootstrap-port"
 """Annotation of a prefill pod with its bootstrap port, for the router."""
 _BOOTSTRAP_PORT = "8998"

@@ -50,7 +50,7 @@ class ShellRenderer(Renderer):
 
 
 SET_BY_SLIME = {name: own.does for name, own in OWN.items() if name != "tp_size"}
-"""Server arguments that are left out, with reasons; tp_size becomes an option of slime."""
+"""Omitted server arguments, with reasons. tp_size becomes a slime option."""
 
 _PARALLEL = ("tp_size", "pp_size")
 """slime's tp_size is --rollout-num-gpus-per-engine divided by pp_size."""

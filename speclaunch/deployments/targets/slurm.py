@@ -60,9 +60,9 @@ OF_THE_CLUSTER = (
     *("account", "partition", "qos", "reservation", "constraint", "time", "comment", "wckey"),
     *("nodelist", "exclude", "switches", "licenses", "mail-user", "mail-type", "exclusive"),
 )
-"""Options of sbatch allowed in `deploy.slurm`, with `_` or `-`; all others are computed."""
+"""sbatch options allowed in `deploy.slurm`, with `_` or `-`. All others are computed."""
 OTHERS = ("module", "gpu-type")
-"""Other allowed keys: modules to load, and srt-slurm's name of the GPU."""
+"""Other allowed keys: modules to load, and srt-slurm's GPU name."""
 MODULES = "module"
 """Key of `deploy.slurm`: arguments of `module load` before the servers."""
 _VALUE = lazy(r"[\w@%.,:/+=&|*\[\]-]+\Z", re.ASCII)
@@ -70,7 +70,7 @@ _MODULE = lazy(r"[\w.+/-]+\Z", re.ASCII)
 _SIGNAL_SLACK_S = 60
 """Slurm checks once a minute whether a job is near its time limit (sbatch, `--signal`)."""
 _GIB = 1 << 30
-"""Bytes of Slurm's `G`."""
+"""Bytes in Slurm's unit `G`."""
 
 
 def directives(deployment: Rendering, grace: int) -> list[str]:
@@ -138,7 +138,7 @@ _RANK, _HEAD = "$SLURM_PROCID", "SERVER_HEAD"
 _MORE_S = 5
 """Seconds beyond the servers' own grace time, for Slurm to pass on a signal."""
 _QUOTE = "'\"'\"'"
-"""Apostrophe, as `shlex.quote` writes it."""
+"""Apostrophe, as written by `shlex.quote`."""
 _SRUN = lazy(r'^ *(?:SERVER_HEAD="(?P<head>[^"]*)" )?srun .*?^\' &$', re.M | re.S)
 _PAIR_INTERFACE = "SGLANG_LOCAL_IP_NIC"
 """Interface whose address prefill and decode servers give each other (0.5.23

@@ -29,8 +29,7 @@ _OWN = {
     "disaggregation_mode": "the role",
     "disaggregation_bootstrap_port": "one port per worker",
 }
-"""Arguments that srt-slurm sets itself, and their values. A later flag of ours would override
-them."""
+"""Arguments that srt-slurm sets itself, with their values. Flags in a recipe would override them."""
 _PARAMETER = lazy(r"\{[A-Za-z_]\w*\}")
 """Placeholder that srt-slurm fills in: a parameter of a sweep, the node."""
 _PRECISIONS = {"fp4": "fp4", "mxfp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "w8a8": "fp8"}
@@ -51,7 +50,7 @@ class SrtSlurmRenderer(Renderer):
         sides = [_side(role) for role in deployment.roles]
         if sides not in (["aggregated"], ["prefill", "decode"], ["decode", "prefill"]):
             names = ", ".join(role.name for role in deployment.roles)
-            message = f"srt-slurm supports equal workers, or prefill and decode; not {names}"
+            message = f"srt-slurm supports equal workers, or prefill and decode, but not {names}"
             found.append(Problem(message, help="choose one role: --role NAME"))
         if any(role.gpus_per_node == 0 for role in deployment.roles):
             found.append(Problem("srt-slurm allocates GPUs, but this deployment uses none"))
@@ -104,14 +103,14 @@ def _unsupported(role: Role) -> list[str]:
         elif any(isinstance(v, FromEnvironment) and v.unset for v in argument.values):
             found.append(f"srt-slurm cannot refer to a variable: {argument.flag}")
         elif any(_is_filled_in(value) for value in argument.values):
-            found.append(f"srt-slurm reads a part of {argument.flag} as its own parameter")
+            found.append(f"srt-slurm reads part of {argument.flag} as its own parameter")
     for name, value in role.env.items():
         if value is None:
             found.append(f"srt-slurm cannot remove a variable: {name}")
         elif is_secret_variable(name) or is_secret_text(value):
             found.append(f"srt-slurm cannot refer to a secret: {name}")
         elif _is_filled_in(value):
-            found.append(f"srt-slurm reads a part of {name} as its own parameter")
+            found.append(f"srt-slurm reads part of {name} as its own parameter")
     return found
 
 

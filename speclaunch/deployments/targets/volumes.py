@@ -66,7 +66,7 @@ class VolumeClaim(Struct, frozen=True):
     name: str
     bytes: int
     contents: str
-    """Stored checkpoints, with the size of each."""
+    """Stored checkpoints and their sizes."""
     shared: bool = False
     """True if pods on several hosts write it."""
     is_guess: bool = False

@@ -15,7 +15,7 @@ from speclaunch.deployments.targets.interface import Rendering, Role
 from speclaunch.engine import FromEnvironment, RenderedArgument, is_secret_text, is_written_secret
 
 _MOST = 40
-"""Maximum characters, so that names with the platforms' suffixes still fit into 63."""
+"""Maximum length of a name, so that it fits into 63 characters with the platforms' suffixes."""
 _NAME = "app.kubernetes.io/name"
 _COMPONENT = "app.kubernetes.io/component"
 ROUTER = "router"
@@ -69,7 +69,7 @@ def instances(deployment: Rendering) -> int:
 
 
 PlatformArgs = Mapping[str, tuple[str, ...] | None]
-"""The platform's values of arguments, by the newest engine's names; None omits an argument."""
+"""Argument values set by the platform, by the newest engine's names; None omits an argument."""
 
 FLAGS = {"host": "--host", "node_rank": "--node-rank", "dist_init_addr": "--dist-init-addr"}
 """Flags with the same name in every release."""
@@ -178,13 +178,13 @@ def host_paths(role: Role) -> tuple[str, ...]:
 
 
 DIST_PORT = 20000
-"""Port of the first host, at which it waits for the others (`dist_init_addr`)."""
+"""Port on which the first host waits for the other hosts (`dist_init_addr`)."""
 FILL_IN = "FILL IN"
-"""Beginning of a comment about a value that only the cluster's owner knows."""
+"""Beginning of a comment about a value that depends on the cluster."""
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-"""Variables with the network interface by which the ranks of several hosts find each other."""
+"""Variables for the network interface that ranks on several hosts use."""
 POD_INTERFACE = "eth0"
-"""Interface of a pod's own network: containerd, CRI-O and cri-dockerd all use this name."""
+"""Interface of a pod's own network. containerd, CRI-O and cri-dockerd all use this name."""
 
 
 def platform_args_of(role: Role, first: str = "", rank: str = "") -> PlatformArgs:

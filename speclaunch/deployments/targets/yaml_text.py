@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 COMMENT = "#"
-"""Prefix of keys that are comments: the value becomes a comment line above the next key."""
+"""Prefix of keys that are comments. The value becomes a comment line above the next key."""
 _LINE = re.compile(r"^(\s*)(- )?'#[^']*': \d+\n", re.MULTILINE)
 _WIDTH = 96
 """Width of a line with a comment."""

@@ -124,7 +124,7 @@ _IGNORED = frozenset(
     {"apiVersion", "kind", "metadata", "commonAnnotations", "secretGenerator", "buildMetadata"}
     | {"generatorOptions", "sortOptions", "crds", "openapi"}
 )
-"""Keys that change nothing that is read here."""
+"""Keys that do not affect the servers."""
 _READ_KEYS = frozenset(
     {"resources", "bases", "components", "patches", "patchesStrategicMerge", "patchesJson6902"}
     | {"images", "replicas", "namePrefix", "nameSuffix", "namespace", "labels", "commonLabels"}

@@ -25,7 +25,7 @@ from speclaunch.engine import Pod, Setting, Volume
 _GPU = "nvidia.com/gpu"
 _LOOPBACK = ("127.", "::1", "[::1]")
 _PATH = lazy(r"[./~]|[A-Za-z]:\\|\$")
-"""First characters of a path of the machine; any other source is the name of a volume."""
+"""First characters of a host path. Any other source is a volume's name."""
 
 
 def add_server_context(

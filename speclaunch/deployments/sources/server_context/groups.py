@@ -37,7 +37,7 @@ _PART = lazy(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")
 MODE = "--disaggregation-mode"
 SBATCH, SCRIPT = "sbatch", "script"
 SCRIPTS = frozenset({SBATCH, SCRIPT})
-"""Platforms of a script: the script's name is not the name of a server in it."""
+"""Platforms of scripts. A script's name is not the name of its server."""
 
 
 class Owner(Struct, frozen=True):
@@ -134,7 +134,7 @@ _OPEN = lazy(r"\$\{[^}]*\}|\$\([^)]*\)|\$\w+|\{\{.*?\}\}|`[^`]*`|\{\w+\}")
 _NUMBER = lazy(r"\d{1,7}\Z")
 
 Option = tuple[str, Word, Sequence[Word]]
-"""Flag without its dashes, its word, its values."""
+"""Flag without its dashes, its token, its values."""
 
 
 def read_router(command: RouterCommand, pod: Pod | None = None) -> Router:
