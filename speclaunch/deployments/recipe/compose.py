@@ -195,7 +195,7 @@ class _Composing(Struct):
 
     def _choice(self, group: str, name: str, package: str) -> _Node:
         if group in self.groups:
-            raise _NotKnown  # twice: rejected
+            raise _NotKnown  # a group chosen twice is rejected
         self.groups.add(group)
         if group in self.overrides:
             self.used.add(group)
@@ -406,7 +406,7 @@ def _plain_overrides(overrides: Sequence[str]) -> _PlainOverrides | None:
         places[path] = Place(COMMAND_LINE, text=text)
     written = {path for path, _ in values}
     if any(path[:end] in written for path in written for end in range(1, len(path))):
-        return None  # a key, and another below it
+        return None  # a key and a key below it
     return _PlainOverrides(tuple(values), tuple(choices), tuple(places.items()))
 
 

@@ -33,7 +33,7 @@ def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for directory in recipe_dirs(config_dirs):
         for path in reads.below(directory, SUFFIX):
-            if reads.is_file(path) and not is_lock_file(path):  # no directory, no pipe
+            if reads.is_file(path) and not is_lock_file(path):  # excludes directories and pipes
                 found.setdefault(path.stem, path)
     return found
 

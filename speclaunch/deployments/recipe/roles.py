@@ -86,7 +86,7 @@ def of_role(composition: Composition, role: str) -> Composition:
 
 
 def place_of(composition: Composition, role: str) -> Place:
-    """Return the place where a role begins."""
+    """Return the place at which a role begins."""
     at = (ROLES, role)
     found = composition.provenance
     return found.places.get(at) or found.first_below(at) or Place(str(composition.path))

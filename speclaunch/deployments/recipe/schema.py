@@ -499,7 +499,7 @@ def problems(
 
 
 def _key(path: KeyPath, role: _CheckedRole) -> str:
-    """Return a key as written in the recipe: below the role if the role sets it."""
+    """Return a key with its role's prefix if the role sets it."""
     if role is not None and sets_key(*role, path):
         path = (ROLES, role[1], *path)
     return ".".join(str(part) for part in path)
@@ -507,7 +507,7 @@ def _key(path: KeyPath, role: _CheckedRole) -> str:
 
 def _problem(detail: ErrorDetails, composition: Composition, role: _CheckedRole) -> Problem:
     path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
-    # pydantic appends the member of a union that it tried (`args.x.str`): not a key of ours.
+    # pydantic appends the member of a union that it tried (`args.x.str`), which is not a key.
     while len(path) > 1 and not exists(composition.values, path) and detail["type"] != "missing":
         path = path[:-1]
     provenance = composition.provenance

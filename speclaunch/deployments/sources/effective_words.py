@@ -226,7 +226,7 @@ def _without_strays(
     """
     remaining: list[Word] = []
     room = 0
-    is_open = False  # the word before may have been a flag with a value
+    is_open = False  # True if the previous token may be a flag that accepts a value
     for word in found.words:
         if is_open and room == 0 and not word.text.startswith("-"):
             found.elided.append(word)

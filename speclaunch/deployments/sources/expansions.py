@@ -105,7 +105,7 @@ def default_value(
     if part.name.isdigit():
         note = f"the default of argument {part.name} of the script"
     written = expander.text(part.operand) if part.operand is not None else ()
-    if not written and variable is not None:  # no text, but a place for it
+    if not written and variable is not None:  # empty, but with a place
         defaults = (DefaultOf(variable, filled, part.start, 0),)
         return (WordPiece("", source, part.start, exact=False, note=note, default_of=defaults),)
     if any(piece.unknown for piece in written):

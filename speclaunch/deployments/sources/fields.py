@@ -285,7 +285,7 @@ class _Splitter:
                 start = index + 1
             elif (self._quote and char == self._quote) or (not self._quote and char in "'\""):
                 self._take(piece, start, index)
-                self._take(piece, index, index)  # `""` is a word, too
+                self._take(piece, index, index)  # `""` is also a word
                 self._quote = "" if self._quote else char
                 start = index + 1
             elif not self._quote and char in _SEPARATORS:

@@ -189,7 +189,7 @@ class Lexer:
             self.fail("a double quote is not closed", start)
         self.pos += 1
         if not any(isinstance(part, Parameter) and part.list_like for part in parts[first:]):
-            parts.insert(first, Literal("", start + 1, quoted=True))  # "" is a word, too
+            parts.insert(first, Literal("", start + 1, quoted=True))  # "" is also a word
         self.depth -= 1
 
     def read_quoted(self, parts: list[Part]) -> None:

@@ -248,7 +248,7 @@ def strategic(
     if merges and isinstance(base, yaml.SequenceNode) and isinstance(patch, yaml.SequenceNode):
         return _lists(base, patch, document, merges, depth)
     if isinstance(patch, yaml.MappingNode):
-        # nothing to merge with: only drop its directives and nulls
+        # no base value: only drop the patch's directives and nulls
         return _mappings(mapping([], patch), patch, document, lists=lists, depth=depth)
     return patch
 

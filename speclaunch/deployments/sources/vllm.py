@@ -536,8 +536,8 @@ class _Translation:
             )
         quantized = any(word.text == "--quantization" for word in self._words)
         if quantized and method != "ngram" and "model" in values and not values.get("quantization"):
-            # the draft follows the target's --quantization unless it has its own (SGLang 0.5.23,
-            # arg_groups/serving_hook.py:675); vLLM's follows its checkpoint
+            # SGLang's draft uses the target's --quantization unless set (0.5.23,
+            # arg_groups/serving_hook.py:675); vLLM's draft uses its checkpoint's
             self._put(KEYS["quantization"], at, None, "unquant")
         for key, flag in KEYS.items():
             if isinstance(values.get(key), str):

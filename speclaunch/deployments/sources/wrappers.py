@@ -230,7 +230,7 @@ def find_program(tokens: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR0
             return ServerProgram(InvocationKind.SERVE, index, index + 2)
         if base(text) == VLLM and follows == "serve":
             return ServerProgram(InvocationKind.VLLM, index, index + 2)
-        if VLLM_IMAGE in text and (index == 0 or "run" in texts[:index]):  # its program
+        if VLLM_IMAGE in text and (index == 0 or "run" in texts[:index]):  # the image starts it
             return ServerProgram(InvocationKind.VLLM, index, index + 1)
     return None
 

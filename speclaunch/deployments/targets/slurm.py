@@ -1,10 +1,10 @@
 """Render an sbatch script: one job, one `srun` for each server, one task for each host.
 
 How Slurm ends a step (tested with 22.05): `srun` kills its tasks on SIGTERM. `scancel`, a requeue
-and the time limit send SIGTERM to all processes of a step simultaneously, and the engine's
-processes then report each other as crashed. They therefore ignore SIGTERM. Only the engine's parent
-handles it: it finishes its requests and ends its children. The script kills remaining processes
-after the grace time, and Slurm after `KillWait`.
+and the time limit send SIGTERM to all processes of a step simultaneously. The engine's processes
+then report each other as crashed, so they ignore SIGTERM. Only the engine's parent handles it: it
+finishes its requests and ends its children. The script kills remaining processes after the grace
+time, and Slurm after `KillWait`.
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ def _step(deployment: Rendering, role: Role) -> list[str]:
     return [
         f"--nodes={role.nodes}",
         f"--ntasks={role.nodes}",
-        f"--cpus-per-task={role.needs.cpus}",  # otherwise a step has one CPU, from Slurm 22.05 on
+        f"--cpus-per-task={role.needs.cpus}",  # otherwise a step has one CPU (Slurm 22.05 and later)
         "--kill-on-bad-exit=1",
         "--label",
         *([f"--gpus-per-node={role.gpus_per_node}"] if role.gpus_per_node != most else []),

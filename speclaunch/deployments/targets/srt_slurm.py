@@ -29,7 +29,7 @@ _OWN = {
     "disaggregation_mode": "the role",
     "disaggregation_bootstrap_port": "one port per worker",
 }
-"""Arguments that srt-slurm sets itself, with their values. A recipe's flags override them."""
+"""Arguments that srt-slurm sets itself. Flags in a recipe would override their values."""
 _PARAMETER = lazy(r"\{[A-Za-z_]\w*\}")
 """Placeholder that srt-slurm fills in: a parameter of a sweep, the node."""
 _PRECISIONS = {"fp4": "fp4", "mxfp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "w8a8": "fp8"}

@@ -2,8 +2,8 @@
 
 Two servers of one namespace are in the same deployment if one of these holds:
 - one object or pod runs both;
-- a router names both (by the name of the object, of one of its pods, or of a Service that selects
-  it), or finds them by their labels; the router also belongs to the deployment;
+- a router names both or selects them by their labels (it may name an object, one of its pods, or a
+  Service that selects it); the router also belongs to the deployment;
 - both are ranks of one server: their `--dist-init-addr` is the same, or names the other;
 - one Service selects both, or their pods share the label `app`, `app.kubernetes.io/part-of` or
   `app.kubernetes.io/instance`;

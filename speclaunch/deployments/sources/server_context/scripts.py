@@ -130,7 +130,7 @@ def _nodes(
         return None
     held = step.get("--nodes") or (None if "--nodelist" in step else job.get("--nodes"))
     if (text_of(found.words, "--node-rank") or "").isdecimal():
-        return None  # one rank of several commands
+        return None  # each rank has a separate command
     return pods.numeric(held)
 
 
