@@ -351,7 +351,7 @@ def _step(deployment: Rendering, role: Role) -> list[str]:
     return [
         f"--nodes={role.nodes}",
         f"--ntasks={role.nodes}",
-        f"--cpus-per-task={role.needs.cpus}",  # otherwise a step has one CPU (Slurm 22.05 and later)
+        f"--cpus-per-task={role.needs.cpus}",  # since Slurm 22.05 the default is one CPU
         "--kill-on-bad-exit=1",
         "--label",
         *([f"--gpus-per-node={role.gpus_per_node}"] if role.gpus_per_node != most else []),
