@@ -180,7 +180,7 @@ class _RoleBuilder:
         return (tokens, self.test("spec_accept_length", values))
 
     def acceptance_low(self) -> Alert:
-        """Return the alert about acceptance below the baseline, or below its own mean."""
+        """Return the alert about acceptance below the baseline, or below the deployment's mean."""
         recorded = f"{RECORDED}{{{self.selector}}}"
         baseline = self.deployment.baseline
         if baseline is not None:
@@ -250,7 +250,7 @@ class _RoleBuilder:
         )
 
     def ranks_apart(self) -> Alert | str:
-        """Return the alert about a DP rank that accepts less than the others."""
+        """Return the alert about a DP rank with a lower acceptance length than the mean."""
         ranks = self.role.observed.ranks
         if ranks < 2:
             return "the server has one data-parallel rank"

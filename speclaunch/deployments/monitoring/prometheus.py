@@ -104,7 +104,7 @@ class PrometheusRulesRenderer(MonitoringRenderer):
 
 
 def groups(deployment: Rendering) -> list[dict[str, Any]]:
-    """Return the groups of rules, one for each role; keys that begin with `#` are comments."""
+    """Return the groups of rules, one for each role. Keys that begin with `#` become comments."""
     return [_group(deployment, alerts) for alerts in alerts_of(deployment)]
 
 

@@ -421,7 +421,7 @@ def _is_value(key: str) -> bool:
 
 
 def _typed(word: str) -> tuple[Any] | None:
-    """Return the value of a plain word in the grammar; None if it is not plain."""
+    """Return the typed value of a plain override value; None if it is not plain."""
     if word in _CONSTANTS:
         return (_CONSTANTS[word],)
     if len(word) > _LONGEST:
@@ -434,7 +434,7 @@ def _typed(word: str) -> tuple[Any] | None:
 
 
 def _with_overrides(found: Composed, overrides: _PlainOverrides) -> Composed | None:
-    """Return the recipe with changed values; None if one conflicts."""
+    """Return the recipe with the overrides' values; None if a value conflicts."""
     if not overrides.values and not overrides.places:
         return found
     raw = copy.deepcopy(found.raw)

@@ -137,7 +137,7 @@ def recipe_dirs(config_dirs: Sequence[Path]) -> list[Path]:
 
 
 def group_options(config_dirs: Sequence[Path] = ()) -> dict[str, list[str]]:
-    """Return the options of each group, including the user's own; a group is a directory name."""
+    """Return the options of each group (a directory name), including the user's own."""
     found: dict[str, set[str]] = {}
     for base in (*config_dirs, conf_dir()):
         for path in base.rglob(f"*{SUFFIX}"):
@@ -168,9 +168,9 @@ def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return the recipes with their overrides; overrides before the first recipe apply to all.
+    """Return the recipes with their overrides. Overrides before the first recipe apply to all.
 
-    Raises InputError if there is none.
+    Raises InputError without a recipe.
     """
     common: list[str] = []
     found: list[tuple[str, list[str]]] = []

@@ -363,7 +363,7 @@ class WrittenOverride(Struct, frozen=True):
 
 
 def repeated(overrides: Iterable[WrittenOverride]) -> list[Problem]:
-    """Return problems for keys set twice to different values: Hydra silently uses the last."""
+    """Return problems for keys set twice to different values; Hydra silently uses the last."""
     before: dict[str, WrittenOverride] = {}
     problems: list[Problem] = []
     for override in overrides:

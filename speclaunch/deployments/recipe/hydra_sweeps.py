@@ -52,7 +52,7 @@ class SweepWords(Struct, frozen=True):
 
 
 def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> SweepWords:
-    """Parse the overrides of a sweep. Raises InputError with all their problems."""
+    """Parse the overrides of a sweep. Raises InputError with all problems."""
     parser, options = OverridesParser.create(), _Options(config_dirs)
     problems: list[Problem] = []
     axes: dict[str, list[str]] = {}
@@ -136,7 +136,7 @@ def _jobs(axes: dict[str, list[str]]) -> list[SweepJob]:
 
 
 class _Options:
-    """Names that `glob(…)` matches: recipes by name, options of a group."""
+    """Names that `glob(…)` matches: recipe names or a group's options."""
 
     def __init__(self, config_dirs: Sequence[Path]) -> None:
         self._dirs = tuple(config_dirs)

@@ -222,7 +222,7 @@ def recipe_schema(
 
 
 def _group(section: str, properties: Schema, definitions: Schema) -> Schema:
-    """Return the schema of a group option: one section, and an optional defaults list."""
+    """Return the schema of a group option: one section and an optional defaults list."""
     known = {
         name: definitions[reference.rpartition("/")[2]]
         for name, value in properties.items()
@@ -255,7 +255,7 @@ def _section(model: Schema, known: Mapping[str, Schema], texts: Mapping[str, str
 
 
 def _value(name: str, made: Schema, known: Mapping[str, Schema], text: str | None) -> Schema:
-    """Return the schema of one key of a section: pydantic's, or an interpolation."""
+    """Return the schema of a section's key: pydantic's schema or an interpolation."""
     forms: list[Schema]
     if name in ("args", "minimal"):
         forms = [_ARGUMENTS]
@@ -279,7 +279,7 @@ def _value(name: str, made: Schema, known: Mapping[str, Schema], text: str | Non
 
 
 def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
-    """Return a form of a value in draft-07, with references inlined except to sections."""
+    """Return a value's schema in draft-07, with references inlined except to sections."""
     reference = made.get("$ref")
     if reference is not None:
         name = reference.rpartition("/")[2]
@@ -294,7 +294,7 @@ def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
 
 
 def _docstrings() -> dict[str, dict[str, str]]:
-    """Return the docstrings of the models' fields, by class; "" is the class itself."""
+    """Return the docstrings of each model's fields. The key "" is the class itself."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(models)).body:
         if not isinstance(node, ast.ClassDef):

@@ -99,7 +99,7 @@ class Recipe(Struct, frozen=True):
         return self.provenance.find(keys) or Place(str(self.path))
 
     def require_environment(self) -> None:
-        """Raise InputError with every value whose variable is not set."""
+        """Raise InputError if values need unset variables; it lists all of them."""
         if self.unset:
             raise InputError(
                 Problem(
@@ -122,8 +122,8 @@ def load_sound_part(
 ) -> tuple[Recipe | None, tuple[Problem, ...]]:
     """Return the recipe without values that its schema rejects, and their problems.
 
-    Everything else can then be checked. None if too little remains. Raises InputError if it cannot
-    be composed at all.
+    The remaining values can then be checked. The recipe is None if too little remains. Raises
+    InputError if it cannot be composed.
     """
     composition = compose(recipe, (), config_dirs)
     try:

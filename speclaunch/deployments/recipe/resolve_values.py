@@ -43,8 +43,8 @@ def uses_environment(raw: Any) -> bool:
 def resolved(raw: Mapping[Any, Any], resolve: Callable[[Any], Any]) -> dict[Any, Any]:
     """Return a raw container resolved by `resolve`, with texts from the environment marked.
 
-    These texts become FromEnvironment. Raises OmegaConf's own errors for everything else that
-    cannot be resolved.
+    These texts become FromEnvironment. Raises OmegaConf's errors for other values that cannot be
+    resolved.
     """
     values = resolve(_renamed(raw, "speclaunch_value"))
     written = resolve(_renamed(raw, "speclaunch_mark"))
@@ -127,7 +127,7 @@ def _renamed(raw: Any, resolver: str) -> Any:
 
 
 def _variable_value(name: str, default: Any = _NO_DEFAULT) -> Any:
-    """Return the result of `oc.env`; a mark if it would fail."""
+    """Return the result of `oc.env`, or a mark if it would fail."""
     found = reads.variable(name)
     if found is not None:
         return found
@@ -185,7 +185,7 @@ def _joined(value: Any, written: Any) -> Any:
 
 
 def _template(written: str) -> Template:
-    """Return the marks in a text as variables, including defaults inside defaults."""
+    """Return a text with its marks as variables, including nested defaults."""
     parts, rest = _parse(written, 0, nested=False)
     return (*parts, written[rest:]) if rest < len(written) else parts
 
@@ -303,7 +303,7 @@ def resolve(raw: Any) -> Any:
 
 
 def _decode(text: str | None) -> Any:
-    """Resolve OmegaConf's `oc.decode`, which would fail on the mark of a variable."""
+    """Resolve `oc.decode`. OmegaConf's own resolver would fail on a variable's mark."""
     if text is None or is_marked(text):
         return text
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")

@@ -1,4 +1,4 @@
-"""Sections of a recipe whose values are clearly valid, without pydantic.
+"""Read recipe sections with plain, clearly valid values, without importing pydantic.
 
 `schema.py` declares the keys of a recipe and reports errors in values; importing it costs about 55
 ms. `section_table.py` is generated from it: one row per key with the kind of its values, default
@@ -107,7 +107,7 @@ def plain_class(name: str) -> type[PlainSection]:
 
 
 def plain_deployment(written: object) -> PlainSection | None:
-    """Return the deployment of plain values; None if the schema has to decide."""
+    """Return the deployment for plain values; None if the schema must check them."""
     try:
         return _section(written, "Deployment")
     except _NotPlainError:

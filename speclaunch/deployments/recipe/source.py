@@ -88,7 +88,7 @@ def read_positions(path: Path, shown_as: str | None = None) -> dict[KeyPath, Pla
 
 
 def read_source(path: Path, shown_as: str | None = None) -> SourceFile:
-    """Read the YAML file `path`; an unchanged file is not read again.
+    """Read the YAML file `path`. An unchanged file is not read again.
 
     Its places use the path `shown_as`, or one relative to the working directory. Raises InputError
     like `read_positions`.
@@ -226,7 +226,7 @@ def _walk(node: yaml.Node, prefix: KeyPath, depth: int) -> Iterator[tuple[KeyPat
 
 
 def _check_numbers(root: yaml.Node, shown: str, lines: Sequence[int] | None) -> None:
-    """Raise InputError for a number that Python would not read."""
+    """Raise InputError for a number with too many digits for Python."""
     seen: set[int] = set()
     left = [root]
     while left:

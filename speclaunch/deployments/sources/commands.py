@@ -315,7 +315,7 @@ def text_of(value: Value) -> str:
 
 
 def owned(field: Field) -> Field:
-    """Return an argument of a function, with the call as the owner of its text."""
+    """Return a shell function's argument, with the call as the owner of its text."""
     pieces = tuple(replace(piece, owner=piece.owner or field.span) for piece in field.pieces)
     return replace(field, pieces=pieces)
 

@@ -238,7 +238,7 @@ def image_program(keys: Mapping[str, yaml.Node], program: str, document: Documen
 
 
 def listed(node: yaml.Node | None) -> list[yaml.Node]:
-    """Return the items of a list; a scalar is a list of one item."""
+    """Return the items of a list, or a scalar as a list of one item."""
     return [node] if isinstance(node, yaml.ScalarNode) else nodes.items(node)
 
 

@@ -3,7 +3,7 @@
 Dynamo's parser consumes its own options first and passes the rest to SGLang's. Its own options are
 the union of the releases 0.4.1 to 1.6.1 (ai-dynamo's wheels: dynamo/sglang/args.py and
 backend_args.py, dynamo/common/configuration/groups/*.py), because a file seldom states its release.
-None of these names is an argument of SGLang's, except `--enable-multimodal`, which is passed on.
+None of these names is an SGLang argument, except `--enable-multimodal`, which is passed on.
 """
 
 from __future__ import annotations

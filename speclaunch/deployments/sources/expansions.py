@@ -327,7 +327,7 @@ def _factor(tokens: Sequence[str], at: int) -> tuple[int, int]:
 
 
 def output_of(words: Sequence[str], most: int) -> str | None:
-    """Return the output of ``seq`` or ``echo``; None for every other command."""
+    """Return the output of ``seq`` or ``echo``; None for other commands."""
     name, arguments = words[0], list(words[1:])
     if name == "seq":
         return _seq(arguments, most)

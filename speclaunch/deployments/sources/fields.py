@@ -236,7 +236,7 @@ def marked(pieces: tuple[WordPiece, ...], why: str) -> tuple[WordPiece, ...]:
 
 
 def with_pattern(field: Field) -> Field:
-    """Mark a file name pattern as unknown, because the files are not looked up."""
+    """Mark a file name pattern as unknown, because it is not expanded."""
     if field.unknown is None and any(
         not piece.quoted and piece.exact and ("*" in piece.text or "?" in piece.text)
         for piece in field.pieces

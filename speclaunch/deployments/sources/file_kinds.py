@@ -127,7 +127,7 @@ def is_template(name: str) -> bool:
 
 
 class TemplateError(InputError):
-    """Input that is only a template: nothing can be checked (exit 3)."""
+    """Input that is only a template and cannot be checked (exit 3)."""
 
     exit_code = ExitCode.NOTHING
 
@@ -175,7 +175,7 @@ def _chart(path: Path) -> Path | None:
 
 
 def _is_yaml(text: str) -> bool:
-    """True if a text is YAML, or begins as YAML and exceeds the depth or size that is read."""
+    """True if a text is YAML, or begins as YAML and exceeds the limits on depth or size."""
     import yaml  # noqa: PLC0415  few files have a mark of a template
 
     from speclaunch.deployments.recipe.bounded_yaml import BoundsError, events  # noqa: PLC0415

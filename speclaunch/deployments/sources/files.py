@@ -1,4 +1,4 @@
-"""Readers of server commands: a command, a script, a file of any kind."""
+"""Read server commands from a command line, a script or any file."""
 
 from __future__ import annotations
 

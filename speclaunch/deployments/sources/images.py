@@ -32,7 +32,7 @@ def image_version(image: str | None) -> str | None:
 
 
 def image_release(image: str | None) -> ResolvedVersion | None:
-    """Return the release in an image's tag, with a note if that version is unknown.
+    """Return the release in an image's tag, and a note if speclaunch does not know it.
 
     This includes release candidates and development versions. None if the tag names no release
     (`latest`, `nightly-dev-20260101`).

@@ -192,7 +192,7 @@ class Reading(Struct, frozen=True):
     """Routers that are started along with the servers."""
 
     def commands(self, source: str) -> tuple[Invocation, ...]:
-        """Return the server commands of `source`, at least one.
+        """Return the server commands, at least one; `source` names the input in errors.
 
         Raise InputError if nothing could be read, NothingFoundError if there is no command.
         """

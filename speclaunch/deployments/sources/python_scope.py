@@ -297,7 +297,7 @@ class PythonProgram:
         self._queue(scope, scope.names)
 
     def _set_up(self, node: ast.ClassDef, scope: _Scope) -> None:
-        """Set the attributes that `__init__`, `setUpClass` and the like set for other methods."""
+        """Set the attributes that `__init__`, `setUpClass` and similar methods set."""
         for method in node.body:
             if isinstance(method, _FUNCTIONS) and method.name.lower() in _SET_UPS:
                 known = self.definitions.arguments(method)

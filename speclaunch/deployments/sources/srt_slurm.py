@@ -355,7 +355,7 @@ def _with_server_context(
 def _hosts(
     number: Callable[[str], Setting | None], prefix: str, per_node: Setting | None
 ) -> Setting | None:
-    """Return the nodes of one worker, if the recipe states enough."""
+    """Return the nodes of one worker, if the recipe determines them."""
     gpus = number(f"gpus_per_{prefix}")
     each = _GPUS if per_node is None else _positive(per_node)
     if gpus is not None and each and (count := _positive(gpus)):

@@ -39,7 +39,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def list_like(self) -> bool:
-        """True for ``$@`` and ``${A[@]}``: separate words, none if empty, even in quotes."""
+        """True for ``$@`` and ``${A[@]}``: they expand to any number of words, even in quotes."""
         return self.prefix != "#" and (self.name == "@" or self.index == "@")
 
 
@@ -64,7 +64,7 @@ class Arithmetic(Struct, frozen=True):
 
 
 class OpaquePart(Struct, frozen=True):
-    """Part that is passed through unchanged: ``<(…)`` and the like."""
+    """Part that remains unchanged: ``<(…)`` and similar forms."""
 
     why: str
     start: int

@@ -135,7 +135,7 @@ Path = tuple[int, ...]
 
 
 def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
-    """Return the commands that a template shows; empty if it cannot be read this way."""
+    """Return the commands that a template shows; empty if it is unreadable before rendering."""
     marks = sum(text.count(begin) for begin in ("{{", "{%", "{#"))
     if "sglang" not in text or marks > _MOST_MARKS or len(text) > _MOST:
         return Reading()

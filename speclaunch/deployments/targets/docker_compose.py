@@ -1,4 +1,4 @@
-"""Docker Compose: all servers of a deployment on one host."""
+"""Render a Docker Compose file: all servers of a deployment on one host."""
 
 from __future__ import annotations
 

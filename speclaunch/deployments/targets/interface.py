@@ -14,7 +14,7 @@ from speclaunch.engine import RenderedArgs
 
 
 class SpeclaunchFrom(StrEnum):
-    """Source of speclaunch on the machine of the engine (`deploy.speclaunch`)."""
+    """Source of speclaunch on the engine's machine (`deploy.speclaunch`)."""
 
     IMAGE = "image"
     """The image contains it."""
@@ -34,7 +34,7 @@ class Monitoring(StrEnum):
 
 
 class DeployOptions(Struct, frozen=True):
-    """The `deploy` section of a recipe: settings of rendered forms."""
+    """The `deploy` section of a recipe: settings for render targets."""
 
     image: str | None = None
     """Container image; None for the version's official image."""

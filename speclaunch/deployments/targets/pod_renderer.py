@@ -302,7 +302,7 @@ class PodRenderer(Renderer):
         return launches_in(text)
 
     def recipe_in(self, text: str) -> str | None:
-        """Return the recipe embedded in the text, in a ConfigMap."""
+        """Return the recipe that a ConfigMap in the text embeds."""
         for document in yaml.safe_load_all(text):
             found = (document.get("data") or {}).get(RECIPE_FILE)
             if found is not None:

@@ -251,7 +251,7 @@ def _installed(
         override = f", or override the recipe's pin: --engine {installed}" if pinned else ""
         raise LaunchError(
             f"SGLang {version} was requested, {runtime.interpreter} has {installed}",
-            help="install that version there, or set another interpreter: engine.python=…"
+            help="install that version there, or set a different interpreter: engine.python=…"
             + override,
         )
     held = installed_catalogue(runtime) or installed
@@ -285,7 +285,7 @@ def _require_served(recipe: Recipe, version: str, engine_version: str | None) ->
         )
         if engine_version:
             raise InputError(_version_problem(message, engine_version))
-        raise LaunchError(message, help="set another engine: engine.python=…")
+        raise LaunchError(message, help="set a different engine: engine.python=…")
     if engine_version is None or engine.pinned is None or engine.pinned == version:
         return None
     return overrides_pin(version, engine.pinned)

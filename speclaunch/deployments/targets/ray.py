@@ -147,7 +147,7 @@ if __name__ == "__main__":
 
 
 class RayRenderer(Renderer):
-    """Python program for `ray job submit`. Each host of each server is a separate host."""
+    """Python program for `ray job submit`. All hosts of all servers are separate."""
 
     target = "ray"
     suffix: ClassVar[str] = ".py"

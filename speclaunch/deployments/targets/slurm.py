@@ -273,7 +273,7 @@ def _left_open(deployment: Rendering) -> Iterator[str]:
 
 
 def _network(deployment: Rendering) -> list[str]:
-    """Return the commented block about the network between hosts; empty if no server needs it."""
+    """Return comments about the network between hosts; empty if no server needs it."""
     across = [role for role in deployment.roles if crosses_hosts(deployment, role)]
     names = dict.fromkeys(name for role in deployment.roles for name in unset_interfaces(role))
     names |= dict.fromkeys(_PAIR_INTERFACE for role in across if _lacks_address(role))
@@ -305,7 +305,7 @@ def single_router_refusals(deployment: Rendering) -> list[Problem]:
         found.append(Problem("a job can run only one router", help="set router.replicas to 1"))
     if router.port == first.port:
         message = f"the router and {first.name} both listen on port {router.port} of one host"
-        found.append(Problem(message, help="set router.port to another port"))
+        found.append(Problem(message, help="set router.port to a different port"))
     return found
 
 

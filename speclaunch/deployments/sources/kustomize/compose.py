@@ -314,7 +314,7 @@ class _Composing:
     def _nodes(
         self, path: Path, data: bytes, shown: str, item: yaml.Node | None = None
     ) -> list[yaml.Node]:
-        """Return the documents of a file; a file that is used twice is added once."""
+        """Return the documents of a file. A file that is used twice is added only once."""
         key = os.path.normpath(path)
         if key in self._read:
             roots, text, start = self._read[key]

@@ -288,7 +288,7 @@ class _Sets:
 def groups(members: Sequence[Member], services: Services, document: Document) -> list[Group]:
     """Return the deployment of each member; members of one deployment get the same object.
 
-    `services` come with their namespaces.
+    `services` holds pairs of namespace and Service.
     """
     document.spend(len(members) * (2 + len(services)))
     sets = _Sets(len(members))
@@ -429,7 +429,7 @@ def _selectors(router: Router) -> list[Mapping[str, str]]:
 
 
 def _by_mode(members: Sequence[Member], sets: _Sets) -> None:
-    """Join the only prefill and the only decode of one namespace."""
+    """Join the prefill and the decode server of a namespace if each exists once."""
     held: dict[tuple[str | None, str], set[int]] = defaultdict(set)
     both: dict[int, set[str]] = defaultdict(set)
     for index, member in enumerate(members):
@@ -444,7 +444,7 @@ def _by_mode(members: Sequence[Member], sets: _Sets) -> None:
 
 
 def _by_rank(members: Sequence[Member], sets: _Sets) -> None:
-    """Join the only leader and the workers of one namespace if every rank exists once."""
+    """Join the leader and the workers of a namespace if every rank exists once."""
     held: dict[tuple[str | None, str], dict[str, list[int]]] = defaultdict(
         lambda: defaultdict(list)
     )

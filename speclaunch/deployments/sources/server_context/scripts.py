@@ -36,7 +36,7 @@ _NNODES = "--nnodes"
 
 
 def may_form_deployment(reading: Reading, text: str) -> bool:
-    """True if the servers of a script may be parts of one deployment. Cheap to compute."""
+    """True if a script's servers may form one deployment. This test is cheap."""
     if not reading.invocations:
         return False
     if reading.routers or "#SBATCH" in text:
