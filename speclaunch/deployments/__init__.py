@@ -1,4 +1,4 @@
-"""Recipes and server commands in every form, read and written with places.
+"""Read and write recipes and server commands, with the place of every value.
 
 Other libraries import only these names. See README.md.
 """

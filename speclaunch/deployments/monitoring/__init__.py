@@ -1,1 +1,1 @@
-"""Alerts, dashboards and scrape settings for a deployment, exact to its release."""
+"""Render alerts, dashboards and scrape settings for a deployment and its exact release."""

@@ -1,7 +1,7 @@
-"""Alerts about speculation, each with the deployment's own numbers and a test.
+"""Build alerts about speculation, each with the deployment's numbers and a test.
 
-An alert whose metric the release lacks, or that cannot apply to the deployment, is left out with
-its reason. What each metric counts, and when: engine/releases/metrics.py.
+An alert is omitted with a reason if the release lacks its metric or if it cannot apply to the
+deployment. engine/releases/metrics.py describes the metrics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEAST_STEPS = 200
 LEAST_TOKENS = 1000
 """Tokens in a window below which a server counts as idle."""
 LEARNED = 360
-"""Minutes of traffic in the last day before acceptance is compared with their mean."""
+"""Minutes of traffic in the last day that are required to compare acceptance with its mean."""
 RETRACTED = 0.05
 """Share of requests that may be retracted."""
 WITHOUT_GRAPH = 0.2
@@ -46,7 +46,7 @@ Series = Mapping[str, str]
 
 
 class Alert(Struct, frozen=True, kw_only=True):
-    """An alert, the value that its firing series give, and series that keep it quiet."""
+    """Alert with the expected value of its firing test series, and series that must not fire it."""
 
     expression: str
     minutes: int = 15
@@ -54,26 +54,26 @@ class Alert(Struct, frozen=True, kw_only=True):
     severity: str = "warning"
     summary: str
     description: str
-    """`{value}` stands for the value of the expression, with two decimals."""
+    """`{value}` is replaced with the expression's value, to two decimals."""
     firing: tuple[Series, ...]
     quiet: tuple[tuple[Series, ...], ...]
     value: float
     at: int = 60
-    """Minute at which the test evaluates it."""
+    """Minute at which the test evaluates the alert."""
 
 
 class RoleAlerts(Struct, frozen=True):
-    """The alerts of one role; `record` is the expression of the recording rule, if there is one."""
+    """Alerts of one role; `record` is the recording rule's expression, if any."""
 
     role: Role
     record: str | None
     alerts: Mapping[str, Alert]
     left_out: Mapping[str, str]
-    """Alerts that do not apply, and why."""
+    """Alerts that do not apply, and the reasons."""
 
 
 def runbook_url(alert: str) -> str | None:
-    """Return the address of an alert's runbook; None if the documentation is not published."""
+    """Return the URL of an alert's runbook; None if the documentation is not published."""
     site, page = docs_url(), RUNBOOK.removesuffix(".md")
     return None if site is None else f"{site}{page}/#{alert.lower()}"
 
@@ -90,10 +90,10 @@ def selector_of(deployment: Rendering, role: Role) -> str:
 
 
 def acceptance(selector: str, series: Mapping[str, Metric], by: str) -> str:
-    """Return tokens per verification in the window by server, for servers with enough traffic.
+    """Return PromQL for tokens per verification by server, for servers with enough traffic.
 
-    From 0.5.13 on, this is the quotient of two counters: restarts do not disturb it, and
-    requests count by their tokens. Earlier releases have a gauge; this is its mean.
+    In 0.5.13 and later it is the quotient of two counters. It survives restarts and weights
+    requests by their tokens. Earlier releases use the mean of a gauge.
     """
     tokens = f"sglang:generation_tokens_total{{{selector}}}[{WINDOW}]"
     if "sglang:spec_verify_calls_total" in series:
@@ -110,7 +110,7 @@ def acceptance(selector: str, series: Mapping[str, Metric], by: str) -> str:
 
 
 class _RoleBuilder:
-    """Builder of one role's alerts. Each method returns why its alert does not apply."""
+    """Builder of one role's alerts: each method returns an alert or why it does not apply."""
 
     def __init__(self, deployment: Rendering, role: Role) -> None:
         self.deployment, self.role = deployment, role
@@ -121,7 +121,7 @@ class _RoleBuilder:
         self.release = f"SGLang {deployment.version}"
 
     def build(self) -> RoleAlerts:
-        """Return the alerts and what is left out, with the recording rule of acceptance."""
+        """Return the alerts, the omitted alerts, and the recording rule of acceptance."""
         observed = self.role.observed
         unverified = "the deployment does not speculate" if observed.algorithm is None else None
         if unverified is None and not observed.verifies:
@@ -156,11 +156,11 @@ class _RoleBuilder:
     def over(
         self, outer: str, inner: str, name: str, matchers: str = "", time: str = WINDOW
     ) -> str:
-        """Return an aggregate by server of a function over a window."""
+        """Return an aggregate, by server, of a function over a window."""
         return f"{outer} by ({self.by}) ({inner}({self.of(name, matchers)}[{time}]))"
 
     def test(self, name: str, values: str, **labels: str) -> Series:
-        """Return a test series with every label of the release."""
+        """Return a test series with all labels that the release sets."""
         own = {"job": self.job, "instance": SERVER}
         if self.deployment.has_roles:
             own["role"] = self.role.name
@@ -171,7 +171,7 @@ class _RoleBuilder:
         return {"series": f"{name}{{{pairs}}}", "values": values}
 
     def traffic(self, *runs: tuple[float, int], steps: int = 600) -> tuple[Series, ...]:
-        """Return test series of acceptance lengths, each held for a number of minutes."""
+        """Return test series for runs of an acceptance length and a number of minutes."""
         tokens = self.test("generation_tokens_total", _counted(runs, steps))
         if self.has("spec_verify_calls_total"):
             minutes = sum(minutes for _, minutes in runs)
@@ -180,7 +180,7 @@ class _RoleBuilder:
         return (tokens, self.test("spec_accept_length", values))
 
     def acceptance_low(self) -> Alert:
-        """Return the alert about acceptance below the baseline, or below its own mean."""
+        """Return the alert about acceptance below the baseline, or below the deployment's mean."""
         recorded = f"{RECORDED}{{{self.selector}}}"
         baseline = self.deployment.baseline
         if baseline is not None:
@@ -188,7 +188,7 @@ class _RoleBuilder:
             low = _length(least * 0.75)
             return Alert(
                 expression=f"{recorded} < {least:g}",
-                summary="Speculation accepts less than its baseline",
+                summary="Acceptance length is below its baseline",
                 description="{value} tokens per verification, below "
                 f"{least:g} ({DROP:.0%} of {baseline.length:g}, {baseline.source}).",
                 firing=self.traffic((low, 90)),
@@ -202,7 +202,7 @@ class _RoleBuilder:
         return Alert(
             expression=f"{recorded} < {FLOOR:g} or ({recorded} < {DROP:g} * {mean}"
             f" and count_over_time({recorded}[1d]) >= {LEARNED})",
-            summary="Speculation accepts less than before",
+            summary="Acceptance length has dropped",
             description="{value} tokens per verification: below "
             f"{DROP:.0%} of the mean of the last day, or below {FLOOR:g}. A decay over several "
             "days needs a baseline: render with --acceptance.",
@@ -250,7 +250,7 @@ class _RoleBuilder:
         )
 
     def ranks_apart(self) -> Alert | str:
-        """Return the alert about a DP rank that accepts less than the others."""
+        """Return the alert about a DP rank with a lower acceptance length than the mean."""
         ranks = self.role.observed.ranks
         if ranks < 2:
             return "the server has one data-parallel rank"
@@ -283,7 +283,7 @@ class _RoleBuilder:
         return Alert(
             expression=f"{retracted} / {finished} > {RETRACTED:g} and {retracted} >= 5",
             minutes=5,
-            summary="Requests are retracted, and computed again",
+            summary="Requests are retracted and recomputed",
             description="{value} retractions per request in "
             f"{WINDOW}; {RETRACTED:g} is the limit. The KV cache is too small for the load.",
             firing=(requests, self.test(name, "0+20x90")),
@@ -331,7 +331,7 @@ class _RoleBuilder:
         return Alert(
             expression=f"{usage} > {FULL:g} and {waiting} > 0",
             minutes=10,
-            summary="The KV cache is full, and requests wait",
+            summary="The KV cache is full and requests are waiting",
             description="{value} of the KV cache is used; "
             f"{FULL:g} is the limit. Drafts of waiting requests cannot start.",
             firing=(full, waits),
@@ -360,7 +360,7 @@ class _RoleBuilder:
             expression=f"{running} > 0 unless {moves} > 0",
             minutes=5,
             severity="critical",
-            summary="The scheduler has requests and makes no progress",
+            summary="The scheduler has requests but makes no progress",
             description=f"{{value}} running requests, and no token in 5m.{own}",
             firing=(has, still),
             quiet=((has, moving), (self.test("num_running_reqs", "0+0x90"), still)),
@@ -391,14 +391,14 @@ class _RoleBuilder:
 
 
 def _length(length: float) -> float:
-    """Return a length as a whole number of tokens in 600 verifications."""
+    """Return a length rounded to an integer number of tokens per 600 verifications."""
     return round(length * 600) / 600
 
 
 def _counted(runs: tuple[tuple[float, int], ...], steps: int) -> str:
     """Return the samples of a token counter, in promtool's notation.
 
-    `runs`: acceptance length and minutes.
+    `runs` holds pairs of acceptance length and minutes.
     """
     parts, start = [], 0
     for length, minutes in runs:

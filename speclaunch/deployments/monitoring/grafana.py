@@ -1,4 +1,4 @@
-"""Dashboard of Grafana: its JSON model, schema version 39 (Grafana 10.4 and later)."""
+"""Render a Grafana dashboard as JSON, schema version 39 (Grafana 10.4 and later)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHARE: Any = {"unit": "percentunit", "most": 1}
 
 
 class GrafanaRenderer(MonitoringRenderer):
-    """Dashboard to import, with the panels that the release has metrics for."""
+    """Dashboard to import, with panels for the metrics of the release."""
 
     target = "grafana"
     suffix = ".json"
@@ -30,7 +30,7 @@ class GrafanaRenderer(MonitoringRenderer):
         return json.dumps(_dashboard(deployment), indent=2) + "\n"
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield names in queries that the release lacks, and differences of the text."""
+        """Yield query names that the release lacks, and differences between text and dashboard."""
         written = json.loads(text)
         if written != _dashboard(deployment):
             yield "its panels differ"
@@ -182,8 +182,10 @@ def _panel(
     most: float | None = None,
     line: float | None = None,
 ) -> dict[str, Any]:
-    """Return a panel. `queries`: with their legends; `most`: upper end of the axis; `line`: value
-    to mark.
+    """Return a panel.
+
+    `queries` holds pairs of query and legend. `most` is the axis's maximum. `line` is a value to
+    mark.
     """
     defaults: dict[str, Any] = {
         "unit": unit,

@@ -1,4 +1,4 @@
-"""Rules and scrape settings of Prometheus, as its own files and as the operator's objects.
+"""Render Prometheus rules and scrape settings, as files and as the operator's objects.
 
 PodMonitor and PrometheusRule: monitoring.coreos.com/v1 of the Prometheus Operator.
 """
@@ -33,7 +33,7 @@ _EVALUATED = "1m"
 
 
 class MonitoringRenderer(Renderer):
-    """Target that observes the servers and starts none."""
+    """Target that monitors the servers and starts none."""
 
     suffix = ".yaml"
     carries_speclaunch = False
@@ -78,7 +78,7 @@ class PrometheusRulesRenderer(MonitoringRenderer):
         return {f"{path.stem}.test{path.suffix}": documents(head, [_tests(deployment, name)])}
 
     def notes(self, deployment: Rendering) -> Iterable[str]:
-        """Return a note about each alert that is left out, once."""
+        """Return one note about each omitted alert."""
         return dict.fromkeys(
             f"no alert {name}: {why}"
             for role in alerts_of(deployment)
@@ -86,7 +86,7 @@ class PrometheusRulesRenderer(MonitoringRenderer):
         )
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield names that the release lacks, and differences between the text and its rules."""
+        """Yield names that the release lacks, and differences between text and rules."""
         series = series_of(deployment.version)
         for role in alerts_of(deployment):
             expressions = [alert.expression for alert in role.alerts.values()]
@@ -104,7 +104,7 @@ class PrometheusRulesRenderer(MonitoringRenderer):
 
 
 def groups(deployment: Rendering) -> list[dict[str, Any]]:
-    """Return the groups of rules, one for each role; keys that begin with `#` are comments."""
+    """Return the groups of rules, one for each role. Keys that begin with `#` become comments."""
     return [_group(deployment, alerts) for alerts in alerts_of(deployment)]
 
 
@@ -180,12 +180,12 @@ def _test(
 
 
 class PrometheusScrapeRenderer(MonitoringRenderer):
-    """Scrape settings of a Prometheus that is configured by files."""
+    """Scrape settings for a Prometheus that is configured by files."""
 
     target = "prometheus-scrape"
 
     def render(self, deployment: Rendering) -> str:
-        """Return `scrape_configs`, to add to those of the user's file."""
+        """Return `scrape_configs` to add to the user's file."""
         job = _job(deployment)
         head = [
             f"Scrape settings of {deployment.title}",
@@ -194,7 +194,7 @@ class PrometheusScrapeRenderer(MonitoringRenderer):
         return documents(head, [{"scrape_configs": [job]}])
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield differences between the text and the settings."""
+        """Yield differences between text and settings."""
         expected = yaml.safe_load(yaml_text({"scrape_configs": [_job(deployment)]}))
         if yaml.safe_load(text) != expected:
             yield "its scrape settings differ"
@@ -213,9 +213,11 @@ def _job(deployment: Rendering) -> dict[str, Any]:
 
 
 def _renaming(source: str, target: str) -> dict[str, Any]:
-    """Return the relabeling of metric names. prometheus_client 0.23 and later writes `sglang_` to a
-    Prometheus before 3.0, which accepts OpenMetrics without `escaping=allow-utf-8`; SGLang accepts
-    any prometheus_client from 0.20 on."""
+    """Return the relabeling of metric names from `sglang_` to `sglang:`.
+
+    prometheus_client 0.23 and later writes `sglang_` to a Prometheus before 3.0, which accepts
+    OpenMetrics without `escaping=allow-utf-8`. SGLang accepts prometheus_client 0.20 and later.
+    """
     named = {source: ["__name__"], "regex": "sglang_(.+)", target: "__name__"}
     return {**named, "replacement": "sglang:$1"}
 
@@ -240,7 +242,7 @@ def operator_objects(
 ) -> Iterator[dict[str, Any]]:
     """Yield the PodMonitor of each role, and the PrometheusRule.
 
-    `parts`: labels of the pods that answer requests, by role. Other pods export no metrics.
+    `parts` holds, by role, the labels of the pods that answer requests. Others have no metrics.
     """
     for role in deployment.roles:
         endpoint: dict[str, Any] = {"port": "http", "path": METRICS_PATH, "interval": _SCRAPED}
@@ -270,7 +272,7 @@ def operator_objects(
 
 
 def scrape_annotations(role: Role) -> dict[str, str]:
-    """Return the annotations by which a Prometheus finds pods to scrape."""
+    """Return the annotations by which Prometheus discovers pods to scrape."""
     found = {"scrape": "true", "path": METRICS_PATH, "port": str(role.port)}
     if role.tls:
         found["scheme"] = "https"

@@ -1,7 +1,7 @@
-"""Names in a PromQL expression, checked against the metrics of a release.
+"""Read the names in a PromQL expression, and compare them with a release's metrics.
 
-Not a parser: `promtool` checks the grammar of our expressions in the tests. This reads every metric
-name with its matchers, and every label in `by (…)` and similar clauses.
+This is not a parser; the tests check the grammar of the expressions with `promtool`. It reads every
+metric name with its matchers, and every label in `by (…)` and similar clauses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TARGET_LABELS = frozenset({"job", "instance", "role"})
 
 
 def names_in(expression: str) -> tuple[dict[str, frozenset[str]], set[str]]:
-    """Return the metrics of an expression with their matched labels, and its listed labels."""
+    """Return an expression's metrics with their matched labels, and its listed labels."""
     tokens = _TOKEN.findall(expression)
     metrics: dict[str, frozenset[str]] = {}
     grouped: set[str] = set()
@@ -48,7 +48,7 @@ def names_in(expression: str) -> tuple[dict[str, frozenset[str]], set[str]]:
 def unknown_names(
     expression: str, series: Mapping[str, Metric], recorded: frozenset[str]
 ) -> Iterator[str]:
-    """Yield each metric and label that the release lacks. `recorded`: names of recording rules."""
+    """Yield metrics and labels that the release lacks. `recorded`: recording rule names."""
     metrics, grouped = names_in(expression)
     known = set(TARGET_LABELS)
     for name, labels in metrics.items():

@@ -1,7 +1,7 @@
-"""Untrusted YAML: its size is checked before anything recurses or builds nodes.
+"""Parse untrusted YAML: check its size before anything recurses or builds nodes.
 
-Composing recurses in C: a file of fifty thousand brackets would crash the process. Events do not
-recurse, but take time quadratic in the depth.
+Composing recurses in C: a file of fifty thousand brackets would crash the process. Reading events
+does not recurse, but takes time quadratic in the depth.
 
 Values of plain YAML (`plain_value`) match OmegaConf's loader (omegaconf/_utils.py,
 `get_yaml_loader`): YAML 1.1 with three changes: `1e5` is a number, dates are texts, and a duplicate
@@ -39,11 +39,11 @@ except ImportError:  # pragma: no cover - PyYAML built without libyaml
 
 
 class BoundsError(yaml.MarkedYAMLError):
-    """Error: the text exceeds the limit on depth or number of values."""
+    """The text exceeds the limit on depth or number of values."""
 
 
 def events(text: str) -> Iterator[yaml.Event]:
-    """Yield the parser's events. Raises yaml.YAMLError, BoundsError at the limit."""
+    """Yield the parser's events. Raises yaml.YAMLError, and BoundsError at the limit."""
     depth = 0
     for count, event in enumerate(_parse(text)):
         if count > _MAX_EVENTS:
@@ -58,7 +58,7 @@ def events(text: str) -> Iterator[yaml.Event]:
 
 
 def _parse(text: str) -> Iterator[yaml.Event]:
-    """Yield the parser's events. libyaml 0.2.6 has a limit of 1,000 levels, and scans ahead."""
+    """Yield the parser's events. libyaml 0.2.6 limits depth to 1,000 levels, and scans ahead."""
     try:
         yield from yaml.parse(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
@@ -94,7 +94,7 @@ def _measure(text: str) -> None:
 def is_small(text: str) -> bool:
     """True if a text is certainly within the limits, checked without parsing.
 
-    Each indicator is followed by at most the start of a node, its end, and an empty node.
+    Each indicator adds at most three events: a node's start, its end, and an empty node.
     """
     if 3 * sum(map(text.count, _INDICATORS)) + 6 > _MAX_EVENTS:
         return False
@@ -104,8 +104,9 @@ def is_small(text: str) -> bool:
 def depth_bound(text: str) -> int:
     """Return an upper bound of the depth of a text, without parsing.
 
-    Each bracket is a level. Each column at which a block can begin is two: a mapping, and a list in
-    it at the same column. Blocks begin after blanks, dashes, and marks of keys.
+    Each bracket counts as one level. Each column at which a block can begin counts as two: for a
+    mapping, and for a list inside it at the same column. Blocks begin after blanks, dashes and
+    key indicators.
     """
     if _OTHER_BREAKS.search(text):  # `^` below only matches line feeds
         return MAX_DEPTH + 1
@@ -114,7 +115,7 @@ def depth_bound(text: str) -> int:
 
 
 class NotPlainError(Exception):
-    """Error: a file needs OmegaConf."""
+    """Only OmegaConf can read the file."""
 
 
 def plain_value(node: yaml.Node) -> Any:

@@ -1,16 +1,16 @@
-"""Composition of a recipe and overrides into plain values with their places.
+"""Compose a recipe and overrides into plain values with their places.
 
-The common features are composed here, without Hydra (`quick_compose`); everything else by
-`hydra_compose.py`. Both have the same interface and give the same result.
+Common features are composed here without Hydra (`quick_compose`), all others by `hydra_compose.py`.
+Both have the same interface and give the same result.
 
-The defaults list may name configs (`- base`), options of groups (`- model: glm46`), `_self_` and
-`- override group: option`; a file may have a package (`# @package args`). Overrides may set values
-of the engine's arguments and variables and of the sections of a recipe, if the value is a plain
-number, word or path, and may choose an option of a group (`speculation=eagle3_chain`).
+The defaults list may name configs (`- base`), group options (`- model: glm46`), `_self_` and
+`- override group: option`. A file may have a package (`# @package args`). Overrides may choose a
+group option (`speculation=eagle3_chain`). They may also set engine arguments, variables and recipe
+keys to a plain number, word or path.
 
-The result is Hydra's (tests/deployments/recipe/test_quick_compose.py compares both). Quotes, lists,
-interpolations, `+key`, `~key`, a repeated key, unknown keys and every mistake are left to Hydra
-(None), which has the grammar and the messages.
+The result equals Hydra's (tests/deployments/recipe/test_quick_compose.py compares both). Quotes,
+lists, interpolations, `+key`, `~key`, repeated or unknown keys and all errors are left to Hydra,
+which has the grammar and the messages; `quick_compose` then returns None.
 
 Source of Hydra's behavior: hydra-core 1.3, hydra/_internal/defaults_list.py (the order, `_self_`,
 overrides), hydra/core/default_element.py (packages), hydra/grammar/OverrideLexer.g4 (numbers and
@@ -62,20 +62,20 @@ _MOST_DEEP = 12
 _RESERVED = frozenset({"optional", "override", "hydra"})
 _KEY = lazy(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
 _OPEN = lazy(r"(args|engine\.env|router\.args)\.[^.]+\Z")
-"""Keys of the engine and of the router, which may be absent from all our files."""
+"""Engine and router keys, which may be absent from all shipped files."""
 _WHOLE = lazy(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
 _FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
 _WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
 _OPTION = lazy(r"[A-Za-z][A-Za-z0-9_-]*\Z", re.ASCII)
 _OTHERWISE = frozenset({"null", "true", "false", "nan", "inf"})
-"""Words with a special meaning, in any case."""
+"""Words with a special meaning, in upper or lower case."""
 _CONSTANTS = {"null": None, "true": True, "false": False}
 _LONGEST = 4000
-"""Maximum digits of a number: Python refuses to read more."""
+"""Maximum digits of a number. Python refuses to read more."""
 
 
 class _NotKnown(Exception):
-    """Error: only Hydra can accept or reject this."""
+    """Only Hydra can accept or reject this."""
 
 
 def quick_compose(
@@ -96,7 +96,7 @@ def quick_compose(
 def _composed(
     path: Path, shown: str, directories: tuple[Path, ...], choices: Mapping[str, str]
 ) -> Composed | None:
-    """Compose with group options that replace those in the file."""
+    """Compose a recipe with group options that replace those in its file."""
     file = read_source(path, shown)
     try:
         if not file.is_plain:
@@ -126,7 +126,7 @@ def _real_of_ours(directory: Path) -> Path:
 
 
 class _Node(Struct, frozen=True):
-    """A config of the defaults tree: its name, its group, and its parent's package."""
+    """Config of the defaults tree: its name, its group, and its parent's package."""
 
     name: str
     group: str = ""
@@ -145,7 +145,7 @@ _Part = tuple[str, SourceFile]
 
 
 _Item = tuple[str | None, str, bool]
-"""Item of a defaults list: group (None: a config), name, True for an override."""
+"""Item of a defaults list: group (None for a config), name, and True for an override."""
 
 
 class _Composing(Struct):
@@ -154,13 +154,13 @@ class _Composing(Struct):
     shown: str = ""
     """Path of the recipe in messages."""
     looked_at: dict[str, None] = {}
-    """Every path that was searched for, found or not."""
+    """Every searched path, existing or not."""
     overrides: dict[str, str] = {}
     used: set[str] = set()
     groups: set[str] = set()
 
     def expanded(self, node: _Node, depth: int) -> list[_Part]:
-        """Return the configs below a node and the node's own, in merge order."""
+        """Return the configs below a node, and the node's own config, in merge order."""
         if depth > _MOST_DEEP:
             raise _NotKnown
         file = self._file(node.config_path)
@@ -174,7 +174,7 @@ class _Composing(Struct):
     def below(
         self, node: _Node, package: str, items: Sequence[_Item], own: list[_Part], depth: int
     ) -> list[_Part]:
-        """Return the configs of a defaults list, and the parts of the config that has the list."""
+        """Return the configs of a defaults list and, at `_self_`, the list's own config."""
         for group, name, is_override in items:
             if is_override and group is not None:
                 self.overrides.setdefault(group, name)
@@ -195,7 +195,7 @@ class _Composing(Struct):
 
     def _choice(self, group: str, name: str, package: str) -> _Node:
         if group in self.groups:
-            raise _NotKnown  # twice: rejected
+            raise _NotKnown  # a group chosen twice is rejected
         self.groups.add(group)
         if group in self.overrides:
             self.used.add(group)
@@ -219,7 +219,7 @@ class _Composing(Struct):
 
 
 def _final_package(node: _Node, header: str | None) -> str:
-    """Return the final package (`_get_final_package`): absolute from a header, else relative."""
+    """Return the final package (`_get_final_package`): absolute if from a header, else relative."""
     if header is not None:
         if header == "_global_":
             return ""
@@ -237,7 +237,7 @@ def _comes_last(items: Sequence[_Item]) -> bool:
 
 
 class _Ground(Struct, frozen=True):
-    """Composition of groups, before a recipe's own keys; `values` is None if it needs Hydra."""
+    """Groups composed before a recipe's own keys; `values` is None if they need Hydra."""
 
     values: dict[str, Any] | None
     provenance: RecipeProvenance
@@ -247,11 +247,11 @@ class _Ground(Struct, frozen=True):
 
 _MOST_GROUNDS = 256
 _looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
-"""Paths that each choice of groups depends on, found or not, from its last composition."""
+"""Paths, existing or not, that each choice of groups depended on at its last composition."""
 
 
 def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:
-    """Return the cached composition of a list's items, renewed if one of the files changed."""
+    """Compose the items of a list. Cached until a file is added, removed or changed."""
     choice = (search, items)
     known = _looked_at.get(choice)
     found = _composed_ground(search, items, None if known is None else tuple(map(_stamp, known)))
@@ -375,7 +375,7 @@ def _places(package: str, file: SourceFile) -> dict[KeyPath, Place]:
 
 
 class _PlainOverrides(Struct, frozen=True):
-    """Changes of a command line: values by their keys, and options of groups."""
+    """Overrides from the command line: values by key, and group options."""
 
     values: tuple[tuple[KeyPath, Any], ...]
     choices: tuple[tuple[str, str], ...]
@@ -406,7 +406,7 @@ def _plain_overrides(overrides: Sequence[str]) -> _PlainOverrides | None:
         places[path] = Place(COMMAND_LINE, text=text)
     written = {path for path, _ in values}
     if any(path[:end] in written for path in written for end in range(1, len(path))):
-        return None  # a key, and another below it
+        return None  # a key and a key below it
     return _PlainOverrides(tuple(values), tuple(choices), tuple(places.items()))
 
 
@@ -421,7 +421,7 @@ def _is_value(key: str) -> bool:
 
 
 def _typed(word: str) -> tuple[Any] | None:
-    """Return the value of a plain word in the grammar; None if it is not plain."""
+    """Return the typed value of a plain override value; None if it is not plain."""
     if word in _CONSTANTS:
         return (_CONSTANTS[word],)
     if len(word) > _LONGEST:
@@ -434,7 +434,7 @@ def _typed(word: str) -> tuple[Any] | None:
 
 
 def _with_overrides(found: Composed, overrides: _PlainOverrides) -> Composed | None:
-    """Return the recipe with changed values; None if one conflicts."""
+    """Return the recipe with the overrides' values; None if a value conflicts."""
     if not overrides.values and not overrides.places:
         return found
     raw = copy.deepcopy(found.raw)

@@ -1,4 +1,4 @@
-"""Lookup of a recipe's file, by name or path from a command line."""
+"""Find a recipe's file by the name or path on a command line."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _MODEL = lazy(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.json)(?<!\.sh)")
 
 
 def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
-    """Return the recipes available by name; the user's own take precedence."""
+    """Return the recipes available by name. The user's own recipes take precedence."""
     found: dict[str, Path] = {}
     for directory in recipe_dirs(config_dirs):
         for path in reads.below(directory, SUFFIX):
-            if reads.is_file(path) and not is_lock_file(path):  # no directory, no pipe
+            if reads.is_file(path) and not is_lock_file(path):  # excludes directories and pipes
                 found.setdefault(path.stem, path)
     return found
 
 
 def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
-    """Return the file of a recipe named by name or path."""
+    """Return the file of a recipe, by name or path."""
     for directory in config_dirs:
         if not reads.is_dir(directory):
             raise InputError(Problem(f"--config-dir {directory}: no such directory"))
@@ -68,14 +68,14 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
 
 
 def is_lock_file(path: Path | str) -> bool:
-    """True if a file has the name of a lock."""
+    """True if a file's name is that of a lock."""
     return str(path).endswith(LOCK_SUFFIX)
 
 
 def recipe_of_lock(path: str) -> str | None:
-    """Return the recipe next to a lock, from the name of the file; None if there is none.
+    """Return the recipe next to a lock, by the lock's file name; None if it does not exist.
 
-    The lock of a role is called NAME.ROLE.lock.yaml.
+    A role's lock is called NAME.ROLE.lock.yaml.
     """
     stem = path.removesuffix(LOCK_SUFFIX)
     if stem == path:
@@ -113,7 +113,7 @@ def similar_file(path: str) -> str | None:
 
 
 def _not_a_recipe(recipe: str, config_dirs: Sequence[Path]) -> Problem:
-    """Return the problem of a path without the suffix of a recipe."""
+    """Return the problem of a path without a recipe's suffix."""
     if _MODEL.fullmatch(recipe) and not reads.is_dir(Path(recipe).parent):
         help_ = f"write a recipe for it: speclaunch init {recipe} --hardware NAME"
         return Problem(f"{recipe} is a model, not a recipe", help=help_)
@@ -137,7 +137,7 @@ def recipe_dirs(config_dirs: Sequence[Path]) -> list[Path]:
 
 
 def group_options(config_dirs: Sequence[Path] = ()) -> dict[str, list[str]]:
-    """Return the options of each group, including the user's own; a group is a directory name."""
+    """Return the options of each group (a directory name), including the user's own."""
     found: dict[str, set[str]] = {}
     for base in (*config_dirs, conf_dir()):
         for path in base.rglob(f"*{SUFFIX}"):
@@ -148,9 +148,9 @@ def group_options(config_dirs: Sequence[Path] = ()) -> dict[str, list[str]]:
 
 
 def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the recipe (`recipe=NAME`, or just its name or path) and the overrides.
+    """Return the recipe (`recipe=NAME`, or only its name or path) and the overrides.
 
-    Raises InputError if there is none, or more than one.
+    Raises InputError unless there is exactly one recipe.
     """
     named = [word for word in words if _names_a_recipe(word)]
     rest = [word for word in words if not _names_a_recipe(word)]
@@ -168,9 +168,9 @@ def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return the recipes with their overrides; overrides before the first recipe apply to all.
+    """Return the recipes with their overrides. Overrides before the first recipe apply to all.
 
-    Raises InputError if there is none.
+    Raises InputError without a recipe.
     """
     common: list[str] = []
     found: list[tuple[str, list[str]]] = []
@@ -187,7 +187,7 @@ def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def with_overrides(words: Sequence[str], overrides: Sequence[str]) -> tuple[str, ...]:
-    """Return arguments with overrides that replace those for the same keys."""
+    """Return arguments with overrides added, replacing earlier overrides of the same keys."""
     replaced = set(map(override_key, overrides))
     return (*(word for word in words if override_key(word) not in replaced), *overrides)
 
@@ -198,7 +198,7 @@ def override_key(word: str) -> str:
 
 
 def shown_overrides(overrides: Sequence[str]) -> list[str]:
-    """Return overrides as written, with secrets redacted."""
+    """Return the text of overrides with secrets redacted."""
     return [
         f"{key}={HIDDEN}" if equals and (is_secret_key(key) or holds_secret(value)) else word
         for word in overrides

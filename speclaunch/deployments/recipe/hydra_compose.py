@@ -1,8 +1,8 @@
-"""Composition with Hydra: every feature, error messages, and overrides.
+"""Compose with Hydra: every feature, error messages, and overrides.
 
-The only module that imports Hydra. Hydra's own `hydra/*` node is omitted: we configure no job, no
-logging and no sweeper, and it takes over half of the time. For that we call three methods of
-Hydra's config loader below its public `compose()`; hydra-core is pinned to 1.3 and
+This is the only module that imports Hydra. Hydra's `hydra/*` node is omitted: speclaunch configures
+no job, logging or sweeper, and the node takes over half of the time. Omitting it requires three
+methods of Hydra's config loader below its public `compose()`. hydra-core is pinned to 1.3, and
 tests/deployments/recipe/test_compose.py compares the result with the public API.
 """
 
@@ -63,7 +63,7 @@ from speclaunch.engine import suggest
 
 
 class _CheckedSource(FileConfigSource):
-    """A directory of configurations, each checked before Hydra reads it."""
+    """Directory of configurations, each checked before Hydra reads it."""
 
     @staticmethod
     def scheme() -> str:
@@ -198,11 +198,11 @@ def _quoted(text: str) -> str:
 
 
 _OPEN = ("args.", "engine.env.", "router.args.")
-"""Prefixes of engine keys, which may be absent from all our files."""
+"""Prefixes of engine keys, which may be absent from all shipped files."""
 
 
 def _opened(override: Override) -> str:
-    """Return the override, with `++` if plain and for a valid key that files may lack.
+    """Return the override, with `++` added if it is plain and its key is valid.
 
     Hydra rejects a plain override of a key that no file has.
     """
@@ -314,7 +314,7 @@ _SECTIONS = (
 
 
 def _not_a_mapping(text: str, path: Path, shown: str) -> Problem:
-    """Return the problem of a section that is a list or a text instead of `key: value` lines."""
+    """Return the problem of a section that is not a mapping but a list or a text."""
     positions = read_positions(path, shown)
     sections = {key[0] for key in positions if len(key) > 1 and isinstance(key[1], str)}
     for name in _SECTIONS:
@@ -345,7 +345,7 @@ def _bad_override(text: str, override: str, key: str) -> Problem:
 
 
 def _in_a_role(key: str) -> tuple[str, str, frozenset[str]]:
-    """Return the prefix `roles.NAME.` of a key, the rest, and the keys that are valid there."""
+    """Return a key's prefix `roles.NAME.`, the rest, and the keys valid after the prefix."""
     parts = key.split(".", 2)
     if len(parts) < 3 or parts[0] != "roles":
         return "", key, schema_paths()
@@ -353,7 +353,7 @@ def _in_a_role(key: str) -> tuple[str, str, frozenset[str]]:
 
 
 class WrittenOverride(Struct, frozen=True):
-    """An override as written; `value` is None if it deletes its key."""
+    """Override on the command line; `value` is None if it deletes its key."""
 
     key: str
     line: str
@@ -363,7 +363,7 @@ class WrittenOverride(Struct, frozen=True):
 
 
 def repeated(overrides: Iterable[WrittenOverride]) -> list[Problem]:
-    """Return problems for keys set twice to different values: Hydra silently uses the last."""
+    """Return problems for keys set twice to different values; Hydra silently uses the last."""
     before: dict[str, WrittenOverride] = {}
     problems: list[Problem] = []
     for override in overrides:
@@ -456,7 +456,7 @@ def _group(key: str) -> str:
 
 
 def _place_of_default(config: str, group: str, recipe: Path, shown: str) -> Place | None:
-    """Return the place where the defaults list of `config` names an option of `group`."""
+    """Return the place in the defaults list of `config` that names an option of `group`."""
     candidates = [recipe] if config == recipe.stem else []
     candidates += [recipe.parent / f"{config}{SUFFIX}", conf_dir() / f"{config}{SUFFIX}"]
     for path in filter(Path.is_file, candidates):

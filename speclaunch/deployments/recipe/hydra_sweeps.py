@@ -1,10 +1,11 @@
-"""Expansion of a sweep (`recipe=a,b args.x=1,3 speculation=glob(eagle*)`) into jobs.
+"""Expand a sweep (`recipe=a,b args.x=1,3 speculation=glob(eagle*)`) into jobs.
 
-The grammar is Hydra's own: choices, `choice(…)`, `range(…)`, `glob(…)`, `sort`, `shuffle`. Settings
-of Hydra itself (`hydra/launcher=joblib`, `hydra.launcher.n_jobs=2`) select what runs the jobs.
+The grammar is Hydra's: choices, `choice(…)`, `range(…)`, `glob(…)`, `sort`, `shuffle`. Hydra's own
+settings (`hydra/launcher=joblib`, `hydra.launcher.n_jobs=2`) select how the jobs run.
 
 Source: hydra-core 1.3, hydra/core/override_parser/types.py (`Override.sweep_string_iterator`), and
-hydra/_internal/core_plugins/basic_sweeper.py, `split_arguments`: the product, the last key first.
+hydra/_internal/core_plugins/basic_sweeper.py, `split_arguments` (the product; the last key varies
+first).
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from speclaunch.deployments.recipe.find_recipe import SUFFIX, no_recipe, recipe_
 from speclaunch.deployments.recipe.sections import RECIPE
 
 MOST_JOBS = 2000
-"""Maximum jobs of one sweep: more is a typo (`range(0,1000000)`), not a plan."""
+"""Maximum number of jobs in one sweep. More jobs are a typo (`range(0,1000000)`)."""
 _LAUNCHER = "hydra/launcher"
 _OURS = ("hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep.")
 """Hydra settings that a sweep sets itself."""
 
 
 class SweepJob(Struct, frozen=True):
-    """One combination of a sweep: a recipe, and its overrides."""
+    """One combination of a sweep: a recipe and its overrides."""
 
     recipe: str
     overrides: tuple[str, ...]
@@ -51,7 +52,7 @@ class SweepWords(Struct, frozen=True):
 
 
 def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> SweepWords:
-    """Parse the overrides of a sweep. Raises InputError with all their problems."""
+    """Parse the overrides of a sweep. Raises InputError with all problems."""
     parser, options = OverridesParser.create(), _Options(config_dirs)
     problems: list[Problem] = []
     axes: dict[str, list[str]] = {}
@@ -95,7 +96,7 @@ def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> Sweep
 
 
 def _with_recipe(words: Sequence[str]) -> list[str]:
-    """Return the overrides, with `recipe=` before an arg without `=`, a name or a path."""
+    """Return the overrides, with `recipe=` added before a recipe's name or path."""
     return [
         word if "=" in word or word.startswith(("~", "hydra")) else f"{RECIPE}={word}"
         for word in words
@@ -103,7 +104,7 @@ def _with_recipe(words: Sequence[str]) -> list[str]:
 
 
 def _expand(override: Override, word: str) -> list[str]:
-    """Return an override as the overrides of each job."""
+    """Return the overrides that an override becomes, one for each job."""
     key = override.get_key_element()
     if not override.is_sweep_override():
         return [f"{key}={override.value()}" if key == RECIPE else word]
@@ -135,7 +136,7 @@ def _jobs(axes: dict[str, list[str]]) -> list[SweepJob]:
 
 
 class _Options:
-    """Names that `glob(…)` matches: recipes by name, options of a group."""
+    """Names that `glob(…)` matches: recipe names or a group's options."""
 
     def __init__(self, config_dirs: Sequence[Path]) -> None:
         self._dirs = tuple(config_dirs)

@@ -4,8 +4,8 @@ Built from the models of a recipe (`schema.py`: sections, types, bounds, their d
 that version's server arguments (`argument_schema`). It rejects the names, types and choices that
 `speclaunch lint` rejects, and accepts the rest (tests/deployments/recipe/test_json_schema.py
 compares both for every argument of every release). Every value may be an interpolation:
-`${oc.env:MODELS}`. Groups of the defaults list are limited to existing groups. Their options are
-suggested; other options are accepted, because they may be next to a recipe.
+`${oc.env:MODELS}`. The defaults list accepts only existing groups. Their options are suggested;
+other options are accepted, because they may be files next to a recipe.
 
 draft-07 is what yaml-language-server supports best. It also reads three keys outside the standard:
 `errorMessage`, `deprecationMessage`, `doNotSuggest`.
@@ -74,7 +74,7 @@ def argument_schema(
 ) -> Schema:
     """Return an object schema with every argument name of this version, and removed names.
 
-    `suggested`: values to offer for arguments whose parser accepts any.
+    `suggested`: values to suggest for arguments that accept any value.
     """
     properties: dict[str, Schema] = {}
     for name in _names(catalogue):
@@ -109,7 +109,7 @@ def _names(catalogue: Catalogue) -> Iterator[str]:
 def _argument(entry: About, outdated: Argument | None) -> Schema:
     """Return the schema of an argument.
 
-    `outdated`: the argument of this exact name, which may accept more than its successor.
+    `outdated`: the removed argument of this name, which may accept more than its successor.
     """
     found: Schema = {"description": " ".join(entry.lines)}
     argument = entry.argument
@@ -187,7 +187,7 @@ def recipe_schema(
 ) -> Schema:
     """Return the schema of a recipe, or of a group option that fills one `section` of it.
 
-    Groups and recipes of `config_dirs` are included; `suggested` are values to offer for arguments
+    Groups and recipes of `config_dirs` are included. `suggested`: values to suggest for arguments
     without choices. Raises InputError for an unknown section.
     """
     made = models.Deployment.model_json_schema()
@@ -222,7 +222,7 @@ def recipe_schema(
 
 
 def _group(section: str, properties: Schema, definitions: Schema) -> Schema:
-    """Return the schema of a group option: one section, and an optional defaults list."""
+    """Return the schema of a group option: one section and an optional defaults list."""
     known = {
         name: definitions[reference.rpartition("/")[2]]
         for name, value in properties.items()
@@ -255,7 +255,7 @@ def _section(model: Schema, known: Mapping[str, Schema], texts: Mapping[str, str
 
 
 def _value(name: str, made: Schema, known: Mapping[str, Schema], text: str | None) -> Schema:
-    """Return the schema of one key of a section: pydantic's, or an interpolation."""
+    """Return the schema of a section's key: pydantic's schema or an interpolation."""
     forms: list[Schema]
     if name in ("args", "minimal"):
         forms = [_ARGUMENTS]
@@ -279,7 +279,7 @@ def _value(name: str, made: Schema, known: Mapping[str, Schema], text: str | Non
 
 
 def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
-    """Return a form of a value in draft-07, with references inlined except to sections."""
+    """Return a value's schema in draft-07, with references inlined except to sections."""
     reference = made.get("$ref")
     if reference is not None:
         name = reference.rpartition("/")[2]
@@ -294,7 +294,7 @@ def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
 
 
 def _docstrings() -> dict[str, dict[str, str]]:
-    """Return the docstrings of the models' fields, by class; "" is the class itself."""
+    """Return the docstrings of each model's fields. The key "" is the class itself."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(models)).body:
         if not isinstance(node, ast.ClassDef):
@@ -322,7 +322,7 @@ def _defaults(config_dirs: Sequence[Path]) -> Schema:
             "description": f"An option of the group `{group}`.",
             "anyOf": [*written["anyOf"], several],
         }
-    # another package, a place in all groups, or the option of an earlier list
+    # a different package, a place in all groups, or the option of an earlier list
     patterns = {
         rf"^((override|optional) +)?/?{re.escape(group)}(@[A-Za-z0-9_.:]+)?$": value
         for group, value in choices.items()

@@ -1,4 +1,4 @@
-"""Validation of a composed recipe as a Deployment, with the place of every problem."""
+"""Validate a composed recipe as a Deployment, with the place of every problem."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Unset(Struct, frozen=True):
-    """A value of a recipe that needs an unset environment variable."""
+    """Recipe value that needs an unset environment variable."""
 
     key: str
     variable: str
@@ -49,40 +49,40 @@ class Unset(Struct, frozen=True):
 
 
 class Recipe(Struct, frozen=True):
-    """A Deployment, its file, and the place of each of its values."""
+    """Deployment, its file, and the place of each value."""
 
     deployment: Deployment
     path: Path
     provenance: RecipeProvenance
 
     unset: tuple[Unset, ...] = ()
-    """Values that need an unset variable: unknown for a check, and they prevent a launch."""
+    """Values that need an unset variable. Checks treat them as unknown; a launch fails."""
     parts: tuple[Recipe, ...] = ()
-    """One recipe for each of its `roles:`: the role's keys merged over the shared keys."""
+    """One recipe for each role: its keys merged over the shared keys."""
     server_context: ServerContext | None = None
-    """For a role: its deployment, replicas, and number of hosts."""
+    """Deployment, replicas, and number of hosts of a role; else None."""
     lock_differences: tuple[Problem, ...] = ()
-    """Differences from its lock, if they were compared."""
+    """Differences from the recipe's lock, if compared."""
 
     @property
     def roles(self) -> tuple[Recipe, ...]:
-        """Servable recipes: one for each role, named NAME/ROLE, or this one."""
+        """Servable recipes: one per role, named NAME/ROLE, or this recipe if it has no roles."""
         return self.parts or (self,)
 
     @property
     def role(self) -> str | None:
-        """For a role: its name."""
+        """Role's name, or None."""
         return None if self.server_context is None else self.server_context.role
 
     @property
     def is_shipped(self) -> bool:
-        """True for a recipe of speclaunch itself."""
+        """True for a recipe that speclaunch ships."""
         return self.path.is_relative_to(recipes_dir().resolve())
 
     @property
     def lock_path(self) -> Path:
-        """File of its lock: next to it; for a shipped recipe in the working directory. A lock is
-        its own lock."""
+        """File of its lock: next to the recipe, or in the working directory for a shipped recipe. A
+        lock is its own lock."""
         if is_lock_file(self.path):
             return self.path
         role = f".{self.role}" if self.role else ""
@@ -91,7 +91,7 @@ class Recipe(Struct, frozen=True):
 
     @property
     def start(self) -> Place:
-        """First line: for a role, its own line."""
+        """Place of the first line, or of the role's line."""
         return Place(str(self.path)) if self.server_context is None else self.server_context.place
 
     def place(self, *keys: str | int) -> Place:
@@ -99,7 +99,7 @@ class Recipe(Struct, frozen=True):
         return self.provenance.find(keys) or Place(str(self.path))
 
     def require_environment(self) -> None:
-        """Raise InputError with every value whose variable is not set."""
+        """Raise InputError if values need unset variables; it lists all of them."""
         if self.unset:
             raise InputError(
                 Problem(
@@ -113,7 +113,7 @@ class Recipe(Struct, frozen=True):
 
 
 def load(recipe: str, overrides: Sequence[str] = (), config_dirs: Sequence[Path] = ()) -> Recipe:
-    """Compose and validate. Raises InputError with every problem."""
+    """Compose and validate a recipe. Raises InputError with every problem."""
     return validate(compose(recipe, overrides, config_dirs))
 
 
@@ -122,8 +122,8 @@ def load_sound_part(
 ) -> tuple[Recipe | None, tuple[Problem, ...]]:
     """Return the recipe without values that its schema rejects, and their problems.
 
-    Everything else can then be checked. None if too little remains. Raises InputError if it cannot
-    be composed at all.
+    The remaining values can then be checked. The recipe is None if too little remains. Raises
+    InputError if it cannot be composed.
     """
     composition = compose(recipe, (), config_dirs)
     try:
@@ -250,9 +250,9 @@ def _by_schema(
 
 
 def _knowable(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values that the schema can check, with defaults in place of unset variables.
+    """Return the values that the schema can check, without those that need unset variables.
 
-    The engine's arguments and variables remain, as unknown values.
+    The schema's defaults replace these. Engine arguments and variables remain as unknown values.
     """
     known = {"name": "unknown", **without_unset(values)}
     if "args" in values:
@@ -270,7 +270,7 @@ def _below(values: Any, *keys: str) -> Any:
 
 
 def changed_args(args: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return server arguments with `changes`, which replace any other name of the same argument."""
+    """Return server arguments with `changes`, which replace the same argument under any name."""
     found = dict(args)
     for name, value in changes.items():
         for other in [key for key in found if canonical(key) == canonical(name)]:
@@ -280,13 +280,13 @@ def changed_args(args: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
 
 
 OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_addr=HOST:20000"}
-"""Arguments that differ by host or by start, with an example."""
+"""Arguments that differ between hosts or starts, with example values."""
 
 
 def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed") -> Recipe:
     """Return the role of that name, or the recipe itself if it has no roles.
 
-    Raises InputError if the recipe has several and none is named, and for an unknown role.
+    Raises InputError for an unknown role, or if there are several roles and none is named.
     """
     if role is None and len(recipe.parts) < 2:
         return recipe.roles[0]
@@ -333,7 +333,7 @@ def require_host(recipe: Recipe) -> None:
 
 
 def fit_limits(recovery: Recovery) -> FitLimits:
-    """Return the settings that `recovery` lets a search change; all of them if recovery is off."""
+    """Return the settings that `recovery` lets a search change; all if recovery is off."""
     if recovery.policy is RecoveryPolicy.OFF:
         return DEFAULT_LIMITS
     floors = {name: getattr(recovery.floors, name) for name in FitFloors.__struct_fields__}

@@ -1,7 +1,7 @@
-"""Record of a lock (exactly what served), and differences from it.
+"""Record of a lock (the exact server that ran), and the differences from it.
 
-A lock is a recipe with the section `lock`. It has the recipe's arguments and variables as they
-served, so it starts the same engine again; the section records everything that no argument fixes.
+A lock is a recipe with the section `lock`. Its arguments and variables are those of the server that
+ran, so it starts the same engine again. The section records everything that no argument fixes.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ FORMAT = 1
 
 
 class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The engine, and everything installed next to it."""
+    """Engine, and every package installed next to it."""
 
     version: str
     python: str = "unknown"
-    """Version of its Python."""
+    """Version of the engine's Python."""
     packages: tuple[InstalledPackage, ...] = ()
 
 
 class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A checkpoint: target or draft."""
+    """Checkpoint: target or draft."""
 
     role: str
     name: str
-    """Path or name on the hub, as its argument has it."""
+    """Path or hub name, as in the server argument."""
     revision: str | None = None
     """Commit on the hub; None for a directory without one."""
     files: tuple[HashedFile, ...] = ()
 
 
 class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The machine that it served on."""
+    """Machine that the server ran on."""
 
     name: str
     count: int = 1
@@ -59,11 +59,11 @@ class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class LockedImage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The container image of the deployment."""
+    """Container image of the deployment."""
 
     name: str
     digest: str | None = None
-    """`sha256:…`; None if its name has none."""
+    """`sha256:…`; None if the image name has no digest."""
 
     @property
     def text(self) -> str:
@@ -72,7 +72,7 @@ class LockedImage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A measurement or proof of the recipe."""
+    """Measurement or proof of the recipe."""
 
     kind: str
     """`bench`, `prove`, `contract`, or `smoke`: the first generation of the launch that wrote the
@@ -92,21 +92,21 @@ class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """Record of what served."""
+    """Record of a server that ran."""
 
     format: int = FORMAT
     recipe: str
     """File name of its recipe in the same directory, or name of a shipped recipe."""
     role: str | None = None
-    """Role of a recipe with several."""
+    """Role, for a recipe with several roles."""
     overrides: tuple[str, ...] = ()
     """Overrides of the recipe, without secrets."""
     steps: Mapping[str, Any] = {}
-    """Server arguments that recovery changed before it served."""
+    """Server arguments that recovery changed before the engine served."""
     resolved: Mapping[str, Any] = {}
     """Effective server arguments that differ from the engine's defaults."""
     variables: Mapping[str, str] = {}
-    """Engine variables that it inherited from the environment."""
+    """Engine variables inherited from the environment."""
     checkpoints: tuple[LockedCheckpoint, ...] = ()
     hardware: LockedHardware | None = None
     image: LockedImage | None = None
@@ -132,11 +132,11 @@ def lock_of(value: object) -> Lock:
 
 
 IMAGE = "of deploy.image"
-"""Name of the image in a difference."""
+"""Name of the image subject in a difference."""
 
 
 class LockSubject(StrEnum):
-    """The kind of thing that a lock fixes."""
+    """Kind of fact that a lock fixes."""
 
     ARGUMENT = "argument"
     VARIABLE = "variable"
@@ -151,20 +151,20 @@ class LockSubject(StrEnum):
 
 
 class LockDifference(Struct, frozen=True):
-    """One difference from a lock."""
+    """Difference from a lock."""
 
     subject: LockSubject
     name: str
     locked: str | None
-    """Text of the locked value; None: absent."""
+    """Text of the locked value; None if absent."""
     found: str | None
     place: Place | None = None
     refuses: bool = True
-    """False if it only warns: the same settings should serve there."""
+    """False for a warning: the settings should still serve there."""
 
     @property
     def message(self) -> str:
-        """One line that names the difference."""
+        """One line that states the difference."""
         what = f"{self.subject} {self.name}"
         if self.locked is None:
             return f"{what} is {self.found}, and the lock has none"
@@ -174,14 +174,14 @@ class LockDifference(Struct, frozen=True):
 
     @property
     def problem(self) -> Problem:
-        """The difference with its place."""
+        """Difference as a problem with its place."""
         return Problem(self.message, self.place)
 
 
 def lock_differences(lock: Lock, now: Lock) -> Iterator[LockDifference]:
-    """Yield the differences of two records. Hardware facts that one of them lacks are skipped.
+    """Yield the differences between two records. Unknown hardware is not a difference.
 
-    A different accelerator, count, memory or capability is a refusal; a different driver, processor
+    A different accelerator, count, memory or capability is an error. A different driver, processor
     or system is a warning.
     """
     here, there = ({c.role for c in some.checkpoints if c.files} for some in (lock, now))
@@ -196,12 +196,12 @@ def lock_differences(lock: Lock, now: Lock) -> Iterator[LockDifference]:
 
 
 _OF_A_RANK = ("node_rank", "dist_init_addr", "SGLANG_HOST_IP")
-"""Values in which the ranks of a server differ; an explicit argument is compared in the recipe."""
+"""Values that differ between a server's ranks. Explicit arguments are compared in the recipe."""
 _REFUSES = ("name", "count", "memory_mib", "capability")
 
 
 def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubject, str], str]]:
-    """Yield everything that a record fixes as text; the files of checkpoints in `roles` only."""
+    """Yield a record's facts as text; checkpoint files only for `roles`."""
     yield (LockSubject.ENGINE, "SGLang"), lock.engine.version
     yield (LockSubject.ENGINE, "Python"), lock.engine.python
     for package in lock.engine.packages:
@@ -230,5 +230,5 @@ def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubje
 
 
 def _text(value: Any) -> str:
-    """Return a value in a recipe's notation."""
+    """Return a value as recipe text."""
     return value if isinstance(value, str) else json.dumps(value)

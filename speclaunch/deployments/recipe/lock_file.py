@@ -1,4 +1,4 @@
-"""Lock files: name, recipe, and the recipe's changes since."""
+"""Read a lock's file, find its recipe, and list the recipe's later changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _IS_LOCK = lazy(r"^lock:", re.MULTILINE)
 
 
 def of_this_host(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides that differ between ranks with one lock."""
+    """Return the overrides that differ between ranks of the same lock."""
     return [word for word in overrides if override_key(word).removeprefix("args.") in OF_A_HOST]
 
 
@@ -65,7 +65,7 @@ def read_lock(
 
 
 def record(lock: Recipe) -> Lock:
-    """Return the record of a recipe that is a lock."""
+    """Return the record of a lock."""
     found = lock.deployment.lock
     assert found is not None  # noqa: S101  `read_lock` checked it
     return found
@@ -76,9 +76,9 @@ def lock_and_recipe(
 ) -> tuple[Recipe, Recipe]:
     """Return the lock of a recipe, and the recipe to compare it with.
 
-    The recipe gets the overrides that its lock records, and `overrides`, which are already in
-    `recipe`. A lock is its own lock, and is compared with the recipe that it names, if that still
-    exists. A rank sets its own number and address in both. Raises InputError.
+    The recipe gets the overrides in its lock, and `overrides`, which `recipe` already has. A lock
+    is its own lock; it is compared with the recipe that it names, if that still exists. A rank sets
+    its own number and address in both. Raises InputError.
     """
     path = recipe.lock_path
     lock = read_lock(path, config_dirs, of_this_host(overrides))
@@ -119,9 +119,9 @@ def _problems(recipe: Recipe, config_dirs: Sequence[Path]) -> Iterator[Problem]:
 
 
 def accept_lengths(recipe: Recipe) -> dict[str, float]:
-    """Return the acceptance lengths in the lock of a recipe by certificate.
+    """Return the acceptance lengths in a recipe's lock, by certificate.
 
-    Empty if its checkpoints or speculation differ from the recipe's, or without a readable lock.
+    Empty without a readable lock, or if its checkpoints or speculation differ from the recipe's.
     """
     try:
         if not reads.is_file(recipe.lock_path):
@@ -137,11 +137,11 @@ def accept_lengths(recipe: Recipe) -> dict[str, float]:
 
 
 _OF_LENGTH = ("speculative_", "model_path", "revision")
-"""Beginnings of arguments that decide the acceptance length."""
+"""Prefixes of arguments that determine the acceptance length."""
 
 
 class _Stated(Struct, frozen=True):
-    """A value of a recipe that its lock fixes."""
+    """Recipe value that its lock fixes."""
 
     text: str
     place: Place
@@ -152,7 +152,7 @@ class _Stated(Struct, frozen=True):
 def recipe_differences(recipe: Recipe, lock: Recipe) -> Iterator[LockDifference]:
     """Yield a recipe's changes to the arguments, variables, engine and image in its lock.
 
-    Values that need an unset variable are unknown, and skipped. Secrets are not compared.
+    Values that need an unset variable are unknown and do not count. Secrets are not compared.
     """
     locked = record(lock)
     args = changed_args(recipe.deployment.args, locked.steps)
@@ -175,7 +175,7 @@ def recipe_differences(recipe: Recipe, lock: Recipe) -> Iterator[LockDifference]
 def _stated(
     recipe: Recipe, args: Mapping[str, Any], image: LockedImage | None, lock: Lock
 ) -> dict[tuple[LockSubject, str], _Stated]:
-    """Return the arguments of a recipe in the form of the lock's release, and its variables."""
+    """Return a recipe's arguments under the names of the lock's release, and its variables."""
     found: dict[tuple[LockSubject, str], _Stated] = {}
     rendered = render_args(args, {}, load_catalogue(resolve_version(lock.engine.version).held))
     for argument in rendered.arguments:

@@ -1,17 +1,17 @@
-"""Resolution of a composed container to plain values: interpolations and missing values.
+"""Resolve a composed container to plain values: interpolations and missing values.
 
 Most recipes use an environment variable (`${oc.env:TP}`, `${oc.env:TP,8}`, `${env_or:TP,8}`), a
 tiny model of the CPU engine (`${cpu_model:llama}`), or another value of the recipe
-(`${args.tp_size}`); these are resolved here, like OmegaConf does. OmegaConf is imported only for
-anything else, and for values that cannot be resolved: it has the messages.
+(`${args.tp_size}`). These are resolved here as in OmegaConf. OmegaConf is imported only for other
+interpolations, and for values that cannot be resolved, because it has the messages.
 
-`${env_or:NAME,default}` is ours: bash's `${NAME:-default}`, whose default also replaces an empty
-variable.  `oc.env` is `${NAME-default}`.
+speclaunch adds `${env_or:NAME,default}`. Like bash's `${NAME:-default}`, its default also replaces
+an empty variable. `oc.env` is like `${NAME-default}`.
 
-OmegaConf refuses to compose if such a variable is not set.  We compose twice with our own resolvers
-in place of both: once with the existing values, once with a mark for every variable, which shows
-how each value is written.  Marks are characters for private use, which no recipe has a reason to
-contain; `oc.decode` passes them through.
+OmegaConf refuses to resolve an unset variable. The container is therefore resolved twice with
+replacements for both resolvers: once with the existing values, and once with a mark for every
+variable, which shows how each value is written. Marks are private-use characters, which recipes do
+not contain; `oc.decode` passes them through.
 
 Source: omegaconf 2.3, grammar/OmegaConfGrammarLexer.g4 (texts and numbers), base.py
 `_resolve_node_interpolation`; tests/deployments/recipe/test_simple_interpolation.py compares them.
@@ -43,8 +43,8 @@ def uses_environment(raw: Any) -> bool:
 def resolved(raw: Mapping[Any, Any], resolve: Callable[[Any], Any]) -> dict[Any, Any]:
     """Return a raw container resolved by `resolve`, with texts from the environment marked.
 
-    These texts become FromEnvironment. Raises OmegaConf's own errors for everything else that
-    cannot be resolved.
+    These texts become FromEnvironment. Raises OmegaConf's errors for other values that cannot be
+    resolved.
     """
     values = resolve(_renamed(raw, "speclaunch_value"))
     written = resolve(_renamed(raw, "speclaunch_mark"))
@@ -63,7 +63,7 @@ def missing_in(raw: Any, key: str = "") -> set[str]:
 
 
 def without_unset(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the values without those that need an unset variable; their defaults apply."""
+    """Return the values without those that need an unset variable."""
     return {
         key: without_unset(value) if isinstance(value, dict) else value
         for key, value in values.items()
@@ -72,7 +72,7 @@ def without_unset(values: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def restored(validated: Any, values: Any) -> Any:
-    """Return validated values, with their texts marked as FromEnvironment again."""
+    """Return validated values, with texts from the environment marked again."""
     if isinstance(values, FromEnvironment) and isinstance(validated, str):
         return FromEnvironment(validated, values.template, values.unset)
     if isinstance(values, dict) and isinstance(validated, dict):
@@ -83,7 +83,7 @@ def restored(validated: Any, values: Any) -> Any:
 
 
 def unset_places(values: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the keys and the variable of every value that needs an unset variable."""
+    """Yield the keys and the variable of each value that needs an unset variable."""
     if isinstance(values, FromEnvironment):
         for name in values.unset:
             yield path, name
@@ -127,7 +127,7 @@ def _renamed(raw: Any, resolver: str) -> Any:
 
 
 def _variable_value(name: str, default: Any = _NO_DEFAULT) -> Any:
-    """Return the result of `oc.env`; a mark if it would fail."""
+    """Return the result of `oc.env`, or a mark if it would fail."""
     found = reads.variable(name)
     if found is not None:
         return found
@@ -185,7 +185,7 @@ def _joined(value: Any, written: Any) -> Any:
 
 
 def _template(written: str) -> Template:
-    """Return the marks in a text as variables, including defaults inside defaults."""
+    """Return a text with its marks as variables, including nested defaults."""
     parts, rest = _parse(written, 0, nested=False)
     return (*parts, written[rest:]) if rest < len(written) else parts
 
@@ -215,19 +215,19 @@ def _parse(text: str, at: int, *, nested: bool) -> tuple[Template, int]:
 
 _MISSING = "???"
 _ODD = frozenset({"null", "none", "true", "false", "inf", "nan", "infinity", "e"})
-"""Words that OmegaConf does not, or may not, read as texts."""
+"""Words that OmegaConf may not read as texts."""
 _COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
-"""Pattern of a computed name: it may become that of any resolver, including `oc.env`."""
+"""Pattern of a computed name, which may become any resolver's name, including `oc.env`."""
 
 
 class _NotSimpleError(Exception):
-    """Error: a container needs OmegaConf."""
+    """Only OmegaConf can resolve the container."""
 
 
 def resolve_values(raw: Any, provenance: RecipeProvenance, shown: str) -> dict[str, Any]:
     """Return the values of a composed container with unresolved interpolations and `???`.
 
-    Raises InputError for an interpolation without a target, and for each missing value.
+    Raises InputError for interpolations without a target and for missing values.
     """
     if not isinstance(raw, dict):
         raise InputError(Problem("a recipe must be a YAML mapping", Place(shown)))
@@ -285,7 +285,7 @@ _SIMPLE = {**RESOLVERS, "cpu_model": _cpu_model}
 
 
 def register_resolvers() -> None:
-    """Register the resolvers: `${cpu_model:cycle}` is the directory of a tiny CPU engine model."""
+    """Register speclaunch's resolvers. `${cpu_model:cycle}` is a tiny model's directory."""
     from omegaconf import OmegaConf  # noqa: PLC0415
 
     if not OmegaConf.has_resolver("cpu_model"):
@@ -303,7 +303,7 @@ def resolve(raw: Any) -> Any:
 
 
 def _decode(text: str | None) -> Any:
-    """Resolve OmegaConf's `oc.decode`, which would fail on the mark of a variable."""
+    """Resolve `oc.decode`. OmegaConf's own resolver would fail on a variable's mark."""
     if text is None or is_marked(text):
         return text
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")
@@ -314,7 +314,7 @@ def _decode(text: str | None) -> Any:
 def _pattern() -> re.Pattern[str]:
     """Return the pattern of `${name:WORD}`, `${name:WORD,default}` and `${a.b.c}`.
 
-    Defaults are texts to OmegaConf, or integers that are unchanged when read and written again.
+    The default must be a text for OmegaConf, or an integer in canonical form.
     """
     word = r"[A-Za-z_][A-Za-z0-9_-]*"
     default = r"(?:[A-Za-z_/][A-Za-z0-9_./-]*|0|[1-9][0-9]{0,17})"
@@ -396,7 +396,7 @@ class _Resolving:
 
 
 def first_line(error: BaseException | str) -> str:
-    """Return the first informative line, without OmegaConf's preambles."""
+    """Return the first informative line of an OmegaConf message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = next((line for line in lines if not line.endswith(":")), "") or type(error).__name__
     wrapped = re.fullmatch(r'\w+ raised while resolving interpolation: "?(.*?)"?', text)

@@ -1,7 +1,7 @@
 """Roles of a recipe: each role's keys, merged over the shared keys.
 
 A role is merged over a composed recipe: mappings are merged recursively, anything else replaces the
-old value, as between files. Null removes a shared value; for arguments and variables it remains,
+old value, as between files. Null removes a shared value. For arguments and variables null remains
 and means the engine's default. An argument is replaced under any of its names.
 """
 
@@ -39,7 +39,7 @@ SIDES = ("prefill", "decode")
 
 
 def role_names(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the roles in a recipe's values, as far as they are readable."""
+    """Return the names of the readable roles in a recipe's values."""
     roles = values.get(ROLES)
     if not isinstance(roles, dict):
         return ()
@@ -52,7 +52,7 @@ def role_names(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def shared(composition: Composition) -> Composition:
-    """Return the recipe without its roles; `args` may be missing if all are in roles."""
+    """Return the recipe without its roles. `args` may be missing if the roles set it."""
     if not role_names(composition.values):
         return composition
     return replace(composition, values={"args": {}, **composition.values})
@@ -86,14 +86,14 @@ def of_role(composition: Composition, role: str) -> Composition:
 
 
 def place_of(composition: Composition, role: str) -> Place:
-    """Return the place where a role begins."""
+    """Return the place at which a role begins."""
     at = (ROLES, role)
     found = composition.provenance
     return found.places.get(at) or found.first_below(at) or Place(str(composition.path))
 
 
 def sets_key(values: Mapping[str, Any], role: str, path: KeyPath) -> bool:
-    """True if a role sets a key itself, not only through the shared keys."""
+    """True if the role itself sets a key, not only the shared settings."""
     found: Any = values[ROLES][role]
     for part in path:
         if not isinstance(found, dict) or part not in found:
@@ -103,7 +103,7 @@ def sets_key(values: Mapping[str, Any], role: str, path: KeyPath) -> bool:
 
 
 def invented(composition: Composition) -> Iterator[Problem]:
-    """Yield problems for roles that only an override names: `roles.prefil.args.tp_size=4`."""
+    """Yield problems for roles that exist only in an override: `roles.prefil.args.tp_size=4`."""
     names = role_names(composition.values)
     places = composition.provenance.places
     written = {
@@ -136,7 +136,7 @@ def _sets_mode(values: Mapping[str, Any], role: str) -> bool:
 
 
 def _laid_over_args(base: Any, own: Any, gone: list[KeyPath]) -> Any:
-    """Merge arguments over arguments, matching any of their names."""
+    """Merge arguments over others. Arguments match under any of their names."""
     if own is None:
         return {} if base is None else base
     if not isinstance(own, dict) or not isinstance(base, dict | None):
@@ -181,7 +181,7 @@ def _lay_over(
 
 
 def _places(provenance: RecipeProvenance, at: KeyPath, gone: list[KeyPath]) -> dict[KeyPath, Place]:
-    """Return the shared places, with those of the role over them and without removed keys."""
+    """Merge the role's places over the shared places, without removed keys."""
     depth = len(at)
     own = {key[depth:]: place for key, place in provenance.places.items() if key[:depth] == at}
     taken = {path: len(path) for path in gone}

@@ -194,7 +194,7 @@ class Restart(Section):
     """Restarts of an engine that served and crashed, hung or ran out of memory."""
 
     policy: Literal["auto", "on-failure", "never"] = "auto"
-    """`on-failure`: start it again; `auto`: the same, unless `recovery` is off."""
+    """`on-failure`: restart it; `auto`: restart it unless `recovery` is off."""
     first_delay_seconds: float = Field(default=1, ge=0)
     """Delay before the first restart; it doubles with each further restart."""
     longest_delay_seconds: float = Field(default=60, ge=0)
@@ -418,7 +418,7 @@ class DeploySection(Section):
     """Time for running requests to finish when a server is stopped."""
     monitoring: Literal["operator", "annotations"] | None = None
     """Discovery of pods by Prometheus: objects of the Prometheus Operator, with alerts, or scrape
-    annotations; null: not at all."""
+    annotations; null: none."""
     slurm: Arguments = Field(default_factory=dict)
     """Options that the cluster requires, by the names of sbatch's options (`partition`, `account`,
     `time`); `module`: modules to load first; for srt-slurm also `gpu_type`."""
@@ -476,7 +476,7 @@ class Deployment(Section):
     router: RouterSection | None = None
     deploy: DeploySection = DeploySection()
     lock: RecordedLock | None = None
-    """Record of what served, written by `--lock`. A recipe with it is a lock."""
+    """Record of the server that ran, written by `--lock`. A recipe with this section is a lock."""
 
 
 # -- problems
@@ -499,7 +499,7 @@ def problems(
 
 
 def _key(path: KeyPath, role: _CheckedRole) -> str:
-    """Return a key as written in the recipe: below the role if the role sets it."""
+    """Return a key with its role's prefix if the role sets it."""
     if role is not None and sets_key(*role, path):
         path = (ROLES, role[1], *path)
     return ".".join(str(part) for part in path)
@@ -507,7 +507,7 @@ def _key(path: KeyPath, role: _CheckedRole) -> str:
 
 def _problem(detail: ErrorDetails, composition: Composition, role: _CheckedRole) -> Problem:
     path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
-    # pydantic appends the member of a union that it tried (`args.x.str`): not a key of ours.
+    # pydantic appends the member of a union that it tried (`args.x.str`), which is not a key.
     while len(path) > 1 and not exists(composition.values, path) and detail["type"] != "missing":
         path = path[:-1]
     provenance = composition.provenance

@@ -1,4 +1,4 @@
-"""Sections of a recipe whose values are clearly valid, without pydantic.
+"""Read recipe sections with plain, clearly valid values, without importing pydantic.
 
 `schema.py` declares the keys of a recipe and reports errors in values; importing it costs about 55
 ms. `section_table.py` is generated from it: one row per key with the kind of its values, default
@@ -24,11 +24,11 @@ _LARGEST = 1e15
 
 
 class _NotPlainError(Exception):
-    """Error: only the schema can accept or reject a value."""
+    """Only the schema can accept or reject the value."""
 
 
 class Key(Struct, frozen=True, dict=True):
-    """One key of a section: a row of the table."""
+    """Key of a section: a row of the table."""
 
     kind: str
     """Kind of its values: a key of `_KINDS`."""
@@ -49,7 +49,7 @@ class Key(Struct, frozen=True, dict=True):
 
     @cached_property
     def default(self) -> Any:
-        """Value in a recipe without this key."""
+        """Value if a recipe omits this key."""
         return self.read(self.written_default)
 
     def read(self, value: object) -> Any:
@@ -60,7 +60,7 @@ class Key(Struct, frozen=True, dict=True):
 
 
 class PlainSection:
-    """A section with the attributes of its model in `schema.py`; immutable."""
+    """Immutable section with the attributes of its model in `schema.py`."""
 
     model_fields: ClassVar[Mapping[str, Key]]
 
@@ -74,7 +74,7 @@ class PlainSection:
         self.__dict__.update(defaults, **values)
 
     def model_copy(self, *, update: Mapping[str, Any]) -> Any:
-        """Return the same section with other values."""
+        """Return the section with changed values."""
         return type(self)(**{**self.__dict__, **update})
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -107,7 +107,7 @@ def plain_class(name: str) -> type[PlainSection]:
 
 
 def plain_deployment(written: object) -> PlainSection | None:
-    """Return the deployment of plain values; None if the schema has to decide."""
+    """Return the deployment for plain values; None if the schema must check them."""
     try:
         return _section(written, "Deployment")
     except _NotPlainError:
@@ -319,7 +319,7 @@ def group_names() -> tuple[str, ...]:
 
 
 def is_server_argument(name: str) -> bool:
-    """True if the newest known engine has a server argument of this name."""
+    """True if the newest known engine has a server argument with this name."""
     from speclaunch.engine import held_versions, load  # noqa: PLC0415 - for a mistake
 
     return load(held_versions()[-1]).by_name(name) is not None

@@ -1,4 +1,4 @@
-"""YAML files of recipes: places of keys, and the origin of composed values."""
+"""Read recipes' YAML files: the places of keys, and the origin of composed values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KeyPath = tuple[str | int, ...]
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DIGITS = 1000
-"""Maximum digits of a number: Python reads and writes none of more than 4300."""
+"""Maximum digits of a number. Python's limit is 4300."""
 _LONG = lazy(rf"[0-9a-fA-F_:x]{{{MAX_DIGITS + 1}}}")
 _NUMBER = "tag:yaml.org,2002:int"
 _HEADER = 512
@@ -66,29 +66,29 @@ class RecipeProvenance(Struct, frozen=True):
 
 
 class SourceFile(Struct, frozen=True):
-    """A YAML file, parsed once: its values and their places."""
+    """YAML file, parsed once: its values and their places."""
 
     path: Path
     values: Mapping[str, Any]
-    """Values as OmegaConf reads them; empty if the file is not plain."""
+    """Values as read by OmegaConf; empty if the file is not plain."""
     positions: Mapping[KeyPath, Place]
     package: str | None
     """Package from `# @package` in its header."""
     is_plain: bool
-    """True if it only uses common YAML features: `values` are then certain."""
+    """True if the file only uses common YAML features, so `values` is certain."""
 
 
 def read_positions(path: Path, shown_as: str | None = None) -> dict[KeyPath, Place]:
     """Return the place of every key (and list item) in the YAML file `path`.
 
-    Raises InputError for a file that is unreadable, is not YAML, or exceeds the size or depth of
-    any recipe (a hostile file costs nothing).
+    Raises InputError for a file that is unreadable, is not YAML, or exceeds the limits on size and
+    depth.
     """
     return dict(read_source(path, shown_as).positions)
 
 
 def read_source(path: Path, shown_as: str | None = None) -> SourceFile:
-    """Read the YAML file `path`; an unchanged file is not read again.
+    """Read the YAML file `path`. An unchanged file is not read again.
 
     Its places use the path `shown_as`, or one relative to the working directory. Raises InputError
     like `read_positions`.
@@ -136,7 +136,7 @@ def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
 
 
 def _header(text: str) -> tuple[str | None, bool]:
-    """Return the package of a header (as in `_get_header_dict`), and whether it is certain."""
+    """Return a header's package (as in Hydra's `_get_header_dict`), and True if it is certain."""
     package = None
     for line in text[:_HEADER].splitlines():
         stripped = line.strip()
@@ -226,7 +226,7 @@ def _walk(node: yaml.Node, prefix: KeyPath, depth: int) -> Iterator[tuple[KeyPat
 
 
 def _check_numbers(root: yaml.Node, shown: str, lines: Sequence[int] | None) -> None:
-    """Raise InputError for a number that Python would not read."""
+    """Raise InputError for a number with too many digits for Python."""
     seen: set[int] = set()
     left = [root]
     while left:
@@ -250,7 +250,7 @@ def _place(node: yaml.Node, shown: str, lines: Sequence[int] | None) -> Place:
 
 
 def _lines(text: str) -> Sequence[int] | None:
-    """Return the starts of lines if YAML has other line ends than line feeds; else None."""
+    """Return the line starts if YAML sees line ends other than line feeds, else None."""
     if not _BREAKS.search(text):
         return None
     return [0, *(found.end() for found in re.finditer("\n", text))]
@@ -265,7 +265,7 @@ def _line_and_column(mark: Any, lines: Sequence[int] | None) -> tuple[int, int]:
 
 
 class Composed(Struct, frozen=True):
-    """A recipe merged over its groups, with unresolved interpolations."""
+    """Recipe merged over its groups, with unresolved interpolations."""
 
     raw: Any
     provenance: RecipeProvenance
@@ -274,7 +274,7 @@ class Composed(Struct, frozen=True):
 
 
 class Composition(Struct, frozen=True):
-    """A composed recipe: plain values, their places, and the files it was composed from.
+    """Composed recipe: plain values, their places, and its files.
 
     A value from the environment is a FromEnvironment.
     """

@@ -34,7 +34,7 @@ EMPTY_DIR = "emptyDir"
 
 
 class RecoveryPolicy(StrEnum):
-    """Method to find the next settings after a start ran out of memory."""
+    """Method of choosing the next settings after a start ran out of memory."""
 
     OFF = "off"
     """A failed start is reported and not retried."""
@@ -50,7 +50,7 @@ def is_label(text: str) -> bool:
 
 
 def is_resource(text: str) -> bool:
-    """True if a text names a resource of a device plugin: `rdma/ib`, `rdma/ib:8` for 8 of them."""
+    """True if a text names a device plugin's resource: `rdma/ib`, or `rdma/ib:8` for 8."""
     return _RESOURCE.match(text) is not None
 
 
@@ -60,7 +60,7 @@ def is_store(text: str) -> bool:
 
 
 def is_model_store(text: str) -> bool:
-    """True if a text names a checkpoint store: one of `is_store`, or `emptyDir`."""
+    """True if a text names a checkpoint store: a file store (`is_store`) or `emptyDir`."""
     return text == EMPTY_DIR or is_store(text)
 
 
@@ -77,13 +77,13 @@ def is_image(text: str) -> bool:
 def is_plain_version(text: str) -> bool:
     """True for a release (`0.5.23`) and for plain bounds (`>=0.5.11,<0.6`).
 
-    packaging accepts more; only the schema reads that.
+    packaging accepts more forms, which only the schema reads.
     """
     return _PIN.match(text) is not None or _BOUNDS.match(text) is not None
 
 
 def specifier(text: str) -> SpecifierSet:
-    """Parse a version: `0.5.23` means exactly that, anything else is a specifier (`>=0.5.11`).
+    """Parse a version: `0.5.23` means exactly that; other texts are specifiers (`>=0.5.11`).
 
     Raises packaging's InvalidSpecifier.
     """
@@ -142,7 +142,7 @@ class EngineVersions:
 def recovery_conflict(
     policy: RecoveryPolicy, order: Sequence[object], low: float, high: float
 ) -> str | None:
-    """Return the conflict between settings of `recovery`, or None.
+    """Return the message about conflicting settings of `recovery`, or None.
 
     `low` and `high` are the floor and the limit of `mem_fraction_static`.
     """

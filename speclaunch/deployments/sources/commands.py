@@ -1,4 +1,4 @@
-"""Conversion of a command's tokens to an invocation: program, arguments, environment."""
+"""Convert one command's tokens to an invocation: program, arguments, environment."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ _MAX_ABOVE = 50
 
 
 class CommandContext(Struct, frozen=True):
-    """Context of a command: the wrappers of its shell, conditions, a name."""
+    """Context of a command: its shell's wrappers, its conditions and a name."""
 
     program: tuple[Word, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     name: str | None = None
     image: str | None = None
     base: Mapping[str, Word] = {}
-    """Environment that the file sets for everything inside (a container's)."""
+    """Environment that the file sets for all commands inside, such as a container's."""
 
 
 class FoundCommand(Struct):
-    """Contents of one command: an invocation, or a script for another shell."""
+    """Server or shell script that one command starts."""
 
     invocation: Invocation | None = None
     router: RouterCommand | None = None
     script: tuple[Field, ...] = ()
-    """Words that form one script."""
+    """Tokens that together form one script."""
     positional: tuple[Field, ...] | None = None
     wrapping: Wrapping = field(default_factory=Wrapping)
     before: tuple[Field, ...] = ()
-    """Words before the script."""
+    """Tokens before the script."""
     is_diffusion: bool = False
     """True for a trainer of image models, whose engines are not SGLang's LLM engines."""
     problems: list[Problem] = []
@@ -122,7 +122,7 @@ def look(words: Sequence[Field]) -> FoundCommand:
 
 
 def _is_no_server(kind: InvocationKind, texts: Sequence[str]) -> bool:
-    """True if the arguments only request help, or start an image-generation server."""
+    """True if the arguments only request help, or start an image generation server."""
     if not HELP.isdisjoint(texts):
         return True
     return kind is InvocationKind.SERVE and any(map(DIFFUSION.fullmatch, texts))
@@ -183,7 +183,7 @@ def _without_option(word: Field, before: Sequence[Field]) -> Field:
 
 
 def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
-    """Move X of ``docker run --entrypoint X IMAGE args`` after IMAGE: Docker runs ``X args``."""
+    """Move X in ``docker run --entrypoint X IMAGE args`` after IMAGE: Docker runs ``X args``."""
     if not any(word.text.startswith("--entrypoint") for word in words):
         return words
     wrapping = read_wrappers(words)
@@ -218,7 +218,7 @@ def environment(
 
 
 def exported(scope: ShellScope) -> dict[str, Word | None]:
-    """Return every exported variable that has a text."""
+    """Return every exported variable with a known value."""
     return {
         name: _word(value)
         for name, value in scope.variables.items()
@@ -235,7 +235,7 @@ def _word(value: Value) -> Word | None:
 
 
 def leftovers(node: Simple, pipeline: SourceSpan | None) -> Iterable[Dropped]:
-    """Yield redirections, the pipe and `&`."""
+    """Yield the redirections, the pipe and `&` as parts that a recipe omits."""
     for redirect in node.redirects:
         text = redirect.span.text
         yield Dropped(text, redirect.span.place, "the caller decides where the output goes")
@@ -266,7 +266,7 @@ class Comments:
         self._offsets = [span.source.offset(span.start) for span in comments]
 
     def within(self, regions: Sequence[tuple[int, int]]) -> tuple[Comment, ...]:
-        """Return the comments inside document ranges, at their ends and directly above them."""
+        """Return comments inside the document ranges, at their ends and directly above them."""
         if not self._comments:
             return ()
         document = self._comments[0].source.document
@@ -295,7 +295,7 @@ class Comments:
 
 
 def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
-    """Yield invocations without duplicates: identical calls of a function are one command."""
+    """Yield invocations without duplicates. Identical calls of a function count once."""
     seen: set[tuple[object, ...]] = set()
     for found in invocations:
         words: tuple[Word, ...] = found.words
@@ -315,7 +315,7 @@ def text_of(value: Value) -> str:
 
 
 def owned(field: Field) -> Field:
-    """Return an argument of a function, with the call as the owner of its text."""
+    """Return a shell function's argument, with the call as the owner of its text."""
     pieces = tuple(replace(piece, owner=piece.owner or field.span) for piece in field.pieces)
     return replace(field, pieces=pieces)
 
@@ -326,7 +326,7 @@ _RUN = SHELLS | {
     *("ssh", "sbatch", "sudo", "su", "env", "nohup", "srun", "qsub", "bsub"),
     *("docker", "podman", "kubectl", "singularity", "apptainer", "chroot"),
 }
-"""Commands that run the script on their standard input."""
+"""Commands that run a script from standard input."""
 _WRITE = frozenset({"cat", "tee"})
 _APPLY = frozenset({"kubectl", "oc", "microk8s", "k3s"})
 _READ_ONLY = "it is a manifest in a here-document"
@@ -340,8 +340,8 @@ def here_script(
 ) -> tuple[SourceText, bool, str] | None:
     """Return the script in a command's here-document, or None.
 
-    The result is the source, True if a shell with the surrounding environment runs it, and a
-    description. A here-document that the command writes to a file counts, too.
+    The result is the source, True if a shell that inherits this environment runs it, and a
+    description. A here-document that the command writes to a file also counts.
     """
     redirect, body = _here_document(node)
     if redirect is None or body is None:
@@ -366,9 +366,9 @@ def here_script(
 def here_manifest(
     node: Simple, fields: Sequence[Field], pipeline: SourceSpan | None
 ) -> Reading | None:
-    """Return the servers in a here-document of YAML; None if there is no YAML.
+    """Return the servers in a YAML here-document; None if it is not YAML.
 
-    The YAML is input of ``kubectl``, or ``cat`` writes it to a file or a pipe to ``kubectl``.
+    ``kubectl`` reads the YAML, or ``cat`` writes it to a file or pipes it to ``kubectl``.
     `pipeline` is the destination of the output.
     """
     redirect, body = _here_document(node)
@@ -402,7 +402,7 @@ def here_manifest(
 
 
 def _here_document(node: Simple) -> tuple[Redirect | None, SourceSpan | None]:
-    """Return the first here-document of a command, with its text, if that may hold a server."""
+    """Return a command's first here-document and its text, if the text may hold a server."""
     redirect = next((redirect for redirect in node.redirects if redirect.body is not None), None)
     if redirect is None or redirect.body is None or not SERVER.search(redirect.body.text):
         return None, None
@@ -428,7 +428,7 @@ _RANKS = frozenset({"--dp-size", "--dp", "--data-parallel-size"})
 def without_router(words: Sequence[Word]) -> tuple[tuple[Word, ...], tuple[Dropped, ...]]:
     """Split the arguments of ``python -m sglang_router.launch_server``.
 
-    Return the arguments that each server gets, and those that the router in front uses. The program
+    Return each server's arguments, and the router's arguments. The program
     accepts the arguments of the server and, with the prefix ``--router-``, those of the router.
     Each server gets ``dp_size`` 1 and its own port (sgl-project/sglang at 0e6ed14,
     sgl-router/py_src/sglang_router/launch_server.py: `main`, `launch_server_process`).

@@ -1,4 +1,4 @@
-"""Detection of comments in a file, as opposed to similar text in strings, prose or documents."""
+"""Distinguish comments from similar text in strings, prose and documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from speclaunch.deployments.sources.source_text import Document
 Stretch = tuple[int, int]
 """Start and end offset in a text; the end is exclusive."""
 IsComment = Callable[[int], bool]
-r"""Predicate of text offsets: True if the `#` (or `<!--`) there begins or is in a comment.
+r"""Predicate of text offsets: True if the `#` (or `<!--`) at an offset is part of a comment.
 
 Lines of the text end with `\n`.
 """
@@ -35,7 +35,7 @@ _INDENTED = lazy(r"(?:[ ]{2}|\t)")
 
 
 def comments_of(text: str, shown: str) -> IsComment | None:
-    """Return the predicate for comments of a file; None if it is unreadable or unsupported.
+    """Return a predicate for offsets in comments; None if the file is unreadable or unsupported.
 
     Templates and notebooks are unsupported.
     """
@@ -58,7 +58,7 @@ def _shell(document: Document) -> IsComment | None:
 
 
 def _yaml(document: Document) -> IsComment | None:
-    """Return the predicate for comments: outside of values, and in values that a shell gets."""
+    """Return the predicate for YAML comments: outside values, and in values that a shell runs."""
     import yaml  # noqa: PLC0415  scripts need none
 
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415
@@ -74,7 +74,7 @@ def _yaml(document: Document) -> IsComment | None:
 
 
 def _values(text: str) -> Iterator[Stretch]:
-    """Yield the ranges of scalars in a YAML text; for a block scalar, after its first line."""
+    """Yield the ranges of scalars in a YAML text. A block scalar's first line is excluded."""
     import yaml  # noqa: PLC0415
 
     from speclaunch.deployments.recipe.bounded_yaml import events  # noqa: PLC0415
@@ -92,7 +92,7 @@ def _values(text: str) -> Iterator[Stretch]:
 
 
 def _program(document: Document) -> IsComment | None:
-    """Return the predicate for comments of Python, and of scripts that it passes to a shell."""
+    """Return the predicate for Python comments, and comments in scripts passed to a shell."""
     from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
     lines = io.StringIO(document.text, newline="\n").readline
@@ -123,7 +123,7 @@ def _dockerfile(document: Document) -> IsComment | None:
 
 
 def _document(document: Document) -> IsComment | None:
-    """Return the predicate for comments: `<!-- … -->` in prose, the language's comments in code."""
+    """Return the predicate for `<!-- … -->` in prose, and for the language's comments in code."""
     with suppress(InputError):
         markdown.read_markdown(document)
     text = document.text
@@ -186,7 +186,7 @@ def _fenced(text: str) -> Iterator[Stretch]:
 
 
 def _plain(document: Document) -> IsComment | None:
-    """Return the predicate for a script with a text suffix, or for prose with commands in it."""
+    """Return the predicate for a script with a text suffix, or for prose that holds commands."""
     if document.text.startswith("#!"):
         return _shell(document)
     if markdown.read_markdown(document).invocations:

@@ -36,7 +36,7 @@ Env = dict[str, Field]
 
 
 class Collected(ReadingBuilder):
-    """Builder for the contents of a file's containers."""
+    """Builder of the commands and problems found in a file's containers."""
 
     def __init__(self, document: Document) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Collected(ReadingBuilder):
 
     @contextmanager
     def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:
-        """Set the image and the GPUs of the commands that are found inside the context."""
+        """Set the image and the GPUs of commands found inside the context."""
         first = len(self.invocations)
         yield
         for index in range(first, len(self.invocations)):
@@ -58,7 +58,7 @@ class Collected(ReadingBuilder):
             )
 
     def leave_open(self, first: int) -> None:
-        """Mark commands from `first` on that have no arguments: they get them elsewhere."""
+        """Mark commands from `first` on that lack arguments: another file sets them."""
         why = "the arguments are set elsewhere"
         for index in range(first, len(self.invocations)):
             found = self.invocations[index]
@@ -75,9 +75,9 @@ class Collected(ReadingBuilder):
         dropped: tuple[Dropped, ...],
         set_env: Env | None = None,
     ) -> None:
-        """Read a command as a list of words: a server, or a shell with a script.
+        """Read a command as a list of tokens: a server, or a shell with a script.
 
-        `set_env` are additional variables that the starter of the container passes to a script.
+        `set_env` holds additional variables that the container's starter passes to a script.
         """
         found = look(words)
         if found.invocation is not None and (filled := _filled_in(words, env)) is not None:
@@ -118,10 +118,7 @@ class Collected(ReadingBuilder):
             self._forget(first, seen.keys() - env.keys())
 
     def _forget(self, first: int, names: Set[str]) -> None:
-        """Remove variables from the environment of commands from `first` on.
-
-        The file does not set them.
-        """
+        """Remove variables that the file does not set from the commands from `first` on."""
         for index in range(first, len(self.invocations) if names else first):
             found = self.invocations[index]
             env = {name: word for name, word in found.env.items() if name not in names}
@@ -133,7 +130,7 @@ class Collected(ReadingBuilder):
             self._run(nodes.source(node, self.document), ShellScope(), context)
 
     def lines(self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env) -> None:
-        """Read texts that one shell runs in sequence, with this environment."""
+        """Read texts that one shell runs in sequence with this environment."""
         if not any(SERVER.search(str(line.value)) for line in lines):
             return
         script = SourceBuilder(self.document)
@@ -173,7 +170,7 @@ class Collected(ReadingBuilder):
 
 
 class ServiceSite(Struct, frozen=True):
-    """Service that holds servers or routers, with their indexes among those of the file."""
+    """Service that holds servers or routers, with their indexes in the file."""
 
     name: str
     node: yaml.Node
@@ -183,9 +180,9 @@ class ServiceSite(Struct, frozen=True):
 
 
 def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
-    """Return words with unset `${NAME}` marked as unknown; None if there is none.
+    """Return the tokens with unset `${NAME}` marked as unknown; None if there is none.
 
-    No shell expands them and `env` does not have them, so only a program that fills in the file
+    No shell expands these variables and `env` lacks them. Only a program that fills in the file
     (`envsubst`, a platform) can set them.
     """
 
@@ -230,9 +227,9 @@ def image_of(node: yaml.ScalarNode, document: Document) -> str:
 
 
 def image_program(keys: Mapping[str, yaml.Node], program: str, document: Document) -> list[Field]:
-    """Return vLLM's image as the program of a container without its own program.
+    """Return the program of a vLLM image for a container that names none.
 
-    program: the key that would name a program. The image runs `vllm serve` (vLLM's Dockerfile).
+    `program`: the key that would name a program. The image runs `vllm serve` (vLLM's Dockerfile).
     """
     node = keys.get("image")
     if program in keys or not isinstance(node, yaml.ScalarNode):
@@ -241,12 +238,12 @@ def image_program(keys: Mapping[str, yaml.Node], program: str, document: Documen
 
 
 def listed(node: yaml.Node | None) -> list[yaml.Node]:
-    """Return the items of a list; a scalar is a list of one item."""
+    """Return the items of a list, or a scalar as a list of one item."""
     return [node] if isinstance(node, yaml.ScalarNode) else nodes.items(node)
 
 
 def text_at(text: str, node: yaml.Node, document: Document) -> Field:
-    """Return a text that is not in the file, with the place of `node`."""
+    """Return a text that the file does not contain, with the place of `node`."""
     start, _ = nodes.offsets(node, document)
     return Field((WordPiece(text, SourceText(document, text, [start] * len(text) or [start]), 0),))
 
@@ -262,7 +259,7 @@ def left_out(
 
 
 def substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
-    """Return a text with Kubernetes' ``$(NAME)`` replaced by `env`; unset names are unchanged.
+    """Return a text with Kubernetes' ``$(NAME)`` filled in from `env`; unset names are unchanged.
 
     Text that a template fills in (`{{ name }}`) is unknown.
     """
@@ -305,7 +302,7 @@ def _exact(source: SourceText, start: int, end: int) -> WordPiece:
 
 
 def interpolated(source: SourceText) -> Field:
-    """Return a text with Compose's ``${NAME:-default}``: its environment variables are unknown."""
+    """Expand Compose's ``${NAME:-default}`` in a text. Environment variables are unknown."""
     pieces: list[WordPiece] = []
     at = 0
     for match in _COMPOSE.finditer(source.text):

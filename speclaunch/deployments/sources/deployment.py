@@ -50,10 +50,10 @@ from speclaunch.engine import load as load_catalogue
 
 
 class VersionedCommand(Struct, frozen=True):
-    """Command, the release that reads it, and that release's parse of its tokens."""
+    """Command, the release whose parser reads it, and the parsed arguments."""
 
     command: Invocation
-    """Command with its ambiguous flags in full."""
+    """Command with ambiguous flags written in full."""
     catalogue: Catalogue
     pin: str
     """Release to write into a recipe."""
@@ -66,17 +66,17 @@ class VersionedCommand(Struct, frozen=True):
 
     @property
     def wrong(self) -> int:
-        """Number of words that the release rejects, including a missing model."""
+        """Number of tokens that the release rejects. A missing model counts."""
         return len(self.words.refused) + len(self.parsed.problems)
 
 
 def versioned(
     invocation: Invocation, version: str | None = None, default: str | None = None
 ) -> VersionedCommand:
-    """Read a command for `version`, else the release of its image, else `default` (the newest).
+    """Parse a command with `version`, else its image's release, else `default` (the newest).
 
-    A stated release may reject the command. If none is stated, flags that are ambiguous in the
-    release are written in full, and an older release is used only if the command needs it.
+    An explicit release may reject the command. Without an explicit release, ambiguous flags are
+    written in full, and an older release is used only if the command needs it.
     """
     stated = resolve_version(version) if version else image_release(invocation.image)
     if stated is not None:
@@ -94,7 +94,7 @@ def versioned(
 
 
 def _pin(stated: ResolvedVersion) -> str:
-    """Return the release to pin: as requested, even if a near release is used for it."""
+    """Return the release to write: the requested release, even if another one stands in for it."""
     if stated.exact or not is_version(stated.requested):
         return stated.held
     return stated.requested.strip().removeprefix("v")
@@ -108,7 +108,7 @@ def _read(invocation: Invocation, catalogue: Catalogue) -> VersionedCommand:
 
 
 def _in_full(read: VersionedCommand) -> VersionedCommand:
-    """Return the command with flags in full that its release rejects and another understood."""
+    """Expand flags that this release rejects and another release understands."""
     flags = dict(_meant(read))
     if not flags:
         return read
@@ -126,7 +126,7 @@ def _in_full(read: VersionedCommand) -> VersionedCommand:
 
 
 def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]:
-    """Yield each flag that the release rejects, with its full form and problem."""
+    """Yield each flag that the release rejects, with its full form and the problem."""
     for problem in read.parsed.problems:
         word = read.words.words[problem.index] if problem.index is not None else None
         if word is None or not word.evaluated or not word.text.startswith("--"):
@@ -143,13 +143,13 @@ def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]
                     f"SGLang {read.catalogue.version} refuses {written}: the recipe sets {flag}, "
                     f"its meaning in {held}"
                 )
-                refusal = Problem(message, word.place, f"write {flag} in the script, too")
+                refusal = Problem(message, word.place, f"write {flag} in the script as well")
                 yield word, (f"{flag}{equals}{value}", refusal)
             break
 
 
 def _flag_of(argument: Argument, catalogue: Catalogue) -> str | None:
-    """Return the flag of the same argument in another release; None if it accepts none."""
+    """Return an argument's flag in another release; None if that release lacks the argument."""
     for name in (argument.name, *other_names(argument.name)):
         found = catalogue.by_name(name)
         if found is None or found.deprecated or found.kind is ArgumentKind.REFUSED:
@@ -160,7 +160,7 @@ def _flag_of(argument: Argument, catalogue: Catalogue) -> str | None:
 
 
 def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
-    """Return the reason why a command is not read for the first release."""
+    """Return why a command is not parsed with the first release."""
     refused = [refusal.message for refusal in first.words.refused]
     refused += [problem.message for problem in first.parsed.problems]
     verb = "accepts it" if not found.wrong else "refuses the fewest arguments"
@@ -171,14 +171,14 @@ def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
 
 
 class Literals(Struct):
-    """Secrets removed from a recipe: the variables that replace them, by argument and variable."""
+    """Variables that replace the secrets of a recipe, by argument and by variable."""
 
     args: dict[str, str] = {}
     env: dict[str, str] = {}
     problems: list[Problem] = []
 
     def argument(self, name: str, line: RecipeLine, words: Sequence[Word]) -> RecipeLine:
-        """Return the line of an argument, without a secret; `words` are its flag and its values."""
+        """Return an argument's line without secrets; `words` holds its flag and its values."""
         if not (is_secret_argument(canonical(name)) or holds_secret(line.value)):
             return line
         variable = _variable(name.upper(), line, words[1:] or words)
@@ -229,7 +229,7 @@ def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
 
 _OF_SLIME = "an option of slime"
 _FEW = 2
-"""Maximum number of removed items with the same reason that get a line each."""
+"""Maximum number of items omitted for one reason that get separate lines."""
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
 
 
@@ -238,21 +238,21 @@ class Imported(Struct, frozen=True):
 
     name: str
     version: str
-    """Engine version whose arguments the command was read with."""
+    """Engine version that the command was parsed with."""
     args: Mapping[str, RecipeLine]
     env: Mapping[str, RecipeLine]
     remarks: tuple[str, ...]
-    """Parts that were left out or could not be evaluated, with their places."""
+    """Parts that were omitted or could not be evaluated, with their places."""
     problems: tuple[Problem, ...] = ()
-    """Arguments that no version, or not the requested version, accepts."""
+    """Arguments that no version accepts, or only versions other than the requested version."""
     assumed: tuple[Problem, ...] = ()
     """Assumptions of the recipe.
 
-    It always sets what the script sets under a condition. It reads values from the environment that
-    the script contains.
+    Conditional settings of the script are unconditional in the recipe. Secrets in the script become
+    environment variables.
     """
     secrets: Literals = field(default_factory=Literals)
-    """Secrets of the command, which the recipe does not hold."""
+    """Secrets in the command, which the recipe omits."""
     model: str | None = None
     """Model under its readable name."""
     command: Invocation | None = None
@@ -269,7 +269,7 @@ class Imported(Struct, frozen=True):
         speculation = str(algorithm.value) if algorithm else "No speculation"
         description = f"{speculation} on {self.model or 'a model to be set'}"
         if "config" in self.args:  # it may set either
-            description = f"The settings of {self.args['config'].value}, and more"
+            description = f"Settings from {self.args['config'].value} and its command"
         return recipe_text(
             header=header,
             description=description,
@@ -282,9 +282,9 @@ class Imported(Struct, frozen=True):
 def to_deployment(
     source: Invocation, name: str, version: str | None = None, default: str | None = None
 ) -> Imported:
-    """Read a command's arguments as `version`, else as its image's release, else as `default`.
+    """Parse a command's arguments with `version`, else its image's release, else `default`.
 
-    The default is the newest release, or an older release that accepts them.
+    The default is the newest release, or an older release that accepts the arguments.
     """
     read = versioned(source, version, default)
     invocation, found, parsed = read.command, read.words, read.parsed
@@ -358,7 +358,7 @@ def to_deployment(
 
 
 def _line(argument: ParsedArgument, words: Sequence[Word]) -> RecipeLine | None:
-    """Return the line of an argument that the file alone does not decide; None for any other."""
+    """Return the line of an argument whose value is not known from the file; None for others."""
     flag = words[argument.index]
     if not argument.value_indices:
         start = len(flag.text.partition("=")[0]) + 1
@@ -376,7 +376,7 @@ def _line(argument: ParsedArgument, words: Sequence[Word]) -> RecipeLine | None:
 
 
 def _assumed(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> str | None:
-    """Return the dependency of a value that the file does not decide (the condition of an `if`)."""
+    """Return what an undecided value depends on (the condition of an `if`)."""
     return next((word.why for word in _words_of(name, parsed, words) if word.why), None)
 
 
@@ -397,7 +397,7 @@ def _under(
 
 
 def _commented(line: RecipeLine, condition: str | None) -> RecipeLine:
-    """Return the value with its condition in the comment."""
+    """Return the value with its condition as a comment."""
     if condition is None or condition in (line.comment or ""):
         return line
     return RecipeLine(line.value, f"{condition}; {line.comment}" if line.comment else condition)
@@ -416,7 +416,7 @@ def _conditional(
     words: Sequence[Word],
     args: Mapping[str, RecipeLine],
 ) -> Iterator[Problem]:
-    """Yield problems about settings that only the recipe has without a condition."""
+    """Yield problems about conditional settings that the recipe sets unconditionally."""
     for argument in parsed.parsed:
         found = [words[index] for index in (argument.index, *argument.value_indices)]
         word = next((word for word in found if word.condition), None)
@@ -440,7 +440,7 @@ def _always(what: str, word: Word) -> Problem:
 
 
 def _remarks(invocation: Invocation) -> list[str]:
-    """Return remarks on omissions: one line per item, or per reason that many items share."""
+    """Return remarks on omitted parts: one line per part, or per reason shared by many parts."""
     by_reason: dict[str, list[Dropped]] = {}
     for dropped in invocation.dropped:
         by_reason.setdefault(dropped.why, []).append(dropped)
@@ -476,7 +476,7 @@ def _config_file(
 ) -> list[str]:
     """Return remarks on `--config`, and adjust its argument.
 
-    SGLang reads `--config FILE` before its parser does, and only as two words (server_args.py: `if
+    SGLang reads `--config FILE` before its parser does, and only as two tokens (server_args.py: `if
     "--config" in argv`).
     """
     if found.config is not None:
@@ -508,7 +508,7 @@ def _from_slime(invocation: Invocation, args: Mapping[str, RecipeLine]) -> dict[
             if word.text.isdigit() and isinstance(stages, int):
                 size = RecipeLine(int(word.text) // max(1, stages))
             elif "pp_size" in sizes:
-                size = RecipeLine(OPEN, f"`{word.text}` of {option} over pp_size")
+                size = RecipeLine(OPEN, f"`{word.text}` ({option}) divided by pp_size")
             if size.value not in (0, 1):
                 found["tp_size"] = RecipeLine(size.value, size.comment or f"slime's {option}")
         elif option == MODEL:
@@ -518,7 +518,7 @@ def _from_slime(invocation: Invocation, args: Mapping[str, RecipeLine]) -> dict[
 
 
 def _ignored_by_slime(parsed: ParsedArguments, words: Sequence[Word]) -> list[str]:
-    """Return one line about all arguments that slime sets itself, ignoring the command."""
+    """Return one remark on the arguments that slime sets itself, ignoring the command."""
     found = [item for item in parsed.parsed if canonical(item.dest) in OWN]
     if not found:
         return []

@@ -1,13 +1,13 @@
 """Reader of the servers that a Dockerfile starts: ``ENTRYPOINT`` and ``CMD`` of stages, ``RUN``.
 
-Follows Docker. An entrypoint in exec form gets the words of ``CMD``; an entrypoint in shell form
+Follows Docker. An entrypoint in exec form gets the tokens of ``CMD``; an entrypoint in shell form
 does not. A stage inherits the settings of the stage that it builds on. Docker itself substitutes
-``ENV`` and ``ARG`` in ``FROM``, ``ENV`` and ``ARG``; the shell does in a shell form; nothing does
-in an exec form.
+``ENV`` and ``ARG`` in ``FROM``, ``ENV`` and ``ARG``. In a shell form, the shell substitutes them.
+In an exec form, nothing does.
 
-Instructions are read like BuildKit's parser (frontend/dockerfile/parser): a line continues after
-the escape character, comments and empty lines between continued lines are skipped, and a list of
-JSON strings is an exec form. Anything else after the instruction is a shell form.
+Instructions are parsed as in BuildKit (frontend/dockerfile/parser). A line continues after the
+escape character; comments and empty lines between continued lines are skipped. A list of JSON
+strings is an exec form. Anything else after the instruction is a shell form.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KNOWN = frozenset(
 class Instruction(Struct, frozen=True):
     """One instruction. `rest` is the text after its name, as one line of the same length.
 
-    `bodies` are its here-documents, `start` is the offset of its name in the file.
+    `bodies` holds its here-documents; `start` is the offset of its name in the file.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Instruction(Struct, frozen=True):
     end: int
     bodies: tuple[SourceText, ...] = ()
     on_build: bool = False
-    """True if it runs in the build of another image."""
+    """True for `ONBUILD`, which runs in the build of a derived image."""
 
     @property
     def span(self) -> SourceSpan:
@@ -67,7 +67,7 @@ class Instruction(Struct, frozen=True):
 
 
 def instructions(document: Document, start: int = 0, end: int | None = None) -> list[Instruction]:
-    """Return the instructions of a Dockerfile, or of a document range that holds one."""
+    """Return the instructions of a Dockerfile, or of a Dockerfile inside a document."""
     text = document.text[: len(document.text) if end is None else end]
     escape = _escape(text, start)
     found: list[Instruction] = []
@@ -114,8 +114,7 @@ def _escape(text: str, at: int) -> str:
 def _logical_line(text: str, start: int, escape: str) -> tuple[int, str]:
     """Return the end of the instruction that may start here, and its text as one line.
 
-    Escaped line ends, comments and empty lines are blanks in it. Each character therefore has the
-    same offset as in the file.
+    Escaped line ends, comments and empty lines become blanks, so offsets match the file.
     """
     parts: list[str] = []
     at, continued = start, False
@@ -141,7 +140,7 @@ def _logical_line(text: str, start: int, escape: str) -> tuple[int, str]:
 
 
 def _bodies(document: Document, text: str, line: str, at: int, bodies: list[SourceText]) -> int:
-    """Collect the here-documents of an instruction. Return their end."""
+    """Collect the here-documents of an instruction. Return the offset after them."""
     for opening in _HEREDOC.finditer(line):
         tabs = "\t*" if opening[1] else ""
         ending = re.compile(rf"^{tabs}{re.escape(opening[3])}$\n?", re.MULTILINE).search(text, at)
@@ -153,14 +152,14 @@ def _bodies(document: Document, text: str, line: str, at: int, bodies: list[Sour
 
 
 class ExecForm(Struct, frozen=True):
-    """Words of an exec form. `is_json` is False if Docker runs it as a shell command."""
+    """Tokens of an exec form. `is_json` is False if Docker runs it as a shell command."""
 
     words: tuple[Field, ...]
     is_json: bool = True
 
 
 def exec_form(source: SourceText) -> ExecForm | None:
-    """Return the words of ``["program", "argument"]``; None for a shell form."""
+    """Return the tokens of ``["program", "argument"]``; None for a shell form."""
     text = source.text.strip()
     if not text.startswith("["):
         return None
@@ -211,9 +210,9 @@ class BuildStage(Struct):
     cmd: Instruction | None = None
     inherited_cmd: bool = False
     own: bool = False
-    """True if the stage sets a command itself."""
+    """True if the stage sets a command instead of inheriting it."""
     has_shell: bool = True
-    """True if a shell form is run by a shell with the syntax of sh."""
+    """True if shell forms run in a shell with sh syntax."""
 
     def at_run(self) -> ShellScope:
         """Return the variables at run time, which exclude ``ARG``."""
@@ -222,7 +221,7 @@ class BuildStage(Struct):
 
 
 def read_dockerfile(document: Document, start: int = 0, end: int | None = None) -> Reading:
-    """Return the servers of a Dockerfile, or of a document range that holds one."""
+    """Return the servers of a Dockerfile, or of a Dockerfile inside a document."""
     reader = _Reader(document)
     for instruction in instructions(document, start, end):
         if not instruction.on_build:
@@ -245,7 +244,7 @@ class _Reader(ReadingBuilder):
         return self.reading()
 
     def carry_out(self, found: Instruction) -> None:
-        """Carry out one instruction."""
+        """Apply one instruction to the stage."""
         if found.name == "FROM":
             self._end_stage()
             self._begin_stage(found)
@@ -298,7 +297,7 @@ class _Reader(ReadingBuilder):
         return Expander(self.document, ShellScope(variables))
 
     def _text(self, source: SourceText, variables: dict[str, Value]) -> str:
-        """Return a text with known variables substituted; the others are unchanged."""
+        """Return a text with known variables substituted; other variables are unchanged."""
         nodes = parse(source).nodes
         words = nodes[0].words if nodes and isinstance(nodes[0], Simple) else ()
         fields = self._expander(variables).words(words)
@@ -452,7 +451,7 @@ def _run_arguments(found: Instruction) -> Field:
 
 
 def _in_shell(found: Instruction) -> tuple[Field, ...]:
-    """Return a shell form as the words that an entrypoint in exec form gets."""
+    """Return a shell form as the tokens that an entrypoint in exec form gets."""
     start, end = _stripped(found.rest)
     shell = (WordPiece(text, found.rest, start, True, False) for text in ("/bin/sh", "-c"))
     script = WordPiece(found.rest.text[start:end], found.rest, start, True)

@@ -3,7 +3,7 @@
 Dynamo's parser consumes its own options first and passes the rest to SGLang's. Its own options are
 the union of the releases 0.4.1 to 1.6.1 (ai-dynamo's wheels: dynamo/sglang/args.py and
 backend_args.py, dynamo/common/configuration/groups/*.py), because a file seldom states its release.
-None of these names is an argument of SGLang's, except `--enable-multimodal`, which is passed on.
+None of these names is an SGLang argument, except `--enable-multimodal`, which is passed on.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LISTS = frozenset({"--connector", "--output-modalities"})
 _PREFIXES = ("--router-", "--aic-")
 """Prefixes of other options, all with a value."""
 _SECTIONS = {"--disagg-config": "--disagg-config-key", "--config": "--config-key"}
-"""Option of the file, and the option that names the section of it that SGLang gets."""
+"""Option with the file, and the option with the name of SGLang's section in it."""
 _KEYS = frozenset(_SECTIONS.values())
 
 _MODE = "--disaggregation-mode"
@@ -80,21 +80,21 @@ _RELEASES = (
     ((1, 6, 0), "0.5.21"),
 )
 _NEWEST = (1, 6)
-"""Last minor release with a known pin; the SGLang of later releases is unknown."""
+"""Last minor release with a known pin. Later releases' SGLang version is unknown."""
 _IMAGE = lazy(r"(?:^|/)(?:ai-)?(?:dynamo|sglang-runtime)\b|/ai-dynamo/")
 _TAG = lazy(
     r":v?(\d+)\.(\d+)\.(\d+)(?:\.post\d+)?(?:-(?:cuda\d+|efa|arm64|amd64|runtime|ubuntu[\d.]+))*\Z"
 )
-"""Tag of a release; a build for one model (`1.3.0-glm-5.2-dev.1`) has its own SGLang."""
+"""Tag of a release. Builds for one model (`1.3.0-glm-5.2-dev.1`) contain other SGLang versions."""
 
 
 def is_image(image: str) -> bool:
-    """True for a Dynamo image, whose tag is a Dynamo release."""
+    """True for a Dynamo image. Its tag is a release of Dynamo."""
     return _IMAGE.search(image) is not None
 
 
 def sglang_release(image: str) -> str | None:
-    """Return the release of SGLang in a Dynamo image, by its tag; None if unknown."""
+    """Return the SGLang release in a Dynamo image, by its tag; None if unknown."""
     found = _TAG.search(image)
     if found is None:
         return None
@@ -106,7 +106,7 @@ def sglang_release(image: str) -> str | None:
 
 
 def without_own(invocation: Invocation) -> Invocation:
-    """Return a Dynamo command with the words that SGLang's parser gets; the others are dropped."""
+    """Return a Dynamo command with only the tokens that SGLang's parser gets."""
     words: list[Word] = []
     dropped: list[Dropped] = []
     for group, own in _groups(invocation.words):
@@ -125,7 +125,7 @@ def without_own(invocation: Invocation) -> Invocation:
 
 
 def _groups(words: Sequence[Word]) -> Iterator[tuple[list[Word], str | None]]:
-    """Yield each Dynamo option with its values, and every other token alone."""
+    """Yield each Dynamo option with its values, and every other token separately."""
     at = 0
     while at < len(words):
         name, equals, _ = words[at].text.partition("=")
@@ -152,9 +152,9 @@ def _is_own(name: str) -> bool:
 
 
 def _handed_on(words: Sequence[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Return the words without those that Dynamo replaces before SGLang's parser runs.
+    """Return the tokens without those that Dynamo replaces before SGLang's parser runs.
 
-    These are its own roles and its own loader.
+    Dynamo replaces some disaggregation modes and `--load-format gms`.
     """
     remaining: list[Word] = []
     dropped: list[Dropped] = []
@@ -186,7 +186,7 @@ def _replaced(name: str, value: str) -> str | None:
 
 
 def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Return words with a section of a file instead of the file; the section is not read."""
+    """Return tokens that name a section of a file instead of the file. The section is not read."""
     texts = [word.text.partition("=")[0] for word in section]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:

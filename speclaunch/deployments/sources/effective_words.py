@@ -1,9 +1,9 @@
-"""Tokens that reach the server's parser, from the command and from files that it names.
+"""Tokens that reach the server's parser, from the command and from its ``--config`` file.
 
-A server command reads a file itself: the file of ``--config``. The engine opens it relative to its
-working directory, which a script does not state. The directory of the script is tried, then the
-current directory; if the script runs `cd sub` first, `sub` in each of them. A file is only followed
-below those, because a finding must never quote a line from elsewhere on the machine.
+The engine opens the ``--config`` file relative to its working directory, which a script does not
+state. The script's directory is tried, then the current directory. If the script runs `cd sub`
+first, `sub` in each of them is tried. Files elsewhere on the machine are never read, because a
+finding must not quote them.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 _MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
-"""Names of variables that hold any number of words."""
+"""Names of variables that hold any number of arguments."""
 
 _COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.DYNAMO)
 """Commands that read `--config` as SGLang does."""
 
 
 class EffectiveWords(Struct):
-    """Tokens that the parser of one version receives.
+    """Tokens that one version's parser gets.
 
-    `refused` are the problems that the program reports before its parser runs. `unseen` is the
-    reason why there may be unknown arguments.
+    `refused` holds the problems that the program reports before its parser runs. `unseen` is the
+    reason why further arguments may exist.
     """
 
     words: tuple[Word, ...]
@@ -59,7 +59,7 @@ class EffectiveWords(Struct):
     remarks: list[Problem] = []
     unseen: str | None = None
     elided: list[Word] = []
-    """Words that may expand to any number of arguments, including none: `"$@"`, `...`."""
+    """Tokens that may expand to any number of arguments, including none: `"$@"`, `...`."""
     config: Word | None = None
     """File of `--config`, if it was not read."""
     model: Word | None = None
@@ -67,7 +67,7 @@ class EffectiveWords(Struct):
 
 
 def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
-    """Return the words of a command that `catalogue`'s version passes to its parser."""
+    """Return the tokens of a command that `catalogue`'s version passes to its parser."""
     found = EffectiveWords(invocation.words, list(invocation.refused))
     if invocation.kind is InvocationKind.CONFIG and invocation.config is not None:
         found.words, found.refused = (), []
@@ -84,10 +84,10 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
 
 
 class SettledCommand(Struct, frozen=True):
-    """Command with only the tokens that its own text passes to the parser.
+    """Command with only the tokens that reach the parser from the command itself.
 
-    `refused` are problems that prevent it. `strays` are the texts of words that are no flag's value
-    here.
+    `refused` holds problems that stop the program earlier. `strays` holds dropped unknown
+    tokens that are not the value of a flag.
     """
 
     invocation: Invocation
@@ -100,9 +100,9 @@ def settled(
 ) -> SettledCommand:
     """Return a command without the tokens that the program consumes before its parser.
 
-    Edits leave these, and tokens that may expand to any number of arguments, unchanged; they are
-    in `dropped`. Files that the command names are not read. `strays` are the dropped texts of an
-    earlier form of the command. A list option before a stray does not consume it.
+    Also remove tokens that may expand to any number of arguments. `dropped` lists both; edits leave
+    them unchanged. Files that the command names are not read. `strays`: dropped tokens of an
+    earlier form of the command. A list option in front of such a token does not consume it.
     """
     found = EffectiveWords(invocation.words)
     if invocation.kind is InvocationKind.SERVE:
@@ -125,7 +125,7 @@ def settled(
 
 
 def _of_fields(found: EffectiveWords, catalogue: Catalogue) -> tuple[Word, ...]:
-    """Return fields of `ServerArgs` as flags by name, without switches of unknown value."""
+    """Return `ServerArgs` fields as flags by name, without switches of unknown value."""
     remaining: list[Word] = []
     words = found.words
     for index, word in enumerate(words):
@@ -220,13 +220,13 @@ def _merge(found: EffectiveWords, config: ConfigFile, place: Place, catalogue: C
 def _without_strays(
     found: EffectiveWords, catalogue: Catalogue, strays: Collection[str] = ()
 ) -> tuple[Word, ...]:
-    """Remove unknown words that are no flag's value: `...`, `"$@"`, `$EXTRA_ARGS`.
+    """Remove unknown tokens that are not the value of a flag: `...`, `"$@"`, `$EXTRA_ARGS`.
 
     They may expand to any number of arguments, including none. `strays`: see `settled`.
     """
     remaining: list[Word] = []
     room = 0
-    is_open = False  # the word before may have been a flag with a value
+    is_open = False  # True if the previous token may be a flag that accepts a value
     for word in found.words:
         if is_open and room == 0 and not word.text.startswith("-"):
             found.elided.append(word)
@@ -248,7 +248,7 @@ def _without_strays(
 def _room(flag: Word, catalogue: Catalogue) -> int:
     """Return the maximum number of tokens after a flag that can be its values.
 
-    A flag that this version lacks accepts as many as in the last version that has it.
+    For a flag that this version lacks, the last version that has it decides.
     """
     if "=" in flag.text:
         return 0
@@ -263,9 +263,9 @@ def _room(flag: Word, catalogue: Catalogue) -> int:
 
 
 def followed(reading: Reading, file: Path | None) -> Reading:
-    """Return a reading with the ``--config`` files of its commands.
+    """Return a reading with the ``--config`` files of its commands loaded.
 
-    `file` contains the commands; None for standard input or a command line.
+    `file` is the file with the commands; None for standard input or a command line.
     """
     if not any(word.text == CONFIG for found in reading.invocations for word in found.words):
         return reading

@@ -1,7 +1,7 @@
 """Expansion of shell words without running anything, from the file alone.
 
-Follows bash: braces, then parameters, substitutions and arithmetic, then the splitting of unquoted
-text. An unknown part (an unset variable, a command) is unchanged.
+The order is bash's: braces, then parameters, substitutions and arithmetic, then splitting of
+unquoted text. An unknown part (an unset variable, a command) is unchanged.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Expander:
         return fields
 
     def text(self, word: ShellWord) -> tuple[WordPiece, ...]:
-        """Return the text of one word without splitting (the value of a variable)."""
+        """Return the text of one word without splitting it, as in an assignment."""
         pieces: list[WordPiece] = []
         for part in word.parts:
             result = self.part(part, word.source)
@@ -197,7 +197,7 @@ class Expander:
         return self.chosen(part, source, value)
 
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
-        """Return a variable that this file does not set, as unknown."""
+        """Return an unknown value for a variable that this file does not set."""
         why = f"`{part.name}` is not set in this file"
         if self.scope.sourced:
             why += f" (it reads {', '.join(self.scope.sourced[:3])})"
@@ -267,7 +267,7 @@ class Expander:
         return ()
 
     def resplit(self, value: Value) -> list[Field]:
-        """Return the words that an unquoted use of a text expands to."""
+        """Return the words that a text expands to if it is used unquoted."""
         builder = FieldBuilder()
         builder.split(tuple(replace(p, quoted=bool(p.unknown)) for p in value.pieces or ()))
         return builder.done()
@@ -315,7 +315,7 @@ class Expander:
 
 
 def _as_written(word: ShellWord) -> Field | None:
-    """Return the field of a literal word (nearly every word); None for any other."""
+    """Return the field of a literal word (nearly every word); None for other words."""
     part = word.parts[0] if len(word.parts) == 1 else None
     if not isinstance(part, Literal) or part.quoted or not part.text:
         return None
@@ -339,7 +339,7 @@ def _without_last_lines(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:
 
 
 def _taken(pieces: Sequence[WordPiece], owner: SourceSpan | None) -> tuple[WordPiece, ...]:
-    """Return the text of a variable; the quotes of its assignment no longer count."""
+    """Return the text of a variable, without the quotes of its assignment."""
     return tuple(
         piece.with_owner(piece.owner or owner, quoted=bool(piece.unknown)) for piece in pieces
     )

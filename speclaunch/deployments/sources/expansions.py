@@ -1,8 +1,7 @@
 """Results of bash's expansions, from the script alone.
 
-``${NAME:-word}``, ``${NAME##*/}`` and the other forms with an operator; ``$(( … ))``; the few
-commands in ``$( … )`` that need only the script; braces (``{a,b}``, ``{1..8}``), which bash expands
-first, on the text.
+Supported: ``${NAME:-word}``, ``${NAME##*/}`` and the other operators; ``$(( … ))``; ``seq`` and
+``echo`` in ``$( … )``; and braces (``{a,b}``, ``{1..8}``), which bash expands first.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Result: TypeAlias = tuple[WordPiece, ...] | list[Field]
 
 
 class WordExpander(Protocol):
-    """Word expansion that these forms need (`expand.Expander`)."""
+    """Interface of `expand.Expander` that these expansions use."""
 
     document: Document
     scope: ShellScope
@@ -59,7 +58,7 @@ class WordExpander(Protocol):
         """Return a part unchanged, with the reason."""
 
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
-        """Return a variable that the file does not set, as unknown."""
+        """Return an unknown value for a variable that the file does not set."""
 
     def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:
         """Return a value, or the elements of an array that the index selects."""
@@ -68,7 +67,7 @@ class WordExpander(Protocol):
 def expand_parameter(  # noqa: PLR0911
     expander: WordExpander, part: Parameter, source: SourceText, value: Value | None
 ) -> Result:
-    """Return the expansion of the form; `value` is None for an unset variable."""
+    """Return the expansion of a parameter with an operator; `value` is None if it is unset."""
     if part.prefix == "#":
         return _length(expander, part, source, value)
     if part.operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
@@ -99,14 +98,14 @@ def expand_parameter(  # noqa: PLR0911
 def default_value(
     expander: WordExpander, part: Parameter, source: SourceText
 ) -> tuple[WordPiece, ...]:
-    """Return the word after ``:-``, the value if the variable is not set."""
+    """Return the word after ``:-``, the value for an unset variable."""
     variable = None if part.name.isdigit() or part.name in "@*" else part.name
     filled = part.operator.startswith(":")
     note = f"the default of `{part.name}`, which this file does not set"
     if part.name.isdigit():
         note = f"the default of argument {part.name} of the script"
     written = expander.text(part.operand) if part.operand is not None else ()
-    if not written and variable is not None:  # no text, but a place for it
+    if not written and variable is not None:  # empty, but with a place
         defaults = (DefaultOf(variable, filled, part.start, 0),)
         return (WordPiece("", source, part.start, exact=False, note=note, default_of=defaults),)
     if any(piece.unknown for piece in written):
@@ -118,7 +117,7 @@ def default_value(
 def _within(
     pieces: Sequence[WordPiece], variable: str, part: Parameter, *, filled: bool
 ) -> tuple[WordPiece, ...]:
-    """Return the pieces, marked as the default of a variable."""
+    """Return the pieces marked as a variable's default."""
     return tuple(
         replace(
             piece, default_of=(DefaultOf(variable, filled, part.start, number), *piece.default_of)
@@ -165,9 +164,9 @@ def _for_empty(
     value: Value,
     pieces: tuple[WordPiece, ...],
 ) -> tuple[WordPiece, ...]:
-    """Return the default of a variable that the file itself leaves empty.
+    """Return the default of a variable that the file itself sets to an empty text.
 
-    `X=${A:-}` does so only if the environment does not set A.
+    For `X=${A:-}`, this holds only if the environment does not set A.
     """
     chosen = expander.chosen(part, source, value)
     empty = () if isinstance(chosen, list) else chosen
@@ -228,7 +227,7 @@ def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None: 
 
 
 def _trimmed(text: str, pattern: str, operator: str) -> str | None:  # noqa: PLR0911
-    """Return the text without the shortest or longest start or end that the pattern matches."""
+    """Return the text without the shortest or longest prefix or suffix that matches the pattern."""
     if any(char in pattern for char in "?[\\") or len(pattern) > _MAX_PATTERN:
         return None
     front, longest = operator[0] == "#", len(operator) == 2
@@ -264,7 +263,7 @@ _INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
 
 
 def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
-    """Return the value of ``$(( … ))`` with ``+ - * / %`` and parentheses; else None."""
+    """Return the value of ``$(( … ))``; None if it uses more than ``+ - * / %`` and parentheses."""
     tokens: list[str] = []
     at = 0
     text = text.strip()
@@ -328,7 +327,7 @@ def _factor(tokens: Sequence[str], at: int) -> tuple[int, int]:
 
 
 def output_of(words: Sequence[str], most: int) -> str | None:
-    """Return the output of ``seq`` or ``echo``; None for every other command."""
+    """Return the output of ``seq`` or ``echo``; None for other commands."""
     name, arguments = words[0], list(words[1:])
     if name == "seq":
         return _seq(arguments, most)
@@ -371,7 +370,7 @@ def is_false_comparison(
 ) -> bool:
     """True if a condition compares an argument of the current function and is false.
 
-    `arguments` are the start offsets of each call's arguments: only they decide the condition.
+    `arguments` holds the start offsets of each call's arguments. Only these decide the condition.
     """
     found = _COMPARISON.fullmatch(condition[0].span.text.strip()) if len(condition) == 1 else None
     if found is None or not arguments:
@@ -395,7 +394,7 @@ def is_false_comparison(
 # -- braces
 
 MAX_WORDS = 10_000
-"""Maximum number of words that a word expands to; otherwise it is unchanged."""
+"""Maximum number of words that a word expands to. Beyond it, the word is unchanged."""
 
 _MAX_BRACES, _MAX_BRACED_TEXT = 60, 5_000
 _NUMBERS = lazy(r"([+-]?[0-9]{1,18})\.\.([+-]?[0-9]{1,18})(?:\.\.([+-]?[0-9]{1,18}))?\Z")
@@ -541,7 +540,7 @@ def _product(left: list[Parts], right: list[Parts]) -> list[Parts]:
 
 
 def _merged(parts: Parts) -> Parts:
-    """Return parts with adjacent characters of the source merged into one piece."""
+    """Return parts with adjacent source characters merged into one piece."""
     merged: list[Part] = []
     for part in parts:
         last = merged[-1] if merged else None

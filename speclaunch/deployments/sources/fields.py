@@ -18,8 +18,8 @@ from speclaunch.deployments.sources.syntax import Literal, Part
 class Field(Struct, frozen=True):
     """One word after expansion.
 
-    `span` is where it is written, if that is one range (a word, an element of an array, the value
-    of a variable). `used` is where it is expanded, if that is elsewhere.
+    `span` is its range in the file, if it has only one (a word, an array element, a variable's
+    value). `used` is the range that expands it, if that is elsewhere.
     """
 
     pieces: tuple[WordPiece, ...]
@@ -28,7 +28,7 @@ class Field(Struct, frozen=True):
 
     @property
     def unknown(self) -> str | None:
-        """Reason why it could not be evaluated, or None."""
+        """Reason why the word could not be evaluated, or None."""
         for piece in self.pieces:
             if piece.unknown:
                 return piece.unknown
@@ -38,8 +38,8 @@ class Field(Struct, frozen=True):
     def text(self) -> str:
         """Text of the word, with its unknown parts unchanged.
 
-        If that is ambiguous (a literal `$` next to a variable), the complete word as written, with
-        its quotes.
+        The complete source text with its quotes if that is ambiguous (a literal `$` next to a
+        variable).
         """
         if len(self.pieces) == 1 and not self.pieces[0].unknown:
             return self.pieces[0].text
@@ -49,7 +49,7 @@ class Field(Struct, frozen=True):
 
     @property
     def _is_raw(self) -> bool:
-        """True if `text` has the quotes of the file."""
+        """True if `text` includes the quotes in the file."""
         dollar = any("$" in piece.text for piece in self.pieces if not piece.unknown)
         return dollar and self.span is not None and self.unknown is not None
 
@@ -65,7 +65,7 @@ class Field(Struct, frozen=True):
 
     @property
     def stretch(self) -> SourceSpan:
-        """Range in the file, or the nearest approximation by one range."""
+        """Range in the file, or the closest single range."""
         if self.span is not None:
             return self.span
         first = self.pieces[0]
@@ -74,7 +74,7 @@ class Field(Struct, frozen=True):
         )
 
     def word(self) -> Word:
-        """Return the word for users."""
+        """Return the word for results and messages."""
         if self._is_plain():
             used = self.used.place if self.used is not None else None
             return Word(self.pieces[0].text, self.place, True, None, used)
@@ -96,7 +96,7 @@ class Field(Struct, frozen=True):
         return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)
 
     def _is_plain(self) -> bool:
-        """True if it is one text without a reason, condition, note or default."""
+        """True for one text without a reason, condition, note or default."""
         if len(self.pieces) != 1:
             return False
         piece = self.pieces[0]
@@ -116,7 +116,7 @@ class Field(Struct, frozen=True):
 
 
 class _Stretch(NamedTuple):
-    """Position of a piece in its word and in the file, and the defaults that it belongs to."""
+    """Position of a piece in its word and in the file, and the defaults around it."""
 
     start: int
     end: int
@@ -124,7 +124,7 @@ class _Stretch(NamedTuple):
     default_of: tuple[DefaultOf, ...]
 
     def continues(self, other: _Stretch) -> bool:
-        """True if it continues the default of `other`; each use of a default starts a new one."""
+        """True if it continues the default of `other`. A second use of a default does not."""
         if not self.default_of or not other.default_of:
             return False
         mine, its = self.default_of[0], other.default_of[0]
@@ -191,7 +191,7 @@ class FieldBuilder:
                 self._pieces.append(piece)
 
     def several(self, fields: Sequence[Field], *, quoted: bool) -> None:
-        """Add the elements of an array, each a word; the first and last join their neighbors."""
+        """Add array elements as words. The first and last join the adjacent text."""
         for number, field in enumerate(fields):
             if number:
                 self._close()
@@ -231,12 +231,12 @@ def starts_home(parts: Sequence[Part]) -> bool:
 
 
 def marked(pieces: tuple[WordPiece, ...], why: str) -> tuple[WordPiece, ...]:
-    """Return the pieces of a word that is not evaluated, with the reason."""
+    """Return the pieces of an unevaluated word, with the reason."""
     return tuple(replace(piece, unknown=piece.unknown or why) for piece in pieces)
 
 
 def with_pattern(field: Field) -> Field:
-    """Mark a file name pattern as unknown, because the files are not looked up."""
+    """Mark a file name pattern as unknown, because it is not expanded."""
     if field.unknown is None and any(
         not piece.quoted and piece.exact and ("*" in piece.text or "?" in piece.text)
         for piece in field.pieces
@@ -250,7 +250,7 @@ _SEPARATORS = frozenset(" \t\n\r")
 
 
 def split(pieces: Sequence[WordPiece]) -> list[Field]:
-    """Return the words. An unknown piece is not split; a quote may remain open."""
+    """Split pieces into words. Unknown pieces are not split, and a quote may remain open."""
     splitter = _Splitter()
     for piece in pieces:
         if piece.unknown:
@@ -272,7 +272,7 @@ class _Splitter:
         self._pieces = [*(self._pieces or ()), piece]
 
     def text(self, piece: WordPiece) -> None:
-        """Add a piece with quotes and blanks."""
+        """Add a piece, interpreting its quotes and blanks."""
         start = 0
         for index, char in enumerate(piece.text):
             if self._escaped:
@@ -285,7 +285,7 @@ class _Splitter:
                 start = index + 1
             elif (self._quote and char == self._quote) or (not self._quote and char in "'\""):
                 self._take(piece, start, index)
-                self._take(piece, index, index)  # `""` is a word, too
+                self._take(piece, index, index)  # `""` is also a word
                 self._quote = "" if self._quote else char
                 start = index + 1
             elif not self._quote and char in _SEPARATORS:

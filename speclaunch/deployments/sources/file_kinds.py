@@ -1,8 +1,7 @@
-"""Kinds of files, by the end of the name and the first lines; detection of templates.
+"""Detect a file's kind from its suffix and first lines, and detect templates.
 
-Templates are files that another program fills in before their contents run: a Helm chart's
-templates and values, Jinja templates. Their text is not the text that runs, so they are not
-checked; the rendered text is.
+Another program fills in a template before its contents run: a Helm chart's templates and values,
+Jinja templates. The text that runs differs, so only the rendered text can be checked.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _TEMPLATES = frozenset({".j2", ".jinja", ".jinja2", ".tpl", ".tmpl", ".template"
 DOCUMENT_SUFFIXES = frozenset(
     {".md", ".markdown", ".mdx", ".qmd", ".rst", ".adoc", ".txt", ".html", ".htm", ".log"}
 )
-"""Prose with code in it; a plain text may be the text of an issue."""
+"""Prose that may contain code. A plain text may be the text of an issue."""
 KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
 """Files that state how other files are composed."""
 NOTEBOOK_SUFFIX = ".ipynb"
@@ -37,7 +36,7 @@ _FROM = lazy(
 _MAKEFILE = lazy(r"(?:GNU)?makefile(?:\.[\w.-]+)?|.*\.(?:mk|mak)", re.IGNORECASE)
 PYTHON_SUFFIX = ".py"
 MAX_PROGRAM_BYTES = 1 << 20
-"""Maximum size of a program; a larger program is generated, not a launcher."""
+"""Maximum size of a program. Larger programs are generated and not launchers."""
 _PROGRAM = re.compile(
     rb"launch_server|dynamo\.sglang|sglang_chute|prepare_server_args|popen_launch|--sglang-"
     rb"|sglang[\"',\s]+serve\b|(?:\b|Ray)(?:Engine|Runtime)\(|\bServerArgs\b"
@@ -45,12 +44,12 @@ _PROGRAM = re.compile(
 
 
 def starts_a_program(data: bytes) -> bool:
-    """True if a Python program may start a server. A cheap test before it is parsed."""
+    """True if a Python program may start a server. This test is cheap: it does not parse."""
     return (b"sglang" in data or b"sgl." in data) and _PROGRAM.search(data) is not None
 
 
 def is_dockerfile(name: str, text: str = "") -> bool:
-    """True if a file is a Dockerfile, by its name, or by its start if it has no suffix."""
+    """True for a Dockerfile, by its name, or by its first lines if it has no suffix."""
     base = PurePath(name).name
     if _DOCKERFILE.fullmatch(base):
         return PurePath(name).suffix.lower() not in (".md", ".yaml", ".yml", ".json", ".py", ".sh")
@@ -58,7 +57,7 @@ def is_dockerfile(name: str, text: str = "") -> bool:
 
 
 def is_makefile(name: str) -> bool:
-    """True if a file is a Makefile, by its name."""
+    """True for a Makefile, by its name."""
     return _MAKEFILE.fullmatch(PurePath(name).name) is not None
 
 
@@ -84,7 +83,7 @@ class Form(StrEnum):
 
 
 def form_of(text: str, shown: str, kind: str) -> Form:  # noqa: PLR0911
-    """Return the format for a kind (a suffix), else by the beginning of the text."""
+    """Return the format by suffix (`kind`), else by the beginning of the text."""
     if kind == PYTHON_SUFFIX:
         return Form.PROGRAM
     if kind == ".txt":
@@ -101,7 +100,7 @@ def form_of(text: str, shown: str, kind: str) -> Form:  # noqa: PLR0911
 
 
 def looks_like_yaml(text: str, suffix: str) -> bool:
-    """True if a text is read as YAML, by the suffix of its file, else by its first lines."""
+    """True if a text is read as YAML, by its file's suffix, else by its first lines."""
     if suffix in DOCUMENT_SUFFIXES or suffix in _YAML or suffix == NOTEBOOK_SUFFIX:
         return suffix in _YAML
     return not _SHELL_START.match(text) and _YAML_START.match(text) is not None
@@ -116,19 +115,19 @@ _HELM = lazy(r"\{\{[^{}\n]*(?<![\w.])\.(?:Values|Release|Chart|Capabilities)\.")
 """Helm's own objects."""
 _TEMPLATE_MARK = lazy(r"\{\{[^{}\n]*\}\}|\{%[^{}\n]*%\}")
 _BARE = lazy(r"(?:^|[:,\[-])[ \t]+\{\{[^{}\n]*\}\}|^\{\{|^[ \t]*\{%", re.MULTILINE)
-"""Unquoted mark in place of a YAML value, which makes the text invalid YAML."""
+"""Unquoted template mark as a YAML value, which makes the text invalid YAML."""
 
 _HELM_REMEDY = "render it: helm template . | speclaunch lint -"
 _REMEDY = "render it, and check the result"
 
 
 def is_template(name: str) -> bool:
-    """True if a file's name states that it is filled in before it is used."""
+    """True if a file's name marks it as a template."""
     return PurePath(name).suffix.lower() in _TEMPLATES
 
 
 class TemplateError(InputError):
-    """Input that is only a template: nothing can be checked (exit 3)."""
+    """Input that is only a template and cannot be checked (exit 3)."""
 
     exit_code = ExitCode.NOTHING
 
@@ -136,9 +135,9 @@ class TemplateError(InputError):
 def template_of(text: str, path: Path | None, *, is_yaml: bool) -> str | None:
     """Return why a text is a template, with the remedy; None if it is not a template.
 
-    `path` is its file, if any: a chart has a `Chart.yaml` in a directory above. Marks in the words
-    of a script or of a document (`{{ x }}`), and quoted marks in YAML, do not count: the rest of
-    the text can be checked.
+    `path` is its file, if any: a chart has a `Chart.yaml` in a parent directory. A script or
+    document with `{{ x }}` in its words, and YAML with quoted marks, are not templates. The rest
+    of their text can be checked.
     """
     if path is not None:
         reason = _by_name(text, path)
@@ -176,7 +175,7 @@ def _chart(path: Path) -> Path | None:
 
 
 def _is_yaml(text: str) -> bool:
-    """True if a text is YAML, or begins as YAML and exceeds the depth or size that is read."""
+    """True if a text is YAML, or begins as YAML and exceeds the limits on depth or size."""
     import yaml  # noqa: PLC0415  few files have a mark of a template
 
     from speclaunch.deployments.recipe.bounded_yaml import BoundsError, events  # noqa: PLC0415

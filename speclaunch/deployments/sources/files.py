@@ -1,4 +1,4 @@
-"""Readers of server commands: a command, a script, a file of any kind."""
+"""Read server commands from a command line, a script or any file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BASH_START = lazy(r"#![^\n]*\b(?:ba|da)?sh\b")
 
 
 class _CommandLine(Document):
-    """Words of a command as a shell would get them, without a file."""
+    """Command line without a file: its arguments as a shell passes them."""
 
     def place(self, at: int, length: int = 1) -> Place:
         found = super().place(at, length)
@@ -47,11 +47,10 @@ class _CommandLine(Document):
 
 
 def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> Reading:
-    """Return the server in a command line after ``--``, by its arguments.
+    """Return the server in a command line after ``--``, from its arguments.
 
-    `marked`: the same arguments with marks of programs for the readers (`vllm.py`). Places are on
-    the command line: `column` counts in the command as quoted for a shell, `text` is the word
-    there.
+    `marked`: the same arguments with the marks that replace vLLM's program (`vllm.py`). Places are
+    on the command line: `column` counts in the shell-quoted command, `text` is the argument there.
     """
     quoted = [shlex.quote(word) for word in argv]
     document = _CommandLine(" ".join(quoted), COMMAND_LINE)
@@ -97,8 +96,8 @@ def _where(field: Field) -> int | Sequence[int]:
 def read_shell(text: str, shown: str) -> Reading:
     """Return the servers that a shell script starts. `shown` is the name of the file.
 
-    Raise InputError if the script cannot be read at all (a quote that is never closed, NUL bytes,
-    too deep nesting, more than any launch script holds).
+    Raise InputError if the script is unreadable: an unclosed quote, NUL bytes, too deep nesting, or
+    far more work than a launch script causes.
     """
     document = _document(text, shown, lenient=is_template(shown))
     if shown.endswith(_NIX):
@@ -113,7 +112,7 @@ def read_shell(text: str, shown: str) -> Reading:
 
 
 def _of_nix(reading: Reading) -> Reading:
-    """Return the commands of scripts in a Nix expression, which may add arguments to each."""
+    """Return the commands in a Nix expression's scripts. Nix may add arguments to each."""
     return Reading(
         tuple(
             replace(
@@ -128,7 +127,7 @@ def _of_nix(reading: Reading) -> Reading:
 
 
 def _together(reading: Reading, document: Document) -> Reading:
-    """Return a script's servers with their server context if they form a deployment."""
+    """Return a script's servers, with their server context if they form a deployment."""
     several = len(reading.invocations) > 1 or bool(reading.routers and reading.invocations)
     if not several and "#SBATCH" not in document.text:
         return reading
@@ -142,7 +141,7 @@ def _together(reading: Reading, document: Document) -> Reading:
 def _is_script(text: str, shown: str) -> bool:
     """True if bash (or sh) gets the file unchanged.
 
-    A Dockerfile, a systemd unit or a pasted fragment has other line ends and errors.
+    A Dockerfile, a systemd unit or a pasted fragment allows other line ends and errors.
     """
     if text.startswith("#!"):
         return _BASH_START.match(text) is not None
@@ -164,7 +163,7 @@ def _carriage_return(text: str, shown: str) -> Problem | None:
 
 
 def read_markdown(text: str, shown: str) -> Reading:
-    """Return the servers in the code of a document: Markdown, reStructuredText, plain text."""
+    """Return the servers in a document's code: Markdown, reStructuredText or plain text."""
     return _read_document(_document(text, shown, lenient=True))
 
 
@@ -210,9 +209,9 @@ def read_yaml(text: str, shown: str) -> Reading:
 def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Reading:
     """Return the servers in a text, with the reader chosen by its name and its first lines.
 
-    Bytes are a file's UTF-8 content. `suffix` is the file's suffix (that of `shown` if None):
-    ``.sh``, ``.yaml``, ``.md`` … If the suffix is unknown, the text decides between YAML and a
-    script. Raise InputError, and TemplateError for a template that must be rendered first.
+    Bytes are a file's UTF-8 content. `suffix` (``.sh``, ``.yaml``, ``.md`` …) defaults to that of
+    `shown`. If the suffix is unknown, the text decides between YAML and a script. Raise InputError
+    for unreadable input, and TemplateError for a template that must be rendered first.
     """
     if isinstance(text, bytes):
         text = _decoded(text, shown)
@@ -248,7 +247,7 @@ def read_template(text: str, shown: str, kind: str) -> Reading:
 
 
 def _read_plain(text: str, shown: str) -> Reading:
-    """Read a text that may be prose with commands in it, or a script with this suffix."""
+    """Read a text with a text suffix: prose that holds commands, or a script."""
     if text.startswith("#!"):
         return read_shell(text, shown)
     reading = read_markdown(text, shown)

@@ -1,4 +1,4 @@
-"""Release of SGLang in a container image, and the GPUs that a manifest or a program names."""
+"""Detect the SGLang release of a container image, and the GPUs that a file requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TAG = lazy(
 def tagged_version(image: str | None) -> str | None:
     """Return the release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`.
 
-    The tag of a Dynamo image is a Dynamo release: return the SGLang release in it.
+    A Dynamo image's tag is a release of Dynamo; return the SGLang release that it contains.
     """
     if image is not None and ("dynamo" in image or "sglang-runtime" in image):
         from speclaunch.deployments.sources import dynamo  # noqa: PLC0415  few images are Dynamo's
@@ -26,13 +26,13 @@ def tagged_version(image: str | None) -> str | None:
 
 
 def image_version(image: str | None) -> str | None:
-    """Return the held version used for the release in an image's tag."""
+    """Return the supported version that represents the release in an image's tag."""
     found = image_release(image)
     return None if found is None else found.held
 
 
 def image_release(image: str | None) -> ResolvedVersion | None:
-    """Return the release in an image's tag, with a note if that version is unknown.
+    """Return the release in an image's tag, and a note if speclaunch does not know it.
 
     This includes release candidates and development versions. None if the tag names no release
     (`latest`, `nightly-dev-20260101`).
@@ -49,7 +49,7 @@ _GPUS = lazy(r"(?P<name>[A-Za-z][\w.-]*?)(?P<memory>[:-]\d+GB)?(?::(?P<count>\d+
 
 
 def declared(label: str | None) -> str | None:
-    """Return GPUs in the form of `--hardware`; None unless they are one known kind of GPU."""
+    """Return GPUs in the form of `--hardware`; None unless all are one known GPU type."""
     found = _GPUS.match(label.strip()) if label else None
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Results of a reader: server commands, their words and places."""
+"""Results of a reader: server commands, their tokens and places."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class NothingFoundError(SpeclaunchError):
     exit_code = ExitCode.NOTHING
 
 
-OTHERS_INSTEAD = ", which may add others instead"
-ANOTHER_WAY = ", which may run it in another way"
+OTHERS_INSTEAD = "; another branch may add different arguments"
+ANOTHER_WAY = "; another branch may run it differently"
 DIFFERS = "it depends on a condition"
-"""Ending of a word's condition, or of its `why`, if other branches have other words."""
+"""Ending of a token's condition, or of its `why`, if other branches have different tokens."""
 
 _NOTHING: Mapping[str, Word] = MappingProxyType({})
 
 
 class Default(NamedTuple):
-    """Range of a word that is a variable's default: `${name-…}`; `filled`: `${name:-…}`.
+    """Range of a token that is a variable's default: `${name-…}`, or `${name:-…}` if `filled`.
 
-    `inner` are the defaults inside this default.
+    `inner` holds the defaults inside this default.
     """
 
     start: int
@@ -46,13 +46,13 @@ class Default(NamedTuple):
 
 
 class Word(Struct, frozen=True):
-    """One word of a command line, and its place.
+    """One token of a command line, and its place.
 
-    `text` is the word after quoting and expansion. If `evaluated` is False, the parts that could
-    not be evaluated are unchanged in it (`${BASE}/model`, without its quotes). `place` is
-    the place of that text. For a word from a variable or an array, `place` is inside the assignment
-    and `used_at` is the place that expands it. `why` states what could not be evaluated, or (for an
-    evaluated word) what was assumed.
+    `text` is the token after quote removal and expansion. If `evaluated` is False, the parts that
+    could not be evaluated are unchanged (`${BASE}/model`, without quotes). `place` is the place of
+    the text. For a token from a variable or an array, `place` is inside the assignment, and
+    `used_at` is the place that expands it. `why` states the unevaluated part. For an evaluated
+    token it states the assumption.
     """
 
     text: str
@@ -61,29 +61,29 @@ class Word(Struct, frozen=True):
     why: str | None = None
     used_at: Place | None = None
     placeholder: bool = False
-    """True if it is a value that the reader of a document has to fill in."""
+    """True for a value that the reader of a document has to fill in."""
     defaults: tuple[Default, ...] = ()
-    """Ranges of `text` that are defaults of environment variables."""
+    """Ranges of `text` that come from defaults of environment variables."""
     inside: bool = False
-    """True if the file itself decides an unknown value, not the environment."""
+    """True if an unknown value depends on the file, not on the environment."""
     condition: str | None = None
-    """Condition for the word's existence: "only under the condition of line 7"."""
+    """Condition under which the token exists: "only under the condition of line 7"."""
 
     @property
     def has_alternatives(self) -> bool:
-        """True if another branch of the script has something else here, written elsewhere."""
+        """True if another branch of the script assigns a different text."""
         has_others = (self.condition or "").endswith((OTHERS_INSTEAD, ANOTHER_WAY))
         return has_others or (not self.evaluated and (self.why or "").startswith(DIFFERS))
 
 
 class Dropped(Struct, frozen=True):
-    """Part of the command that a recipe does not contain, and why. `text` is one line."""
+    """Part of the command that a recipe omits, and why. `text` is one line."""
 
     text: str
     place: Place
     why: str
     is_lost: bool = False
-    """True if the server would behave differently with it; an import warns about it."""
+    """True if it would change the server's behavior; `import` then warns about it."""
 
     def __post_init__(self) -> None:
         text = " ".join(self.text.split())
@@ -129,10 +129,10 @@ class ConfigFile(Struct, frozen=True):
 class Invocation(Struct, frozen=True):
     """One server command: its arguments, environment and context.
 
-    `words` are only the server's own arguments (for slime without the ``--sglang-`` prefix).
-    `program` is everything before them. `env` is the environment that the file sets for the
-    command. `extras` are slime's own options by name (``--rollout-num-gpus-per-engine``): the first
-    value, or the option itself if it has none. `name` is the name of the container, service or
+    `words` holds only the server's arguments (for slime without the ``--sglang-`` prefix).
+    `program` holds everything before them. `env` is the environment that the file sets for the
+    command. `extras` maps slime's own options (``--rollout-num-gpus-per-engine``) to their first
+    value, or to the option itself if it has none. `name` is the name of the container, service or
     object.
     """
 
@@ -146,30 +146,30 @@ class Invocation(Struct, frozen=True):
     comments: tuple[Comment, ...] = ()
     extras: Mapping[str, Word] = field(default_factory=lambda: _NOTHING)
     image: str | None = None
-    """Container image that the command runs in, if the file states it."""
+    """Container image that the command runs in, if the file sets it."""
     config: ConfigFile | None = None
     """File of ``--config``; its meaning depends on the version that reads it."""
     refused: tuple[Problem, ...] = ()
     """Values that the engine rejects before its parser runs."""
     hardware: str | None = None
-    """GPUs that the file runs it on, in the form of `--hardware`."""
+    """GPUs that the file assigns to it, in the form of `--hardware`."""
     directory: str | None = None
-    """Directory that its script changes to first (`cd`), relative to the script's start."""
+    """Directory to which its script changes first (`cd`), relative to the starting directory."""
     read_only: str | None = None
-    """Reason why its words cannot be edited in place: the form of the file."""
+    """Reason why the file's format prevents edits of its tokens in place."""
     server_context: ServerContext | None = None
     """Its role in a deployment, and the setup of its pod."""
     added: tuple[Word, ...] = ()
-    """Words that the platform appends: the engine gets them, but they are not in the file.
+    """Tokens that the platform appends. The engine gets them, but the file does not contain them.
 
     Their place is the setting that makes the platform append them.
     """
 
 
 class RouterCommand(Struct, frozen=True):
-    """Command that starts a router in front of servers; `words` are its own arguments.
+    """Command that starts a router in front of servers; `words` holds its arguments.
 
-    `program` is its module or program, `name` the name of its container or service.
+    `program` is its module or program; `name` is the name of its container or service.
     """
 
     program: str
@@ -179,7 +179,7 @@ class RouterCommand(Struct, frozen=True):
 
 
 class Reading(Struct, frozen=True):
-    """Contents of a file: its server commands in order, and its problems."""
+    """Server commands of a file in order, and the problems found."""
 
     invocations: tuple[Invocation, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -187,12 +187,12 @@ class Reading(Struct, frozen=True):
     unread: tuple[Problem, ...] = ()
     """Parts that cannot be read; the rest of the file was read."""
     misread: tuple[Problem, ...] = ()
-    """Text that the shell does not read as its author meant: a placeholder, a pasted link."""
+    """Text that the shell misreads, such as a placeholder or a pasted link."""
     routers: tuple[RouterCommand, ...] = ()
     """Routers that are started along with the servers."""
 
     def commands(self, source: str) -> tuple[Invocation, ...]:
-        """Return the server commands of `source`, at least one.
+        """Return the server commands, at least one; `source` names the input in errors.
 
         Raise InputError if nothing could be read, NothingFoundError if there is no command.
         """
@@ -204,7 +204,7 @@ class Reading(Struct, frozen=True):
 
 
 class ReadingBuilder:
-    """Accumulated results of a reader, part by part."""
+    """Builder that collects the results of a reader part by part."""
 
     def __init__(self) -> None:
         self.invocations: list[Invocation] = []
@@ -215,14 +215,14 @@ class ReadingBuilder:
 
     @contextmanager
     def tolerant(self) -> Iterator[None]:
-        """Record an InputError inside the context as unread parts."""
+        """Catch an InputError inside the context and record it as an unread part."""
         try:
             yield
         except InputError as error:
             self.unread.extend(error.problems)
 
     def add(self, reading: Reading) -> None:
-        """Add everything that a part holds."""
+        """Add the commands and problems of one part."""
         self.invocations.extend(reading.invocations)
         self.problems.extend(reading.problems)
         self.unread.extend(reading.unread)
@@ -241,6 +241,6 @@ class ReadingBuilder:
 
 
 def recipe_name(stem: str, number: int | None = None) -> str:
-    """Return a file's stem as a recipe name; `number` distinguishes commands of one file."""
+    """Return a recipe name from a file's stem; `number` distinguishes the commands in one file."""
     name = re.sub(r"\W+", "_", stem).strip("_").lower() or "imported"
     return name if number is None else f"{name}_{number}"

@@ -1,7 +1,7 @@
 """Collect the server commands of a script in execution order.
 
-Nothing is run and no condition is evaluated. Every branch is read, a loop body once, a function
-body where it is called (or at the end, if nothing calls it).
+Nothing is run and no condition is evaluated. Every branch is read, and a loop body once. A function
+body is read at each call, or at the end if nothing calls it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def assign(
     exported: bool | None = None,
     temporary: bool = False,
 ) -> Assigned:
-    """Carry out an assignment; a `temporary` assignment (before a command) sets nothing."""
+    """Apply an assignment. A `temporary` assignment (before a command) sets no variable."""
     scope = expander.scope
     before = scope.get(assignment.name)
     value = _value(expander, assignment, before)
@@ -105,10 +105,7 @@ def _value(expander: Expander, assignment: Assignment, before: Value | None) -> 
 
 
 def builtin(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned] | None:
-    """Carry out a builtin that changes variables, and return its assignments.
-
-    None if the command is not such a builtin.
-    """
+    """Apply a builtin that changes variables. Return its assignments; None for other commands."""
     scope = expander.scope
     name = fields[0].text
     if name in DECLARING:
@@ -188,7 +185,7 @@ _OWN = lazy(
 
 
 def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> bool:
-    """Carry out `cd`, `pushd` or `popd`; False for another command."""
+    """Apply `cd`, `pushd` or `popd`. Return False for other commands."""
     if fields[0].text not in _CHANGING:
         return False
     scope.set(_DIRECTORY, _after(scope, span, fields))
@@ -227,7 +224,7 @@ def directory(scope: ShellScope) -> str | None:
 
 
 def handed_on(scope: ShellScope) -> dict[str, Value]:
-    """Return the values that a shell inside this shell inherits."""
+    """Return the values that a child shell inherits."""
     value = scope.get(_DIRECTORY)
     return {} if value is None else {_DIRECTORY: value}
 
@@ -263,7 +260,7 @@ class ScriptReader(ReadingBuilder):
         self._comments = Comments(script.comments)
 
     def read(self) -> Reading:
-        """Return everything that the script holds."""
+        """Return the commands and problems of the script."""
         self._run(self.script.nodes)
         for function in self._defined:
             if function.name not in self._called:
@@ -525,7 +522,7 @@ class ScriptReader(ReadingBuilder):
         self.invocations.append(replace(invocation, comments=comments))
 
     def _store_slime(self, assigned: tuple[str, Value, bool]) -> None:
-        """Store an array of `--sglang-` options, which may be unused in the file."""
+        """Store an array of `--sglang-` options, even if the file never uses it."""
         name, value, append = assigned
         fields = value.items
         if fields is None and value.pieces is not None and "--sglang-" in text_of(value):
@@ -548,7 +545,7 @@ class ScriptReader(ReadingBuilder):
                 self.problems.extend(reading.problems)
 
     def _fragment_line(self, node: Simple) -> bool:
-        """True for option lines without a command: part of a document, or an error in a script."""
+        """True for option lines without a command: a document's fragment, or a script's error."""
         first = node.words[0].plain if node.words and not node.assignments else None
         if first is None or not first.startswith("--") or len(first) < 3:
             return False
@@ -586,6 +583,6 @@ def run(
 ) -> Reading:
     """Read a script. Raise InputError if it is unreadable.
 
-    `strict`: bash gets the text unchanged, and its syntax errors are reported.
+    `strict`: report syntax errors, because bash gets the text unchanged.
     """
     return ScriptReader(parse(source, strict=strict), scope or ShellScope(), context).read()

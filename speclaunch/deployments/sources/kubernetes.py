@@ -1,7 +1,7 @@
-"""Reader of the server commands of every container in Kubernetes objects.
+"""Read the server commands of every container in Kubernetes objects.
 
-A container gets variables from the ConfigMaps of its file: its `envFrom` comes first, in order, and
-its `env` wins (Kubernetes, API reference: Container v1 core). A ConfigMap's value is used
+A container gets variables from ConfigMaps in the same file: `envFrom` applies first, in order, and
+`env` overrides it (Kubernetes, API reference: Container v1 core). A ConfigMap's value is used
 unchanged: `$(NAME)` is only substituted in `env`, `command` and `args`.
 """
 
@@ -110,29 +110,29 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
 
 
 def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
-    """Return the command with its `--config` file, if a ConfigMap of the file holds that."""
+    """Return the command with its `--config` file if a ConfigMap in the file holds it."""
     path = config_path(found)
     config = maps.config(path) if path is not None else None
     return found if config is None else replace(found, config=config)
 
 
 class Owned(Struct, frozen=True):
-    """Data of the enclosing objects about a container.
+    """Settings of a container from its enclosing objects.
 
-    `envs` are the lists of variables of a Dynamo service and of its graph.
+    `envs` holds the variable lists of a Dynamo service and of its graph.
     """
 
     pod: tuple[Dropped, ...] = ()
     envs: tuple[yaml.Node, ...] = ()
     name: str | None = None
-    """Name of the service or component, because its container has the same name in all of them."""
+    """Name of the service or component. Container names are equal in all of them."""
     steps: Steps = ()
-    """Mappings from the object down, each with the key of its value, or of its list."""
+    """Mappings from the object to the container, each with the key of its value or list."""
     item: int = 0
     """Identity of the role: several roles may share one template."""
 
     def below(self, key: str | None, keys: Entries, document: Document) -> Owned:
-        """Return the data for this mapping, the value of `key`."""
+        """Return the settings for this mapping, the value of `key`."""
         pod = self.pod
         if keys.keys() & set(_CONTAINERS):
             pod = tuple(left_out(keys, _READ_OF_PODS, document, "pod"))
@@ -199,7 +199,7 @@ def _controller_variables(site: Site, document: Document) -> Env:
 
 
 def _elsewhere(name: str, node: yaml.Node, document: Document) -> Field:
-    """Return a variable whose value comes from the cluster."""
+    """Return an unknown value for a variable that the cluster sets."""
     kind = next(iter(nodes.entries(node)), "another object")
     detail = nodes.entries(nodes.entries(node).get(kind))
     which = "/".join(

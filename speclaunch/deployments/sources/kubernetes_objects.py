@@ -1,9 +1,9 @@
 """Objects of a Kubernetes manifest: ConfigMaps, containers, the templates of roles.
 
-RoleBasedGroup: the pod templates of its roles are composed like its controller does. Source:
-sgl-project/rbg, api/workloads/v1alpha1 and v1alpha2/rolebasedgroup_types.go. A role has its own
-template, or one of `roleTemplates` with a patch applied. A pattern of leader and workers applies
-another patch for each of them. All patches are strategic merge patches of a pod template.
+RoleBasedGroup: the pod templates of its roles are composed as its controller composes them. A role
+has its own template, or one of `roleTemplates` with a patch. A leader-worker pattern applies one
+more patch to the leader and one to the workers. All are strategic merge patches of a pod template.
+Source: sgl-project/rbg, api/workloads/v1alpha1 and v1alpha2/rolebasedgroup_types.go.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class ConfigMaps(Struct, frozen=True):
         return ConfigMaps(self.held, self.document, _metadata(root)[0])
 
     def value(self, source: yaml.Node) -> Field | None:
-        """Return the value of `valueFrom` if a ConfigMap of this file holds it."""
+        """Return the value of `valueFrom` if a ConfigMap in this file holds it."""
         reference = nodes.entries(nodes.entries(source).get("configMapKeyRef"))
         data = self._data(nodes.text(reference.get("name")))
         node = (data or {}).get(nodes.text(reference.get("key")) or "")
         return nodes.field(node, self.document) if isinstance(node, yaml.ScalarNode) else None
 
     def variables(self, node: yaml.Node | None) -> dict[str, Field]:
-        """Return the variables of `envFrom` that this file holds."""
+        """Return the `envFrom` variables that this file holds."""
         found: dict[str, Field] = {}
         for item in nodes.items(node):
             entry = nodes.entries(item)
@@ -56,9 +56,9 @@ class ConfigMaps(Struct, frozen=True):
         return found
 
     def config(self, path: str) -> ConfigFile | None:
-        """Return the file of `--config` that a ConfigMap of this file holds under its name.
+        """Return the `--config` file that a ConfigMap in this file holds under its name.
 
-        The preceding lines of the file are blank lines in its text, so places in it are exact.
+        Blank lines replace the manifest's preceding lines, so places in the text are exact.
         """
         name = path.rpartition("/")[2]
         found = [data[name] for data in self.held.values() if name in data]
@@ -75,7 +75,7 @@ class ConfigMaps(Struct, frozen=True):
         return ConfigFile(place.path, "\n" * place.line + "\n".join(held) + "\n")
 
     def elsewhere(self, node: yaml.Node | None) -> Iterator[Dropped]:
-        """Yield one remark on the references of `envFrom` that this file does not hold."""
+        """Yield one remark on the `envFrom` references that this file does not hold."""
         missing: list[str] = []
         for item in nodes.items(node):
             entry = nodes.entries(item)
@@ -88,7 +88,7 @@ class ConfigMaps(Struct, frozen=True):
             yield Dropped("envFrom", nodes.place(node, self.document), why)
 
     def _data(self, name: str | None) -> Entries | None:
-        """Return a ConfigMap's data; an unset namespace of either object may be the other's."""
+        """Return a ConfigMap's data. An unset namespace matches any namespace."""
         if name is None:
             return None
         exact = self.held.get((self.namespace, name))
@@ -131,7 +131,7 @@ class Site(Struct, frozen=True):
 
 
 def objects(roots: Sequence[yaml.Node], document: Document) -> list[yaml.Node]:
-    """Return the objects of a file, those of a `List` separately, with composed role templates."""
+    """Return the objects of a file with composed role templates, and a `List` as its items."""
     found: list[yaml.Node] = []
     for root in roots:
         keys = nodes.entries(root)
@@ -206,7 +206,7 @@ def _role(role: yaml.Node, shared: Shared, document: Document) -> yaml.Node:
 
 
 def _template(keys: Entries, shared: Shared, document: Document) -> yaml.Node | None:
-    """Return the template of a role or pattern: its own, or a shared template with its patch."""
+    """Return the template of a role or pattern: its own, or a shared template with a patch."""
     own = keys.get("template")
     if own is not None:
         return own

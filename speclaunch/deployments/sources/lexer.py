@@ -46,13 +46,13 @@ _ANSI_NAMED = {
 
 
 class UnreadableCommandError(InputError):
-    """Command that cannot be read, from `at` on; the text before and after it can."""
+    """Unreadable command, which begins at `at`. The text before and after it is readable."""
 
     def __init__(self, problem: Problem, at: int, *, by_line: bool = False) -> None:
         super().__init__(problem)
         self.at = at
         self.by_line = by_line
-        """True to continue after the line of `at`, not after the line where the command began."""
+        """True to continue after the line of `at`, False after the command's first line."""
 
 
 class Lexer:
@@ -67,22 +67,22 @@ class Lexer:
         self.unread: list[Problem] = []
         self.misread: list[Problem] = []
         self.strict = False
-        """True for a script that bash gets unchanged, not a part of a document or a fragment."""
+        """True if bash gets the script unchanged; False for a fragment or part of a document."""
         self.slips: list[Problem] = []
-        """Syntax errors that stop bash, but hide no command from this reader."""
+        """Syntax errors that stop bash but do not hide commands from this reader."""
 
     def parse_list(self, closers: frozenset[str], *, paren: bool = False) -> tuple[Node, ...]:
-        """Return the commands up to a closing word or parenthesis; the parser implements it."""
+        """Return the commands up to a closing word or parenthesis. The parser implements this."""
         raise NotImplementedError
 
     def fail(self, message: str, at: int) -> NoReturn:
-        """Stop reading: the command cannot be understood."""
+        """Raise UnreadableCommandError."""
         raise UnreadableCommandError(Problem(message, self.source.place(at)), at)
 
     def slip(self, what: str, at: int) -> None:
         """Record a syntax error of a script and continue."""
         if self.strict:
-            help_ = "bash starts nothing from here on"
+            help_ = "bash runs nothing after this error"
             self.slips.append(Problem(f"syntax error: {what}", self.source.place(at), help_))
 
     def enter(self, at: int) -> None:
@@ -101,9 +101,9 @@ class Lexer:
         return placeholders.find(self.text, start, end, lenient=lenient, begins=begins)
 
     def read_word(self, *, value_due: bool = False) -> ShellWord:
-        """Return the word that starts here (it may be empty).
+        """Return the word that starts here. It may be empty.
 
-        `value_due`: after a flag, where `<name>` is not meant as a redirection.
+        `value_due`: true after a flag, whose `<name>` is a placeholder, not a redirection.
         """
         start = self.pos
         text = self.text
@@ -189,11 +189,11 @@ class Lexer:
             self.fail("a double quote is not closed", start)
         self.pos += 1
         if not any(isinstance(part, Parameter) and part.list_like for part in parts[first:]):
-            parts.insert(first, Literal("", start + 1, quoted=True))  # "" is a word, too
+            parts.insert(first, Literal("", start + 1, quoted=True))  # "" is also a word
         self.depth -= 1
 
     def read_quoted(self, parts: list[Part]) -> None:
-        """Read the next part of a text as in double quotes, with `"` as plain text."""
+        """Read the next part of a text as if in double quotes, with `"` as plain text."""
         if self.text[self.pos] == '"':
             parts.append(Literal('"', self.pos, quoted=True))
             self.pos += 1

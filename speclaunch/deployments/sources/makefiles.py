@@ -1,6 +1,6 @@
-"""Recipes of a Makefile as one script, as make passes them to a shell.
+"""Read the recipes of a Makefile as one script, as make passes them to a shell.
 
-Variables of the file are replaced by their values, `NAME ?= value` by a default of the environment.
+The file's variables are replaced with their values. `NAME ?= value` becomes `${NAME-value}`.
 Functions (`$(if …)`, `$(shell …)`) and automatic variables are not evaluated.
 """
 
@@ -51,7 +51,7 @@ class _Makefile:
         self._document = document
         self._masks = Masks(_COMPUTED)
         self._variables: dict[str, _Variable | None] = {}
-        """Variables by name; None if defined several times, so a condition decides."""
+        """Variables by name; None if defined several times, so that a condition decides."""
         self._source = SourceBuilder(document)
         self._quote = ""
         self._is_expanded = False
@@ -104,7 +104,7 @@ class _Makefile:
         self._source.stand_in(self._masks.mark(written), at, at + len(written) - 1)
 
     def _expand(self, text: str, start: int, depth: int = 0) -> None:
-        """Add a text with its variables replaced; `start` is its offset."""
+        """Add a text with its variables expanded; `start` is its offset."""
         at = 0
         while at < len(text):
             char = text[at]
@@ -126,7 +126,7 @@ class _Makefile:
             at += 1
 
     def _reference(self, text: str, at: int, start: int, depth: int) -> int:
-        """Add the value of a `$…`. Return its end."""
+        """Add the value of a `$…` reference. Return the offset after it."""
         self._document.spend()
         follows = text[at + 1]
         if follows == "$":

@@ -1,7 +1,7 @@
-"""Reader of a document's server commands: Markdown, reStructuredText, the text of an issue.
+"""Read the server commands in a document: Markdown, reStructuredText, the text of an issue.
 
 The parts that hold code (fenced, indented and literal blocks, HTML, inline code) are read in one
-pass over the lines. Unclosed fences and nesting therefore cost no more than the length of the text.
+pass over the lines. The time is therefore linear in the text's length, even with unclosed fences.
 In prose only complete commands count: a line or a piece of inline code.
 """
 
@@ -37,7 +37,7 @@ from speclaunch.deployments.sources.wrappers import SERVER, VLLM
 
 
 class BlockKind(StrEnum):
-    """Stated contents of a block."""
+    """Declared contents of a block."""
 
     SCRIPT = "script"
     """Shell script: its unreadable parts are reported."""
@@ -163,7 +163,7 @@ class _Lines:
             is_above = False
 
     def _is_underline(self, start: int, line: str) -> bool:
-        """True if a line of tildes underlines a title of reStructuredText."""
+        """True if a line of tildes underlines a reStructuredText title."""
         title = self.text[self.text.rfind("\n", 0, max(start - 1, 0)) + 1 : max(start - 1, 0)]
         return len(line) > 3 and not line.strip("~") and len(line) >= len(title.rstrip()) > 0
 
@@ -308,12 +308,12 @@ def _without_prompts(text: str) -> str:
 
 
 _MODEL = ("--model", "--config")
-_SHORTENED = "an ellipsis: the document shows a part of the command"
+_SHORTENED = "an ellipsis: the document shows only part of the command"
 _SENTENCE = frozenset(
     ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
      "that", "which", "when", "then", "will", "from", "as", "by", "it", "instead"]
 )  # fmt: skip
-"""Words that are no argument's value: they mean that the line is a sentence."""
+"""Words that are not the value of an argument. They show that the line is a sentence."""
 _DOCKERFILE = lazy(r"(?:\s*(?:#[^\n]*)?\n)*\s*(?:ARG[ \t]+\S+\s+)*FROM[ \t]+\S+", 0)
 _YAML_START = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|(?:apiVersion|kind|services|version):)")
 
@@ -327,7 +327,7 @@ def read_markdown(document: Document) -> Reading:
 
 
 def kind_of(block: Block) -> BlockKind:
-    """Return the kind of a block, by its stated contents and its beginning."""
+    """Return the kind of a block from its declared contents and its beginning."""
     if block.kind is BlockKind.TEXT and _YAML_START.match(block.source.text):
         return BlockKind.YAML
     if block.kind is BlockKind.TEXT and _DOCKERFILE.match(block.source.text):
@@ -347,7 +347,7 @@ class _Reader(ReadingBuilder):
         return self.reading()
 
     def read(self, block: Block) -> None:
-        """Read one block as its stated kind, or as the kind that it looks like."""
+        """Read one block as its declared kind, or as the kind that it looks like."""
         kind = kind_of(block)
         try:
             if kind in (BlockKind.PROSE, BlockKind.INLINE):
@@ -414,12 +414,12 @@ class _Reader(ReadingBuilder):
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of lists: `"-m", "sglang.launch_server"`, `- sglang`."""
+    """Return the tokens of written lists: `"-m", "sglang.launch_server"`, `- sglang`."""
     return [word.strip("\"',[]") for word in text.split()]
 
 
 def _open(found: Invocation) -> Invocation:
-    """Return a command with unknown arguments if an ellipsis precedes its program."""
+    """Add unknown arguments to a command with an ellipsis before its program."""
     if not any(is_ellipsis(word.text) for word in found.program):
         return found
     more = Word("…", found.place, evaluated=False, why=_SHORTENED, placeholder=True)
@@ -436,7 +436,7 @@ def is_complete(found: Invocation) -> bool:
 
 
 def is_command(found: Invocation) -> bool:
-    """True if a line that begins like a command is a command, not the start of a sentence."""
+    """True if a line that begins like a command is not the start of a sentence."""
     texts = [word.text for word in found.words]
     if not any(text.startswith("-") for text in texts):
         return False

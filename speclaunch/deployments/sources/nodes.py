@@ -1,9 +1,9 @@
-"""YAML nodes with exact places: aliases and merge keys followed, nothing constructed.
+"""YAML nodes with exact places. Aliases and merge keys are followed; no objects are constructed.
 
-Nodes can be created and merged as Kubernetes patches objects; every value keeps its place.
-`strategic` is the strategic merge patch of pods (Kubernetes, "Update API Objects in Place Using
-kubectl patch"; the merge keys are those of the API's types). Without `lists` it is the JSON merge
-patch (RFC 7386) of everything else.
+Nodes can be created and patched like Kubernetes objects; every value keeps its place. `strategic`
+applies the strategic merge patch of pods (Kubernetes, "Update API Objects in Place Using kubectl
+patch"; the merge keys are from the API's types). Without `lists` it applies the JSON merge patch
+(RFC 7386), which other objects use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_MERGES = 20
 
 
 class StringDocument(Document):
-    """Text of one or several strings of a file as a document with the file's places."""
+    """Text from one or more strings in a file, as a document with the file's places."""
 
     def __init__(self, source: SourceText) -> None:
         super().__init__(source.text, source.document.shown, lenient=True)
@@ -127,8 +127,8 @@ def offsets(node: yaml.Node, document: Document) -> tuple[int, int]:
 def source(node: yaml.ScalarNode, document: Document) -> SourceText:
     r"""Return the text of a scalar, with the place of each character.
 
-    Exact for plain, quoted and block scalars. If the text cannot be followed (an escape such as
-    ``\x41``), all characters get the start of the scalar.
+    Places are exact for plain, quoted and block scalars. For other escapes (such as ``\x41``), all
+    characters get the start of the scalar.
     """
     value = str(node.value)
     start, end = offsets(node, document)
@@ -212,7 +212,7 @@ def sequence(items: list[yaml.Node], like: yaml.Node) -> yaml.SequenceNode:
 
 
 def scalar(text: str, like: yaml.Node) -> yaml.ScalarNode:
-    """Return a scalar that is not in the file, with the place of `like`."""
+    """Return a scalar that the file does not contain, with the place of `like`."""
     return yaml.ScalarNode("tag:yaml.org,2002:str", text, like.start_mark, like.end_mark)
 
 
@@ -248,7 +248,7 @@ def strategic(
     if merges and isinstance(base, yaml.SequenceNode) and isinstance(patch, yaml.SequenceNode):
         return _lists(base, patch, document, merges, depth)
     if isinstance(patch, yaml.MappingNode):
-        # nothing to merge with: only drop its directives and nulls
+        # no base value: only drop the patch's directives and nulls
         return _mappings(mapping([], patch), patch, document, lists=lists, depth=depth)
     return patch
 

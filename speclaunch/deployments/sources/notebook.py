@@ -53,7 +53,7 @@ def _source(node: yaml.Node | None, document: Document) -> SourceText:
 
 
 def _string_text(source: SourceText, string: re.Match[str]) -> SourceText:
-    """Return the text of a Python string; fields of an f-string are placeholders."""
+    """Return the text of a Python string. The fields of an f-string become placeholders."""
     prefix, raw = string[1].lower(), string[3]
     builder = SourceBuilder(source.document)
     start = string.start(3)
@@ -93,7 +93,7 @@ class _Reader(ReadingBuilder):
                     self._script(text, seen)
 
     def _program(self, source: SourceText) -> tuple[Invocation, ...]:
-        """Read a cell as a program, without IPython's own lines."""
+        """Read a cell as a program, without IPython's lines."""
         from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
         text = _MAGIC.sub(lambda line: " " * len(line[0]), source.text)
@@ -102,7 +102,7 @@ class _Reader(ReadingBuilder):
         return found
 
     def _script(self, source: SourceText, seen: Container[Place] | None = None) -> None:
-        """Read a script; `seen`: it is a string, and these commands are known."""
+        """Read a script. If `seen` is set, skip incomplete commands and those at these places."""
         with self.tolerant():
             reading = run(source)
             commands = (

@@ -1,8 +1,8 @@
 """Parser of a shell script into a tree of commands.
 
-Not a checker: it skips unknown syntax, because a fragment or a script with an error still has
-commands to find. An unreadable command (a quote that is never closed) is skipped and reported. Too
-deep nesting is an InputError.
+The parser skips unknown syntax, because a fragment or an incorrect script can still contain
+commands. An unreadable command (an unclosed quote) is skipped and reported. Too deep nesting
+raises InputError.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _FOR_NAME = lazy(r"[A-Za-z_]\w*")
 def parse(source: SourceText, *, strict: bool = False) -> Script:
     """Return the tree of a script. Raise InputError if it is unreadable.
 
-    `strict`: bash gets the text unchanged; its first syntax error is also reported.
+    `strict`: report the first syntax error, because bash gets the text unchanged.
     """
     parser = _Parser(source)
     parser.strict = strict
@@ -78,7 +78,7 @@ def parse(source: SourceText, *, strict: bool = False) -> Script:
 def quoted_text(body: SourceSpan) -> ShellWord | None:
     """Parse a text in which only ``$``, backticks and escapes count, as in a here-document.
 
-    Return None if an expansion in it does not end.
+    Return None if it contains an unclosed expansion.
     """
     source = body.source.part(body.start, body.end)
     parser = _Parser(source)
@@ -101,7 +101,7 @@ class _Parser(Lexer):
     # -- between commands ---------------------------------------------------------------
 
     def skip_blank(self, *, newlines: bool = False, comments: bool = True) -> None:
-        """Skip blanks, continued lines, and on request line ends and comments."""
+        """Skip blanks and continued lines; on request also line ends and comments."""
         text = self.text
         while self.pos < len(text):
             blank = _BLANK.match(text, self.pos)
@@ -182,9 +182,9 @@ class _Parser(Lexer):
         return Simple(span, tuple(assignments), tuple(words), tuple(declared), tuple(redirects))
 
     def _no_parenthesis(self, words: list[ShellWord], end: int) -> None:
-        """Raise UnreadableCommandError for a ``(`` after a word, where bash stops.
+        """Raise UnreadableCommandError for a ``(`` after a word if bash rejects it.
 
-        It is no function, array or pattern here.
+        Bash accepts it in a function, an array or a pattern.
         """
         at = self.pos
         if not self.strict or not self.text.startswith("(", at) or at == 0:
@@ -321,7 +321,7 @@ class _Parser(Lexer):
             return None
 
     def _give_up(self, error: UnreadableCommandError, start: int, end: int) -> None:
-        """Report why a command is skipped. A quote that fails far below was opened here."""
+        """Report why a command is skipped, at the place where its unclosed quote opened."""
         (problem,) = error.problems
         quote = _QUOTE.search(self.text, start, end)
         if error.at >= end and quote is not None:
@@ -394,7 +394,7 @@ class _Parser(Lexer):
         return ""
 
     def _shut(self, start: int, opening: str, body: tuple[Node, ...] | None, *closing: str) -> str:
-        """Close what `opening` at `start` opened. `body`: commands that bash requires inside."""
+        """Consume the end of a compound command. Report it if missing, or if `body` is empty."""
         at = self.pos
         found = self._close(*closing)
         if not found:

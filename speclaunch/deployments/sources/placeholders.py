@@ -1,8 +1,8 @@
-"""Placeholders for the reader's own value: `<model>`, `[model]`, `{{ model }}`, `__PORT__`, `...`.
+"""Placeholders for a user's value: `<model>`, `[model]`, `{{ model }}`, `__PORT__`, `...`.
 
-Documents and templates are full of them. Their values are unknown, never text to pass on, and
-`<model>` is not a redirection there. In a script that runs unchanged the shell does redirect; the
-parser reports that, and still reads the placeholder.
+Documents and templates use them often. Their values are unknown and are never passed on, and
+`<model>` is not a redirection there. In a script that runs unchanged, the shell does redirect; the
+parser reports that and still reads the placeholder.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Placeholder(Struct, frozen=True):
     text: str
     at: int
     for_shell: str | None = None
-    """Shell's reading of it, if that is something else."""
+    """Meaning in a shell, if it differs."""
 
 
 def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Placeholder | None:
-    """Return the first mark that begins in `text` from `start` to `end`, inclusive.
+    """Return the first placeholder that begins in `text` from `start` to `end`, inclusive.
 
-    `lenient`: the text is a document or a template. `begins`: a value is due if `start` is the
-    beginning of a word. Elsewhere in a script `<name>` must directly follow other text.
+    `lenient`: the text is a document or a template. `begins`: a word at `start` is a flag's value.
+    Elsewhere in a script, `<name>` must directly follow other text.
     """
     for mark in MARKS.finditer(text, start, end + 1):
         at, char = mark.start(), mark[0]
@@ -71,7 +71,7 @@ def is_ellipsis(text: str) -> bool:
 
 
 def why(text: str, *, lenient: bool, quoted: bool) -> str | None:
-    """Return why a word is a placeholder; None for any other. `quoted`: no shell changes it."""
+    """Return why a word is a placeholder, or None. `quoted`: no shell changes the word."""
     if _NAMED.search(text):
         return "a placeholder"
     if not lenient and not MARKS.search(text):

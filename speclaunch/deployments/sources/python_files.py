@@ -1,4 +1,4 @@
-"""Python programs that start a server: `subprocess` lists and texts, `sgl.Engine(…)`, launchers.
+"""Read Python programs that start a server: `subprocess`, `sgl.Engine(…)`, launchers.
 
 Only the text is read (`ast`); nothing is imported or executed. Non-literal values are unknown.
 """
@@ -97,7 +97,7 @@ class Calls:
                 dropped.append(Dropped(name, at, "it is not an argument of the server"))
                 continue
             if isinstance(value, PythonText) and _is_off(value):
-                why = "a field that is false or None is left at its default"
+                why = "a false or None field keeps its default"
                 dropped.append(Dropped(f"{name}={value.text}", at, why))
                 continue
             words += [flag, *self._values(value, flag)]
@@ -116,7 +116,7 @@ class Calls:
         return [value.field().word()]
 
     def _popen(self, call: PythonCall) -> Invocation | None:
-        """Return the server of SGLang's tests.
+        """Return the server that SGLang's test helper starts.
 
         `popen_launch_server(model, url, timeout=…, other_args=[…])`.
         """
@@ -231,10 +231,10 @@ _VERSION = "--version"
 
 
 def read_python(text: str, shown: str) -> Reading:
-    """Return the servers that a Python program starts, as far as they are literal.
+    """Return the servers that a Python program starts with literal arguments.
 
-    The reading is empty for a program that cannot be parsed, is larger than 1 MiB, or costs more
-    than any launcher.
+    The result is empty for a program that cannot be parsed, exceeds 1 MiB, or needs far more work
+    than a launcher.
     """
     if len(text) > MAX_PROGRAM_BYTES or not starts_a_program(text.encode("utf-8", "replace")):
         return Reading()
@@ -242,7 +242,7 @@ def read_python(text: str, shown: str) -> Reading:
 
 
 def read_program(document: Document) -> Reading:
-    """Return the servers of a document's program, without checks of its size and contents."""
+    """Return the servers of a document's program, without checking its size and contents."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -374,14 +374,14 @@ class _Launches:
 
 
 def _split_item(item: PythonText) -> list[PythonText]:
-    """Return the words of an item with several options: the list is later joined to one text."""
+    """Split an item with several options. The program later joins the list into one text."""
     if not item.text.startswith("--") or not any(char in item.text for char in " \t"):
         return [item]
     return [PythonText(field.pieces) for field in split(item.pieces)]
 
 
 def _is_of_others(found: Invocation) -> bool:
-    """True if a trainer's command has no argument of SGLang's (`--sglang-dir`)."""
+    """True if a trainer's command has no SGLang argument (`--sglang-dir` is not one)."""
     if found.kind is not InvocationKind.SLIME:
         return False
     flags = [word.text.partition("=")[0] for word in found.words if word.text.startswith("--")]
@@ -389,7 +389,7 @@ def _is_of_others(found: Invocation) -> bool:
 
 
 def _lines(listing: PythonList) -> list[WordPiece]:
-    """Return the pieces of a list whose items are parts of one text, joined like the list."""
+    """Return the pieces of a list whose items form one text, joined as the program joins them."""
     first = listing.items[0].text if listing.items else ""
     parts = SERVER.search(first) is not None and " " in first.strip()
     if not parts or len(listing.items) == 1:
@@ -414,7 +414,7 @@ def _longest(texts: Sequence[PythonText]) -> list[PythonText]:
 
 
 def _image(tree: ast.Module) -> str | None:
-    """Return the only image or release of SGLang that the program names."""
+    """Return the SGLang image or release that the program names, if there is only one."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 300:

@@ -1,7 +1,7 @@
 """Walk through a Python program's statements in order, tracking names and growing lists.
 
-No condition is decided and nothing is executed. An item that is added to a list below an `if` gets
-that condition. Values that a loop adds, or that differ between branches, are unknown.
+No condition is evaluated and nothing is executed. An item added to a list under an `if` gets that
+condition. Values that a loop adds, or that differ between branches, are unknown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Definitions:
-    """Top-level definitions of a program; `evaluator` evaluates with the module's values."""
+    """Top-level definitions of a program; `evaluator` uses the module's values."""
 
     def __init__(self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator]) -> None:
         self._evaluator = evaluator
@@ -43,7 +43,7 @@ class Definitions:
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
         self._options: dict[str, ast.expr | None] = _options(tree)
         self._names: dict[int, str] = {}
-        """Name that calls each function: its own, or its class's name."""
+        """Name by which each function is called: its own name, or its class's name."""
         for node in tree.body:
             if isinstance(node, _FUNCTIONS):
                 self._names[id(node)] = node.name
@@ -63,7 +63,7 @@ class Definitions:
                 self._sites.setdefault(name, []).append(call)
 
     def made_by(self, node: ast.Call, depth: int) -> PythonValue | None:
-        """Return the result of a call of the program's function or class; None if unknown."""
+        """Return the result of calling a function or class of the program; None if unknown."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if _is_parsing(node):
             return self.parsed(node, depth)
@@ -148,7 +148,7 @@ def _called(call: ast.Call) -> str:
 def _returned(node: AnyFunction) -> ast.expr | None:
     """Return the result of a function without parameters.
 
-    Its body is only a `return`, or ends with the parsed options.
+    Its body is a single `return`, or ends by returning the parsed options.
     """
     body = [statement for statement in node.body if not _is_text(statement)]
     arguments = node.args
@@ -168,7 +168,7 @@ def _is_parsing(node: ast.AST | None) -> bool:
 
 
 def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
-    """Return the options of `add_argument` calls with their defaults; None if it is unknown."""
+    """Return the options of `add_argument` calls with their defaults; None for unknown defaults."""
     found: dict[str, ast.expr | None] = {}
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or last_name(call.func) != "add_argument":
@@ -201,7 +201,7 @@ def _method(node: ast.ClassDef, name: str) -> AnyFunction | None:
 
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
-    """Yield the fields of a class with their defaults; None if a call makes the value."""
+    """Yield the fields of a class with their defaults; None if a call creates the default."""
     for statement in node.body:
         if not isinstance(statement, (ast.AnnAssign, ast.Assign)):
             continue
@@ -219,7 +219,7 @@ _MAX_NESTING = 30
 
 
 class PythonCall(Struct):
-    """Call, the known values of its arguments, and the keyword arguments."""
+    """Call with the known values of its arguments and keyword arguments."""
 
     node: ast.Call
     args: list[PythonValue]
@@ -238,7 +238,7 @@ class ScopeContents(Struct):
 
 
 class PythonProgram:
-    """Module and everything in it; `seen` are its scopes, the module first."""
+    """Module with its definitions; `seen` lists its scopes, the module first."""
 
     def __init__(self, tree: ast.Module, document: Document) -> None:
         self.document = document
@@ -297,7 +297,7 @@ class PythonProgram:
         self._queue(scope, scope.names)
 
     def _set_up(self, node: ast.ClassDef, scope: _Scope) -> None:
-        """Set the attributes that `__init__`, `setUpClass` and the like set for other methods."""
+        """Set the attributes that `__init__`, `setUpClass` and similar methods set."""
         for method in node.body:
             if isinstance(method, _FUNCTIONS) and method.name.lower() in _SET_UPS:
                 known = self.definitions.arguments(method)
@@ -331,7 +331,7 @@ class _Scope:
         self._depth = 0
 
     def run(self, body: Sequence[ast.stmt]) -> None:
-        """Run through statements in order."""
+        """Process statements in order."""
         self._depth += 1
         if self._depth <= _MAX_NESTING:
             for node in body:
@@ -419,7 +419,7 @@ class _Scope:
         self.run(node.orelse)
 
     def _branch(self, body: Sequence[ast.stmt], decides: ast.AST) -> None:
-        """Run through a body that may run never, once or repeatedly."""
+        """Process a body that may run any number of times."""
         before = dict(self.names)
         self._loose += 1
         self.run(body)
@@ -489,7 +489,7 @@ class _Scope:
             self.names[name] = None
 
     def _add(self, listing: PythonList, words: Sequence[PythonText], node: ast.expr) -> None:
-        """Add words to a list: certain, under a condition, or as an unknown number of items."""
+        """Add words to a list: always, under a condition, or as an unknown number of items."""
         line, loose = listing.made_in
         if self._loose > loose:
             listing.items.append(self._evaluator.several(node))

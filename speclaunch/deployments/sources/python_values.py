@@ -67,7 +67,7 @@ class ProgramPositions:
         return start, max(start, end)
 
     def parts(self, node: ast.AST) -> list[StringPart]:
-        """Return the parts of a string; empty if they cannot be followed."""
+        """Return the parts of a string; empty if their offsets cannot be determined."""
         start, end = self.span(node)
         return _parts(self._text, start, end)
 
@@ -97,7 +97,7 @@ def _parts(text: str, start: int, end: int) -> list[StringPart]:
 def _close(text: str, at: int, end: int, quote: str) -> int | None:
     """Return the end of a string; None if it is not closed.
 
-    Python 3.12 lets fields contain the same quotes: those are not read.
+    Fields that contain the string's own quotes (Python 3.12) are unsupported.
     """
     while at < end:
         if text.startswith(quote, at):
@@ -179,7 +179,7 @@ def _field(text: str, at: int, end: int) -> int | None:
 
 
 def dotted(node: ast.AST) -> str | None:
-    """Return `a.b.c` as written, with `cls` as `self`; None for anything else."""
+    """Return the text of `a.b.c`, with `cls` as `self`; None for other expressions."""
     names: list[str] = []
     while isinstance(node, ast.Attribute) and len(names) < 8:
         names.append(node.attr)
@@ -213,7 +213,7 @@ _SAME = frozenset(
 
 
 class PythonText(Struct):
-    """Text, and its Python constant if it is not a string (`8`, `True`, `None`)."""
+    """Text, and the constant that it was if that is not a string (`8`, `True`, `None`)."""
 
     pieces: tuple[WordPiece, ...]
     constant: object = None
@@ -222,12 +222,12 @@ class PythonText(Struct):
 
     @property
     def unknown(self) -> bool:
-        """True if all of it is one unknown expression."""
+        """True if the text is one unknown expression."""
         return len(self.pieces) == 1 and self.pieces[0].unknown is not None
 
     @property
     def text(self) -> str:
-        """Text with its unknown parts unevaluated."""
+        """Text, with unknown parts as in the source."""
         return "".join(piece.text for piece in self.pieces)
 
     def field(self) -> Field:
@@ -236,19 +236,19 @@ class PythonText(Struct):
 
 
 class PythonList(Struct):
-    """List that may grow. `consumed`: it is a part of another list."""
+    """List that may grow. `consumed`: true if it is part of another list."""
 
     items: list[PythonText] = []
     consumed: bool = False
     separator: str = " "
-    """Separator that joins it to one text, if it is joined."""
+    """Separator if the program joins the list into one text."""
     line: int = 0
     made_in: tuple[int | None, int] = (None, 0)
-    """Condition, and number of loops and branches, in which it was made."""
+    """Line of the condition and number of enclosing loops and branches at its creation."""
 
 
 class PythonTable(Struct):
-    """Dictionary with text keys: the key and its value; `rest`: its other contents."""
+    """Dictionary with text keys; `rest` holds its other contents."""
 
     entries: dict[str, tuple[PythonText, PythonValue]] = {}
     rest: list[PythonText] = []
@@ -307,7 +307,7 @@ class PythonEvaluator:
         return self.unknown(node)
 
     def unknown(self, node: ast.AST, why: str = "the program computes it") -> PythonText:
-        """Return an unknown expression unevaluated, with the reason."""
+        """Return an unknown expression as its source text, with the reason."""
         start, end = self.positions.span(node)
         text = " ".join(self.document.text[start : min(end, start + 80)].split())
         source = SourceText(self.document, text, [start] * max(len(text), 1))
@@ -320,7 +320,7 @@ class PythonEvaluator:
         return replace(found, pieces=(replace(found.pieces[0], text=f"*{found.text}"),))
 
     def words(self, found: PythonValue, node: ast.AST) -> list[PythonText]:
-        """Return the items of a list, or the words of a text, split like a shell does."""
+        """Return the items of a list, or the words of a text that is split as in a shell."""
         if isinstance(found, PythonList):
             found.consumed = True
             self.document.spend(len(found.items))
@@ -383,7 +383,7 @@ class PythonEvaluator:
             return self.unknown(node)
         if isinstance(found, PythonText):
             if found.constant is None and not found.is_text and found.text == "None":
-                return self.unknown(node, "it is None until something sets it")
+                return self.unknown(node, "it is None until the program sets it")
             start, end = self.positions.span(node)
             return replace(found, used=SourceSpan(self.document.source(), start, end))
         return found
@@ -516,7 +516,7 @@ class PythonEvaluator:
         return self.unknown(node) if made is None else made
 
     def _environment(self, node: ast.Call, depth: int) -> PythonText:
-        """Return an environment variable with a default, like `${NAME:-default}` of a shell."""
+        """Return an environment variable with a default, like a shell's `${NAME:-default}`."""
         name = self.value(node.args[0], depth + 1)
         default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
         if not isinstance(name, PythonText) or not isinstance(default, PythonText):
@@ -546,7 +546,7 @@ class PythonEvaluator:
         return found
 
     def label(self, node: ast.AST, text: str) -> PythonText:
-        """Return a name with the place of an expression."""
+        """Return a name as text, with the place of an expression."""
         return PythonText((self._piece(node, text),))
 
     def _dict(self, node: ast.Call, depth: int) -> PythonTable:

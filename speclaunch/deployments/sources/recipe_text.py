@@ -1,6 +1,6 @@
-"""Recipe as YAML text that uses our groups if their values are the same.
+"""Write a recipe as YAML, using speclaunch's group options if they have the same values.
 
-The value of a word of a script (`value_of`): variables become OmegaConf's `${oc.env:…}`, or our
+`value_of` converts a script's word. Variables become OmegaConf's `${oc.env:…}`, or speclaunch's
 `${env_or:…}` if the default also applies to an empty variable.
 """
 
@@ -28,7 +28,7 @@ _BASE = {"serving": "local", "engine": "default"}
 
 
 class RecipeLine(Struct, frozen=True):
-    """One value of a recipe, and the comment after it."""
+    """Value of a recipe, and the comment after it."""
 
     value: Any
     comment: str | None = None
@@ -82,7 +82,7 @@ def recipe_text(
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes texts that OmegaConf reads as numbers, but YAML 1.1 does not (`1e3`)."""
+    """YAML dumper that quotes texts which only OmegaConf reads as numbers (`1e3`)."""
 
 
 _Dumper.add_implicit_resolver(
@@ -125,12 +125,12 @@ class Interpolation(str):
 
 
 def group_option(group: str, name: str) -> Mapping[str, Any]:
-    """Return the server arguments that an option of one of our groups sets."""
+    """Return the server arguments that an option of a shipped group sets."""
     return dict(_option(group, name))
 
 
 def options_with(group: str, key: str, value: Any) -> Mapping[str, Any]:
-    """Return all values of our options of a group that set `key` to this value."""
+    """Return all values of a shipped group's options that set `key` to this value."""
     found: dict[str, Any] = {}
     for name in _options(group):
         values = _option(group, name)
@@ -146,7 +146,7 @@ def _lines(lines: Mapping[str, RecipeLine], indent: str) -> Iterable[str]:
 
 
 def _fitting(group: str, values: Mapping[str, Any]) -> str | None:
-    """Return the option of a group with the most values, all of them in `values`."""
+    """Return the group option that sets the most values, if `values` contains all of them."""
     best: tuple[int, str] | None = None
     for name in _options(group):
         settings = _option(group, name)
@@ -158,7 +158,7 @@ def _fitting(group: str, values: Mapping[str, Any]) -> str | None:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """True if equal as a value, and of the same kind: 1 is not true."""
+    """True if the values and their types are equal: 1 is not true."""
     return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
 
 
@@ -171,7 +171,7 @@ def _options(group: str) -> tuple[str, ...]:
 def _option(group: str, name: str) -> dict[str, Any]:
     """Return the server arguments of an option; for `engine` the environment variables.
 
-    Empty for an option that also sets anything else, because choosing it must add nothing.
+    Empty for an option with any other setting, because choosing it must add nothing.
     """
     text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
     package = _PACKAGE.search(text)
@@ -188,7 +188,7 @@ def _option(group: str, name: str) -> dict[str, Any]:
 
 
 def filled_in(text: str) -> str:
-    """Return the recipe with a variable for each open value: unknown instead of missing."""
+    """Replace each open value with an unset variable: it is then unknown, not missing."""
     return _OPEN.sub("${oc.env:SPECLAUNCH_OPEN}", text)
 
 
@@ -203,9 +203,9 @@ _RESOLVERS = ("${oc.env:", "${env_or:")
 
 
 def value_of(word: Word, start: int = 0) -> RecipeLine:
-    """Return a recipe's value for the text of a word from `start` on, with its comment.
+    """Return a recipe's value, with its comment, for the text of a word after `start`.
 
-    A placeholder, and a value that only running the script could determine, remains open.
+    Placeholders, and values that require running the script, remain open.
     """
     if word.placeholder:
         return RecipeLine(OPEN, f"fill in `{word.text[start:]}`")
@@ -238,7 +238,7 @@ def _with_defaults(text: str, start: int, end: int, defaults: Sequence[Default])
 
 
 def _from_environment(text: str, depth: int = 0) -> str | None:
-    """Return a text with its variables as interpolations; None if a command would have to run."""
+    """Return a text with its variables as interpolations; None if it requires running a command."""
     parts: list[str] = []
     at = 0
     while found := _VARIABLE.search(text, at):
@@ -283,7 +283,7 @@ def _variable(name: str, default: str | None = None, filled: bool = False) -> st
 
 
 def _quoted(text: str) -> str:
-    """Return a text in OmegaConf's grammar: 0.80 and true remain texts."""
+    """Quote a text in OmegaConf's grammar, so that 0.80 and true remain texts."""
     if _BARE.fullmatch(text):
         return text
     body = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")

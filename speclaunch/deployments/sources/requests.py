@@ -1,11 +1,10 @@
-"""Requests from recipes and from found commands.
+"""Build requests from recipes and from server commands.
 
-A recipe and a found command both become tokens of a command line. Our parser, built from the
-engine's catalogue, types their values, so nothing here depends on the form of a flag.
+Both become command-line tokens. speclaunch's copy of the engine's parser, built from the catalogue,
+converts their values, so nothing here depends on the form of a flag.
 
-The value of a flag that the parser did not understand is lost, and no default replaces it. The
-value of the argument that was plausibly meant is unknown to every rule, to the resolution and to
-the memory budget.
+The value of a rejected flag is lost, and no default replaces it. The argument that was probably
+meant is unknown to every rule, to the resolution and to the memory budget.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     from speclaunch.deployments.recipe.load import Recipe
 
 _HTTP_SERVERS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE)
-"""Kinds that run the engine's own HTTP server.
+"""Kinds that run the engine's HTTP server.
 
-Dynamo has another server, `sglang.Engine` has none.
+Dynamo has a different server; `sglang.Engine` has none.
 """
 
 
@@ -56,8 +55,8 @@ def from_recipe(
 ) -> Request:
     """Return the request of a recipe, rendered for the version of `catalogue`.
 
-    `inherited` is the environment that the engine gets from us. Its engine variables count unless
-    the recipe sets them.
+    `inherited` is the environment that the engine inherits from speclaunch. The recipe overrides
+    its engine variables.
     """
     found, unset = _command_words(recipe, rendered, catalogue)
     names = {
@@ -157,9 +156,9 @@ def from_recipe(
 def _command_words(
     recipe: Recipe, rendered: RenderedArgs, catalogue: Catalogue
 ) -> tuple[EffectiveWords, set[str]]:
-    """Return a recipe's words, with those of its `config` file, and its unknown arguments.
+    """Return the tokens of a recipe and its `config` file, and its unknown arguments.
 
-    The file is opened as the launch opens it.
+    The file is opened as in a launch.
     """
     words = [
         Word(token, recipe.place("args", argument.recipe_name))
@@ -180,14 +179,14 @@ def _command_words(
 
 
 def _literal(*values: str) -> str | None:
-    """Return the values' literal text in the recipe if a part comes from the environment."""
+    """Return the recipe text of values that partly come from the environment."""
     if not any(isinstance(value, FromEnvironment) for value in values):
         return None
     return "".join(v.literal if isinstance(v, FromEnvironment) else v for v in values)
 
 
 def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> Request:
-    """Return the request of a found command, parsed for the version of `catalogue`."""
+    """Return the request of a server command, parsed for the version of `catalogue`."""
     found = effective(invocation, catalogue)
     words = found.words
     opaque = {index for index, word in enumerate(words) if not word.evaluated}
@@ -243,9 +242,9 @@ def _unread(
     requested: Mapping[str, RequestedValue],
     catalogue: Catalogue,
 ) -> dict[str, str]:
-    """Return the arguments that rejected flags (as written, and as parsed) were meant for.
+    """Return the arguments that rejected flags (unparsed and parsed) were probably meant for.
 
-    A misspelled flag is not meant for an argument that is also set explicitly.
+    Arguments that are also set explicitly are excluded for misspelled flags.
     """
     found: dict[str, str] = {}
     for written, flag in refused:
@@ -261,7 +260,7 @@ def _unread(
 
 
 def _open(invocation: Invocation, found: EffectiveWords) -> bool:
-    """True if the model may be named elsewhere, or was already reported missing."""
+    """True if the model may be set elsewhere, or was already reported missing."""
     elsewhere = invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG)
     missed = any("arguments are required" in problem.message for problem in found.refused)
     return elsewhere or missed or bool(found.elided) or found.unseen is not None
@@ -291,7 +290,7 @@ def _from_slime(
 def from_words(
     words: Sequence[str], env: Mapping[str, str], catalogue: Catalogue, name: str = "command"
 ) -> Request:
-    """Return the request of the server's own arguments on a command line."""
+    """Return the request of a server's command-line arguments."""
 
     def word(text: str) -> Word:
         return Word(text, Place(COMMAND_LINE, text=text))
@@ -333,11 +332,11 @@ _NEAR = 2
 
 
 def meant_by(flag: str, catalogue: Catalogue) -> tuple[str, ...]:
-    """Return the destinations of the arguments that `flag` was plausibly meant for.
+    """Return the destinations of the arguments that `flag` was probably meant for.
 
-    A flag that the version knows means its own argument (its value was rejected). A shortened flag
-    means all that begin with it; an older or newer name means the argument itself; any other flag
-    means similar flags. Empty if the version has nothing like it.
+    A flag that the version knows means its argument, whose value was rejected. A shortened flag
+    means all flags that begin with it. An older or newer name means that argument. Any other flag
+    means similar flags. Empty if the version has no similar flag.
     """
     return tuple(dict.fromkeys(_destinations(flag.partition("=")[0], catalogue)))
 

@@ -1,4 +1,4 @@
-"""Variables of a script while it is read, and the merge of its branches."""
+"""Track the variables of a script, and merge the variables of its branches."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _SHOWN = 120
 
 
 class Value(Struct, frozen=True):
-    """Value of a variable: pieces of text, or the fields of an array; neither if unknown.
+    """Value of a variable: pieces of text or array fields; neither if unknown.
 
-    `why` is the reason for an unknown value. `span` is where it is written.
+    `why` is the reason for an unknown value. `span` is its range in the script.
     """
 
     span: SourceSpan
@@ -49,7 +49,7 @@ class Value(Struct, frozen=True):
         return None
 
     def under(self, condition: str, after: int = 0) -> Value:
-        """Return the value with a condition on all but its first `after` elements or characters."""
+        """Return the value with a condition after its first `after` elements or characters."""
 
         def put(piece: WordPiece) -> WordPiece:
             return replace(piece, condition=piece.condition or condition)
@@ -76,7 +76,7 @@ Changes = Mapping[str, Value | None]
 
 
 class ShellScope(Struct):
-    """State at one point of a script. `positional` is None if unknown."""
+    """Variables at one point of a script. `positional` is None if unknown."""
 
     variables: dict[str, Value] = {}
     functions: dict[str, Function] = {}
@@ -84,9 +84,9 @@ class ShellScope(Struct):
     sourced: list[str] = []
     export_all: bool = False
     passed: frozenset[str] = frozenset()
-    """Names that another program replaces before a shell runs: always unknown here."""
+    """Names that another program replaces before the shell runs; always unknown."""
     locals: list[dict[str, Value | None]] = []
-    """For each function being read: the previous values of its local variables."""
+    """Previous values of local variables, for each function being read."""
     _journals: list[dict[str, Value | None]] = []
 
     def get(self, name: str) -> Value | None:
@@ -123,9 +123,9 @@ class ShellScope(Struct):
 
     @contextmanager
     def filled(self, condition: str) -> Iterator[None]:
-        """Make empty variables that a condition tests unknown inside the context.
+        """Inside the context, make variables unknown that are empty and tested by a condition.
 
-        A branch under `[ -n "$X" ]` runs only if the environment gives X a text.
+        A branch under `[ -n "$X" ]` runs only if the environment sets X to a text.
         """
         names = {*_TESTED.findall(condition)} - {*_EMPTY.findall(condition)}
         empty = {
@@ -144,9 +144,9 @@ class ShellScope(Struct):
     def merge(self, alternatives: list[Changes], condition: str, *, complete: bool) -> None:
         """Merge the variables of branches after an `if`.
 
-        A single value gets `condition`. So does a value that begins with each other value,
-        and the first of several arrays. Anything else is unknown. `complete`: one of the branches
-        was certainly taken.
+        These values get `condition`: a single value, a value that begins with every other value,
+        and the first of several arrays. Other values are unknown. `complete`: true if one of
+        the branches certainly runs.
         """
         names = dict.fromkeys(name for changes in alternatives for name in changes)
         for name in names:
@@ -199,10 +199,9 @@ def _certain(value: Value) -> str:
 
 
 def _begun(known: list[Value], condition: str) -> Value | None:
-    """Return the common leading words of texts; the rest depends on a condition.
+    """Return the common leading words of texts, followed by the rest of the first text.
 
-    The rest is the first text's: as words under the condition if they are arguments, else as an
-    unknown value.
+    If the rest is arguments, they get the condition; otherwise it is unknown.
     """
     texts = ["".join(piece.text for piece in value.pieces or ()) for value in known]
     shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))

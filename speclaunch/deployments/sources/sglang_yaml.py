@@ -1,4 +1,4 @@
-"""Reader of SGLang's own ``--config`` files, with arguments exactly as in the engine."""
+"""Read SGLang's ``--config`` files, with exactly the engine's results."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MAX_EXPANDED_DEPTH = 60
 
 
 def read_sglang_yaml(text: str, shown: str, version: str | None = None) -> Reading:
-    """Return the arguments that `version` of the engine (the newest) reads from ``--config``.
+    """Return the arguments that engine `version` (default: the newest) reads from ``--config``.
 
-    A switch that is true becomes a flag, a switch that is false nothing. Other booleans become
-    ``true`` and ``false``. A list becomes one word per item, an empty list nothing. A mapping
-    becomes JSON, and null becomes the text "None". Silent effects in the engine are problems here.
+    A true switch becomes a flag; a false switch is omitted. Other booleans become ``true`` and
+    ``false``. A list becomes one token per item; an empty list is omitted. A mapping becomes JSON,
+    and null becomes the text "None". Effects that the engine does not report are problems here.
     """
     document = Document(text, shown)
     roots = nodes.load(document)
@@ -41,8 +41,8 @@ def read_sglang_yaml(text: str, shown: str, version: str | None = None) -> Readi
 def looks_like(root: yaml.Node) -> bool:
     """True if a mapping looks like arguments of the server.
 
-    Only complete names count, of any release: `image` abbreviates a flag, and is in every other
-    YAML. A mapping below an unknown key (`resources:`) is not accepted by the engine.
+    Only complete names of any release count: `image` abbreviates a flag but is common in YAML. The
+    engine accepts no mapping below an unknown key (`resources:`).
     """
     pairs = nodes.pairs(root)
     known = catalogue.load("newest")
@@ -157,7 +157,7 @@ class _Arguments:
 def _pairs(
     root: yaml.MappingNode, arguments: _Arguments
 ) -> list[tuple[str, yaml.ScalarNode, yaml.Node]]:
-    """Return every key, with duplicates; merged keys first, as in PyYAML."""
+    """Return every key, including duplicates. Merged keys come first, as in PyYAML."""
     own: list[tuple[str, yaml.ScalarNode, yaml.Node]] = []
     for key, value in root.value:
         if isinstance(key, yaml.ScalarNode) and key.tag == "tag:yaml.org,2002:merge":
@@ -186,7 +186,7 @@ def _construct(node: yaml.Node) -> Any:
 
 
 def _refuse_large(root: yaml.Node, document: Document) -> None:
-    """Raise InputError for aliases that expand to too many values, or contain themselves."""
+    """Raise InputError for aliases that expand to too many values or contain themselves."""
     sizes: dict[int, tuple[int, int]] = {}
     open_: set[int] = set()
     waiting: list[tuple[yaml.Node, bool]] = [(root, False)]

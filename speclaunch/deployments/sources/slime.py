@@ -1,4 +1,4 @@
-"""Reader of slime's ``--sglang-…`` options: SGLang's arguments with a prefix, among slime's own."""
+"""Read slime's ``--sglang-…`` options: SGLang arguments with a prefix, among slime's own."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from speclaunch.deployments.sources.wrappers import cut
 
 PREFIX = "--sglang-"
 NEGATED = "--no-sglang-"
-"""Prefix of the `--no-` half of a pair: argparse derives it from slime's option name."""
+"""Prefix of a switch's `--no-` form, which argparse derives from slime's option name."""
 _MISNEGATED = f"{PREFIX}no-"
 
 _OWN = lazy(
     r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)"
     r"|--no-sglang-lora-use-virtual-experts\Z"
 )
-"""Options that begin like SGLang's and are the trainer's own.
+"""Trainer options that begin like SGLang's.
 
 slime has `router-ip`, `router-port`, `router-request-timeout-secs`, `server-concurrency` and
 `config` (slime at 624b824, slime/backends/sglang_utils/arguments.py). miles also has
@@ -41,7 +41,7 @@ _ROLLOUT = lazy(
     r"|rollout-max-context-len|rollout-max-response-len|rollout-max-prompt-len"
     r"|sglang-[a-z-]+)(?:=|\Z)"
 )
-"""Options of slime that state how its engines are run; the rest is about training."""
+"""slime options that configure its engines. All others are about training."""
 _DIFFUSION = lazy(
     r"--diffusion-[a-z]|(?:.*/)?train_diffusion\.py\Z|miles\.rollout\.sglang_diffusion_rollout\b"
 )
@@ -69,8 +69,8 @@ class SlimeReading(Struct):
 def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeReading:
     """Split options into SGLang's and slime's own.
 
-    In a `fragment` (an array, lines of a document) every option of slime is stored. A complete
-    training command has a hundred options, and only those about the engines are stored.
+    A `fragment` (an array, lines of a document) keeps every slime option. A complete command
+    has about a hundred options; only those about the engines are stored.
     """
     server: list[Word] = []
     extras: dict[str, Word] = {}
@@ -120,9 +120,9 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
 
 
 def is_diffusion(words: Sequence[Field]) -> bool:
-    """True if miles trains a model of images.
+    """True if miles trains an image model.
 
-    Its `--sglang-…` options are then arguments of another server (`sglang.multimodal_gen`; miles at
+    Its `--sglang-…` options are then for a different server (`sglang.multimodal_gen`; miles at
     5c0e1d5, miles/backends/sglang_diffusion_utils/arguments.py).
     """
     return any(_DIFFUSION.match(word.text) for word in words)
@@ -134,7 +134,7 @@ def is_engines(text: str) -> bool:
 
 
 def prefixed(flag: str) -> str:
-    """Return a flag of the engine in slime's form."""
+    """Return an engine flag in slime's form."""
     if flag.startswith("--no-"):
         return flag.replace("--no-", NEGATED, 1)
     return flag.replace("--", PREFIX, 1)
@@ -148,7 +148,7 @@ def bare(flag: str) -> str:
 
 
 def slip_for(word: Field, known: str) -> Problem:
-    """Return the problem of an option that slime does not have, as far as is known."""
+    """Return the problem of an option that slime is not known to have."""
     name = word.text.partition("=")[0]
     return Problem(
         f"slime has no known option `{name}`, and ignores unknown options",
@@ -164,7 +164,7 @@ def _misnegated(word: Field) -> Problem:
 
 
 def unprefixed(word: Field) -> Problem:
-    """Return the problem of an engine flag among slime's options."""
+    """Return the problem of an engine flag without slime's prefix."""
     name = word.text.partition("=")[0]
     option = option_for(name)
     if option is not None:
@@ -187,14 +187,14 @@ def _options(words: Sequence[Field]) -> list[tuple[int, int]]:
 
 
 def _is_option(word: Field) -> bool:
-    """True for an option, or an unknown word that may be many (`${MODEL_ARGS[@]}`)."""
+    """True for an option, or an unknown token that may be several (`${MODEL_ARGS[@]}`)."""
     return word.text.startswith("--") or (
         word.unknown is not None and re.match(r'"?\$\{\w+\[[@*]\]', word.text) is not None
     )
 
 
 def _neighbours(words: Sequence[Field]) -> frozenset[int]:
-    """Return the indexes of words in the same array as an option for SGLang."""
+    """Return the indexes of tokens in the same array as an SGLang option."""
     found: set[int] = set()
     used: dict[tuple[int, int], list[int]] = {}
     for index, word in enumerate(words):

@@ -1,6 +1,6 @@
 """Server arguments that slime sets itself for its engines, ignoring explicit values.
 
-slime's parser lacks most of them and ignores unknown options silently; it overwrites the others.
+slime's parser lacks most of them and silently ignores unknown options. It overwrites the others.
 Sources: slime (THUDM/slime at 0c1e2ca), slime/backends/sglang_utils/arguments.py (`skipped_args`,
 `validate_args`) and sglang_engine.py (`_compute_server_args`).
 """
@@ -13,7 +13,7 @@ from speclaunch.engine import canonical, distance, history
 
 
 class SlimeReplacement(Struct, frozen=True):
-    """slime's own behavior, and its own option for it, if it has one."""
+    """Value that slime sets instead, and slime's own option for it, if any."""
 
     does: str
     option: str | None = None
@@ -26,7 +26,9 @@ OWN = {
     "model_path": SlimeReplacement(f"slime serves {MODEL}", MODEL),
     "tp_size": SlimeReplacement(f"slime derives it from {GPUS}", GPUS),
     "trust_remote_code": SlimeReplacement("slime always sets it"),
-    "random_seed": SlimeReplacement("slime gives each engine its own seed", "--rollout-seed"),
+    "random_seed": SlimeReplacement(
+        "slime sets a different seed for each engine", "--rollout-seed"
+    ),
     "enable_memory_saver": SlimeReplacement(
         "slime sets it when it offloads the rollout", "--offload-rollout"
     ),
@@ -75,7 +77,7 @@ _SHARED = frozenset(
         "--weight-version",
     ]
 )
-"""Flags of SGLang's that the trainer also has, or may have, complete or as a prefix.
+"""SGLang flags that the trainer also has or may have, as complete names or prefixes.
 
 Megatron-LM creates options from the fields of its configurations (megatron/training/config,
 megatron/core, at d98e8a6); slime at 624b824.
@@ -114,7 +116,7 @@ _LONG = 20
 
 
 def misspelt(flag: str) -> str | None:
-    """Return the option that an unknown flag is a typo of.
+    """Return the option that an unknown flag misspells.
 
     A prefix of an option is not a typo, because argparse accepts it.
     """
@@ -127,16 +129,16 @@ def misspelt(flag: str) -> str | None:
 
 
 def option_for(flag: str) -> str | None:
-    """Return slime's own option for a flag of the engine."""
+    """Return slime's own option for an engine flag."""
     own = OWN.get(canonical(flag.removeprefix("--").replace("-", "_")))
     return own.option if own is not None else None
 
 
 def is_lost(flag: str) -> bool:
-    """True if a flag among slime's options can only be meant for the engine, and is lost.
+    """True if a flag among slime's options can only be meant for the engine, which never gets it.
 
-    A release of SGLang has it. Neither slime, Megatron-LM nor torchrun (which names nodes and ports
-    like the engine) has it.
+    A release of SGLang has the flag. slime, Megatron-LM and torchrun (which names nodes and ports
+    like the engine) lack it.
     """
     if not flag.startswith("--") or "_" in flag or flag in _SHARED or history(flag) is None:
         return False

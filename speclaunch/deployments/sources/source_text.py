@@ -1,8 +1,7 @@
 """Text that stores the offset of each of its characters in the user's file.
 
-A script may hold a script (``bash -c "…"``), a YAML value may hold a script, a variable's value may
-be split into words. All of them are a `SourceText`: text whose characters point into one
-`Document`.
+A script or a YAML value may hold a script (``bash -c "…"``), and a variable's value may be split
+into words. All of these are a `SourceText`: text whose characters point into one `Document`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ MAX_WORK = 150_000
 
 
 class Document:
-    """Text of one file as the user knows it."""
+    """Text of one user file."""
 
     def __init__(self, text: str, shown: str, *, lenient: bool = False) -> None:
         if "\0" in text:
@@ -32,7 +31,7 @@ class Document:
         self.text = text.replace("\r\n", "\n")
         self.shown = shown
         self.lenient = lenient
-        """True for a document or a template for people, which no shell gets unchanged."""
+        """True for a document or template for readers, which no shell gets unchanged."""
         self._lines: list[int] | None = None
         self._work = 0
         self._parent: Document | None = None
@@ -42,7 +41,7 @@ class Document:
         self._comments: list[tuple[int, int]] = []
 
     def spend(self, steps: int = 1) -> None:
-        """Count work. Raise InputError if a file costs far more than any launch script."""
+        """Count work. Raise InputError if a file needs far more than any launch script."""
         self._work += steps
         if self._parent is not None:
             self._parent.spend(steps)
@@ -85,7 +84,7 @@ class Document:
     def excerpt(self, start: int, text: str) -> Document:
         """Return the text from `start`, a line's beginning, as a document with the same places.
 
-        `text` is as long as the original text. Its work is counted here, too.
+        `text` must be as long as the original text. Its work counts towards this document.
         """
         found = Document(text, self.shown, lenient=self.lenient)
         found.lines_above = self.place(start).line - 1
@@ -94,7 +93,7 @@ class Document:
         return found
 
     def indented(self, start: int, text: str) -> Document:
-        """Return an excerpt of a program; if it is indented, an added first line opens a block."""
+        """Return an excerpt of a program. If it is indented, a line that opens a block is added."""
         if text[:1] not in (" ", "\t"):
             return self.excerpt(start, text)
         above = "if 1:\n"
@@ -131,7 +130,7 @@ class SourceText(Struct, frozen=True, eq=False):
     where: int | Sequence[int] = 0
 
     def offset(self, at: int) -> int:
-        """Return the document offset of character `at` (for the end of the text, its end)."""
+        """Return the document offset of character `at`, which may be the end of the text."""
         if isinstance(self.where, int):
             return self.where + at
         if at < len(self.where):
@@ -152,7 +151,7 @@ class SourceText(Struct, frozen=True, eq=False):
 
 
 class SourceSpan(Struct, frozen=True):
-    """Range of a source: the text as written."""
+    """Range of a source."""
 
     source: SourceText
     start: int
@@ -170,9 +169,9 @@ class SourceSpan(Struct, frozen=True):
 
 
 class DefaultOf(NamedTuple):
-    """Variable whose default a piece belongs to: `${name-…}`, `filled`: `${name:-…}`.
+    """Variable whose default contains a piece: `${name-…}`, or `${name:-…}` if `filled`.
 
-    `at` is the position of that expansion, `number` the index of the piece in the default.
+    `at` is the position of that expansion; `number` is the index of the piece in the default.
     """
 
     name: str
@@ -184,10 +183,10 @@ class DefaultOf(NamedTuple):
 class WordPiece(Struct, frozen=True):
     """Range of an expanded word.
 
-    If `exact`, each character is itself in the source, from `start` on; otherwise all characters
-    come from that one place. `unknown` is the reason why a piece could not be evaluated (its text
-    is then raw); `note` states what was assumed. `owner` is the assignment that wrote it.
-    `condition` is the condition for its existence: "only under the condition of line 7".
+    If `exact`, the characters appear in the source from `start` on; otherwise all come from that
+    place. `unknown` is the reason why a piece could not be evaluated; its text is then
+    raw. `note` states an assumption. `owner` is the assignment that contains it. `condition`
+    states when the piece exists: "only under the condition of line 7".
     """
 
     text: str
@@ -201,7 +200,7 @@ class WordPiece(Struct, frozen=True):
     default_of: tuple[DefaultOf, ...] = ()
     """Environment variables whose default contains this piece, outermost first."""
     inside: bool = False
-    """True if the file itself decides an unknown value (a loop, a condition)."""
+    """True if an unknown value depends on the file (a loop, a condition)."""
     condition: str | None = None
 
     def offset(self, index: int) -> int:
@@ -209,7 +208,7 @@ class WordPiece(Struct, frozen=True):
         return self.source.offset(self.start + (index if self.exact else 0))
 
     def with_owner(self, owner: SourceSpan | None, *, quoted: bool) -> WordPiece:
-        """Return the piece as the value of a variable, or in quotes."""
+        """Return the piece as part of a variable's value, or as quoted."""
         return replace(self, quoted=quoted, owner=owner)
 
     def slice(self, start: int, end: int) -> WordPiece:
@@ -243,7 +242,7 @@ class SourceBuilder:
         self._where.extend(where)
 
     def put_straight(self, text: str, at: int) -> None:
-        """Add a text that is written literally from `at` on."""
+        """Add a text that appears literally from `at` on."""
         self.put(text, range(at, at + len(text)))
 
     def stand_in(self, text: str, at: int, last: int) -> None:
@@ -256,7 +255,7 @@ class SourceBuilder:
 
 
 def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> SourceText:
-    """Return pieces as one source, for a script inside a word."""
+    """Join pieces into one source, for a script inside a word."""
     builder = SourceBuilder(document)
     for piece in pieces:
         builder.put(piece.text, map(piece.offset, range(len(piece.text))))

@@ -1,13 +1,14 @@
-"""NVIDIA's srt-slurm recipes: `backend.sglang_config` with SGLang's arguments for each role.
+"""Read NVIDIA's srt-slurm recipes: `backend.sglang_config` has SGLang's arguments for each role.
 
-Sources: NVIDIA/srt-slurm at c88ef73. src/srtctl/backends/sglang.py creates the command: `_` becomes
-`-`, true is a flag, false and null are nothing, lists are words, the model path is the recipe's
-`model.path`. docs/overrides.md: `base` is not a job itself if there are `override_*` (merged over
-it) and `zip_override_*` (lists in them are one job per item, lists in lists are lists).
-src/srtctl/core/schema.py, ResourceConfig: a worker has `gpus_per_ROLE` GPUs, else its share of
-`ROLE_nodes`; topology.py, allocate_endpoints: over as many nodes as it needs; backends/sglang.py: a
-worker of several nodes gets `--dist-init-addr`, `--nnodes` and `--node-rank`; FrontendConfig: the
-router is Dynamo's, or SGLang's for `type: sglang`.
+Sources (NVIDIA/srt-slurm at c88ef73):
+- src/srtctl/backends/sglang.py creates the command. `_` becomes `-`, true becomes a flag, false and
+  null are omitted, and lists become tokens. The model path is the recipe's `model.path`. A worker
+  of several nodes gets `--dist-init-addr`, `--nnodes` and `--node-rank`.
+- docs/overrides.md: `base` is not a job itself if `override_*` (merged over it) or `zip_override_*`
+  exist. Lists in `zip_override_*` are one job per item; lists in these lists are lists.
+- src/srtctl/core/schema.py, ResourceConfig: a worker has `gpus_per_ROLE` GPUs, else its share of
+  `ROLE_nodes`. FrontendConfig: the router is Dynamo's, or SGLang's for `type: sglang`.
+- topology.py, allocate_endpoints: a worker uses as many nodes as it needs.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
 _MAX_VARIANTS = 200
 _MAX_DEPTH = 12
 _IMAGE = lazy(r"(?P<repository>[\w.-]+)\+(?P<name>sglang[\w.-]*)\+(?P<tag>[\w.-]+?)(?:\.sqsh)?\Z")
-"""Name of an image's file in enroot: `lmsysorg+sglang+v0.5.5.sqsh`."""
+"""File name of an image in enroot: `lmsysorg+sglang+v0.5.5.sqsh`."""
 _RELEASE = lazy(r"v?\d+\.\d+\.\d+(?:\.post\d+)?(?:-[\w.-]+)?\Z")
 """Alias of a container that is a release of SGLang's image."""
 _FILLED_IN = lazy(r"\{[A-Za-z_]\w*\}")
-"""Parameter of a sweep, or the node of a worker."""
+"""Placeholder for a sweep's parameter or a worker's node."""
 _OVERRIDES = ("override_", "zip_override_")
 _LAUNCHER = frozenset({"model_path", "nccl_port"})
 """Arguments that srt-slurm sets itself, ignoring the recipe."""
@@ -53,7 +54,7 @@ _PROGRAMS = {"sglang": "sglang_router.launch_router", "dynamo": "dynamo.frontend
 _READ_ONLY = "srt-slurm builds the command line from these keys"
 
 Tree = dict[str, "Tree | yaml.Node"]
-"""Merged mappings; all other values are the nodes of the file."""
+"""Merged mappings. All other values are nodes of the file."""
 
 
 class _Key(Struct, frozen=True):
@@ -150,12 +151,12 @@ def _merged(base: Tree, over: Tree, document: Document) -> Tree:
 
 
 def _keeps(key: str, over: Tree) -> bool:
-    """True if a key keeps its place in the base, because its mapping is only extended."""
+    """True if the override only extends a key's mapping, so the key keeps its place in the base."""
     return isinstance(over.get(key.removesuffix(_KEYS)), dict)
 
 
 def _sizes(tree: Tree) -> set[int]:
-    """Return the lengths of the lists of a `zip_override_`."""
+    """Return the lengths of the lists in a `zip_override_*`."""
     found: set[int] = set()
     for value in tree.values():
         if isinstance(value, dict):
@@ -282,9 +283,9 @@ def _image(job: Tree) -> str | None:
 
 
 def _hardware(job: Tree, role: str) -> str | None:
-    """Return the GPUs of one worker if it has complete nodes.
+    """Return the GPUs of one worker that uses complete nodes.
 
-    Otherwise its arguments state the GPUs.
+    For other workers, the arguments state the GPUs.
     """
     resources = _below(job, "resources")
     kind = nodes.text(_scalar(resources.get("gpu_type")))
@@ -328,7 +329,7 @@ def _group(job: Tree, name: str | None, place: Place, document: Document) -> Gro
 def _with_server_context(
     found: Invocation, job: Tree, role: str, belongs: Group, document: Document
 ) -> Invocation:
-    """Return a role's server with its server context, and the words that several nodes add."""
+    """Return a role's server with its server context and the tokens added for several nodes."""
     resources, prefix = _below(job, "resources"), _ROLES[role]
 
     def number(name: str) -> Setting | None:
@@ -354,7 +355,7 @@ def _with_server_context(
 def _hosts(
     number: Callable[[str], Setting | None], prefix: str, per_node: Setting | None
 ) -> Setting | None:
-    """Return the nodes of one worker, if the recipe states enough."""
+    """Return the nodes of one worker, if the recipe determines them."""
     gpus = number(f"gpus_per_{prefix}")
     each = _GPUS if per_node is None else _positive(per_node)
     if gpus is not None and each and (count := _positive(gpus)):

@@ -39,7 +39,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def list_like(self) -> bool:
-        """True for ``$@`` and ``${A[@]}``: separate words, none if empty, even in quotes."""
+        """True for ``$@`` and ``${A[@]}``: they expand to any number of words, even in quotes."""
         return self.prefix != "#" and (self.name == "@" or self.index == "@")
 
 
@@ -64,7 +64,7 @@ class Arithmetic(Struct, frozen=True):
 
 
 class OpaquePart(Struct, frozen=True):
-    """Part that is passed through unchanged: ``<(…)`` and the like."""
+    """Part that remains unchanged: ``<(…)`` and similar forms."""
 
     why: str
     start: int
@@ -76,7 +76,7 @@ Part: TypeAlias = Literal | Parameter | Substitution | Arithmetic | OpaquePart
 
 
 class ShellWord(Struct, frozen=True):
-    """One word as written in the file."""
+    """One word of the script, before expansion."""
 
     parts: tuple[Part, ...]
     source: SourceText
@@ -134,7 +134,7 @@ class Simple(Struct):
 
 
 class Branch(Struct):
-    """One alternative of an ``if`` or ``case``, or the body of a loop; `label` is its condition."""
+    """Alternative of an ``if`` or ``case``, or body of a loop; `label` is its condition."""
 
     label: SourceSpan
     condition: tuple[Node, ...]
@@ -179,17 +179,17 @@ class Script(Struct):
     """Commands that were skipped because they cannot be read."""
     misread: list[Problem] = []
     strict: bool = False
-    """True if bash gets the text unchanged: not a part of a document, not a fragment."""
+    """True if bash gets the text unchanged; False for a fragment or part of a document."""
 
 
 _QUESTIONS = frozenset(
     ("[", "test", "grep", "egrep", "pgrep", "command", "which", "type", "hash", "cmp", "diff")
 )
-"""Commands that are run for their exit status; others before `&&` are assumed to succeed."""
+"""Commands that are run for their exit status. Others before `&&` are assumed to succeed."""
 
 
 def asks(node: Node) -> bool:
-    """True if the next command of a list depends on this command's exit status."""
+    """True if the next command of a list depends on this command's uncertain exit status."""
     if node.end == "||":
         return True
     if node.end != "&&" or not isinstance(node, Simple):
@@ -200,7 +200,7 @@ def asks(node: Node) -> bool:
 
 
 def pipeline(nodes: Sequence[Node], index: int) -> SourceSpan | None:
-    """Return the rest of the pipeline that starts at a command."""
+    """Return the rest of a pipeline after the command at `index`; None for the last command."""
     node = nodes[index]
     if node.end not in ("|", "|&"):
         return None

@@ -1,12 +1,12 @@
-"""Templates, read without rendering: values that they fill in are unknown.
+"""Read templates without rendering them. Values that rendering fills in are unknown.
 
-Every mark (`{{ … }}`, `{% … %}`) is replaced by a text of the same length, so places remain
-correct. A word in a branch or a loop of the template is unknown if its command is outside. Any
+Every mark (`{{ … }}`, `{% … %}`) is replaced with a text of the same length, so places remain
+correct. A word in a branch or loop of the template is unknown if its command is outside. Every
 command may get more arguments than the template shows.
 
-A reader of shell or YAML must not parse `{{ value }}` of a template or `{value}` of an f-string: a
-mark of ordinary characters replaces it (`Masks`). Afterwards every word with a mark in it is an
-unknown word, with its original text.
+Readers of shell or YAML must not parse a template's `{{ value }}` or an f-string's `{value}`. A
+placeholder of ordinary characters replaces it (`Masks`). Afterwards every word that contains a
+placeholder becomes unknown and gets its original text back.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _FIRST, _LAST = "\ue000", "\ue001"
 _BASE = 0xE100
 _DIGITS = 1000
 SHORTEST = 4
-"""Minimum number of characters in a mark, and in a text that its mark replaces at equal length."""
+"""Minimum length of a placeholder, and of a text that it replaces at equal length."""
 MARK = lazy("\ue000[\ue100-\ue4e7]+\ue001")
 
 
 class Masks:
-    """Marks of one text. `why` states what fills them in."""
+    """Placeholders in one text. `why` states what fills them in."""
 
     def __init__(self, why: str) -> None:
         self._why = why
         self._texts: list[str] = []
 
     def mark(self, text: str, length: int | None = None) -> str:
-        """Return a mark for a text; `length` is the required number of characters."""
+        """Return a placeholder for a text; `length` is the required number of characters."""
         number = len(self._texts)
         self._texts.append(text)
         digits = ""
@@ -61,7 +61,7 @@ class Masks:
         return bool(self._texts)
 
     def shown(self, text: str) -> str:
-        """Return the original text."""
+        """Return a text with its placeholders replaced with the originals."""
         if _FIRST not in text:
             return text
         return MARK.sub(lambda found: self._text(found[0]), text)
@@ -75,7 +75,7 @@ class Masks:
     def reading(self, reading: Reading, unknown: Callable[[Word], str | None]) -> Reading:
         """Return a reading with its original texts.
 
-        `unknown` returns the reason why a word without a mark is unknown.
+        `unknown` returns why a word without a placeholder is unknown.
         """
         return replace(
             reading,
@@ -135,7 +135,7 @@ Path = tuple[int, ...]
 
 
 def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
-    """Return the commands that a template shows; empty if it cannot be read this way."""
+    """Return the commands that a template shows; empty if it is unreadable before rendering."""
     marks = sum(text.count(begin) for begin in ("{{", "{%", "{#"))
     if "sglang" not in text or marks > _MOST_MARKS or len(text) > _MOST:
         return Reading()
@@ -151,7 +151,7 @@ def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
 
 
 def _yaml(document: Document) -> Reading | None:
-    """Return the reading of a YAML template; None if it is not valid YAML before rendering."""
+    """Return the reading of a YAML template; None if it is not YAML before rendering."""
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
 
     try:
@@ -161,7 +161,7 @@ def _yaml(document: Document) -> Reading | None:
 
 
 class _Masked:
-    """Template with its marks covered."""
+    """Template with its marks replaced."""
 
     def __init__(self, text: str) -> None:
         self._masks = Masks(_WHY)
@@ -169,7 +169,7 @@ class _Masked:
         self._paths: list[Path] = [()]
         self._count = 0
         self._continued = False
-        """True if the last mark on its own line was within a command of several lines."""
+        """True if the last mark on a separate line was inside a multi-line command."""
         text = text.replace("\r\n", "\n")
         parts: list[str] = []
         at = 0
@@ -190,7 +190,7 @@ class _Masked:
         return self._masks.mark(mark[0], max(len(mark[0]), SHORTEST))
 
     def _control(self, mark: re.Match[str]) -> bool:
-        """True for a control mark, which may open or close a branch; update the branches."""
+        """Update the open branches. Return True for a control mark."""
         if mark[0].startswith("{#"):
             return True
         found = _KEYWORD.match(mark[0])
@@ -216,7 +216,7 @@ class _Masked:
         return self._paths[bisect_right(self._starts, offset) - 1]
 
     def reading(self, reading: Reading, document: Document) -> Reading:
-        """Return a reading of the covered text with the template's original texts."""
+        """Return a reading with the template's original texts."""
 
         def path(word: Word) -> Path:
             place = word.used_at or word.place
@@ -238,9 +238,9 @@ class _Masked:
 
 
 def _is_continued(text: str, at: int, before: bool) -> bool:
-    """True if the line above continues in the line of `at`.
+    """True if the previous line continues on the line of `at`.
 
-    `before`: the result for the last mark's line.
+    `before` is the result for the previous mark's line, returned again if that line is a mark.
     """
     end = max(text.rfind("\n", 0, at), 0)
     above = text[text.rfind("\n", 0, end) + 1 : end].strip()
@@ -250,7 +250,7 @@ def _is_continued(text: str, at: int, before: bool) -> bool:
 
 
 def _is_alone(text: str, mark: re.Match[str]) -> bool:
-    """True if the lines of a mark have no other text."""
+    """True if a mark's lines contain no other text."""
     before = text[text.rfind("\n", 0, mark.start()) + 1 : mark.start()]
     end = text.find("\n", mark.end())
     after = text[mark.end() : len(text) if end < 0 else end]
@@ -258,7 +258,7 @@ def _is_alone(text: str, mark: re.Match[str]) -> bool:
 
 
 def _opened(reading: Reading) -> Reading:
-    """Return a reading with a word for the arguments that the template may add."""
+    """Add an unknown argument to each command, because the template may add arguments."""
     return replace(
         reading,
         invocations=tuple(

@@ -1,8 +1,8 @@
 """Translation of vLLM's server commands to SGLang's: `vllm serve … --speculative-config '{…}'`.
 
-Only an import reads them. Before that, the name of the program is replaced by a mark of the same
-length (`marked`), which the readers know as a server. `translated` converts the commands that they
-find to SGLang's. Source of options, keys and defaults: vLLM 0.33.0, config/speculative.py,
+Only `import` reads them. `marked` replaces the program's name with a mark of the same length, which
+the readers recognize as a server. `translated` converts the resulting commands to SGLang's. Source
+of options, keys and defaults: vLLM 0.33.0, config/speculative.py,
 engine/arg_utils.py and entrypoints/common/cli_args.py; of parser names: tool_parsers/ and
 reasoning/. Their counterparts: SGLang 0.5.23, arg_groups/.
 """
@@ -70,7 +70,7 @@ SAME = {
     "--uvicorn-log-level": "--log-level-http",
     "--log-level": "--log-level",
 }
-"""Options with a value that SGLang has with the same meaning."""
+"""Options that SGLang has with the same value and meaning."""
 SWITCHES = {
     "--trust-remote-code": ("--trust-remote-code",),
     "--no-enable-prefix-caching": ("--disable-radix-cache",),
@@ -82,7 +82,7 @@ SWITCHES = {
     "--enable-eplb": ("--enable-eplb",),
     "--skip-tokenizer-init": ("--skip-tokenizer-init",),
 }
-"""Switches and the SGLang option that does the same."""
+"""Switches, with the equivalent SGLang option."""
 VALUES: Mapping[str, Mapping[str, str]] = {
     "--tokenizer-mode": {name: name for name in ("auto", "slow")},
     "--load-format": {
@@ -130,7 +130,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
     },
     "--mamba-ssm-cache-dtype": {name: name for name in ("float32", "float16", "bfloat16")},
 }
-"""Options whose values have other names; other values have no certain counterpart."""
+"""Options whose values have different names. Other values have no certain counterpart."""
 RENAMED = {"--mamba-ssm-cache-dtype": "--mamba-ssm-dtype"}
 """SGLang's name of an option in `VALUES`, if it differs."""
 MASTER_PORT = "29501"
@@ -198,7 +198,7 @@ _PARALLEL = frozenset({"--enable-expert-parallel", "-ep", "--master-addr", "--ma
 
 
 class VllmOption(Struct, frozen=True):
-    """Option by its long name with dashes, and its values; `word` is its flag in the file."""
+    """Option with its long name (with dashes) and values; `word` is its flag in the file."""
 
     name: str
     word: Word
@@ -254,11 +254,11 @@ _BARE = frozenset(
         *("allow-credentials", "return-tokens-as-token-ids", "trust-request-chat-template"),
     )
 ) | {"-ep", "-dph", "-dpe"}
-"""Switches of vLLM's without a value. Each also has a form with `--no-`."""
+"""vLLM switches without a value. Each also has a `--no-` form."""
 
 
 def _is_bare(name: str) -> bool:
-    """True if an option accepts no value, unlike `--kv-cache-dtype fp8`; `-O3` has its own."""
+    """True if an option accepts no separate value (`-O3` includes its value)."""
     return name in SWITCHES or name in _BARE or name.startswith("--no-") or name[:2] == "-O" != name
 
 
@@ -267,7 +267,7 @@ def _is_flag(word: Word) -> bool:
 
 
 def _after(word: Word, start: int) -> Word:
-    """Return the part of a word after its `=`."""
+    """Return the part of a token after `=`."""
     defaults = tuple(
         default._replace(start=default.start - start, end=default.end - start, inner=())
         for default in word.defaults
@@ -290,13 +290,13 @@ _SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30
 
 
 def servers_in_words(argv: Sequence[str]) -> Reading | None:
-    """Return the vLLM server of a command's words as SGLang's; None if it starts none."""
+    """Return the vLLM server of a command's tokens as SGLang's; None if it starts none."""
     found = translated(read_words(argv, marked=marked_words(argv)))
     return found if found.invocations else None
 
 
 def servers_in(data: bytes, shown: str, suffix: str | None = None) -> Reading | None:
-    """Return the vLLM servers of a file as SGLang's; None if there are none."""
+    """Return a file's vLLM servers as SGLang's; None if there are none."""
     text = marked(data.decode("utf-8-sig", "replace"))
     if VLLM not in text:
         return None
@@ -321,7 +321,7 @@ def marked_words(argv: Sequence[str]) -> list[str]:
 
 
 def translated(reading: Reading) -> Reading:
-    """Return the reading of a marked text with its commands as SGLang's."""
+    """Return the reading of a marked text with its commands converted to SGLang's."""
     found = (
         invocation for invocation in reading.invocations if invocation.kind is InvocationKind.VLLM
     )
@@ -354,7 +354,7 @@ class _Translation:
         self._spec_word: Word | None = None
 
     def done(self) -> Invocation:
-        """Return the command, without options that SGLang does not have."""
+        """Return the command without options that SGLang lacks."""
         found = self._invocation
         model, options = read_options(found.words)
         if model is not None:
@@ -417,7 +417,7 @@ class _Translation:
             self._drop(option, WHY.get(name, NONE))
 
     def _value_of(self, option: VllmOption) -> bool:
-        """Translate an option by its value. Return False if the value has no counterpart."""
+        """Translate an option depending on its value. Return False if there is no counterpart."""
         name, values = option.name, option.values
         if not values:
             return False
@@ -441,7 +441,7 @@ class _Translation:
         return True
 
     def _parallel(self, options: Mapping[str, VllmOption]) -> None:
-        """Translate options that mean something only together.
+        """Translate the parallelism options, which depend on each other.
 
         With expert parallelism, vLLM spreads the experts over all ranks, of which `dp` groups
         of `tp` compute the attention (config/parallel.py); SGLang's tp_size counts all of them, and
@@ -464,7 +464,7 @@ class _Translation:
         }
         tp, dp = counts.values()
         if not (tp.isdecimal() and dp.isdecimal()):
-            self._drop(expert, "SGLang's is a size: set ep_size, at most tp_size")
+            self._drop(expert, "SGLang sets a size instead: set ep_size, at most tp_size")
             return
         ranks = str(int(tp) * int(dp))
         if dp != "1":
@@ -536,8 +536,8 @@ class _Translation:
             )
         quantized = any(word.text == "--quantization" for word in self._words)
         if quantized and method != "ngram" and "model" in values and not values.get("quantization"):
-            # the draft follows the target's --quantization unless it has its own (SGLang 0.5.23,
-            # arg_groups/serving_hook.py:675); vLLM's follows its checkpoint
+            # SGLang's draft uses the target's --quantization unless set (0.5.23,
+            # arg_groups/serving_hook.py:675); vLLM's draft uses its checkpoint's
             self._put(KEYS["quantization"], at, None, "unquant")
         for key, flag in KEYS.items():
             if isinstance(values.get(key), str):
@@ -579,7 +579,7 @@ def _method(method: Any, model: Any) -> str:
 
 
 _IMPORT_PATH = lazy(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
-"""Path of a Python class, by which vLLM recognizes a proposer of the user's own."""
+"""Path of a Python class, by which vLLM recognizes a custom proposer."""
 
 
 def _number(text: str) -> Any:
@@ -587,6 +587,6 @@ def _number(text: str) -> Any:
 
 
 def _counted(word: Word) -> str:
-    """Return a number as vLLM reads it: `32k` is 32,000, `32K` 32,768."""
+    """Return a number as vLLM reads it: `32k` is 32,000 and `32K` is 32,768."""
     found = _SIZE.fullmatch(word.text)
     return word.text if found is None else str(int(float(found[1]) * _SIZES[found[2]]))

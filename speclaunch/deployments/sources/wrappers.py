@@ -1,6 +1,6 @@
 """Wrappers before a server's program: ``env``, ``nohup``, ``numactl``, ``docker run`` and so on.
 
-The program is found by its own tokens (`find_program`), so an unknown wrapper hides nothing. The
+`find_program` searches for the program's own tokens, so an unknown wrapper does not hide it. The
 list of known wrappers only states their effect on the server.
 """
 
@@ -30,7 +30,7 @@ MODULES = {
     "dynamo.sglang.decode_worker": InvocationKind.DYNAMO,
     f"{VLLM}.entrypoints.openai.api_server": InvocationKind.VLLM,
 }
-"""Modules that `python -m` starts a server with; Dynamo had the last two until 0.4."""
+"""Server modules for `python -m`. Dynamo had the last two until 0.4."""
 SERVER_TEXT = (
     r"sglang(?:_router)?\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-"
     rf"|dynamo\.sglang|{VLLM}"
@@ -111,9 +111,9 @@ DIFFUSION = lazy(
     r"|(?:vae|text-encoder|image-encoder)-cpu-offload|use-fsdp-inference|pipeline-class-name"
     r"|model-type=diffusion)(?:=.*)?"
 )
-"""Options of `sglang serve` only for models of images and videos.
+"""Options of `sglang serve` that only image and video models have.
 
-That is another server, which it chooses by the checkpoint (0.5.23
+For these checkpoints, `sglang serve` starts a different server (0.5.23
 multimodal_gen/runtime/server_args).
 """
 _ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
@@ -159,7 +159,7 @@ _WHY = {
     "stdbuf": "buffering is not part of the server's arguments",
     "unbuffer": "buffering is not part of the server's arguments",
     "timeout": "a time limit is not part of the server's arguments",
-    "sudo": "another user is not part of the server's arguments",
+    "sudo": "the user is not part of the server's arguments",
     "srun": "Slurm's options are not part of the server's arguments",
     "mpirun": "MPI's options are not part of the server's arguments",
     "mpiexec": "MPI's options are not part of the server's arguments",
@@ -180,11 +180,11 @@ _WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
 
 
 class ServerProgram(Struct, frozen=True):
-    """Positions of wrappers, program and arguments among the words of a server command."""
+    """Positions of wrappers, program and arguments among a server command's tokens."""
 
     kind: InvocationKind
     start: int
-    """Index of the program's first word."""
+    """Index of the program's first token."""
     arguments: int
     """Index of the first argument."""
 
@@ -195,15 +195,15 @@ class Wrapping(Struct):
     env: dict[str, Field] = {}
     unset: list[str] = []
     passed: dict[str, Field] = {}
-    """``docker -e NAME``: values from the surrounding environment."""
+    """Variables that keep their value outside the container: ``docker -e NAME``."""
     dropped: list[Dropped] = []
     name: str | None = None
     image: str | None = None
     isolated: bool = False
-    """True if the server does not get the surrounding environment (a container, ``env -i``)."""
+    """True if the server does not inherit the environment (a container, ``env -i``)."""
     entrypoint: Field | None = None
     end: int = 0
-    """Index of the first word after the wrappers."""
+    """Index of the first token after the wrappers."""
 
 
 def base(text: str) -> str:
@@ -230,13 +230,13 @@ def find_program(tokens: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR0
             return ServerProgram(InvocationKind.SERVE, index, index + 2)
         if base(text) == VLLM and follows == "serve":
             return ServerProgram(InvocationKind.VLLM, index, index + 2)
-        if VLLM_IMAGE in text and (index == 0 or "run" in texts[:index]):  # its program
+        if VLLM_IMAGE in text and (index == 0 or "run" in texts[:index]):  # the image starts it
             return ServerProgram(InvocationKind.VLLM, index, index + 1)
     return None
 
 
 def find_router(words: Sequence[Field]) -> tuple[str, int] | None:
-    """Return the first router of a command: its program, and the index of its first argument."""
+    """Return the first router in a command: its program, and the index of its first argument."""
     texts = [word.text for word in words]
     if not texts or base(texts[0]) in SILENT or "install" in texts:
         return None
@@ -259,7 +259,7 @@ def _interpreter(texts: Sequence[str], index: int) -> int:
 
 
 def read_wrappers(words: Sequence[Field]) -> Wrapping:
-    """Return the effect of the words before a program."""
+    """Return the effect of the tokens before a program."""
     found = Wrapping()
     at = 0
     while at < len(words) and _ASSIGNMENT.match(words[at].text):
@@ -302,7 +302,7 @@ def _assign(word: Field, found: Wrapping) -> None:
 
 
 def cut(word: Field, count: int) -> Field:
-    """Return a word without its first `count` characters."""
+    """Return a token without its first `count` characters."""
     pieces = []
     left = count
     for piece in word.pieces:

@@ -1,9 +1,9 @@
-"""Reader of YAML that may hold server commands: choice of the reader; Compose; tasks.
+"""Read YAML that may hold server commands: choose the reader, and read Compose and tasks.
 
-Tasks are any other YAML that holds commands: tasks of dstack and SkyPilot, CI jobs, playbooks,
-values. Their forms differ only in names. A text is a script; a list below `commands`, `script` and
-the like is a script, line by line; a list of words is a command. Keys next to them or above them
-set the environment, the image and the GPUs.
+Tasks are all other YAML with commands: dstack and SkyPilot tasks, CI jobs, playbooks, values. Their
+forms differ only in names. A text is a script. A list below `commands`, `script` and similar keys
+is a script with one line per item. A list of tokens is a command. Keys next to or above them set
+the environment, the image and the GPUs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _is_object(root: yaml.Node) -> bool:
 
 
 def _is_task(root: yaml.Node) -> bool:
-    """True if it runs something: SGLang also has arguments called `model`, `port`, `env`."""
+    """True if a key runs a command. SGLang also has arguments named `model`, `port`, `env`."""
     return bool(nodes.entries(root).keys() & {"commands", "run", "script", "jobs"})
 
 
@@ -112,7 +112,7 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
 
 
 def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
-    """Return the words of a ``command`` or ``entrypoint``, a list or a text that is split."""
+    """Return the tokens of a ``command`` or ``entrypoint``: a list, or a text to split."""
     if isinstance(node, yaml.SequenceNode):
         return [
             interpolated(nodes.source(item, document))
@@ -127,7 +127,7 @@ def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
 
 
 def _compose_environment(node: yaml.Node | None, document: Document) -> tuple[Env, Env]:
-    """Return the environment of a service, and the variables that it passes on."""
+    """Return a service's environment, and the variables that it passes on."""
     env: Env = {}
     passed: Env = {}
     for key, key_node, value in nodes.pairs(node):
@@ -155,7 +155,7 @@ _SCRIPTS = frozenset(
 )
 """Lists whose items one shell runs in sequence."""
 _WORDS = ("entrypoint", "command", "cmd", "args", "extraArgs", "argv")
-"""Lists of words that form one command, in this order."""
+"""Lists of tokens that form one command, in this order."""
 _MODEL = frozenset({"--model-path", "--model"})
 _IMAGE = lazy(r"(?:^|/)sglang\b")
 _PROGRAM = "a template adds the program, and may add arguments"
@@ -163,9 +163,9 @@ _PROSE = frozenset({"name", "description", "title", "help", "summary", "comment"
 _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
 """Text in a variable's value that another program fills in."""
 _ENCODED = lazy(r"\s*(?:\[\s*[\"\[{]|\{\s*\")")
-"""Beginning of JSON in a string: the record of a run, whose texts are escaped twice."""
+"""Beginning of JSON in a string. It is a run's record, whose texts are escaped twice."""
 _MARKDOWN = lazy(r"(?m)^[ \t]*(?:```\w*[ \t]*\n|\|[^\n]*\|[ \t]*$)")
-"""Code or a row of a table in a document that is a string of its file."""
+"""Code or a table row in a document that is a string in YAML."""
 _SEVERAL = frozenset({"nodes", "num_nodes"})
 """Keys for several machines: GPUs are then stated per machine."""
 
@@ -184,7 +184,7 @@ def read_tasks(
     document: Document,
     read_document: Callable[[Document], Reading] | None = None,
 ) -> Reading:
-    """Return the server commands in documents of a kind without its own reader."""
+    """Return the server commands in YAML documents of other kinds."""
     reading = Collected(document)
     reading.read_document = read_document
     if "sglang" not in document.text and VLLM not in document.text:
@@ -233,7 +233,7 @@ def _command(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Colle
 
 
 def _are_arguments(words: Sequence[Field], image: str | None) -> bool:
-    """True if words are a server's arguments in the values of a chart, for SGLang's image."""
+    """True if the tokens are a server's arguments in a chart's values, for SGLang's image."""
     flags = [word.text.partition("=")[0] for word in words]
     names_model = not _MODEL.isdisjoint(flags) and flags[0].startswith("--")
     return names_model and _IMAGE.search(image or "") is not None
@@ -331,7 +331,7 @@ def _variables(node: yaml.Node | None, document: Document) -> Iterator[tuple[str
 
 
 def _nothing(node: yaml.ScalarNode, document: Document) -> Field:
-    """Return a variable that the user of the file has to set; its text is its reference."""
+    """Return a reference to a variable that the user of the file must set."""
     return text_at(f"${{{node.value}}}", node, document)
 
 

@@ -1,1 +1,1 @@
-"""Recipes prepared for one engine (`prepare`), and rendered for other tools (`targets`)."""
+"""Prepare recipes for one engine (`prepare`), and render them for other tools (`targets`)."""

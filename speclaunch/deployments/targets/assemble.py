@@ -1,4 +1,4 @@
-"""Assembly of prepared roles and their plans into the Rendering that every target receives."""
+"""Assemble prepared roles and their plans into the Rendering that every target gets."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ from speclaunch.engine import (
 
 
 def own_recipe(recipe: Recipe, prepared: Sequence[Prepared]) -> str:
-    """Return the recipe's text; shared values are repeated in each role, so nothing is
-    inherited."""
+    """Return the recipe's text. Each role repeats the shared values and inherits nothing."""
     deployment = recipe.deployment
     document: dict[str, Any] = {"name": deployment.name, "description": deployment.description}
     if recipe.parts:
@@ -83,7 +82,7 @@ def _sections(prepared: Prepared) -> dict[str, Any]:
 
 
 def settings_of(prepared: Prepared) -> dict[str, Any]:
-    """Return a deployment's hardware, launch and recovery settings, without local folders."""
+    """Return a deployment's hardware, launch and recovery settings without local folders."""
     deployment = prepared.recipe.deployment
     return {
         "hardware": {"name": deployment.hardware.name},
@@ -93,7 +92,7 @@ def settings_of(prepared: Prepared) -> dict[str, Any]:
 
 
 class _Reference:
-    """A value that is in a variable."""
+    """Value from an environment variable."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -113,7 +112,7 @@ def _secret_or(name: str, value: str | None) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """Return a value as OmegaConf reads it: literal dollars escaped, references as `oc.env`."""
+    """Return a value for OmegaConf: literal dollars escaped, references as `oc.env`."""
     if isinstance(value, _Reference):
         return "".join(f"${{oc.env:{name}}}" for name in value.names)
     if isinstance(value, FromEnvironment):
@@ -158,19 +157,19 @@ def _enumless(value: Any) -> Any:
 
 
 SERVER = "server"
-"""Role of a recipe without roles."""
+"""Name of the role of a recipe without roles."""
 _GIB = 1 << 30
 _OF_A_PROCESS = 6 * _GIB
-"""Bytes of host memory of a scheduler with torch, CUDA's context and its pinned buffers."""
+"""Host memory of a scheduler in bytes: torch, the CUDA context and pinned buffers."""
 _OF_A_SERVER = 8 * _GIB
-"""Bytes of host memory of tokenizer, detokenizer and HTTP server."""
+"""Host memory of tokenizer, detokenizer and HTTP server in bytes."""
 _SHM_OF_A_RANK = 2 * _GIB
-"""Bytes of /dev/shm: NCCL's rings and the buffers of the all-reduce among ranks of a host."""
+"""Size of /dev/shm in bytes: NCCL's rings, and all-reduce buffers for a host's ranks."""
 _LEAST_SHM = 8 * _GIB
 
 
 class Assembled(Struct, frozen=True):
-    """Rendering, and the recipes that it comes from, by role."""
+    """Rendering, and its recipes by role."""
 
     rendering: Rendering
     prepared: tuple[Prepared, ...]
@@ -186,12 +185,12 @@ def assemble(
     program: tuple[str, ...] | None = None,
     baseline: Baseline | None = None,
 ) -> Assembled:
-    """Return the rendering of a recipe's roles, all or one, each prepared for the same version,
-    with the needs of its nodes according to its plan.
+    """Return the rendering of one or all roles of a recipe, prepared for one version.
 
-    `bare`: render only the engine, regardless of the recipe; without `carries_speclaunch`, because
-    the target cannot start anything else. `program` is the engine's entry point if it differs from
-    this machine's. Raises InputError, and LaunchError.
+    The plan gives the needs of each role's nodes. `bare` renders only the engine, regardless of the
+    recipe. So does a target without `carries_speclaunch`, which cannot start anything else.
+    `program` is the engine's entry point if it differs from this machine's. Raises InputError and
+    LaunchError.
     """
     roles = tuple(_role(part, plan, program) for part, plan in zip(prepared, plans, strict=True))
     deployment = recipe.deployment
@@ -339,7 +338,7 @@ def _needs(plan: Plan, gpus: int) -> Needs:
 
 
 def _in_the_host(plan: Plan) -> int:
-    """Return the bytes that each rank adds to host memory: offloaded weights, HiCache."""
+    """Return the bytes per rank in host memory: offloaded weights and HiCache."""
     found = 0
     for name in ("cpu_offload_gb", "hicache_size"):
         try:

@@ -1,4 +1,4 @@
-"""Docker Compose: all servers of a deployment on one host."""
+"""Render a Docker Compose file: all servers of a deployment on one host."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _MIB = 1 << 20
 
 
 class DockerComposeRenderer(Renderer):
-    """A service for each server, and one for the router."""
+    """Compose file with a service for each server and for the router."""
 
     target = "docker-compose"
     suffix = ".yaml"
@@ -77,7 +77,7 @@ class DockerComposeRenderer(Renderer):
         )
 
     def render(self, deployment: Rendering) -> str:
-        """Return the file, ready for `docker compose up`."""
+        """Return the file for `docker compose up`."""
         head = [
             *header(deployment),
             *_needed_gpus(deployment),
@@ -114,7 +114,7 @@ class DockerComposeRenderer(Renderer):
         )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the args of each `speclaunch launch`."""
+        """Return the arguments of each `speclaunch launch`."""
         return launches_in(text)
 
     def recipe_in(self, text: str) -> str | None:
@@ -146,7 +146,7 @@ def _compose_refusals(deployment: Rendering) -> Iterator[Problem]:
 
 
 def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
-    """Yield each server with its number, and the first of its GPUs."""
+    """Yield each server with its number and its first GPU."""
     first = 0
     for role in deployment.roles:
         for number in range(role.replicas):
@@ -155,7 +155,7 @@ def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
 
 
 def _needed_gpus(deployment: Rendering) -> Iterator[str]:
-    """Yield the comment about the GPUs that the host needs for all services."""
+    """Yield the comment about the number of GPUs that the host needs."""
     total = sum(role.gpus_per_node * role.replicas for role in deployment.roles)
     if not total:
         return
@@ -211,8 +211,10 @@ def _service(deployment: Rendering, role: Role, number: int, first_gpu: int) -> 
 
 
 def _published(deployment: Rendering, role: Role) -> str | None:
-    """Return the host's port, bound to loopback if the recipe listens only there; None behind a
-    router."""
+    """Return the host's port; None behind a router.
+
+    It is bound to loopback if the recipe listens only on loopback.
+    """
     if deployment.router is not None:
         return None
     host = role.rendered_args.value("host") or ""
@@ -236,7 +238,7 @@ def _environment(
 
 
 def _amd_gpus(role: Role, first: int) -> dict[str, str]:
-    """Return a server's own GPUs as a variable, because AMD containers see all GPUs."""
+    """Return the variable that selects a server's GPUs, because AMD containers see all GPUs."""
     if role.vendor != "amd" or not role.gpus_per_node:
         return {}
     ids = range(first, first + role.gpus_per_node)
@@ -244,7 +246,7 @@ def _amd_gpus(role: Role, first: int) -> dict[str, str]:
 
 
 def _secrets(deployment: Rendering, role: Role) -> dict[str, str]:
-    """Return the secrets passed on from the environment of the Compose user."""
+    """Return the secrets that Compose passes on from its user's environment."""
     found: dict[str, str] = {}
     if deployment.runs_speclaunch:  # the recipe needs them inside the container
         dialect = ComposeDialect()
@@ -272,7 +274,7 @@ def _volume(mount: Mount) -> dict[str, Any]:
 
 
 def _devices(role: Role, first: int) -> dict[str, Any]:
-    """Return the GPUs of a server: one for each rank, not shared with other servers."""
+    """Return a server's GPUs: one per rank, not shared with other servers."""
     if not role.gpus_per_node:
         return {}
     ids = [str(first + number) for number in range(role.gpus_per_node)]

@@ -1,4 +1,4 @@
-"""Interface of render targets, and their input: a complete deployment."""
+"""Interface of render targets, and their input, a deployment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from speclaunch.engine import RenderedArgs
 
 
 class SpeclaunchFrom(StrEnum):
-    """Source of speclaunch on the machine of the engine (`deploy.speclaunch`)."""
+    """Source of speclaunch on the engine's machine (`deploy.speclaunch`)."""
 
     IMAGE = "image"
     """The image contains it."""
@@ -34,12 +34,12 @@ class Monitoring(StrEnum):
 
 
 class DeployOptions(Struct, frozen=True):
-    """The `deploy` section of a recipe: settings of rendered forms."""
+    """The `deploy` section of a recipe: settings for render targets."""
 
     image: str | None = None
-    """None: the official image of the version."""
+    """Container image; None for the version's official image."""
     speclaunch: SpeclaunchFrom | None = None
-    """None: the rendered command is the engine alone."""
+    """Source of speclaunch; None if the rendered command starts only the engine."""
     speclaunch_source: str | None = None
     """Directory (or volume claim, `pvc:NAME`) with the wheel or the installed package."""
     namespace: str | None = None
@@ -51,27 +51,27 @@ class DeployOptions(Struct, frozen=True):
     jit_cache: str | None = None
     """Storage of kernels compiled at the start, in the same format."""
     shared_dir: str | None = None
-    """Directory that all hosts see (or `pvc:NAME`): journals, the last known good settings, the
+    """Directory that all hosts share (or `pvc:NAME`): journals, the last known good settings, the
     agreement of ranks."""
     drain_seconds: int = 120
-    """Seconds that running requests may take when a server is stopped."""
+    """Seconds for running requests to finish when a server is stopped."""
     monitoring: Monitoring | None = None
     slurm: Mapping[str, Any] = {}
     """Options that a Slurm cluster requires, by sbatch's names (`partition`, `account`)."""
 
 
 class Needs(Struct, frozen=True):
-    """Needs of one node of a role, from its plan. Bytes and seconds.
+    """Needs of one node of a role, from its plan, in bytes and seconds.
 
-    None: a fact is missing; `unknown` names it.
+    None if a fact is missing, which `unknown` names.
     """
 
     start_seconds: int | None = None
     """Worst-case duration of a start: plan/start_time.py."""
     start_why: str = ""
-    """Its parts, as text."""
+    """Text that lists the parts of `start_seconds`."""
     memory_bytes: int = 1 << 35
-    """Memory of the host, including `/dev/shm`, excluding the page cache."""
+    """Host memory, including `/dev/shm` but not the page cache."""
     shm_bytes: int = 1 << 33
     cpus: int = 4
     weight_bytes: int | None = None
@@ -80,7 +80,7 @@ class Needs(Struct, frozen=True):
 
 
 class Observed(Struct, frozen=True):
-    """Settings of a server that decide how it can be observed, from its plan."""
+    """Settings from a server's plan that determine how it can be monitored."""
 
     metrics: bool = False
     """True if it exports metrics (`enable_metrics`)."""
@@ -89,7 +89,7 @@ class Observed(Struct, frozen=True):
     verifies: bool = False
     """True if it verifies drafts: not on a prefill server."""
     draft_tokens: int | None = None
-    """Tokens per verification at most; None if unknown."""
+    """Maximum tokens per verification; None if unknown."""
     ranks: int = 1
     """Data-parallel ranks of one server."""
     graphs: bool = True
@@ -101,14 +101,14 @@ class Observed(Struct, frozen=True):
 
 
 class Baseline(Struct, frozen=True):
-    """Expected acceptance length, in tokens per verification, and where it comes from."""
+    """Expected acceptance length, in tokens per verification, and its source."""
 
     length: float
     source: str
 
 
 class Role(Struct, frozen=True):
-    """Equal servers of a deployment, for one engine version."""
+    """Identical servers of a deployment, for one engine version."""
 
     name: str
     """`server` if the recipe has no roles."""
@@ -122,23 +122,23 @@ class Role(Struct, frozen=True):
     nodes: int = 1
     """Hosts of one server: the engine's `nnodes`."""
     gpus_per_node: int = 1
-    """0: it serves without a GPU."""
+    """GPUs per host; 0 for a server without GPUs."""
     vendor: str = "nvidia"
     """`nvidia`, `amd` or `cpu`."""
     gpu: str | None = None
-    """Common name of the GPU (`h100-80gb`); None if unnamed."""
+    """Common name of the GPU (`h100-80gb`); None if it has none."""
     gpus_of_host: int | None = None
-    """GPUs of a host of the named hardware (`h100:8`); None if it has no number."""
+    """GPUs per host in the named hardware (`h100:8`); None without a number."""
     image: str | None = None
-    """Container image; None: no published image contains this engine."""
+    """Container image; None if no published image contains this engine."""
     port: int = 30000
     tls: bool = False
     grace_seconds: int = 8
-    """Seconds that the engine may take to end after SIGTERM (`launch.grace_seconds`)."""
+    """Seconds for the engine to exit after SIGTERM (`launch.grace_seconds`)."""
     ready_seconds: int = 3600
     """Seconds that speclaunch waits for one start (`launch.ready_timeout_seconds`)."""
     starts: int = 1
-    """Maximum number of start attempts in a row: those of a recovery, if speclaunch runs it."""
+    """Maximum number of consecutive start attempts; more than one if speclaunch recovers."""
     own_engine: bool = False
     """True if it runs on the CPU engine, which speclaunch installs on each machine."""
     needs: Needs = field(default_factory=Needs)
@@ -146,14 +146,14 @@ class Role(Struct, frozen=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Args after the program. They contain secrets."""
+        """Arguments after the program, including secrets."""
         return tuple(
             token for argument in self.rendered_args.arguments for token in argument.tokens
         )
 
     @property
     def mode(self) -> str | None:
-        """`prefill` or `decode` of a disaggregated server; None for any other."""
+        """`prefill` or `decode` for a disaggregated server, else None."""
         found = self.rendered_args.value("disaggregation_mode")
         return found if found in ("prefill", "decode") else None
 
@@ -162,7 +162,7 @@ class RouterOptions(Struct, frozen=True):
     """The `router` section of a recipe: sglang_router in front of the servers."""
 
     args: Mapping[str, Any] = {}
-    """Its own options by name (`policy`)."""
+    """Router options by name (`policy`)."""
     port: int = 8000
     replicas: int = 1
 
@@ -179,7 +179,7 @@ class Rendering(Struct, frozen=True):
     has_roles: bool = False
     """True if the recipe has `roles:`, so that a launch must name one."""
     baseline: Baseline | None = None
-    """Acceptance that alerts compare with; None: the deployment's own mean."""
+    """Acceptance length that alerts compare with; None for the deployment's own mean."""
     recipe: str | None = None
     """Complete recipe as one text without secrets, if the command is speclaunch itself; None: the
     command is the engine alone."""
@@ -197,23 +197,23 @@ class Rendering(Struct, frozen=True):
 
     @property
     def runs_speclaunch(self) -> bool:
-        """True if the rendered command is speclaunch, not the engine alone."""
+        """True if the rendered command starts speclaunch, not only the engine."""
         return self.recipe is not None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Adjustments for the version, each note once."""
+        """Notes about adjustments for the version, without duplicates."""
         return tuple(
             dict.fromkeys(note for role in self.roles for note in role.rendered_args.notes)
         )
 
 
 class RenderedCommand(Struct, frozen=True):
-    """Server command in a rendered text: a role's own args, and those of the platform.
+    """Server command in a rendered text: the role's arguments and the platform's.
 
-    `platform_args` maps argument names of the newest engine to their rendered values
-    (`$(LWS_WORKER_INDEX)`); None: the platform omits the argument. `env` are variables that the
-    text sets in addition to the role's.
+    `platform_args` maps the newest engine's argument names to rendered values
+    (`$(LWS_WORKER_INDEX)`), or to None if the platform omits the argument. `env` holds variables
+    that the text sets in addition to the role's.
     """
 
     role: Role
@@ -223,7 +223,7 @@ class RenderedCommand(Struct, frozen=True):
     """`leader` or `worker`, if the hosts of one server have several commands."""
 
     def agrees(self, name: str, texts: tuple[str, ...] | None) -> bool:
-        """True if a value that was read back agrees with `platform_args`.
+        """True if a value read back from the text agrees with `platform_args`.
 
         The reader only knows the rank of a leader, and of a single worker.
         """
@@ -246,7 +246,7 @@ class Renderer(ABC):
     single_server: ClassVar[bool] = False
     """True if it describes a single server, so that one of several roles must be named."""
     carries_speclaunch: ClassVar[bool] = True
-    """True if the text can start speclaunch itself, so that `deploy.speclaunch` applies."""
+    """True if the text can start speclaunch, so that `deploy.speclaunch` applies."""
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:  # noqa: ARG002
         """Return the reasons why the target does not support the deployment; empty if it does."""
@@ -254,26 +254,26 @@ class Renderer(ABC):
 
     @abstractmethod
     def render(self, deployment: Rendering) -> str:
-        """Return the text, ready to use. It refers to secrets, and never contains them."""
+        """Return the text, ready to use. It refers to secrets but never contains them."""
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return the server commands of the text, in order, for the proof."""
+        """Return the server commands expected in the text, in order, to verify it."""
         return tuple(RenderedCommand(role) for role in deployment.roles)
 
     def companions(self, deployment: Rendering, name: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return files to write next to the text, by name; `name` is the file of the text."""
+        """Return files to write next to the text, by name; `name` is the text's file."""
         return {}
 
     def notes(self, deployment: Rendering) -> Iterable[str]:  # noqa: ARG002
-        """Return what the text lacks, and why, for the user."""
+        """Return notes for the user about omitted parts, with reasons."""
         return ()
 
     def errors(self, deployment: Rendering, text: str) -> Iterable[str]:  # noqa: ARG002
-        """Return what is wrong with the text except its server commands, for the proof."""
+        """Return errors in the text other than in its server commands, to verify it."""
         return ()
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the args of each `speclaunch launch` in a text, from `launch` on, unchanged."""
+        """Return the unchanged arguments of each `speclaunch launch`, from `launch` on."""
         raise NotImplementedError(f"{self.target} starts no speclaunch: {text[:0]}")
 
     def recipe_in(self, text: str) -> str | None:

@@ -1,15 +1,15 @@
-"""Targets with pods: plain Kubernetes, LeaderWorkerSet, RoleBasedGroup.
+"""Render pods: plain Kubernetes, LeaderWorkerSet, RoleBasedGroup.
 
-Kubernetes: a Deployment for servers of one host, StatefulSets for servers of several.
+Kubernetes: a Deployment for single-host servers, StatefulSets for multi-host servers.
 
 LeaderWorkerSet: the hosts of a server as one group, created and restarted together.
 kubernetes-sigs/lws, API leaderworkerset.x-k8s.io/v1 (v0.9.0): the controller sets
 LWS_LEADER_ADDRESS and LWS_WORKER_INDEX in every container.
 
 RoleBasedGroup: all roles of a deployment, including the router, as one object. sgl-project/rbg, API
-workloads.x-k8s.io/v1alpha2 (v0.8.0-alpha.5): a `standalonePattern` for servers of one host, a
-`leaderWorkerPattern` for servers of several, whose containers get RBG_LWP_LEADER_ADDRESS and
-RBG_LWP_WORKER_INDEX (api/workloads/constants/env.go:60).
+workloads.x-k8s.io/v1alpha2 (v0.8.0-alpha.5): a `standalonePattern` for single-host servers, a
+`leaderWorkerPattern` for multi-host servers. Containers of the latter get RBG_LWP_LEADER_ADDRESS
+and RBG_LWP_WORKER_INDEX (api/workloads/constants/env.go:60).
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ from speclaunch.deployments.targets.words import (
 from speclaunch.deployments.targets.yaml_text import COMMENT
 
 _INDEX = "apps.kubernetes.io/pod-index"
-"""Label with a pod's number in its StatefulSet, from Kubernetes 1.28 on."""
+"""Label with a pod's number in its StatefulSet (Kubernetes 1.28 and later)."""
 _RANK = "NODE_RANK"
 
 
 class KubernetesRenderer(PodRenderer):
-    """Objects of Kubernetes itself, available in every cluster."""
+    """Built-in Kubernetes objects, available in every cluster."""
 
     target = "kubernetes"
 
     def part(self, role: Role) -> dict[str, str]:
-        """Return the labels of the pod that answers."""
+        """Return the labels of the pod that answers requests."""
         return SERVES if role.nodes == 1 else {_INDEX: "0"}
 
     def header(self, deployment: Rendering) -> Iterator[str]:
-        """Yield the lines of every form, and the limitation of this one."""
+        """Yield the comment lines of every pod target, and the limitation of this target."""
         yield from super().header(deployment)
         if any(role.nodes > 1 for role in deployment.roles):
             yield (
@@ -180,7 +180,7 @@ class LeaderWorkerSetRenderer(PodRenderer):
         yield from router(deployment, self.part)
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return the leader's command, then its workers'."""
+        """Return the leader's command, then its workers' command."""
         found = []
         for role in deployment.roles:
             env = platform_variables(deployment, role)
@@ -246,7 +246,7 @@ class RoleBasedGroupRenderer(PodRenderer):
             yield service(deployment, role, SERVES, f"{object_of(deployment, role)}-http")
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return the leader's command, then its workers', which has the same args."""
+        """Return the leader's command, then its workers' command, which has the same arguments."""
         return tuple(
             RenderedCommand(role, _rbg_args(role), platform_variables(deployment, role), part)
             for role in deployment.roles
@@ -254,8 +254,10 @@ class RoleBasedGroupRenderer(PodRenderer):
         )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the args of each `speclaunch launch`; those of a pattern count for its leader and
-        its workers."""
+        """Return the arguments of each `speclaunch launch`.
+
+        A pattern's arguments are returned for its leader and for its workers.
+        """
         return tuple(
             launch
             for root in yaml.safe_load_all(text)

@@ -1,9 +1,9 @@
-"""Commands of servers: speclaunch itself (`speclaunch launch` with the recipe), and scripts.
+"""Build server commands (`speclaunch launch` with the recipe) and their scripts.
 
-This module also computes the probe times of platforms from the plan. Startup and readiness request
-a generated token. Liveness requests one too, and has slack: the engine answers as soon as its
-scheduler shows progress, even if all slots are taken (0.5.23 entrypoints/http_server.py:723-800).
-So only a server that generates nothing for longer than its own watchdog waits is restarted.
+This module also computes probe times from the plan. All probes request a generated token. Liveness
+also has slack: the engine answers as soon as its scheduler shows progress, even if all slots are
+taken (0.5.23 entrypoints/http_server.py:723-800). A server is therefore restarted only if it
+generates nothing for longer than its watchdog's timeout.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from speclaunch.deployments.targets.words import FLAGS, PlatformArgs
 from speclaunch.engine import PATIENCE, USUAL_PATIENCE, argument_text, exports
 
 PATH = "/health_generate"
-"""Generates in every release; `/health` generates only from 0.5.1 on."""
+"""Endpoint that generates in every release. `/health` generates only in 0.5.1 and later."""
 
 _ANSWERS = 5
-"""Seconds added to the engine's own patience, so that the engine fails first."""
+"""Seconds added to the engine's own timeout, so that the engine fails first."""
 _STARTUP_PERIOD = 10
 _READINESS_PERIOD = 10
 _READINESS_FAILURES = 3
@@ -52,7 +52,7 @@ class ProbeTimes(Struct, frozen=True):
 
     @property
     def slack(self) -> int:
-        """Duration of failures until the platform acts."""
+        """Duration of failure after which the platform acts."""
         return self.period * self.failures
 
 
@@ -82,12 +82,12 @@ def probes_of(role: Role) -> Probes:
 
 
 def start_seconds(role: Role) -> int:
-    """Return the maximum seconds until a server serves."""
+    """Return the maximum startup time of a server in seconds."""
     return (role.needs.start_seconds or UNKNOWN_START) * role.starts
 
 
 def start_comment(role: Role) -> str:
-    """Return the origin of the start budget, as text."""
+    """Return a comment that explains the startup time."""
     seconds = f"{start_seconds(role)} s"
     if role.starts > 1:
         seconds += f" for the {role.starts} starts of a recovery"
@@ -100,7 +100,7 @@ ALONE = (
     "Runs plain SGLang. Set deploy.speclaunch (image, wheel or mounted) to add speclaunch's "
     "validation, diagnosis and recovery."
 )
-"""Comment of every form that starts the engine without speclaunch."""
+"""Comment in every text that starts the engine without speclaunch."""
 WITHIN = (
     "speclaunch starts the engine: it checks the recipe, diagnoses failed starts, and "
     "recovers from out-of-memory errors."
@@ -108,8 +108,10 @@ WITHIN = (
 
 
 def program_of(deployment: Rendering, folder: str | None = SPECLAUNCH) -> tuple[str, ...]:
-    """Return the program without the verb's args: from the image or the hosts' PATH, or from the
-    environment in a folder."""
+    """Return the program without the verb's arguments.
+
+    It comes from the image, the hosts' PATH, or the virtual environment in a folder.
+    """
     if deployment.options.speclaunch is SpeclaunchFrom.IMAGE:
         return ("speclaunch",)
     return (f"{folder}/bin/python", "-m", "speclaunch")  # a script would contain its old path
@@ -121,10 +123,10 @@ def launch_words(
     platform_args: PlatformArgs,
     recipe: str = f"{RECIPE_DIR}/{RECIPE_FILE}",
 ) -> list[str]:
-    """Return the args after the program. `platform_args` are already in the target's syntax.
+    """Return the arguments after the program. `platform_args` are in the target's syntax.
 
-    The platform restarts after a crash. It restarts all ranks and waits again as long as a start
-    may take. A stopped engine may finish its requests.
+    After a crash, the platform restarts all ranks and again allows the full startup time. A stopped
+    engine may finish its requests.
     """
     words = ["launch", f"recipe={recipe}"]
     inside = ""
@@ -143,12 +145,12 @@ def launch_words(
 
 
 def launches_in(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the args of each `speclaunch launch` in lists of YAML, from `launch` on."""
+    """Return the arguments of each `speclaunch launch` in YAML lists, from `launch` on."""
     return tuple(words for root in yaml.safe_load_all(text) for words in launches_of(root))
 
 
 def launches_of(value: Any) -> tuple[tuple[str, ...], ...]:
-    """Return the args of each `speclaunch launch` in parsed YAML."""
+    """Return the arguments of each `speclaunch launch` in parsed YAML."""
     return tuple(_launches(value))
 
 
@@ -167,18 +169,18 @@ def _launches(value: Any) -> Iterator[tuple[str, ...]]:
 # -- scripts of the schedulers (Slurm, Ray)
 
 RECIPE = "SPECLAUNCH_RECIPE"
-"""Variable with the path of the recipe embedded in a form."""
+"""Variable with the path of the recipe embedded in a text."""
 _LAUNCH = lazy(r"^exec (?P<words>.*? launch (?:[^\n]*\\\n)*[^\n]*)$", re.M)
 
 
 def variables(deployment: Rendering, role: Role) -> dict[str, str]:
-    """Return the variables that a form adds to the role's: the storage of checkpoints."""
+    """Return the variables that a target adds to the role's, for checkpoint storage."""
     cache = deployment.options.models
     return {"HF_HOME": cache} if cache is not None and "HF_HOME" not in role.env else {}
 
 
 def grace_of(deployment: Rendering) -> int:
-    """Return the seconds that a server may take to end, including its requests."""
+    """Return the seconds that a server may take to finish its requests and stop."""
     longest = max(role.grace_seconds for role in deployment.roles)
     return max(deployment.options.drain_seconds, longest)
 
@@ -186,7 +188,7 @@ def grace_of(deployment: Rendering) -> int:
 def task_script(deployment: Rendering, role: Role, platform_args: PlatformArgs) -> str:
     """Return the script that each host of a server runs with `bash -c`.
 
-    The texts of `platform_args` are shell text, including variables.
+    The values of `platform_args` are shell text, including variables.
     """
     if deployment.runs_speclaunch:
         return _launch(deployment, role, platform_args)
@@ -213,7 +215,7 @@ def _launch(deployment: Rendering, role: Role, platform_args: PlatformArgs) -> s
 
 
 def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
-    """Return the reasons why this form cannot start speclaunch itself."""
+    """Return the reasons why this target cannot start speclaunch itself."""
     options = deployment.options
     found = list(volume_refusals(deployment, target))
     if not deployment.runs_speclaunch:
@@ -236,9 +238,9 @@ def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
 
 
 def launches_of_script(script: str, recipe: str, known: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Return the args of each `speclaunch launch` in a script, with the form's path for the recipe.
+    """Return the arguments of each `speclaunch launch` in a script, with its recipe path.
 
-    `known` are variables of the script to substitute.
+    `known` holds the script variables to substitute.
     """
     found = []
     for match in _LAUNCH.finditer(script):

@@ -1,4 +1,4 @@
-"""The text of a lock: a recipe without groups and variables, then the record of what served."""
+"""Write a lock: a recipe without groups and variables, then the record of the server."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _SECTIONS = ("hardware", "launch", "recovery", "deploy")
 
 
 def lock_text(prepared: Prepared, lock: Lock, path: Path) -> str:
-    """Return the text of the lock `path` of a prepared deployment, whose arguments served.
+    """Return the text of a deployment's lock at `path`, with the arguments that served.
 
-    It has a variable (`${oc.env:API_KEY}`) in place of each secret.
+    A variable (`${oc.env:API_KEY}`) replaces each secret.
     """
     deployment = prepared.recipe.deployment
     engine = {
@@ -54,7 +54,7 @@ def lock_text(prepared: Prepared, lock: Lock, path: Path) -> str:
 
 
 def _exact(variable: str, value: Any, is_secret: bool) -> Any:
-    """Return the served value, or a reference to a variable for a secret."""
+    """Return the value that served, or a variable reference for a secret."""
     if value is None or not (is_secret or is_secret_text(value)):
         return str(value) if isinstance(value, FromEnvironment) else value
     if isinstance(value, FromEnvironment) and len(value.template) == 1:
@@ -63,7 +63,7 @@ def _exact(variable: str, value: Any, is_secret: bool) -> Any:
 
 
 def _home_free(prepared: Prepared, value: Any) -> Any:
-    """Return a value with the CPU engine's tiny models by name, not by a user's folder."""
+    """Return a value with tiny models by name, because their folders differ between users."""
     if isinstance(value, dict):
         return {key: _home_free(prepared, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -89,7 +89,7 @@ def _without_defaults(section: Any, name: str) -> dict[str, Any]:
 
 
 def _lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """Yield YAML: a line for each value, and for each item of a list of mappings."""
+    """Yield YAML: a line for each value and for each item of a list of mappings."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield ("" if indent else "\n") + f"{indent}{scalar(key)}:"
@@ -103,7 +103,7 @@ def _lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def _item(item: dict[str, Any], indent: str) -> Iterator[str]:
-    """Yield an item of a list: in one line, unless it has lists itself."""
+    """Yield a list item: one line, unless it contains lists."""
     if not any(isinstance(value, list) for value in item.values()):
         yield f"{indent}- {scalar(item)}"
         return

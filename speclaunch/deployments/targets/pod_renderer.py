@@ -1,4 +1,4 @@
-"""Shared part of all targets with pods: rendering of the objects, and reading them back."""
+"""Render Kubernetes objects for all pod targets, and read them back."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from speclaunch.deployments.targets.words import (
 from speclaunch.deployments.targets.yaml_text import COMMENT, documents
 
 _FILES = ("config", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs")
-"""Arguments that name a file of this machine, which no form copies into a container."""
+"""Arguments that name a file of this machine, which no target copies into a container."""
 
 _TEMPLATE = "{{"
 
 
 def container_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
-    """Yield the reasons why the servers of a deployment cannot run in containers."""
+    """Yield the reasons why a deployment's servers cannot run in containers."""
     for role in deployment.roles:
         yield from _role_refusals(deployment, role, target)
     options = deployment.options
@@ -106,7 +106,7 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
 
 
 def header(deployment: Rendering) -> Iterator[str]:
-    """Yield the comment lines above a text: a summary, and the adjustments."""
+    """Yield the comment lines above a text: a summary and the adjustments."""
     yield deployment.title
     yield WITHIN if deployment.runs_speclaunch else ALONE
     yield from deployment.notes
@@ -118,7 +118,7 @@ SERVES = {"speclaunch.io/serves": "requests"}
 
 
 def before(deployment: Rendering) -> Iterator[Object]:
-    """Yield the objects that the pods need: the claim of their checkpoints, and the recipe."""
+    """Yield the objects that the pods need: the checkpoint claim and the recipe."""
     claim = own_claim(deployment)
     if claim is not None:
         yield {
@@ -154,7 +154,7 @@ def _claim_spec(claim: VolumeClaim) -> dict[str, Any]:
 def template(
     deployment: Rendering, role: Role, spec: Mapping[str, Any], more: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return a pod template; `more` are additional labels."""
+    """Return a pod template; `more` holds additional labels."""
     described: dict[str, Any] = {"labels": {**labels(deployment, role.name), **more}}
     annotations = {}
     if role.mode == "prefill":
@@ -169,7 +169,7 @@ def template(
 def service(
     deployment: Rendering, role: Role, more: Mapping[str, str], name: str | None = None
 ) -> Object:
-    """Return the Service of a role's answering pods."""
+    """Return the Service of the role's pods that answer requests."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -182,7 +182,7 @@ def service(
 
 
 def headless(deployment: Rendering, role: Role, name: str) -> Object:
-    """Return the Service through which hosts of a server find each other before they are ready."""
+    """Return the Service by which a server's hosts find each other before they are ready."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -219,7 +219,7 @@ def router(deployment: Rendering, part: Part) -> Iterator[Object]:
 
 
 def router_service(deployment: Rendering, options: RouterOptions) -> Object:
-    """Return the Service of the complete deployment."""
+    """Return the router's Service, the address of the deployment."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -232,23 +232,23 @@ def router_service(deployment: Rendering, options: RouterOptions) -> Object:
 
 
 def progress_seconds(role: Role) -> int:
-    """Return the seconds without progress that a rollout may take: a start, and the image pull."""
+    """Return the rollout's limit without progress in seconds: a start and the image pull."""
     return start_seconds(role) + 1800
 
 
 class PodRenderer(Renderer):
-    """Target that writes Kubernetes objects."""
+    """Target that renders Kubernetes objects."""
 
     suffix = ".yaml"
     controller: ClassVar[str | None] = None
     """Controllers that the cluster needs in addition to Kubernetes."""
 
     def part(self, role: Role) -> dict[str, str]:  # noqa: ARG002  of one role's hosts
-        """Return the labels of the pod that answers."""
+        """Return the labels of the pod that answers requests."""
         return SERVES
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return why no pods can run it."""
+        """Return the reasons why pods cannot run the deployment."""
         is_monitored = deployment.options.monitoring is not None
         return (
             *container_refusals(deployment, self.target),
@@ -268,7 +268,7 @@ class PodRenderer(Renderer):
             yield f"The cluster needs {self.controller}."
 
     def render(self, deployment: Rendering) -> str:
-        """Write the objects below a header that lists the values to fill in."""
+        """Return the objects below a header that lists the values to fill in."""
         objects = [*self.objects(deployment), *self._monitors(deployment)]
         head, text = list(self.header(deployment)), documents((), objects)
         namespace = deployment.options.namespace
@@ -288,21 +288,21 @@ class PodRenderer(Renderer):
             yield from operator_objects(deployment, parts)
 
     def notes(self, deployment: Rendering) -> Iterable[str]:
-        """Yield the alerts that are left out."""
+        """Yield a note about each omitted alert."""
         if deployment.options.monitoring is Monitoring.OPERATOR:
             yield from PrometheusRulesRenderer().notes(deployment)
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield what is wrong with the rules."""
+        """Yield errors in the monitoring rules."""
         if deployment.options.monitoring is Monitoring.OPERATOR:
             yield from PrometheusRulesRenderer().errors(deployment, text)
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the args of each `speclaunch launch`."""
+        """Return the arguments of each `speclaunch launch`."""
         return launches_in(text)
 
     def recipe_in(self, text: str) -> str | None:
-        """Return the recipe embedded in the text, in a ConfigMap."""
+        """Return the recipe that a ConfigMap in the text embeds."""
         for document in yaml.safe_load_all(text):
             found = (document.get("data") or {}).get(RECIPE_FILE)
             if found is not None:
@@ -311,7 +311,7 @@ class PodRenderer(Renderer):
 
 
 def _secrets(objects: Iterable[Object]) -> dict[str, list[str]]:
-    """Return the keys of each Secret that containers need to start."""
+    """Return the keys of each Secret that the containers require."""
     found: dict[str, list[str]] = {}
     for reference in _references(objects):
         keys = found.setdefault(reference["name"], [])

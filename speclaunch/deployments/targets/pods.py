@@ -1,4 +1,4 @@
-"""Pod of a server, for every kind of Kubernetes object with pods."""
+"""Build a server's pod, for every Kubernetes object with pods."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ _GIB = 1 << 30
 LEAVES_FIRST = 10
 """Seconds between leaving the Service and SIGTERM, so that no new requests arrive."""
 _ENDS = 30
-"""Seconds for the end itself: 0.5.21 and later give their schedulers 15."""
+"""Seconds for the exit after SIGTERM. 0.5.21 and later give their schedulers 15 s."""
 
 
 def grace_seconds(deployment: Rendering, role: Role) -> int:
-    """Return the seconds until SIGKILL, including the wait before SIGTERM."""
+    """Return the seconds until SIGKILL. They include the wait before SIGTERM."""
     drain = max(deployment.options.drain_seconds, role.grace_seconds)
     return LEAVES_FIRST + drain + _ENDS
 
 
 def gib(size: int) -> str:
-    """Return bytes as a quantity, rounded up."""
+    """Return bytes as a Kubernetes quantity, rounded up."""
     return f"{-(-size // _GIB)}Gi"
 
 
 def pod_spec(
     deployment: Rendering, role: Role, platform_args: PlatformArgs, *, probed: bool = True
 ) -> dict[str, Any]:
-    """Return the `spec` of a pod. `probed`: it answers requests, and has probes."""
+    """Return the `spec` of a pod. `probed`: true if it answers requests and has probes."""
     volumes = list(mounts(deployment, role))
     container = _container(deployment, role, platform_args, volumes, probed=probed)
     spec: dict[str, Any] = {
@@ -93,7 +93,7 @@ def pod_spec(
 
 
 def answering_fields(role: Role) -> dict[str, Any]:
-    """Return the port, the probes and the shutdown of the container that answers requests."""
+    """Return the port, probes and shutdown hook of a container that answers requests."""
     times: Probes = probes_of(role)
     return {
         "ports": [{"name": "http", "containerPort": role.port}],
@@ -159,7 +159,7 @@ def _container(
 
 
 def environment(deployment: Rendering, role: Role, dialect: Dialect) -> list[dict[str, Any]]:
-    """Return the variables of the container: secrets first, because others may refer to them."""
+    """Return the container's variables. Secrets come first, because others may refer to them."""
     plain: list[dict[str, Any]] = []
     for name, value in role.rendered_args.env.items():
         if value is None:
@@ -186,8 +186,11 @@ def _from_secret(name: str, secret: str, *, optional: bool = False) -> dict[str,
 
 
 def _resources(deployment: Rendering, role: Role) -> dict[str, Any]:
-    """Return GPUs, memory and disk according to the plan. Memory has no limit: the page cache of
-    the checkpoint's files would count towards it, and the kernel reclaims it anyway."""
+    """Return GPUs, memory and disk from the plan.
+
+    Memory has no limit, because the page cache of the checkpoint's files would count towards it.
+    The kernel reclaims this cache when needed.
+    """
     requests: dict[str, Any] = {"cpu": str(role.needs.cpus), "memory": gib(role.needs.memory_bytes)}
     limits: dict[str, Any] = {}
     if deployment.options.models == EMPTY_DIR and uses_hub(role):
@@ -211,14 +214,14 @@ def _resource_comments(deployment: Rendering, role: Role) -> dict[str, str]:
         found[f"{COMMENT}rdma"] = (
             f"{FILL_IN} the RDMA devices of the cluster, if it has them; otherwise data between "
             "hosts takes the pod network's TCP. `kubectl describe node` shows the resource. Render "
-            "again with deploy.rdma=NAME (NAME:8 for 8 of them): that adds it to requests and "
+            "again with deploy.rdma=NAME (NAME:8 for 8 devices): that adds it to requests and "
             "limits, and the capability IPC_LOCK. RoCE also needs the pod's secondary network."
         )
     return found
 
 
 def memory_contents(role: Role) -> str:
-    """Return the uses of a host's memory as text, the same for every target."""
+    """Return the text on the uses of a host's memory, which is equal for every target."""
     shm = -(-role.needs.shm_bytes // _GIB)
     return f"processes and {shm} GiB of /dev/shm; the page cache of the checkpoint is not included"
 
@@ -231,8 +234,10 @@ def _mounted(mount: Mount) -> dict[str, Any]:
 
 
 def _first_steps(deployment: Rendering, role: Role) -> list[dict[str, Any]]:
-    """Return the steps that install speclaunch before the start, in a separate virtual environment,
-    because the engine's packages must not change."""
+    """Return the init containers that install speclaunch.
+
+    It gets a separate virtual environment, because the engine's packages must not change.
+    """
     if not deployment.runs_speclaunch:
         return []
     if deployment.options.speclaunch is not SpeclaunchFrom.WHEEL:
@@ -272,7 +277,7 @@ def recipe_map(deployment: Rendering) -> str:
 
 
 def platform_variables(deployment: Rendering, role: Role) -> dict[str, str]:
-    """Return the container's variables in addition to the role's, as our reader sees them."""
+    """Return the container's variables beyond the role's, as speclaunch's reader sees them."""
     dialect = Dialect()
     argument_words(role, {}, dialect)
     return {

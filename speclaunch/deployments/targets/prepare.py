@@ -1,4 +1,4 @@
-"""Preparation of a recipe for one engine: interpreter, version, command, environment."""
+"""Prepare a recipe for one engine: interpreter, version, command, environment."""
 
 from __future__ import annotations
 
@@ -66,18 +66,17 @@ class Prepared(Struct, frozen=True):
     """Engine version of the command."""
     python: str
     cpu: CpuEngine | None
-    """The CPU engine, if it serves."""
+    """CPU engine, if it serves the recipe."""
     rendered_args: RenderedArgs
     overlay: Mapping[str, str | None]
-    """Environment variables in addition to ours; None removes a variable."""
+    """Environment variables in addition to speclaunch's; None removes a variable."""
     address: Address
     catalogue: Catalogue
     overridden: str | None = None
     """Note that `--engine` overrides the recipe's pin."""
 
     def request(self, inherited: Mapping[str, str]) -> Request:
-        """Return the recipe's request to this engine; `inherited`: the environment that we pass
-        on."""
+        """Return the recipe's request to this engine. The engine inherits `inherited`."""
         return from_recipe(self.recipe, self.rendered_args, self.catalogue, inherited)
 
     @property
@@ -87,9 +86,11 @@ class Prepared(Struct, frozen=True):
 
     @property
     def is_left_alone(self) -> bool:
-        """True for one of several hosts of a server without `launch.agreement.directory`. It must
-        not recover, because hosts with different settings cannot serve together. Raises
-        LaunchError."""
+        """True for a rank of a multi-host server without `launch.agreement.directory`.
+
+        It must not recover, because hosts with different settings cannot serve together. Raises
+        LaunchError.
+        """
         deployment = self.recipe.deployment
         shared = deployment.launch.agreement.directory
         return shared is None and nodes_of(deployment.args)[1] > 1
@@ -110,12 +111,12 @@ class Prepared(Struct, frozen=True):
 
     @property
     def model(self) -> str:
-        """Name by which clients call the model."""
+        """Model name for clients."""
         args = self.recipe.deployment.args
         return str(value_of(args, "served_model_name") or value_of(args, "model_path") or "default")
 
     def changed(self, changes: Mapping[str, Any]) -> Prepared:
-        """Return the same deployment with other server arguments, rendered for the same engine.
+        """Return the deployment with changed server arguments, rendered for the same engine.
 
         `changes` uses the newest engine's names; None restores the engine's default. Raises
         LaunchError if this version does not support a change.
@@ -147,10 +148,10 @@ def prepare(
     """Choose interpreter and version, and render the arguments for it.
 
     The version is `engine_version`, else the recipe's pin, else the installed engine's, else (in a
-    dry run) the newest known. Raises InputError if the version does not support the recipe, and
-    LaunchError if no engine is available to start. An unset environment variable is an unknown
-    value in a dry run; an actual start needs it. `launches`: the engine is about to start, so the
-    interpreter that the recipe names may run (default: no dry run).
+    dry run) the newest known version. An unset environment variable is an unknown value in a dry
+    run; an actual start requires it. `launches`: true if the engine is about to start, so the
+    recipe's interpreter may run (default: true unless it is a dry run). Raises InputError if the
+    version does not support the recipe, and LaunchError if no engine is available to start.
     """
     if not dry_run:
         recipe.require_environment()
@@ -208,7 +209,7 @@ def prepare(
 
 
 def _cpu_engine(recipe: Recipe) -> CpuEngine:
-    """Return the CPU engine of the recipe's pin, else the default. Raises InputError."""
+    """Return the CPU engine of the recipe's pin, else the default engine. Raises InputError."""
     release = recipe.deployment.engine.pinned or SGLANG_VERSION
     if (why_not := why_not_on_cpu(release)) is not None:
         place = recipe.place("engine", "version")
@@ -228,10 +229,10 @@ def _normal(version: str) -> str:
 def _installed(
     recipe: Recipe, interpreter: str | None, version: str | None, dry_run: bool
 ) -> tuple[str, str, tuple[str, ...]]:
-    """Return the interpreter and version of an engine on this machine, which must be the requested
-    one, and notes.
+    """Return the interpreter and version of this machine's engine, and notes.
 
-    A dry run without any engine gets the newest version that can serve the recipe.
+    The version must be the requested version. A dry run without any engine gets the newest version
+    that can serve the recipe.
     """
     try:
         runtime = find_runtime(interpreter)
@@ -250,7 +251,7 @@ def _installed(
         override = f", or override the recipe's pin: --engine {installed}" if pinned else ""
         raise LaunchError(
             f"SGLang {version} was requested, {runtime.interpreter} has {installed}",
-            help="install that version there, or set another interpreter: engine.python=…"
+            help="install that version there, or set a different interpreter: engine.python=…"
             + override,
         )
     held = installed_catalogue(runtime) or installed
@@ -258,8 +259,7 @@ def _installed(
 
 
 def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str | None:
-    """Return the catalogue of an engine declared as a fork: by `--engine`, else by the recipe's
-    `engine.catalogue`."""
+    """Return the catalogue of a fork, from `--engine`, else from `engine.catalogue`."""
     if engine_version is not None:
         return engine_version if forks.MARK in engine_version else None
     engine = recipe.deployment.engine
@@ -273,8 +273,10 @@ def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str
 
 
 def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> str | None:
-    """Return the note that `engine_version` overrides the recipe's pin; None if it does not. Raises
-    InputError or LaunchError for a version that the recipe's bounds exclude."""
+    """Return the note that `engine_version` overrides the recipe's pin, or None.
+
+    Raises InputError or LaunchError for a version that the recipe's bounds exclude.
+    """
     engine = recipe.deployment.engine
     if engine.needs and not engine.bounds.contains(version):
         message = (
@@ -283,7 +285,7 @@ def _require_served(recipe: Recipe, version: str, engine_version: str | None) ->
         )
         if engine_version:
             raise InputError(_version_problem(message, engine_version))
-        raise LaunchError(message, help="set another engine: engine.python=…")
+        raise LaunchError(message, help="set a different engine: engine.python=…")
     if engine_version is None or engine.pinned is None or engine.pinned == version:
         return None
     return overrides_pin(version, engine.pinned)

@@ -2,12 +2,13 @@
 
 The job places one actor on each host (a placement group, `STRICT_SPREAD`). Each actor starts the
 engine's own command with its rank, and ends the engine when it ends. This works for every release,
-for several roles and their router, and the engine runs as it does without Ray.
+and for several roles and their router. The engine runs as without Ray.
 
-Common alternatives are more limited. `--use-ray` (from 0.5.10 on) only makes actors of schedulers.
-It requires CUDA (0.5.23 srt/ray/scheduler_actor.py:131) and its own process on a host of its
-placement group (srt/ray/engine.py:68), and has no router and no roles. Ray Serve's SGLang server
-has Serve's HTTP instead of the engine's, and accepts the keywords that its Ray release knows.
+Common alternatives are more limited. `--use-ray` (0.5.10 and later) only turns schedulers into
+actors. It requires CUDA (0.5.23 srt/ray/scheduler_actor.py:131) and a process of the engine on a
+host of its placement group (srt/ray/engine.py:68). It supports neither a router nor roles. Ray
+Serve's SGLang server replaces the engine's HTTP server with Serve's, and accepts only the keywords
+that its Ray release knows.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ if __name__ == "__main__":
 
 
 class RayRenderer(Renderer):
-    """Python program for `ray job submit`. Each host of each server is a separate host."""
+    """Python program for `ray job submit`. All hosts of all servers are separate."""
 
     target = "ray"
     suffix: ClassVar[str] = ".py"
@@ -215,7 +216,7 @@ class RayRenderer(Renderer):
         )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the args of each `speclaunch launch`."""
+        """Return the arguments of each `speclaunch launch`."""
         return tuple(launches_of_script(text, f"{RECIPE_DIR}/{RECIPE_FILE}", {}))
 
     def recipe_in(self, text: str) -> str | None:
@@ -311,7 +312,7 @@ def _secrets(deployment: Rendering) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """Return a text as a Python literal, over several lines if that is plain."""
+    """Return a text as a Python literal, over several lines if its characters allow it."""
     plain = '"""' not in text and not text.endswith(("\\", '"'))
     return f'r"""{text}"""' if plain else repr(text)
 

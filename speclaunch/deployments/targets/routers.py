@@ -1,4 +1,4 @@
-"""Router in front of the servers: its command, and its needs in Kubernetes."""
+"""Build the router's command and its Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RESERVED = frozenset(
         "service_discovery_namespace", "worker_startup_timeout_secs", "api_key",
     }
 )  # fmt: skip
-"""Options that the form sets itself."""
+"""Options that the target sets itself."""
 BOOTSTRAP = "sglang.ai/bootstrap-port"
 """Annotation of a prefill pod with its bootstrap port, for the router."""
 _BOOTSTRAP_PORT = "8998"
@@ -46,7 +46,7 @@ def bootstrap_port(role: Role) -> str:
 
 
 def upstream_words(role: Role, url: str) -> list[str]:
-    """Return the router's args for a server at a URL."""
+    """Return the router's arguments for a server at a URL."""
     if role.mode == "prefill":
         return ["--prefill", url, bootstrap_port(role)]
     return ["--decode", url] if role.mode == "decode" else [url]
@@ -82,7 +82,7 @@ def router_refusals(deployment: Rendering) -> Iterator[Problem]:
 
 
 def discovery_refusals(deployment: Rendering, part: Part) -> Iterator[Problem]:
-    """Yield problems with discovery: the router finds pods by label, and calls all at one port."""
+    """Yield problems with discovery: the router finds pods by label and uses one port for all."""
     same_parts = all(part(role) == part(deployment.roles[0]) for role in deployment.roles)
     if deployment.router is not None and not same_parts and not is_disaggregated(deployment):
         yield Problem(
@@ -99,7 +99,7 @@ def discovery_refusals(deployment: Rendering, part: Part) -> Iterator[Problem]:
 
 
 def own_words(router: RouterOptions, dialect: Dialect) -> list[str]:
-    """Return the recipe's options of the router."""
+    """Return the recipe's router options as arguments."""
     words: list[str] = []
     for name, value in router.args.items():
         flag = f"--{name.replace('_', '-')}"
@@ -117,14 +117,14 @@ def _text(value: Any, name: str, dialect: Dialect) -> str:
 
 
 def start_words(deployment: Rendering, router: RouterOptions) -> list[str]:
-    """Return its address, and its wait for servers: the longest start of any server."""
+    """Return the arguments for the router's address and its startup timeout for servers."""
     longest = max(start_seconds(role) for role in deployment.roles)
     words = ["--host", ALL_ADDRESSES, "--port", str(router.port)]
     return [*words, "--worker-startup-timeout-secs", str(longest)]
 
 
 def api_key_of(deployment: Rendering, dialect: Dialect) -> list[str]:
-    """Return the args with the servers' API key, which the router needs, too."""
+    """Return the arguments that pass the servers' API key to the router."""
     for role in deployment.roles:
         for argument in role.rendered_args.arguments:
             if argument.name == "api_key":
@@ -135,7 +135,7 @@ def api_key_of(deployment: Rendering, dialect: Dialect) -> list[str]:
 def discovery_words(
     deployment: Rendering, router: RouterOptions, part: Part, dialect: Dialect
 ) -> list[str]:
-    """Return the router's args in Kubernetes, which find the pods of each role by label."""
+    """Return the router's Kubernetes arguments, which select each role's pods by label."""
 
     def labels(role: Role) -> list[str]:
         pairs = {**selector(deployment, role.name), **part(role)}

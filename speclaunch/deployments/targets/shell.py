@@ -1,4 +1,4 @@
-"""Shell script, and slime's rollout arguments.
+"""Render a shell script, or slime's rollout arguments.
 
 slime passes every server argument with the prefix `--sglang-` to the SGLang engines of its
 rollouts, except those that it sets itself (sources/slime_own.py, with sources).
@@ -25,7 +25,7 @@ class ShellRenderer(Renderer):
     carries_speclaunch = False
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return problems with several hosts: a script starts one host, and must know its rank."""
+        """Return problems with multi-host servers: a script starts one rank, which must be set."""
         (role,) = deployment.roles
         lacks = [name for name in _OF_A_HOST if role.rendered_args.value(name) is None]
         if role.nodes == 1 or not lacks:
@@ -50,7 +50,7 @@ class ShellRenderer(Renderer):
 
 
 SET_BY_SLIME = {name: own.does for name, own in OWN.items() if name != "tp_size"}
-"""Server arguments that are left out, with reasons; tp_size becomes an option of slime."""
+"""Omitted server arguments, with reasons. tp_size becomes a slime option."""
 
 _PARALLEL = ("tp_size", "pp_size")
 """slime's tp_size is --rollout-num-gpus-per-engine divided by pp_size."""

@@ -1,10 +1,10 @@
-"""An sbatch script: one job, one `srun` for each server, one task for each host.
+"""Render an sbatch script: one job, one `srun` for each server, one task for each host.
 
-How Slurm ends a step (tried with 22.05): `srun` kills its tasks on SIGTERM. `scancel`, a requeue
-and the time limit send SIGTERM to every process of a step at once, and the engine's processes then
-report each other as crashed. So they ignore SIGTERM from the start. Only the engine's parent
-handles it again: it finishes its requests and ends its children. Remaining processes are killed:
-after the grace time by the script, and by Slurm (`KillWait`).
+How Slurm ends a step (tested with 22.05): `srun` kills its tasks on SIGTERM. `scancel`, a requeue
+and the time limit send SIGTERM to all processes of a step simultaneously. The engine's processes
+then report each other as crashed, so they ignore SIGTERM. Only the engine's parent handles it: it
+finishes its requests and ends its children. The script kills remaining processes after the grace
+time, and Slurm after `KillWait`.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ OF_THE_CLUSTER = (
     *("account", "partition", "qos", "reservation", "constraint", "time", "comment", "wckey"),
     *("nodelist", "exclude", "switches", "licenses", "mail-user", "mail-type", "exclusive"),
 )
-"""Options of sbatch allowed in `deploy.slurm`, with `_` or `-`; all others are computed."""
+"""sbatch options allowed in `deploy.slurm`, with `_` or `-`. All others are computed."""
 OTHERS = ("module", "gpu-type")
-"""Other allowed keys: modules to load, and srt-slurm's name of the GPU."""
+"""Other allowed keys: modules to load, and srt-slurm's GPU name."""
 MODULES = "module"
 """Key of `deploy.slurm`: arguments of `module load` before the servers."""
 _VALUE = lazy(r"[\w@%.,:/+=&|*\[\]-]+\Z", re.ASCII)
@@ -70,11 +70,11 @@ _MODULE = lazy(r"[\w.+/-]+\Z", re.ASCII)
 _SIGNAL_SLACK_S = 60
 """Slurm checks once a minute whether a job is near its time limit (sbatch, `--signal`)."""
 _GIB = 1 << 30
-"""Bytes of Slurm's `G`."""
+"""Bytes in Slurm's unit `G`."""
 
 
 def directives(deployment: Rendering, grace: int) -> list[str]:
-    """Return the options of the job, which signals the script `grace` seconds before its end."""
+    """Return the job's options, including a signal `grace` seconds before its time limit."""
     nodes = sum(role.nodes * role.replicas for role in deployment.roles)
     gpus = max(role.gpus_per_node for role in deployment.roles)
     found = [
@@ -114,7 +114,7 @@ def modules(options: DeployOptions) -> list[str]:
 
 
 def option_problems(options: DeployOptions) -> Iterator[Problem]:
-    """Yield problems with options that an sbatch script cannot have."""
+    """Yield problems with options that an sbatch script does not support."""
     for name in options.slurm:
         if name.replace("_", "-") not in (*OF_THE_CLUSTER, *OTHERS):
             near = suggest(name, [*OF_THE_CLUSTER, *OTHERS])
@@ -138,7 +138,7 @@ _RANK, _HEAD = "$SLURM_PROCID", "SERVER_HEAD"
 _MORE_S = 5
 """Seconds beyond the servers' own grace time, for Slurm to pass on a signal."""
 _QUOTE = "'\"'\"'"
-"""Apostrophe, as `shlex.quote` writes it."""
+"""Apostrophe, as written by `shlex.quote`."""
 _SRUN = lazy(r'^ *(?:SERVER_HEAD="(?P<head>[^"]*)" )?srun .*?^\' &$', re.M | re.S)
 _PAIR_INTERFACE = "SGLANG_LOCAL_IP_NIC"
 """Interface whose address prefill and decode servers give each other (0.5.23
@@ -215,7 +215,7 @@ class SlurmRenderer(Renderer):
         return "\n".join([*parts, _END])
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return a command for each role: its servers are equal."""
+        """Return one command for each role, because its servers are identical."""
         found: list[RenderedCommand] = []
         at = 0
         for role in deployment.roles:
@@ -228,7 +228,7 @@ class SlurmRenderer(Renderer):
         return tuple(found)
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the args of each `speclaunch launch`."""
+        """Return the arguments of each `speclaunch launch`."""
         path = f"{RECIPE_DIR}/{RECIPE_FILE}"
         return tuple(
             words
@@ -245,7 +245,7 @@ class SlurmRenderer(Renderer):
 
 
 def _left_open(deployment: Rendering) -> Iterator[str]:
-    """Yield comments about values that the recipe lacks and the cluster's owner decides."""
+    """Yield comments about options that depend on the cluster and that the recipe omits."""
     options, first = deployment.options, deployment.roles[0]
     yield f"Memory of each host: {memory_contents(first)}."
     unset = [name for name in ("partition", "account", "time") if name not in options.slurm]
@@ -273,7 +273,7 @@ def _left_open(deployment: Rendering) -> Iterator[str]:
 
 
 def _network(deployment: Rendering) -> list[str]:
-    """Return the commented block about the network between hosts; empty if no server needs it."""
+    """Return comments about the network between hosts; empty if no server needs it."""
     across = [role for role in deployment.roles if crosses_hosts(deployment, role)]
     names = dict.fromkeys(name for role in deployment.roles for name in unset_interfaces(role))
     names |= dict.fromkeys(_PAIR_INTERFACE for role in across if _lacks_address(role))
@@ -290,14 +290,13 @@ def _network(deployment: Rendering) -> list[str]:
 
 
 def _lacks_address(role: Role) -> bool:
-    """True if a prefill or decode server chooses the address that it gives its partner."""
+    """True if a prefill or decode server itself chooses the address for its partner."""
     set_ = {"SGLANG_HOST_IP", "HOST_IP", _PAIR_INTERFACE} & set(role.env)
     return role.mode is not None and not set_
 
 
 def single_router_refusals(deployment: Rendering) -> list[Problem]:
-    """Return why the job cannot have its router: it has one, on the first host, next to a
-    server."""
+    """Return why the job cannot run its router, which is next to a server on the first host."""
     router, first = deployment.router, deployment.roles[0]
     if router is None:
         return []
@@ -306,12 +305,12 @@ def single_router_refusals(deployment: Rendering) -> list[Problem]:
         found.append(Problem("a job can run only one router", help="set router.replicas to 1"))
     if router.port == first.port:
         message = f"the router and {first.name} both listen on port {router.port} of one host"
-        found.append(Problem(message, help="set router.port to another port"))
+        found.append(Problem(message, help="set router.port to a different port"))
     return found
 
 
 def _first(role: Role, at: int) -> str:
-    """Return the first host of a server: a number, or the loop's variable."""
+    """Return the index of a server's first host: a number, or the loop's variable."""
     return str(at) if role.replicas == 1 else "first"
 
 
@@ -329,7 +328,7 @@ def _recipe(deployment: Rendering, text: str) -> str:
 
 
 def _servers(deployment: Rendering, role: Role, at: int) -> str:
-    """Return the servers of a role: one srun, or one in a loop."""
+    """Return the script lines that start a role's servers: one `srun`, or a loop."""
     first = _first(role, at)
     hosts = "1 host" if role.nodes == 1 else f"{role.nodes} hosts"
     servers = "1 server" if role.replicas == 1 else f"{role.replicas} servers, each"
@@ -352,7 +351,7 @@ def _step(deployment: Rendering, role: Role) -> list[str]:
     return [
         f"--nodes={role.nodes}",
         f"--ntasks={role.nodes}",
-        f"--cpus-per-task={role.needs.cpus}",  # otherwise a step has one CPU, from Slurm 22.05 on
+        f"--cpus-per-task={role.needs.cpus}",  # since Slurm 22.05 the default is one CPU
         "--kill-on-bad-exit=1",
         "--label",
         *([f"--gpus-per-node={role.gpus_per_node}"] if role.gpus_per_node != most else []),
@@ -361,7 +360,7 @@ def _step(deployment: Rendering, role: Role) -> list[str]:
 
 
 def _container(deployment: Rendering) -> list[str]:
-    """Return options of pyxis for containers; empty without an image, for the hosts' own Python."""
+    """Return pyxis's container options; empty without an image (the hosts' Python is used)."""
     options = deployment.options
     if options.image is None:
         return []
@@ -373,7 +372,7 @@ def _container(deployment: Rendering) -> list[str]:
 
 
 def _router(deployment: Rendering, router: RouterOptions) -> str:
-    """Return the router, which runs on the first host, next to a server."""
+    """Return the script lines that start the router next to a server on the first host."""
     dialect = ShellDialect()
     words = [*PROGRAM, *start_words(deployment, router)]
     lines = [

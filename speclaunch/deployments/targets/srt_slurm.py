@@ -1,8 +1,9 @@
-"""Recipe for NVIDIA's srt-slurm: `srtctl apply -f FILE` allocates hosts and builds the commands.
+"""Render a recipe for NVIDIA's srt-slurm: `srtctl apply -f FILE` allocates hosts and starts it.
 
 Sources: NVIDIA/srt-slurm at c88ef73: src/srtctl/core/schema.py (SrtConfig, ResourceConfig),
 src/srtctl/backends/sglang.py (`build_worker_command`: arguments that it sets itself, and how keys
-become flags), src/srtctl/frontends/sglang.py (the router). It cannot refer to a secret.
+become flags), src/srtctl/frontends/sglang.py (the router). srt-slurm's recipes cannot refer to
+secrets.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ _OWN = {
     "disaggregation_mode": "the role",
     "disaggregation_bootstrap_port": "one port per worker",
 }
-"""Arguments that srt-slurm sets itself, and their values. A later flag of ours would override
-them."""
+"""Arguments that srt-slurm sets itself. Flags in a recipe would override their values."""
 _PARAMETER = lazy(r"\{[A-Za-z_]\w*\}")
 """Placeholder that srt-slurm fills in: a parameter of a sweep, the node."""
 _PRECISIONS = {"fp4": "fp4", "mxfp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "w8a8": "fp8"}
@@ -38,7 +38,7 @@ _NUMBER = lazy(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?\Z", re.ASCII)
 
 
 class SrtSlurmRenderer(Renderer):
-    """YAML of srt-slurm; SGLang's own router is its frontend."""
+    """srt-slurm's YAML, with SGLang's router as the frontend."""
 
     target = "srt-slurm"
     suffix: ClassVar[str] = ".yaml"
@@ -50,7 +50,7 @@ class SrtSlurmRenderer(Renderer):
         sides = [_side(role) for role in deployment.roles]
         if sides not in (["aggregated"], ["prefill", "decode"], ["decode", "prefill"]):
             names = ", ".join(role.name for role in deployment.roles)
-            message = f"srt-slurm supports equal workers, or prefill and decode; not {names}"
+            message = f"srt-slurm supports equal workers, or prefill and decode, but not {names}"
             found.append(Problem(message, help="choose one role: --role NAME"))
         if any(role.gpus_per_node == 0 for role in deployment.roles):
             found.append(Problem("srt-slurm allocates GPUs, but this deployment uses none"))
@@ -95,7 +95,7 @@ def _side(role: Role) -> str:
 
 
 def _unsupported(role: Role) -> list[str]:
-    """Return the settings of a role that srt-slurm has no key for."""
+    """Return the role's settings for which srt-slurm has no key."""
     found = []
     for argument in role.rendered_args.arguments:
         if argument.secret or any(map(is_secret_text, argument.values)):
@@ -103,14 +103,14 @@ def _unsupported(role: Role) -> list[str]:
         elif any(isinstance(v, FromEnvironment) and v.unset for v in argument.values):
             found.append(f"srt-slurm cannot refer to a variable: {argument.flag}")
         elif any(_is_filled_in(value) for value in argument.values):
-            found.append(f"srt-slurm reads a part of {argument.flag} as its own parameter")
+            found.append(f"srt-slurm reads part of {argument.flag} as its own parameter")
     for name, value in role.env.items():
         if value is None:
             found.append(f"srt-slurm cannot remove a variable: {name}")
         elif is_secret_variable(name) or is_secret_text(value):
             found.append(f"srt-slurm cannot refer to a secret: {name}")
         elif _is_filled_in(value):
-            found.append(f"srt-slurm reads a part of {name} as its own parameter")
+            found.append(f"srt-slurm reads part of {name} as its own parameter")
     return found
 
 
@@ -148,7 +148,7 @@ def _document(deployment: Rendering) -> dict[str, Any]:
 
 
 def _model(role: Role) -> str:
-    """Return `hf:…` for a name of the hub, else a directory, which srt-slurm mounts as /model."""
+    """Return `hf:…` for a hub name, else a directory, which srt-slurm mounts as /model."""
     path = role.rendered_args.value("model_path") or ""
     return path if path.startswith(("/", ".")) else f"hf:{path}"
 
@@ -196,7 +196,7 @@ def _frontend(deployment: Rendering) -> dict[str, Any]:
 
 
 def _config(role: Role) -> Mapping[str, Any]:
-    """Return the arguments, by flag without dashes."""
+    """Return the arguments by flag, without the leading dashes."""
     return {
         argument.flag.removeprefix("--"): _value(argument)
         for argument in role.rendered_args.arguments
@@ -212,7 +212,7 @@ def _value(argument: RenderedArgument) -> Any:
 
 
 def _plain(text: str) -> Any:
-    """Return a number if the text has its canonical form, else the text."""
+    """Return a number if the text is its canonical form, else the text."""
     if _NUMBER.match(text):
         number: int | float = float(text) if "." in text else int(text)
         if str(number) == text:
@@ -221,7 +221,7 @@ def _plain(text: str) -> Any:
 
 
 def _other_paths(deployment: Rendering) -> list[str]:
-    """Return other directories that arguments name, which a container must mount."""
+    """Return the other directories in arguments, which the container must mount."""
     found = [
         str(value)
         for role in deployment.roles

@@ -1,4 +1,4 @@
-"""Mounts of a server's container, and the variables that point the engine to them."""
+"""Build a server container's mounts, and the variables that point the engine to them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,11 @@ _MARGIN = 1.2
 
 
 class Mount(Struct, frozen=True):
-    """Volume of a container. `store`: a directory of the host, or `pvc:NAME`, from the recipe.
-    `claim`: the volume claim that the text writes. Without both: an empty volume."""
+    """Volume of a container; empty without a store and a claim.
+
+    `store`: a host directory, or `pvc:NAME`, from the recipe. `claim`: the volume claim that the
+    text creates.
+    """
 
     name: str
     path: str
@@ -47,7 +50,7 @@ class Mount(Struct, frozen=True):
 
     @property
     def source(self) -> dict[str, Any]:
-        """Volume in the format of Kubernetes."""
+        """Volume in Kubernetes's format."""
         claim = self.claim or (self.store or "").removeprefix(_CLAIM)
         if self.claim is not None or (self.store or "").startswith(_CLAIM):
             return {"persistentVolumeClaim": {"claimName": claim}}
@@ -58,12 +61,12 @@ class Mount(Struct, frozen=True):
 
 
 class VolumeClaim(Struct, frozen=True):
-    """Volume claim that a Kubernetes form writes."""
+    """Volume claim that a Kubernetes target creates."""
 
     name: str
     bytes: int
     contents: str
-    """Stored checkpoints, with the size of each."""
+    """Stored checkpoints and their sizes."""
     shared: bool = False
     """True if pods on several hosts write it."""
     is_guess: bool = False
@@ -73,8 +76,8 @@ class VolumeClaim(Struct, frozen=True):
 def own_claim(deployment: Rendering) -> VolumeClaim | None:
     """Return the claim for checkpoints if the recipe sets no storage; None if none is needed.
 
-    The claim of a single pod also holds the compiled kernels. Several pods share a claim for the
-    checkpoints, and compile kernels on their own node's disk.
+    A single pod's claim also stores compiled kernels. Several pods share a claim for checkpoints,
+    and compile kernels on their node's disk.
     """
     if deployment.options.models is not None:
         return None
@@ -100,13 +103,13 @@ def own_claim(deployment: Rendering) -> VolumeClaim | None:
 
 
 def stored_bytes(role: Role) -> int:
-    """Return the bytes of disk for the checkpoints of a role."""
+    """Return the disk space of a role's checkpoints in bytes."""
     size = role.needs.weight_bytes
     return _USUAL_WEIGHTS if size is None else round(size * _MARGIN)
 
 
 def stored_contents(role: Role) -> str:
-    """Return the parts of `stored_bytes` as text."""
+    """Return text that lists the parts of `stored_bytes`."""
     size = role.needs.weight_bytes
     if size is None:
         return f"checkpoints of unknown size {_USUAL_WEIGHTS >> 30} GiB"
@@ -114,7 +117,7 @@ def stored_contents(role: Role) -> str:
 
 
 def volume_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
-    """Yield problems with Kubernetes volumes in the recipe, for a target without them."""
+    """Yield problems with Kubernetes volumes in a recipe, for targets that lack them."""
     for name in ("models", "jit_cache", "shared_dir", "speclaunch_source"):
         store = str(getattr(deployment.options, name) or "")
         if store == EMPTY_DIR or store.startswith(_CLAIM):
@@ -147,21 +150,21 @@ def mounts(deployment: Rendering, role: Role) -> Iterator[Mount]:
 
 
 def keeps_a_home(deployment: Rendering, role: Role) -> bool:
-    """True if journals are in a volume. An image with the CPU engine keeps its own home."""
+    """True if journals are in a volume. A CPU engine image uses its own home directory."""
     shared = deployment.options.shared_dir is not None
     return deployment.runs_speclaunch and (shared or not role.own_engine)
 
 
 def wheels(deployment: Rendering) -> Mount | None:
-    """Return the mount of speclaunch's wheels; None: they come from the package index."""
+    """Return the mount of speclaunch's wheels; None if they come from the package index."""
     source = deployment.options.speclaunch_source
     return None if source is None else Mount("wheels", WHEELS, source, read_only=True)
 
 
 def cache_variables(deployment: Rendering, role: Role) -> dict[str, str]:
-    """Return the variables for the storage of checkpoints and compiled kernels in this release.
+    """Return this release's variables for the directories of checkpoints and compiled kernels.
 
-    Variables that the recipe sets are unchanged.
+    Variables that the recipe sets are excluded.
     """
     found = {
         "HF_HOME": MODELS,

@@ -1,7 +1,7 @@
-"""Text of a deployment in a platform's file: names of objects, args of commands, addresses.
+"""Texts in a platform's file: object names, command arguments, addresses.
 
-Args are escaped, and secrets are references. Addresses are the platform's values for a server's
-hosts: where they listen, their ranks, the first host, and their network.
+Arguments are escaped, and secrets become references. Addresses are the platform's values for a
+server's hosts: listening address, rank, first host and network.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from speclaunch.deployments.targets.interface import Rendering, Role
 from speclaunch.engine import FromEnvironment, RenderedArgument, is_secret_text, is_written_secret
 
 _MOST = 40
-"""Maximum characters, so that names with the platforms' suffixes still fit into 63."""
+"""Maximum length of a name, so that it fits into 63 characters with the platforms' suffixes."""
 _NAME = "app.kubernetes.io/name"
 _COMPONENT = "app.kubernetes.io/component"
 ROUTER = "router"
@@ -36,7 +36,7 @@ def object_of(deployment: Rendering, role: Role) -> str:
 
 
 def secret_of(deployment: Rendering) -> str:
-    """Return the name of the Secret with the values that the text must not show, by variable."""
+    """Return the name of the Secret that holds the secret values by variable."""
     return f"{name_of(deployment)}-secrets"
 
 
@@ -64,12 +64,12 @@ def metadata(deployment: Rendering, name: str, component: str | None = None) -> 
 
 
 def instances(deployment: Rendering) -> int:
-    """Return the number of hosts of the complete deployment."""
+    """Return the total number of hosts."""
     return sum(role.replicas * role.nodes for role in deployment.roles)
 
 
 PlatformArgs = Mapping[str, tuple[str, ...] | None]
-"""The platform's values of arguments, by the newest engine's names; None omits an argument."""
+"""Argument values set by the platform, by the newest engine's names; None omits an argument."""
 
 FLAGS = {"host": "--host", "node_rank": "--node-rank", "dist_init_addr": "--dist-init-addr"}
 """Flags with the same name in every release."""
@@ -79,7 +79,7 @@ CHECKPOINTS = ("model_path", "speculative_draft_model_path", "tokenizer_path")
 
 
 class Dialect:
-    """Syntax of a file's texts and variables; `variables` are the variables that it needs."""
+    """Syntax of a file's texts and variables; `variables` collects the required variables."""
 
     escaped = "$$"
     """A literal dollar sign."""
@@ -96,8 +96,10 @@ class Dialect:
         return text.replace("$", self.escaped)
 
     def text(self, value: str, name: str, *, secret: bool) -> str:
-        """Return a value, or references to its variables; `name` is used for a secret without
-        one."""
+        """Return a value, or references to its variables.
+
+        `name` is the variable for a secret that has none.
+        """
         if isinstance(value, FromEnvironment) and not is_written_secret(value):
             if secret or value.unset or is_secret_text(value):
                 return "".join(
@@ -114,7 +116,7 @@ class Dialect:
 
 
 class ComposeDialect(Dialect):
-    """Syntax of Compose, which reads the user's environment and fails without a variable."""
+    """Compose's syntax. Compose reads the user's environment and fails if a variable is unset."""
 
     def variable(self, name: str) -> str:
         """Return a reference to an environment variable."""
@@ -122,7 +124,7 @@ class ComposeDialect(Dialect):
 
 
 class ShellDialect(Dialect):
-    """Syntax of a shell: variables must be set, and every text is quoted."""
+    """Shell syntax. Variables must be set, and every text is quoted."""
 
     def variable(self, name: str) -> str:
         """Return a reference to an environment variable."""
@@ -134,9 +136,9 @@ class ShellDialect(Dialect):
 
 
 def argument_words(role: Role, platform_args: PlatformArgs, dialect: Dialect) -> list[str]:
-    """Return the args after the program: the role's own, then the platform's.
+    """Return the arguments after the program: the role's, then the platform's.
 
-    The texts of `platform_args` are in the platform's syntax, references included.
+    The values of `platform_args` are in the platform's syntax, including references.
     """
     words = [
         word
@@ -159,36 +161,36 @@ def _tokens(argument: RenderedArgument, dialect: Dialect) -> list[str]:
 
 
 def is_secret_env(name: str, value: str) -> bool:
-    """True if an engine variable comes from a store of secrets."""
+    """True if an engine variable comes from a secret."""
     return is_secret_variable(name) or is_secret_text(value)
 
 
 def uses_hub(role: Role) -> bool:
-    """True if a checkpoint comes from the hub, which may require a token."""
+    """True if a checkpoint comes from the hub and may require a token."""
     named = [role.rendered_args.value(name) for name in CHECKPOINTS]
     return any(name is not None and not name.startswith(("/", ".", "~")) for name in named)
 
 
 def host_paths(role: Role) -> tuple[str, ...]:
-    """Return the directories of each host with checkpoints that are named by path."""
+    """Return the host directories of checkpoints that are set by path."""
     named = [role.rendered_args.value(name) for name in CHECKPOINTS]
     return tuple(dict.fromkeys(path for path in named if path is not None and path.startswith("/")))
 
 
 DIST_PORT = 20000
-"""Port of the first host, at which it waits for the others (`dist_init_addr`)."""
+"""Port on which the first host waits for the other hosts (`dist_init_addr`)."""
 FILL_IN = "FILL IN"
-"""Beginning of a comment about a value that only the cluster's owner knows."""
+"""Beginning of a comment about a value that depends on the cluster."""
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-"""Variables with the network interface by which the ranks of several hosts find each other."""
+"""Variables for the network interface that ranks on several hosts use."""
 POD_INTERFACE = "eth0"
-"""Interface of a pod's own network: containerd, CRI-O and cri-dockerd all use this name."""
+"""Interface of a pod's own network. containerd, CRI-O and cri-dockerd all use this name."""
 
 
 def platform_args_of(role: Role, first: str = "", rank: str = "") -> PlatformArgs:
-    """Return the form's values for a host of a server: its address, reachable from outside.
+    """Return the platform's arguments for a host: an address that is reachable from outside.
 
-    For several hosts: `first` is the address of the first host, `rank` the number of this one.
+    For several hosts: `first` is the first host's address, and `rank` is this host's rank.
     """
     if role.nodes > 1:
         return {"host": (ALL_ADDRESSES,), "dist_init_addr": (first,), "node_rank": (rank,)}
@@ -196,20 +198,18 @@ def platform_args_of(role: Role, first: str = "", rank: str = "") -> PlatformArg
 
 
 def crosses_hosts(deployment: Rendering, role: Role) -> bool:
-    """True if GPUs of the role exchange tensors or KV cache with those of another host."""
+    """True if the role's GPUs exchange tensors or KV cache with GPUs of other hosts."""
     is_pair = role.mode is not None and instances(deployment) > 1
     return role.gpus_per_node > 0 and (role.nodes > 1 or is_pair)
 
 
 def unset_interfaces(role: Role) -> tuple[str, ...]:
-    """Return the variables of INTERFACES that a server of several hosts needs and the recipe
-    lacks."""
+    """Return the INTERFACES variables that a multi-host server needs and the recipe lacks."""
     return tuple(name for name in INTERFACES if role.nodes > 1 and name not in role.env)
 
 
 def rdma_devices(deployment: Rendering) -> tuple[str, str] | None:
-    """Return the RDMA resource and the number of devices for each pod; None if the recipe has
-    none."""
+    """Return the RDMA resource and its devices per pod; None if the recipe has none."""
     if deployment.options.rdma is None:
         return None
     name, _, count = deployment.options.rdma.partition(":")

@@ -1,4 +1,4 @@
-"""YAML text with comments from plain data: deterministic, in the order of the data."""
+"""Write plain data as YAML with comments, deterministically and in the data's order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 COMMENT = "#"
-"""Prefix of keys that are comments: the value becomes a comment line above the next key."""
+"""Prefix of keys that are comments. The value becomes a comment line above the next key."""
 _LINE = re.compile(r"^(\s*)(- )?'#[^']*': \d+\n", re.MULTILINE)
 _WIDTH = 96
 """Width of a line with a comment."""
@@ -32,7 +32,7 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_text(data: Any) -> str:
-    """Return one document, without the line `---`."""
+    """Return one document without the line `---`."""
     comments: list[str] = []
     marked = _marked(data, comments)
     text: str = yaml.dump(
@@ -48,13 +48,13 @@ def yaml_text(data: Any) -> str:
 
 
 def documents(header: Iterable[str], data: Iterable[Mapping[str, Any]]) -> str:
-    """Return several documents under a header of comment lines."""
+    """Return several documents below a header of comment lines."""
     head = "".join(_comment(line, 0) for line in header)
     return head + "---\n".join(yaml_text(document) for document in data)
 
 
 def _comment(text: str, indent: int) -> str:
-    """Return a text as lines that begin with `# `; line breaks in it cannot end the comment."""
+    """Return a text as lines that begin with `# `. Line breaks cannot end the comment."""
     words = " ".join(text.split()).split(" ")
     room = max(40, _WIDTH - indent - 2)
     lines = [""]

@@ -22,7 +22,9 @@ def test_an_array_that_branches_fill() -> None:
     )
     assert certain(found.words) == ["--a", "1", "--e", "5"]
     conditions = {word.text: word.condition for word in found.words}
-    assert "the condition of line 2, which may add others instead" in (conditions["--b"] or "")
+    assert "the condition of line 2; another branch may add different arguments" in (
+        conditions["--b"] or ""
+    )
     assert "line 7" in (conditions["--d"] or "")
 
 
@@ -59,7 +61,7 @@ def test_a_text_that_branches_end_in_different_ways() -> None:
 def test_different_arguments_of_a_text() -> None:
     found = shell(f'C="{SERVER} --a"\nif x; then C="$C --b 1"; else C="$C --c 2"; fi\neval $C\n')
     assert certain(found.words) == ["--a"]
-    assert "which may add others instead" in (found.words[1].condition or "")
+    assert "another branch may add different arguments" in (found.words[1].condition or "")
 
 
 def test_a_branch_that_wraps_the_command() -> None:

@@ -340,7 +340,7 @@ def test_what_only_a_condition_gives_is_said() -> None:
     assert lines["NCCL_DEBUG"] == "INFO  # only under the condition of line 2"
     assert lines["port"] == "${env_or:PORT,'5'}  # only under the condition of line 3"
     assert lines["enable_metrics"] == "true  # only in the loop of line 5"
-    assert lines["dtype"].endswith("of line 6, which may add others instead")
+    assert lines["dtype"].endswith("of line 6; another branch may add different arguments")
     assert lines["model_path"] == "m"
     assert lines["tp_size"] == "2"
     assert lines["OMP_NUM_THREADS"] == "'1'"

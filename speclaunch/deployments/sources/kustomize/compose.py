@@ -1,8 +1,8 @@
-"""Composition of a directory's kustomization: its files read, composed and searched for servers.
+"""Read and compose a directory's kustomization, and search the result for servers.
 
 Files are only read below the working directory or the repository, because a finding must never
 quote a line from elsewhere on the machine. Nothing is fetched. Most kustomizations of a repository
-do not concern a server: of these only the kustomizations are parsed.
+do not concern a server; their other files are not parsed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from speclaunch.deployments.sources.wrappers import READ
 
 
 class Mark(Struct, frozen=True):
-    """Position of a node, with the attributes of PyYAML's marks that the readers use."""
+    """Position of a node, with the attributes of a PyYAML mark that the readers use."""
 
     index: int
     line: int
@@ -42,7 +42,7 @@ class Mark(Struct, frozen=True):
 
 
 class JoinedDocument(Document):
-    """Texts of several files, concatenated; `shown` is the first file."""
+    """Concatenated texts of several files; `shown` is the first file."""
 
     def __init__(self, shown: str) -> None:
         super().__init__("", shown)
@@ -69,7 +69,7 @@ class JoinedDocument(Document):
         return self._parts[index].place(at - self._starts[index], length)
 
     def at(self, place: Place) -> int:
-        """Return the offset of a place of one of the files."""
+        """Return the offset of a place in one of the files."""
         for part, start in zip(self._parts, self._starts, strict=True):
             if part.shown == place.path:
                 return start + part.at(place)
@@ -83,7 +83,7 @@ class JoinedDocument(Document):
         return self._starts[index], self._starts[index] + len(self._parts[index].text)
 
     def excerpt(self, start: int, text: str) -> Document:
-        """Return the text from `start`, a line's beginning, as a document of its file."""
+        """Return the text from `start`, a line's beginning, as a document with file places."""
         index = self._part(start)
         found = self._parts[index].excerpt(start - self._starts[index], text)
         found._parent = self
@@ -124,7 +124,7 @@ _IGNORED = frozenset(
     {"apiVersion", "kind", "metadata", "commonAnnotations", "secretGenerator", "buildMetadata"}
     | {"generatorOptions", "sortOptions", "crds", "openapi"}
 )
-"""Keys that change nothing that is read here."""
+"""Keys that do not affect the servers."""
 _READ_KEYS = frozenset(
     {"resources", "bases", "components", "patches", "patchesStrategicMerge", "patchesJson6902"}
     | {"images", "replicas", "namePrefix", "nameSuffix", "namespace", "labels", "commonLabels"}
@@ -152,7 +152,7 @@ def read_kustomization(path: Path, data: bytes, shown: str) -> Reading:
 
 
 def composed_objects(path: Path) -> list[yaml.Node] | None:
-    """Return the objects that a kustomization composes; None if a part is not understood."""
+    """Return the objects that a kustomization composes; None if a part is unsupported."""
     composing = _Composing([reads.resolve(folder) for folder in _allowed(path.parent)], str(path))
     try:
         found = composing.directory(path, reads.read_bytes(path), str(path))
@@ -299,7 +299,7 @@ class _Composing:
     # -- files --------------------------------------------------------------------------
 
     def _inline(self, node: yaml.ScalarNode) -> list[yaml.Node]:
-        """Return a patch that is written as a text in the kustomization itself."""
+        """Return a patch from a text in the kustomization itself."""
         source = nodes.source(node, self.document)
         where = source.where
         offsets = [where + i for i in range(len(source.text))] if isinstance(where, int) else where
@@ -314,7 +314,7 @@ class _Composing:
     def _nodes(
         self, path: Path, data: bytes, shown: str, item: yaml.Node | None = None
     ) -> list[yaml.Node]:
-        """Return the documents of a file; a file that is used twice is added once."""
+        """Return the documents of a file. A file that is used twice is added only once."""
         key = os.path.normpath(path)
         if key in self._read:
             roots, text, start = self._read[key]
@@ -329,7 +329,7 @@ class _Composing:
         return roots
 
     def _text(self, name: str, base: Path, item: yaml.Node) -> yaml.Node:
-        """Return a complete file as the value of a key."""
+        """Return a file's text as the value of a key."""
         path = base / name
         part, start = self.document.add(
             _decoded(self._bytes_of(path, item), name, item), _shown(path)
@@ -384,8 +384,8 @@ def _shown(path: Path) -> str:
 def _allowed(directory: Path) -> Iterator[Path]:
     """Yield the directories below which files are read.
 
-    The working directory and the repository. Without a repository, the directory two levels
-    above the kustomization's own, because bases and overlays are siblings below it.
+    These are the working directory and the repository. Without a repository, the second is the
+    directory two levels above the kustomization, because bases and overlays are siblings below it.
     """
     here = reads.resolve(Path())
     real = reads.resolve(directory)

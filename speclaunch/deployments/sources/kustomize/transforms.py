@@ -1,6 +1,6 @@
 """Transformations of a kustomization: patches, names, namespace, labels, replicas, images.
 
-Patches are strategic merge patches and JSON patches (RFC 6902). Source of the rest:
+Patches are strategic merge patches and JSON patches (RFC 6902). Source of the others:
 kubernetes-sigs/kustomize, api/internal/target/kusttarget_configplugin.go (the order of the
 transformers), api/internal/konfig/builtinpluginconsts (the fields of each).
 """
@@ -27,7 +27,7 @@ from speclaunch.deployments.sources.source_text import Document
 
 
 class Resource(Struct):
-    """Object with its current and former names: a patch may refer to it by any of them."""
+    """Object with its current and former names. A patch may use any of them."""
 
     node: yaml.Node
     names: set[str] = set()
@@ -49,7 +49,7 @@ class Resource(Struct):
 
     @property
     def is_custom(self) -> bool:
-        """True if its kind is not one of Kubernetes' own, so its lists are replaced completely."""
+        """True for a custom kind, whose lists a patch replaces completely."""
         version = nodes.text(nodes.entries(self.node).get("apiVersion")) or ""
         group = version.rpartition("/")[0]
         return "." in group and not group.endswith(".k8s.io")
@@ -69,7 +69,7 @@ def resource(node: yaml.Node) -> Resource:
 
 
 def is_meant(target: Entries, manifest: Resource) -> bool:
-    """True if a patch's `target` selects an object: names, kinds and namespaces are patterns."""
+    """True if a patch's `target` selects an object. Names, kinds and namespaces are patterns."""
     group, version = manifest.group_version()
     exact = {"group": group, "version": version}
     for key, has in exact.items():
@@ -118,7 +118,7 @@ _MAX_PATCH_DEPTH = 40
 
 
 class NotUnderstoodError(Exception):
-    """Part of a kustomization that cannot be followed; `node` is that part."""
+    """Unsupported part of a kustomization; `node` is that part."""
 
     def __init__(self, message: str, node: yaml.Node | None = None) -> None:
         super().__init__(message)
@@ -330,7 +330,7 @@ def labels(keys: Entries, resources: Sequence[Resource]) -> None:
 
 
 def _added(node: yaml.Node, path: tuple[str, ...], pairs: yaml.Node) -> yaml.Node:
-    """Return a mapping with more entries in the mapping at a path, created if missing."""
+    """Return a mapping with entries added to the mapping at a path, created if missing."""
     if not path:
         return changed(node, dict(nodes.entries(pairs)))
     held = nodes.entries(node).get(path[0]) or mapping([], pairs)
@@ -355,7 +355,7 @@ def replicas(keys: Entries, resources: Sequence[Resource]) -> None:
 
 
 def images(keys: Entries, resources: Sequence[Resource], document: Document) -> None:
-    """Apply `images` by name: another name, tag or digest."""
+    """Apply `images` by name: change the name, tag or digest."""
     for item in nodes.items(keys.get("images")):
         entry = nodes.entries(item)
         name = nodes.text(entry.get("name"))
@@ -365,7 +365,7 @@ def images(keys: Entries, resources: Sequence[Resource], document: Document) -> 
 
 
 def _tagged(name: str, entry: Entries, node: yaml.ScalarNode) -> yaml.Node:
-    """Return an image with the tag of an entry, if the entry names that image."""
+    """Return an image with an entry's new name, tag or digest, if the entry names that image."""
     repository, tag = _parts(str(node.value))
     if repository != name:
         return node
@@ -380,7 +380,7 @@ def _tagged(name: str, entry: Entries, node: yaml.ScalarNode) -> yaml.Node:
 
 
 def _parts(image: str) -> tuple[str, str]:
-    """Return the repository of an image, and its tag or digest with the separator."""
+    """Return an image's repository, and its tag or digest with the separator."""
     repository, at, digest = image.partition("@")
     folder, slash, last = repository.rpartition("/")
     name, colon, tag = last.partition(":")

@@ -1,4 +1,4 @@
-"""Servers in the services of a Compose file, with the setup of their containers and routers."""
+"""Read the servers and routers of a Compose file, with their container setup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from speclaunch.engine import Pod, Setting, Volume
 _GPU = "nvidia.com/gpu"
 _LOOPBACK = ("127.", "::1", "[::1]")
 _PATH = lazy(r"[./~]|[A-Za-z]:\\|\$")
-"""First characters of a path of the machine; any other source is the name of a volume."""
+"""First characters of a host path. Any other source is a volume's name."""
 
 
 def add_server_context(
@@ -161,7 +161,7 @@ def _scalars(node: yaml.Node | None) -> list[yaml.Node]:
 
 
 def _short_volume(node: yaml.ScalarNode, document: Document) -> Iterator[Volume]:
-    """Yield the volume of `SOURCE:TARGET[:MODE]`; colons in `${NAME:-default}` do not separate."""
+    """Yield the volume of `SOURCE:TARGET[:MODE]`. A colon in `${NAME:-…}` is no separator."""
     text = image_of(node, document)  # with the defaults of its variables
     place = nodes.place(node, document)
     parts = text.split(":") if "${" not in text else [text]
@@ -184,7 +184,7 @@ def _ports(keys: Entries, document: Document) -> Iterator[Setting]:
 
 
 def _published(keys: Entries, document: Document) -> Iterator[Setting]:
-    """Yield the ports published beyond the machine's loopback; unreadable ports are omitted."""
+    """Yield ports published on addresses other than loopback. Unreadable ports are omitted."""
     for item in nodes.items(keys.get("ports")):
         entry = nodes.entries(item)
         address = pods.setting(entry.get("host_ip") if entry else item, document)

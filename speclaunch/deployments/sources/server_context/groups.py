@@ -1,18 +1,18 @@
 """Grouping of a file's servers into deployments.
 
 Two servers of one namespace are in the same deployment if one of these holds:
-- one object (or one pod) runs both;
-- a router names both (by the name of the object, of one of its pods, or of a Service that selects
-  it), or finds them by their labels; the router belongs to the deployment, too;
+- one object or pod runs both;
+- a router names both or selects them by their labels (it may name an object, one of its pods, or a
+  Service that selects it); the router also belongs to the deployment;
 - both are ranks of one server: their `--dist-init-addr` is the same, or names the other;
 - one Service selects both, or their pods share the label `app`, `app.kubernetes.io/part-of` or
   `app.kubernetes.io/instance`;
-- one is prefill and the other decode, and the file has no other of either;
-- they have the ranks of one server, and the file has each rank once;
+- one is prefill and the other decode, and the file has no more prefill or decode servers;
+- they are ranks of one server, and the file has each rank once;
 - (in a script) a router names this machine and their ports.
-A router without upstreams belongs to the only deployment of its namespace.
+A router without upstreams belongs to the deployment of its namespace if there is only one.
 
-Routers: their own options, and the servers that they name. Sources: sglang_router 0.3.2
+Router options and the servers that they name are also read here. Sources: sglang_router 0.3.2
 (router_args.py: `--prefill URL [BOOTSTRAP_PORT]` and `--decode URL`, each repeatable;
 `--worker-urls URL …`), sglang 0.4.7 (srt/disaggregation/launch_lb.py: `--prefill URL …`,
 `--decode URL …`, `--prefill-bootstrap-ports PORT …`).
@@ -37,14 +37,14 @@ _PART = lazy(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")
 MODE = "--disaggregation-mode"
 SBATCH, SCRIPT = "sbatch", "script"
 SCRIPTS = frozenset({SBATCH, SCRIPT})
-"""Platforms of a script: the script's name is not the name of a server in it."""
+"""Platforms of scripts. A script's name is not the name of its server."""
 
 
 class Owner(Struct, frozen=True):
-    """Object (or service of Compose) that runs a container, as its kind reads it.
+    """Kubernetes object or Compose service that runs a container.
 
-    `key` is the same for all containers of one object. `names` are the host names that may lead to
-    it.
+    All containers of one object have the same `key`. `names` holds the host names that may resolve
+    to it.
     """
 
     key: str
@@ -65,7 +65,7 @@ class Owner(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """Server or router, with its owner and pod. `index`: of the server's invocation."""
+    """Server or router, with its owner and pod. `index` is the index of the server's invocation."""
 
     owner: Owner
     pod: Pod
@@ -75,7 +75,7 @@ class Member(Struct, frozen=True):
 
 
 def value_of(words: Sequence[Word], *flags: str) -> Word | None:
-    """Return the last value word of a flag in a command; None if it is unset."""
+    """Return the token with a flag's last value in a command; None if it is unset."""
     found: Word | None = None
     for index, word in enumerate(words):
         name, equals, _ = word.text.partition("=")
@@ -117,7 +117,7 @@ def role_of(owner: Owner, container: str | None, server: Invocation) -> str:
 
 
 def part_of(owner: Owner, server: Invocation) -> str | None:
-    """Return `leader` or `worker` if the servers of one engine have separate commands."""
+    """Return `leader` or `worker` if the ranks of one server have separate commands."""
     if owner.part is not None:
         return owner.part
     nodes, rank = text_of(server.words, "--nnodes"), text_of(server.words, "--node-rank")
@@ -134,11 +134,11 @@ _OPEN = lazy(r"\$\{[^}]*\}|\$\([^)]*\)|\$\w+|\{\{.*?\}\}|`[^`]*`|\{\w+\}")
 _NUMBER = lazy(r"\d{1,7}\Z")
 
 Option = tuple[str, Word, Sequence[Word]]
-"""Flag without its dashes, its word, its values."""
+"""Flag without its dashes, its token, its values."""
 
 
 def read_router(command: RouterCommand, pod: Pod | None = None) -> Router:
-    """Return a router, read from its command; `pod` runs it."""
+    """Read a router's command; `pod` runs it."""
     read = list(_options(command.words))
     upstreams: list[Upstream] = []
     options: dict[str, Setting] = {}
@@ -184,7 +184,7 @@ def _option(flag: Word, values: list[Word]) -> Option:
 
 
 def _place_in(word: Word, start: int, length: int) -> Place:
-    """Return the place of a part of a word; the complete word if it is not written literally."""
+    """Return the place of part of a token, or of the complete token if it is not literal."""
     if word.place.length != len(word.text) or not word.evaluated:
         return word.place
     return replace(word.place, column=word.place.column + start, length=max(length, 1))
@@ -221,7 +221,7 @@ def _upstreams(role: str, values: Sequence[Word]) -> Iterator[Upstream]:
 
 
 def _upstream(role: str, url: Word) -> Upstream:
-    """Return the upstream of a URL, with its host and port if they are known."""
+    """Return the upstream of a URL, with host and port if known."""
     text = url.text if url.evaluated else _OPEN.sub(lambda open_: "~" * len(open_[0]), url.text)
     try:
         parts = urlsplit(text)
@@ -238,7 +238,7 @@ def _upstream(role: str, url: Word) -> Upstream:
 
 
 def _with_ports(upstreams: Sequence[Upstream], ports: Sequence[Word]) -> Iterator[Upstream]:
-    """Yield upstreams with the bootstrap ports that launch_lb has for prefill servers, in order."""
+    """Add launch_lb's bootstrap ports to its prefill upstreams, in order."""
     waiting = list(ports)
     for upstream in upstreams:
         if upstream.role == "prefill" and upstream.bootstrap is None and waiting:
@@ -288,7 +288,7 @@ class _Sets:
 def groups(members: Sequence[Member], services: Services, document: Document) -> list[Group]:
     """Return the deployment of each member; members of one deployment get the same object.
 
-    `services` come with their namespaces.
+    `services` holds pairs of namespace and Service.
     """
     document.spend(len(members) * (2 + len(services)))
     sets = _Sets(len(members))
@@ -320,7 +320,7 @@ def _join_equal(keys: Iterable[tuple[int, object]], sets: _Sets) -> None:
 
 
 def selects(service: Service, labels: Mapping[str, str]) -> bool:
-    """True if a Service selects pods with these labels; a template's empty labels are unknown."""
+    """True if a Service selects pods with these labels. A template's empty labels are unknown."""
     chosen = service.selector
     return bool(chosen) and all(chosen.values()) and chosen.items() <= labels.items()
 
@@ -334,7 +334,7 @@ def _reached(members: Sequence[Member], namespace: str | None, service: Service)
 
 
 def _same(value: str | None, other: str | None) -> bool:
-    """True if namespaces may be equal: an unset namespace may be any."""
+    """True if namespaces may be equal. An unset namespace may be any namespace."""
     return value == other or value is None or other is None
 
 
@@ -372,7 +372,7 @@ def _named(
     members: Sequence[Member],
     services: Services,
 ) -> list[int]:
-    """Return the servers that a host name leads to: by a Service, an object or its pod."""
+    """Return the servers that a host name resolves to, by a Service, an object or its pod."""
     parts = host.split(".")
     found: list[int] = []
     for space, service in services:
@@ -429,7 +429,7 @@ def _selectors(router: Router) -> list[Mapping[str, str]]:
 
 
 def _by_mode(members: Sequence[Member], sets: _Sets) -> None:
-    """Join the only prefill and the only decode of one namespace."""
+    """Join the prefill and the decode server of a namespace if each exists once."""
     held: dict[tuple[str | None, str], set[int]] = defaultdict(set)
     both: dict[int, set[str]] = defaultdict(set)
     for index, member in enumerate(members):
@@ -444,7 +444,7 @@ def _by_mode(members: Sequence[Member], sets: _Sets) -> None:
 
 
 def _by_rank(members: Sequence[Member], sets: _Sets) -> None:
-    """Join the only leader and the workers of one namespace if every rank exists once."""
+    """Join the leader and the workers of a namespace if every rank exists once."""
     held: dict[tuple[str | None, str], dict[str, list[int]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -554,9 +554,9 @@ def _hosts(member: Member) -> tuple[Setting | None, Setting | None]:
 
 
 def words_of_hosts(hosts: Setting, leader: str, rank: str, why: str) -> tuple[Word, ...]:
-    """Return the words that a platform appends to a command for several hosts.
+    """Return the tokens that a platform appends to the command of a multi-host server.
 
-    `why` is the reason why the addresses `leader` and `rank` are unknown.
+    `why` states why the values `leader` and `rank` are unknown.
     """
     place = hosts.place
 

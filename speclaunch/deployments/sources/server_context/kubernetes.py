@@ -1,4 +1,4 @@
-"""Servers in Kubernetes objects: the data of each kind about a container, its pod and routers.
+"""Read what each Kubernetes kind states about its servers, pods and routers.
 
 Each kind states its role, part, hosts and replicas. Sources: the API types of kubernetes-sigs/lws
 (leaderworkerset/v1), sgl-project/rbg (api/workloads/v1alpha1, v1alpha2), ai-dynamo/dynamo
@@ -6,12 +6,12 @@ Each kind states its role, part, hosts and replicas. Sources: the API types of k
 (api/orchestration/v1alpha1), kserve (pkg/apis/serving/v1beta1 and v1alpha1).
 
 The variables that a controller sets in its pods (`controller_variables`). LeaderWorkerSet:
-pkg/utils/pod (LWS_LEADER_ADDRESS, LWS_GROUP_SIZE, LWS_WORKER_INDEX), and everything that is built
+pkg/utils/pod (LWS_LEADER_ADDRESS, LWS_GROUP_SIZE, LWS_WORKER_INDEX), and everything that is based
 on it (OME, KServe, RoleBasedGroup v1alpha1). RoleBasedGroup: RBG_LWP_…, RBG_ROLE_…
 (api/workloads/constants/env.go). OME: PARALLELISM_SIZE, the GPUs of a pod times its hosts
 (inferenceservice/components/engine.go). AIBrix: pkg/controller/constants/stormservice.go.
 
-Dynamo's graph deployments: ai-dynamo/dynamo, deploy/operator: api/v1alpha1 and v1beta1 (the
+Dynamo's graph deployments: ai-dynamo/dynamo, deploy/operator, api/v1alpha1 and v1beta1 (the
 fields), and internal/dynamo/backend_sglang.go. A service of several hosts gets `--dist-init-addr`,
 `--nnodes` and `--node-rank` appended to its own arguments, and its workers lose their probes. A
 frontend without a command runs `python3 -m dynamo.frontend`.
@@ -60,7 +60,7 @@ _PARTS = {
 
 
 def owner_of(site: Site, document: Document) -> Owner:
-    """Return the owner of a container, by the kind of its object; for unknown kinds its name."""
+    """Return a container's owner by its object's kind, or by its name for unknown kinds."""
     keys = nodes.entries(site.root)
     metadata = nodes.entries(keys.get("metadata"))
     kind = nodes.text(keys.get("kind")) or "object"
@@ -108,12 +108,12 @@ def pod_of(site: Site) -> Entries:
 
 
 def count(keys: Entries, name: str, document: Document) -> Setting | None:
-    """Return the number of a key; None if there is none."""
+    """Return a key's value if it is a number, else None."""
     return pods.number_at(keys.get(name), document)
 
 
 def below(site: Site, *keys: str) -> Entries:
-    """Return the innermost mapping above the container that is the value (or an item) of a key."""
+    """Return the innermost mapping above the container that is the value, or an item, of a key."""
     return next((step for key, step in reversed(site.steps) if key in keys), {})
 
 
@@ -278,7 +278,7 @@ _ITEMS = ("roles", "components", "replicatedJobs", "tasks", "workerGroupSpecs", 
 
 
 def _other(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
-    """Return the owner of an unknown kind: the nearest item with a name is its role."""
+    """Return the owner for an unknown kind. The nearest item with a name is its role."""
     item = below(site, *_ITEMS)
     name = nodes.text(item.get("name"))
     replicas = count(item, "replicas", document) if item else count(spec, "replicas", document)
@@ -346,7 +346,7 @@ def controller_variables(site: Site, document: Document) -> dict[str, Field]:
 
 
 def _index(owner: Owner) -> Setting | None:
-    """Return the worker index of the leader, of the only host, or of the only worker."""
+    """Return the worker index if it is known: of the leader, the only host, or the only worker."""
     size = owner.nodes
     hosts = size.value if size is not None and size.known else None
     if owner.part == "leader" or hosts == 1:
@@ -389,7 +389,7 @@ _WHY = "Dynamo's operator fills it in"
 
 
 def service_of(site: Site) -> Entries:
-    """Return the service that a container belongs to."""
+    """Return the Dynamo service that a container belongs to."""
     keys = [key for key, _ in site.steps]
     if "services" in keys and keys.index("services") + 1 < len(keys):
         return site.steps[keys.index("services") + 1][1]
@@ -421,7 +421,7 @@ def _amounts(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
 
 
 def of_operator(found: Invocation, owner: Owner) -> Invocation:
-    """Return a command with the words that the operator appends for several hosts."""
+    """Return a command with the tokens that the operator appends for several hosts."""
     hosts = owner.nodes
     if hosts is None or found.kind is not InvocationKind.DYNAMO:
         return found
@@ -432,7 +432,7 @@ def of_operator(found: Invocation, owner: Owner) -> Invocation:
 
 
 def frontends(root: yaml.Node, maps: ConfigMaps) -> Iterator[Member]:
-    """Yield the frontends without a command, which the operator sets."""
+    """Yield frontends that state no command, because the operator sets it."""
     keys = nodes.entries(root)
     if nodes.text(keys.get("kind")) not in DYNAMO_KINDS:
         return
@@ -462,7 +462,7 @@ def frontends(root: yaml.Node, maps: ConfigMaps) -> Iterator[Member]:
 def _main(
     value: yaml.Node, service: Entries
 ) -> tuple[tuple[tuple[str, Entries], ...], Entries, Entries]:
-    """Return the steps to the main container of a service, the container and its pod."""
+    """Return a service's main container, the steps to it, and its pod."""
     extra = nodes.entries(service.get("extraPodSpec"))
     if "podTemplate" in service:
         spec = nodes.entries(nodes.entries(service["podTemplate"]).get("spec"))

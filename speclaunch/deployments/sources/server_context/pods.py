@@ -1,6 +1,6 @@
-"""Setup of a container and its pod: settings, probes, volumes, with their places.
+"""Read a container's and pod's settings, probes and volumes, with their places.
 
-Probes are Kubernetes' three, and the healthcheck of Compose.
+Probes are Kubernetes' startup, readiness and liveness probes, and Compose's healthcheck.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def setting(node: yaml.Node | None, document: Document) -> Setting | None:
-    """Return a scalar with its YAML type; None if there is none."""
+    """Return a scalar with its YAML type; None if it is missing."""
     if not isinstance(node, yaml.ScalarNode):
         return None
     text = nodes.text(node)
@@ -69,7 +69,7 @@ def settings(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
 
 
 def numeric(found: Setting | None) -> Setting | None:
-    """Return a setting with a number that is written as a text (`"8"`) converted."""
+    """Convert a setting whose number is written as a text (`"8"`)."""
     if found is not None and found.known and isinstance(found.value, str):
         text = found.value.strip()
         if _INTEGER.match(text) and len(text) < 19:
@@ -78,12 +78,12 @@ def numeric(found: Setting | None) -> Setting | None:
 
 
 def number_at(node: yaml.Node | None, document: Document) -> Setting | None:
-    """Return a scalar that should be a number; None if there is none."""
+    """Return a scalar that should be a number; None if it is missing."""
     return numeric(setting(node, document))
 
 
 def in_bytes(found: Setting | None, *, compose: bool = False) -> Setting | None:
-    """Return an amount of memory in bytes; any other value is unchanged and marked unknown.
+    """Return an amount of memory in bytes. Other values are unchanged and marked unknown.
 
     Kubernetes counts `M` as 10^6 and `Mi` as 2^20 (API reference, Quantity), Compose `m` as 2^20
     (compose-spec, Byte values).
@@ -113,7 +113,7 @@ def byte_count(text: str, *, compose: bool = False) -> int | None:
 
 
 def in_seconds(found: Setting | None) -> Setting | None:
-    """Return a Compose duration (`1m30s`) in seconds; any other text is marked unknown."""
+    """Return a Compose duration (`1m30s`) in seconds. Other texts are marked unknown."""
     if found is None or not found.known or isinstance(found.value, (int, float)):
         return found
     text = str(found.value).strip()
@@ -131,7 +131,7 @@ def texts_in(node: yaml.Node | None) -> Mapping[str, str]:
 
 
 def known_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the texts that no other program fills in."""
+    """Return the texts without those that another program fills in."""
     return {key: value for key, value in texts.items() if value and not _OPEN.search(value)}
 
 
@@ -194,7 +194,7 @@ def _probe(
 
 
 def with_command(probe: Probe, words: list[yaml.Node], document: Document) -> Probe:
-    """Return a probe with the words of its command, and the first URL in them."""
+    """Return a probe with the tokens of its command, and the first URL in them."""
     scalars = [word for word in words if isinstance(word, yaml.ScalarNode)]
     found = replace(probe, command=tuple(str(word.value) for word in scalars))
     for word in scalars:
@@ -255,7 +255,7 @@ def pod_of_container(
 ) -> Pod:
     """Return the pod of a container: `pod` is its `spec`, `labels` are those of its `metadata`.
 
-    `envs` are lists of variables that a custom object sets in addition to the container's own.
+    `envs` holds lists of variables that a custom object sets in addition to the container's.
     """
     document = maps.document
     resources = nodes.entries(container.get("resources"))
@@ -286,7 +286,7 @@ def _texts(node: yaml.Node | None) -> Iterator[str]:
 
 
 def resource_amounts(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
-    """Return resources by name; whole numbers as numbers."""
+    """Return resources by name, with integers as numbers."""
     return {name: numeric(amount) or amount for name, amount in settings(node, document).items()}
 
 

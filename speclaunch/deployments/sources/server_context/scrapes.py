@@ -1,4 +1,4 @@
-"""Scrapes of a server's metrics in a Kubernetes file: annotations and the operator's monitors.
+"""Read which pods Prometheus scrapes, from annotations and the operator's monitors.
 
 `prometheus.io/{scrape,port,path}` annotations of a pod, or of a Service that selects it, follow
 Prometheus's Kubernetes example (documentation/examples/prometheus-kubernetes.yml). PodMonitor and
@@ -23,14 +23,14 @@ _ON = "true"
 
 
 class SelectedScrape(Struct, frozen=True):
-    """A scrape of the pods with these labels; without a namespace, of all namespaces."""
+    """Scrape of the pods with these labels, in all namespaces if no namespace is set."""
 
     namespace: str | None
     selector: Mapping[str, str]
     scrape: Scrape
 
     def reaches(self, namespace: str | None, labels: Mapping[str, str]) -> bool:
-        """True if it selects a pod."""
+        """True if the scrape selects a pod."""
         same = self.namespace is None or namespace is None or self.namespace == namespace
         return same and bool(self.selector) and self.selector.items() <= labels.items()
 
@@ -87,7 +87,7 @@ def _endpoints(spec: Entries, key: str) -> Iterator[Entries]:
 def _monitored(
     endpoint: Entries, port: yaml.Node | None, subject: str, document: Document
 ) -> Scrape | None:
-    """Return the scrape of an endpoint; its port is unknown if only a name is written."""
+    """Return the scrape of an endpoint. Its port is unknown if the file states only a name."""
     shown = next((endpoint[key] for key in ("port", "targetPort", "path") if key in endpoint), port)
     if shown is None:
         return None
@@ -107,7 +107,7 @@ def _match_labels(spec: Entries) -> dict[str, str]:
 
 
 def _target(service: Entries, endpoint: Entries) -> yaml.Node | None:
-    """Return the target of the Service's port that an endpoint names."""
+    """Return the target port of the Service port that an endpoint names."""
     shown = nodes.text(endpoint.get("port"))
     for item in nodes.items(service.get("ports")):
         entry = nodes.entries(item)

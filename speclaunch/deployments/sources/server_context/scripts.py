@@ -1,7 +1,7 @@
-"""Servers of one script that work together: a Slurm batch job, a script with a router.
+"""Read servers of one script that work together: a Slurm batch job, a script with a router.
 
-Directives are those of sbatch's manual: lines `#SBATCH` before the first command. A step (`srun`)
-has its own nodes, else those of the job. A server that no `srun` starts runs on the first node.
+Directives are `#SBATCH` lines before the first command (sbatch's manual). A step (`srun`) uses its
+own nodes if it states any, else the job's. A server that no `srun` starts runs on the first node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NNODES = "--nnodes"
 
 
 def may_form_deployment(reading: Reading, text: str) -> bool:
-    """True if the servers of a script may be parts of one deployment. Cheap to compute."""
+    """True if a script's servers may form one deployment. This test is cheap."""
     if not reading.invocations:
         return False
     if reading.routers or "#SBATCH" in text:
@@ -125,17 +125,17 @@ def _step(program: Sequence[Word]) -> dict[str, Setting]:
 def _nodes(
     job: Mapping[str, Setting], step: Mapping[str, Setting], found: Invocation, platform: str
 ) -> Setting | None:
-    """Return the hosts of a server, if the script states the nodes of the job or its step."""
+    """Return a server's hosts, if the script states the nodes of the job or step."""
     if platform != SBATCH or "srun" not in step:
         return None
     held = step.get("--nodes") or (None if "--nodelist" in step else job.get("--nodes"))
     if (text_of(found.words, "--node-rank") or "").isdecimal():
-        return None  # one rank of several commands
+        return None  # each rank has a separate command
     return pods.numeric(held)
 
 
 def _gpus(options: Mapping[str, Setting]) -> Setting | None:
-    """Return the GPUs of one node: `--gpus-per-node`, `--gres=gpu:…`."""
+    """Return the GPUs of one node from `--gpus-per-node` or `--gres=gpu:…`."""
     for name, pattern in (("--gpus-per-node", _COUNT), ("--gres", _GRES)):
         option = options.get(name)
         match = pattern.search(str(option.value)) if option is not None and option.known else None
