@@ -196,7 +196,7 @@ class DraftsOptions(VerbOptions):
     online = ONLINE
     assume = ASSUME
     every = flag(
-        "--all", help="Also show methods that no version accepts, and every published number."
+        "--all", help="Also show methods that no version accepts, and all published measurements."
     )
     output_format = OUTPUT_FORMAT
 

@@ -115,7 +115,7 @@ class BenchOptions(VerbOptions):
         metavar="TOKENS,…",
         default="0",
         section="Load",
-        help="Prompt lengths to measure, for example 0,2000,8000. 0: the workload's prompts.",
+        help="Prompt lengths to measure, in tokens: 0,2000,8000. 0: the workload's prompts.",
     )
     goodput = option(
         str,
@@ -245,7 +245,7 @@ class ProveOptions(VerbOptions):
         metavar="WORDS,…",
         default="0,300",
         section="Load",
-        help="Prompt lengths to test. 0: the workload's prompts.",
+        help="Prompt lengths to test, in words. 0: the workload's prompts.",
     )
     output_tokens = option(
         int, "--output-tokens", least=2, default=64, section="Load", help="Tokens per answer."
@@ -431,9 +431,9 @@ class BisectOptions(VerbOptions):
         metavar="RATE",
         least=0,
         most=0.4,
-        help="Fraction of starts that give a wrong result. bisect then restarts releases until "
-        "the pair is 99% certain. 0: check each release once. Default: start each release once, "
-        "and repeat its check until one result leads by four.",
+        help="Fraction of starts that give a wrong result. bisect restarts releases until the "
+        "pair of good and bad is 99% certain. 0: check each release once. Default: start each "
+        "release once, and repeat its check until one result leads by four.",
     )
     engine_python = ENGINE_PYTHON
     timeout = option(

@@ -230,8 +230,8 @@ IGNORE = repeated(
 LOCK = flag(
     "--lock",
     section="Output",
-    help="Write a lock next to the recipe: exactly what served, with versions and digests of the "
-    "engine, its packages and the weights.",
+    help="Write a lock file next to the recipe: the settings that served, with versions and "
+    "digests of the engine, its packages and the weights.",
 )
 MODELS = repeated(
     Path,

@@ -37,8 +37,8 @@ ASK = option(
     EngineCheckMode,
     "--ask",
     section="Facts",
-    help="Engine check: run the release's own validation without starting it. `auto`, the default "
-    "(if that release is available), `always` or `never`.",
+    help="Engine check: run the release's own validation without starting the engine. `auto` (the "
+    "default) runs it if that release is available. Or `always`, `never`.",
 )
 
 

@@ -297,7 +297,7 @@ VERBS = (
                 "check",
                 "advisories:check",
                 "change_options:AdvisoriesCheckOptions",
-                "Show the known engine bugs that affect each server of a deployment.\n\n"
+                "Show the known engine bugs that affect a deployment.\n\n"
                 "Also lists bugs that may apply because a fact is missing. Exits 1 if a bug "
                 "has error severity.",
                 "recipe=eagle3_llama8b --engine 0.5.12,0.5.23 --hardware h100",

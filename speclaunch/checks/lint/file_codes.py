@@ -13,7 +13,7 @@ from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 
 
 class FileCode(Struct, frozen=True):
-    """Finding that lint makes without a rule: code, name, severity and page, as rules have."""
+    """Code of a finding that lint reports without a rule, with name, severity and page."""
 
     code: str
     name: str

@@ -205,9 +205,10 @@ def _conflict_of_role_page_size(prefill: Plan, decode: Plan) -> Conflict | None:
 
 
 def _pages(plan: Plan) -> tuple[object, bool]:
-    """Return the tokens of a page, and True if the value is certain.
+    """Return the tokens per page, and True if that number is certain.
 
-    The user's value and False if an unknown fact decides whether the backend has its own page size.
+    If an unknown fact decides whether the backend sets the page size, return the user's value and
+    False.
     """
     try:
         return plan.value("page_size"), True

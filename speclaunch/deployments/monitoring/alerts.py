@@ -28,7 +28,7 @@ LEAST_TOKENS = 1000
 LEARNED = 360
 """Minutes of traffic in the last day that are required to compare acceptance with its mean."""
 RETRACTED = 0.05
-"""Share of requests that may be retracted."""
+"""Maximum share of retracted requests."""
 WITHOUT_GRAPH = 0.2
 """Share of decode passes that may run without a CUDA graph."""
 FULL = 0.95

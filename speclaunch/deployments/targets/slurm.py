@@ -124,7 +124,9 @@ def option_problems(options: DeployOptions) -> Iterator[Problem]:
             )
     for name, value in cluster_options(options).items():
         if value is not True and not _VALUE.match(str(value)):
-            yield Problem(f"deploy.slurm.{name}: {value!r} is not a value of sbatch's --{name}")
+            yield Problem(
+                f"deploy.slurm.{name}: {value!r} is not a valid value for sbatch's --{name}"
+            )
     for name in modules(options):
         if not _MODULE.match(name):
             yield Problem(f"deploy.slurm.{MODULES}: {name!r} is not the name of a module")

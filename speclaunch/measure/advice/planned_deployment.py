@@ -76,7 +76,7 @@ class BatchSpan(Struct, frozen=True):
 
 
 class Coverage(Struct, frozen=True):
-    """Graphs of one scheduler: captured sizes, and the `most` requests that can run."""
+    """Captured graph sizes of one scheduler. `most`: maximum number of running requests."""
 
     sizes: tuple[int, ...]
     most: int

@@ -88,7 +88,7 @@ class BisectProgress(unfinished_work.Progress, frozen=True):
 
 
 StoredBisect: TypeAlias = unfinished_work.StoredWork[BisectProgress]
-"""A search on disk. `key` identifies its releases and its check."""
+"""A search saved to disk. `key` identifies its releases and its check."""
 
 
 def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class Check(Struct, frozen=True):
     is_contract: bool = False
     """True if it also needs a server without speculation."""
     is_single: bool = False
-    """True if one evaluation decides."""
+    """True if a single evaluation determines the result."""
 
 
 def _accepts(least: float, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:

@@ -80,7 +80,7 @@ def changed_fields(before: Sequence[FieldRow], after: Sequence[FieldRow]) -> Cha
 
 
 class ContractProgress(unfinished_work.Progress, frozen=True):
-    """Rows of the fields that were checked."""
+    """Progress of a contract: one row per checked field."""
 
     rows: tuple[FieldRow, ...] = ()
 

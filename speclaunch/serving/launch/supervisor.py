@@ -86,7 +86,7 @@ _STARTING_SECONDS = 0.1
 """Poll interval during a start."""
 _SERVING_SECONDS = 1.0
 _DYING_SECONDS = 3.0
-"""Time for an engine to exit after an unanswered generation."""
+"""Seconds for an engine to exit after a generation request without an answer."""
 
 
 class Lease(Protocol):

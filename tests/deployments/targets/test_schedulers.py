@@ -325,7 +325,11 @@ def test_a_text_that_starts_another_deployment_is_refused(
     ("target", "overrides", "said"),
     [
         ("slurm", ["++deploy.slurm.partion=gpu"], "deploy.slurm has no 'partion'"),
-        ("slurm", ["++deploy.slurm.time='1; rm -rf /'"], "is not a value of sbatch's --time"),
+        (
+            "slurm",
+            ["++deploy.slurm.time='1; rm -rf /'"],
+            "is not a valid value for sbatch's --time",
+        ),
         ("slurm", ["++deploy.slurm.module='a b'"], "is not the name of a module"),
         ("slurm", ["++router.port=30000"], "listen on port 30000 of one host"),
         ("slurm", ["++router.replicas=2"], "a job can run only one router"),

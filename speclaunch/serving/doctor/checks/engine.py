@@ -1,4 +1,4 @@
-"""Checks of speclaunch itself, the engine with its SGLang, and its compilers."""
+"""Checks of speclaunch, of the engine's SGLang package, and of the compilers that it needs."""
 
 from __future__ import annotations
 
