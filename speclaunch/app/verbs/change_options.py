@@ -223,8 +223,8 @@ class PullOptions(VerbOptions):
         Path,
         "--into",
         metavar="DIR",
-        help="Directory to write to. Default: the nearest `.speclaunch/models` at or above the "
-        "recipe (else the working directory), or a new one next to it.",
+        help="Directory to write to. Default: the nearest `.speclaunch/models`, searched upward "
+        "from the recipe, else from the working directory; without one, a new directory.",
     )
     config_dir = CONFIG_DIR
 

@@ -214,9 +214,9 @@ VERBS = (
         "change_options:MigrateOptions",
         "Update a file to another engine version: rename and remove flags that changed.\n\n"
         "Changes the file in place (standard input goes to standard output), with its container "
-        "images and its `--config` file. Everything else is unchanged. The result is read back "
-        "before it is written. Writes nothing and exits 1 if something has no counterpart in that "
-        "version, the version rejects the result, or the rules find a new error.",
+        "images and its `--config` file. Everything else is unchanged. The result is parsed and "
+        "checked before it is written. Writes nothing and exits 1 if something has no counterpart "
+        "in that version, the version rejects the result, or the rules find a new error.",
         "deployment.yaml --to 0.5.23 --diff",
     ),
     Verb(
@@ -297,7 +297,7 @@ VERBS = (
                 "check",
                 "advisories:check",
                 "change_options:AdvisoriesCheckOptions",
-                "Show the known engine bugs that affect a deployment.\n\n"
+                "Show the known bugs that affect each server.\n\n"
                 "Also lists bugs that may apply because a fact is missing. Exits 1 if a bug "
                 "has error severity.",
                 "recipe=eagle3_llama8b --engine 0.5.12,0.5.23 --hardware h100",

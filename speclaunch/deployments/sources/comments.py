@@ -58,7 +58,7 @@ def _shell(document: Document) -> IsComment | None:
 
 
 def _yaml(document: Document) -> IsComment | None:
-    """Return the predicate for YAML comments: outside values, and in values that a shell runs."""
+    """Return a predicate, true where a YAML comment may be: outside values, and in shell values."""
     import yaml  # noqa: PLC0415  scripts need none
 
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415

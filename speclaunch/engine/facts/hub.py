@@ -1,6 +1,6 @@
 """Downloads a checkpoint's facts from the Hugging Face hub, never its weights.
 
-Of tensors it reads only the headers, by range requests. huggingface_hub's own reader
+It reads only the tensor headers, with range requests. huggingface_hub's own reader
 (`get_safetensors_metadata`) holds the complete response in memory if a server ignores the range.
 This module reads only the requested bytes (`HubClient`).
 """

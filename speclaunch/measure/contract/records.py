@@ -61,7 +61,7 @@ class ChangedFields(Struct, frozen=True):
     broken: tuple[str, ...]
     """Fields that the release before leaves unchanged."""
     unknown: tuple[str, ...]
-    """Fields that were not tested in the release before."""
+    """Fields that were not tested in the previous release."""
 
 
 def changed_fields(before: Sequence[FieldRow], after: Sequence[FieldRow]) -> ChangedFields:

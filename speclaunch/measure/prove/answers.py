@@ -1,4 +1,4 @@
-"""Requests for a proof, and the answers of servers."""
+"""Send the requests of a proof and collect the servers' answers."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def verdict(
         if pairs < least:
             return TuningVerdict(refused=(f"{pairs} pairs of rounds: at least {least}",))
         if min(min(values) for values in (*ours.values(), *theirs.values())) <= 0:
-            return TuningVerdict(refused=("no request of a round met the bounds",))
+            return TuningVerdict(refused=("in one round, no request met the bounds",))
         ratio = interval(_together(ours, pairs), _together(theirs, pairs), confidence, starts)
         by_load = tuple(LoadRatio(load, median(ours[load]) / median(theirs[load])) for load in ours)
         found.append(Compared(setting, ratio, by_load))

@@ -24,7 +24,7 @@ PROBE_S = 40.0
 """Seconds after which an index that is still answering counts as unavailable."""
 
 GPU_BUILD_BYTES = 10 * 2**30
-"""Free disk that the GPU build needs: 2.7 GB downloaded, 5.3 GB unpacked (torch 2.13.0,
+"""Free disk space required by the GPU build: 2.7 GB downloaded, 5.3 GB unpacked (torch 2.13.0,
 measured).
 """
 

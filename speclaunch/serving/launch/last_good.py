@@ -40,7 +40,7 @@ _NOT_MEMORY_VARIABLES = frozenset(
 
 
 class LastGood(Struct, frozen=True):
-    """Changes to the recipe that served, their time, and their launch."""
+    """Recipe changes with which the engine last served, with their time and launch."""
 
     changes: Mapping[str, Any]
     since: float

@@ -1,1 +1,1 @@
-"""Metrics of running engines: their only reader, and the test for acceptance drops."""
+"""Metrics of running engines, read only here, and the test for acceptance drops."""

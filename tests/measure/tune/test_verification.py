@@ -103,6 +103,6 @@ def test_what_does_not_count_has_no_winner() -> None:
 def test_goodput_of_rounds_in_which_no_request_is_good_is_refused() -> None:
     measured = rounds({NAME: 100, str(DEEP): 140})
     found = verdict(objective("goodput@1:ttft=1"), PROTOCOL, [DEEP], measured)
-    assert found.refused == ("no request of a round met the bounds",)
+    assert found.refused == ("in one round, no request met the bounds",)
     good = verdict(objective("goodput@1:ttft=500"), PROTOCOL, [DEEP], measured)
     assert good.winner is not None and good.winner.setting == DEEP

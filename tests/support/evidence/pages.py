@@ -56,7 +56,7 @@ def _section(code: str, runs: Mapping[str, Stored]) -> Iterator[str]:
     if not cases:
         if code in ARGUED:
             yield HEADING
-            yield from _wrapped(f"Argued from source: {ARGUED[code]}.", "", "")
+            yield from _wrapped(f"Not observed; inferred from the source: {ARGUED[code]}.", "", "")
         return
     yield HEADING
     yield from _wrapped(
@@ -70,7 +70,7 @@ def _section(code: str, runs: Mapping[str, Stored]) -> Iterator[str]:
         yield from _item(case, runs[case.key])
     if code in ARGUED:
         yield ""
-        yield from _wrapped(f"The rest is argued from source: {ARGUED[code]}.", "", "")
+        yield from _wrapped(f"The rest is inferred from the source: {ARGUED[code]}.", "", "")
 
 
 def _item(case: Case, run: Stored) -> Iterator[str]:
@@ -80,14 +80,16 @@ def _item(case: Case, run: Stored) -> Iterator[str]:
     if case.lifted:
         about += " (device check disabled)"
     if run.serves:
-        length = "" if run.accept_length is None else f", accept length {run.accept_length:g}"
+        length = (
+            "" if run.accept_length is None else f" with acceptance length {run.accept_length:g}"
+        )
         served = "serves these requests" if case.late else "serves"
         yield from _wrapped(f"{about}: {served}{length}.")
         return
     ended = "killed" if run.exit_code is None else f"exit code {run.exit_code}"
     error = run.error if len(run.error) <= _LIMIT else f"{run.error[:_LIMIT].rstrip()} …"
-    place = f" ({run.place.partition(' ')[0]})" if run.place else ""
-    yield from _wrapped(f"{about}: fails, {run.phase}, {ended}{place}:")
+    place = f", {run.place.partition(' ')[0]}" if run.place else ""
+    yield from _wrapped(f"{about}: fails during {run.phase} ({ended}{place}):")
     told = error.replace("`", "'")
     yield from _wrapped(f"`{told}`", "  ", "  ")
 

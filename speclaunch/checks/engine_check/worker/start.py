@@ -1,4 +1,4 @@
-"""Program of the worker: runs its folder as a package with a unique name."""
+"""Entry point of the worker: runs its folder as a package with a unique name."""
 
 import importlib.util
 import sys

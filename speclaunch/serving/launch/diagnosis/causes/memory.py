@@ -175,7 +175,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
     ),
     known(
         name="weights-exceed-machine",
-        title="the weights do not fit the machine's memory",
+        title="the weights do not fit in the machine's memory",
         meaning="On a CPU the weights lie in the machine's memory, which other processes share.",
         remedy="Give the machine or the container more memory.\nOr use a smaller model, a "
         "smaller draft, or a quantized checkpoint.",
@@ -241,7 +241,7 @@ GRAPHS: tuple[KnownCause, ...] = (
     ),
     known(
         name="prefill-capture-out-of-memory",
-        title="memory ran out while the CUDA graphs of prefill were captured",
+        title="memory ran out while prefill CUDA graphs were captured",
         meaning="From 0.5.10 the engine captures prefill graphs too, up to a number of tokens; "
         "they use the memory outside mem_fraction_static.",
         remedy="Disable them: {cuda_graph_backend_prefill=disabled}.\nOr capture fewer sizes: "
