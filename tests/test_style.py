@@ -244,7 +244,7 @@ def test_every_suggestion_comes_from_one_place() -> None:
     assert not users
 
 
-OPENINGS = re.compile(r"\s*(?:What|Whether|Who|Which|That|How|Where|If)\b")
+OPENINGS = re.compile(r"\s*(?:What|Whether|Why|Who|Which|That|How|Where|If)\b")
 
 
 def docstrings(path: Path) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,7 @@ PYTHON = (3, 11)
 """The version that the limits below are of: bytecode differs from version to version."""
 LIMITS = {
     "--version": (30_500, 36),
-    "--help": (53_000, 95),
+    "--help": (53_000, 93),
     "explain": (105_900, 158),
     "script": (1_134_000, 2_150),
     "recipe": (1_371_000, 2_630),

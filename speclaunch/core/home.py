@@ -46,7 +46,7 @@ def advisories_home() -> Path:
 
 
 class Distrust(Struct, frozen=True):
-    """Why the files in a folder must not be used, and the remedy."""
+    """Reason not to use the files in a folder, and the remedy."""
 
     why: str
     help: str

@@ -157,8 +157,7 @@ def is_secret_flag(flag: str) -> bool:
 
 
 def holds_secret(value: object) -> bool:
-    """True if a value is or contains a secret, regardless of its name: in a text, or under a
-    key."""
+    """True if a value contains a secret, recognized by its text or by its key."""
     if isinstance(value, Mapping):
         return any(_is_secret_item(key, item) or holds_secret(item) for key, item in value.items())
     if isinstance(value, list | tuple):

@@ -48,7 +48,7 @@ class Origin(Struct, frozen=True):
     revision: str | None = None
     """The commit that the facts describe, if known."""
     doubt: str | None = None
-    """Why the facts may not match the requested checkpoint."""
+    """Reason why the facts may not match the requested checkpoint."""
     assumed: str | None = None
     """The checkpoint whose facts are used instead, by `--assume` or `speclaunch.toml`."""
     stated: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ parses only the lines that it needs:
 - `versions`.
 - `sizes`: the number of nodes and rows.
 - `index`: by release and argument, the rows that need one of these arguments to be set (`*`:
-unknown).
+  unknown).
 - `nodes`: the expressions.
 - `rows`: each `[condition, message, exception, file, function, [[version, line], …], names]`.
 

@@ -80,7 +80,7 @@ class Request(Struct, frozen=True):
     """Arguments whose text the parser did not recognize, by the engine's current name, with the
     reason. Their values are unknown, not the defaults."""
     unseen: str | None = None
-    """Why an unread file may contain more arguments; None if there is no such file."""
+    """Reason why an unread file may contain more arguments; None if there is no such file."""
     argv: tuple[ArgvToken, ...] = ()
     """The args for that version's parser."""
     server_context: ServerContext | None = None

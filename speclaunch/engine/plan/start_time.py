@@ -210,11 +210,11 @@ def expected_start(plan: Plan) -> ExpectedStart:
     zero."""
     parts = [_IMPORTS]
     weights, known = _weights(plan)
-    if not _is_true(plan, "skip_server_warmup"):
+    if not plan.value_or_none("skip_server_warmup"):
         parts.append(_WARM_UP)
     if _captures(plan):
         parts += [_CAPTURE, _CAPTURE] if _speculates(plan) else [_CAPTURE]
-    if _is_true(plan, "enable_torch_compile"):
+    if plan.value_or_none("enable_torch_compile"):
         parts.append(_TORCH_COMPILE)
     return ExpectedStart(
         sum(part.least for part in parts) + weights * _GB / _FASTEST,
@@ -250,13 +250,6 @@ def _captures(plan: Plan) -> bool:
 def _speculates(plan: Plan) -> bool:
     try:
         return plan.algorithm not in (None, "NGRAM")
-    except UnknownValueError:
-        return False
-
-
-def _is_true(plan: Plan, name: str) -> bool:
-    try:
-        return bool(plan.value(name))
     except UnknownValueError:
         return False
 

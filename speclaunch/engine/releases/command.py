@@ -22,7 +22,7 @@ _SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password
 
 
 class ArgumentProblem(Struct, frozen=True):
-    """Why an argument of a recipe cannot be rendered for this engine version."""
+    """Recipe argument that cannot be rendered for this engine version, and the reason."""
 
     name: str
     message: str

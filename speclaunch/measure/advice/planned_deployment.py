@@ -219,7 +219,7 @@ class PlannedDeployment(Struct, frozen=True):
 
     @property
     def unanswered(self) -> str | None:
-        """Why `--fit` or `--best` has no result; None if it has one or was not requested."""
+        """Reason why `--fit` or `--best` has no result; None if it has one or was not requested."""
         if self.fitting is not None and self.fitting.suggestion.fit is Fit.UNKNOWN:
             return self.fitting.suggestion.why
         if self.advice is not None and self.advice.best.fit is Fit.UNKNOWN:

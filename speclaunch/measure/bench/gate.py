@@ -41,7 +41,7 @@ class ExpectedSide(Struct, frozen=True):
 
 
 class Objection(Struct, frozen=True):
-    """Why a measurement does not count."""
+    """Reason why a measurement does not count."""
 
     kind: str
     """Short name: `errors`, `no-tokens`, …"""

@@ -136,7 +136,7 @@ class Watchdog(Struct):
 
     @property
     def failure(self) -> str | None:
-        """Why the thread ended early; None if it did not."""
+        """Error that ended the thread early, or None."""
         return None if self._thread is None else self._thread.failure
 
     def stop(self) -> None:

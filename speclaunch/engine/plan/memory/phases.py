@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from speclaunch.engine.plan.budget import MemoryPhase, MemoryUse
 from speclaunch.engine.plan.memory.estimates import GIB, MIB, NOTHING, Device, SizeEstimate
 from speclaunch.engine.plan.memory.pool import Pool, PoolSettings, pool
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.topics.hybrid import NEEDS_A_STATE
 
 _TORCH = "torch.OutOfMemoryError: CUDA out of memory."
@@ -341,7 +341,9 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
     index = terms.index_token * (0 if course.pool is None else course.pool.tokens)
     rest = SizeEstimate(replace(size, bytes=max(lowest, size.bytes - held) + index), lowest)
     course.take(MemoryUse.ACTIVATIONS, rest, MemoryPhase.SERVING, FractionDirection.LOWER, full)
-    if course.failure is None and course.pool is not None and _warms_up(plan):
+    # sglang 0.5.23 entrypoints/http_server.py:2589 sends no prompt with skip_server_warmup
+    warms_up = not plan.value_or_none("skip_server_warmup")
+    if course.failure is None and course.pool is not None and warms_up:
         course.failure = _too_short(terms, course.pool, WARM_UP_TOKENS[0 if least else 1])
     return course
 
@@ -428,14 +430,6 @@ def _refusal(
     return PredictedFailure(
         MemoryPhase.KV_POOL, FractionDirection.RAISE, text, "the KV cache", short
     )
-
-
-def _warms_up(plan: Plan) -> bool:
-    """True unless the engine sends no warm-up request. True also if unknown."""
-    try:
-        return not plan.value("skip_server_warmup")
-    except UnknownValueError:
-        return True
 
 
 def _too_short(terms: Terms, found: Pool, prompt: int) -> PredictedFailure | None:

@@ -358,7 +358,7 @@ def _members(mine: Mine) -> list[str]:
 
 
 def _clarity(failure: Failure) -> tuple[bool, bool, str]:
-    """Sort key that puts a rank with a known cause of its own before others."""
+    """Sort key that puts a known cause first, except for the loss of another rank."""
     return (not failure.cause, failure.cause == "rank-lost", str(failure.name))
 
 
