@@ -72,6 +72,7 @@ def test_a_tree_that_passed_has_no_change(tree: Path) -> None:
         ("speclaunch/engine/__init__.py", "NAMES = {}\n", {}),
         # no change: comments, docstrings, lines
         ("speclaunch/engine/plan/size.py", "def size():\n\n    '''New.'''\n    return 2\n", {}),
+        ("speclaunch/engine/plan/size.py", "def size():\n    return 2\n'About it.'\n", {}),
     ],
 )
 def test_a_change_reaches_the_tests_that_import_it(

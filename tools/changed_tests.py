@@ -39,12 +39,16 @@ def digest(tree: ast.Module) -> str:
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                node.body = node.body[1:] if isinstance(first.value.value, str) else node.body
+            node.body = [each for each in node.body if not _is_text(each)]
         elif isinstance(node, ast.ImportFrom):
             node.module, node.level = None, 0
     return _short(ast.dump(tree).encode())
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """True for a docstring, also that of an attribute."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _short(content: bytes) -> str:

@@ -34,7 +34,6 @@ def schema() -> dict[str, object]:
     }
 
 
-@pytest.mark.thorough
 def test_the_schema_is_that_of_the_documentation() -> None:
     """Where this fails on purpose: tests/app/output/plan/write_schema.py writes it anew."""
     assert json.loads((DOCS / "plan.schema.json").read_text()) == schema()
