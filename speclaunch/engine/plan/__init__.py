@@ -1,1 +1,1 @@
-"""The plan: what one engine version runs with, resolved from a request."""
+"""The plan: the effective values for one engine version, resolved from a request."""

@@ -32,18 +32,19 @@ Parameters = tuple[int, int, int]
 class Architectures(Struct, frozen=True):
     """The architectures of one release.
 
-    - `registered`: the release has a model of that name.
+    - `registered`: architectures that the release implements.
     - `mtp_default_draft_path`: targets that are their own draft when no path is set.
     - `draft_map`: model class that loads a draft, by the architecture in its config.
     - `eagle3_hooks`, `dflash_hooks`: targets whose model can pass hidden states to an EAGLE-3 or
     DFLASH draft; `shares_embedding`: those that pass embedding and output head to a draft.
     - `multi_layer_eagle`: targets for which EAGLE uses the multi-layer worker.
-    - `multimodal`: the engine's list; `text_only`: those that serve text alone by default.
+    - `multimodal`: models on the engine's multimodal list; `text_only`: those that serve only text
+    by default.
     - `no_piecewise`, `multimodal_piecewise`, `multimodal_breakable`: models for which prefill
     graphs are off, or on although they are multimodal.
-    - `sliding_window`: layers with a window have a separate pool.
-    - `sparse_attention`: DeepSeek's sparse attention if the config has `index_topk`.
-    - `hybrid`: layers of linear attention, whose states are cached next to the KV cache;
+    - `sliding_window`: models whose sliding-window layers have a separate pool.
+    - `sparse_attention`: models with DeepSeek sparse attention if the config has `index_topk`.
+    - `hybrid`: models with linear attention, whose states are cached next to the KV cache;
     `extra_buffer`: those whose states may have a separate buffer (0.5.14 and later).
     - `fa3_default`: models that default to fa3 on Hopper in releases where not all models do.
     - `attention_sinks`: models with sinks, which flashinfer does not support.
@@ -56,7 +57,7 @@ class Architectures(Struct, frozen=True):
     requested: str
     """Requested version."""
     version: str
-    """Release that the data describe; `exact`: True if it is the requested version."""
+    """Release that the data describes; `exact`: True if it is the requested version."""
     exact: bool
     registered: frozenset[str]
     mtp_default_draft_path: frozenset[str]
@@ -81,7 +82,7 @@ class Architectures(Struct, frozen=True):
     _automatic: Mapping[str, Parameters]
 
     def auto_parameters(self, architecture: str, algorithm: str | None = None) -> Parameters:
-        """Return the default steps, topk and draft tokens, for a user who sets none of them."""
+        """Return the engine's steps, topk and draft tokens if the user sets none of them."""
         if algorithm == STANDALONE and STANDALONE in self._automatic:
             return self._automatic[STANDALONE]
         return self._automatic.get(architecture, self._automatic[ANY])
@@ -98,9 +99,9 @@ class Architectures(Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def architectures(version: str) -> Architectures:
-    """Return the architectures of a release, or of its substitute if no data exist for it.
+    """Return the architectures of a release, or of a substitute if it has no data.
 
-    A fork has those of its base release. Raises UnknownVersion.
+    A fork uses its base release. Raises UnknownVersion.
     """
     data = _data()
     resolved = resolve(version, data["versions"])
@@ -151,12 +152,12 @@ def _data() -> dict[str, Any]:
 
 TRANSFORMERS_DATA = Path(__file__).resolve().parent / "data" / "transformers_classes.json"
 CLASS_ENDINGS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-"""Endings of the class names in the list."""
+"""Suffixes of the class names in the data file."""
 
 
 def in_transformers(architecture: str) -> bool | None:
-    """True if any pinned release of Transformers has the class. None if the name is not one of its
-    model classes."""
+    """True if any pinned release of Transformers has the class. None if the name lacks a model
+    class suffix."""
     if not architecture.endswith(CLASS_ENDINGS):
         return None
     return architecture in _classes()

@@ -1,4 +1,4 @@
-"""The memory budget: what uses a GPU's memory, and whether the deployment fits.
+"""The memory budget: how a GPU's memory is used, and whether the deployment fits.
 
 Data types only; `speclaunch.engine.plan.memory` computes them. Sizes are bytes on one GPU (one
 rank).
@@ -12,10 +12,9 @@ from msgspec import Struct
 
 
 class MemoryPhase(StrEnum):
-    """A phase of the engine's start (or its service) that allocates memory, in order.
+    """A phase of startup or serving that allocates memory; members are in order.
 
-    The values are those of `speclaunch.serving.launch.log.phases.Phase`, which reads them from a
-    log.
+    The values match `speclaunch.serving.launch.log.phases.Phase`.
     """
 
     TARGET_WEIGHTS = "load target weights"
@@ -26,10 +25,10 @@ class MemoryPhase(StrEnum):
 
 
 class Fit(StrEnum):
-    """The memory verdict. The values are those of JSON documents."""
+    """The memory verdict, as JSON documents state it."""
 
     FITS = "fits"
-    """Fits at the likely bound, with the expected size of graphs and activations."""
+    """Fits with the expected sizes of graphs and activations."""
     TIGHT = "tight"
     """Fits only in the best case, with every estimate at its minimum."""
     FAILS = "fails"
@@ -37,7 +36,7 @@ class Fit(StrEnum):
 
     @property
     def text(self) -> str:
-        """The verdict as the predicate of a sentence about a deployment."""
+        """Predicate for a sentence about a deployment, such as `does not fit`."""
         return {Fit.FITS: "fits", Fit.TIGHT: "is tight", Fit.FAILS: "does not fit"}.get(
             self, "may or may not fit"
         )
@@ -49,7 +48,7 @@ class Fit(StrEnum):
 
 
 class MemoryUse(StrEnum):
-    """A use of memory. The value is shown to the user."""
+    """A use of memory. The values are shown to users."""
 
     OTHERS = "other processes"
     RUNTIME = "CUDA context and libraries"
@@ -69,7 +68,7 @@ class MemorySize(Struct, frozen=True):
     """A size in bytes, its explanation (with numbers), and whether it is exact.
 
     `exact` is False for an estimate: graphs, activations, the runtime's own memory. `counted` is
-    False for weights estimated as the size of their files, divided evenly.
+    False for weights estimated as the size of their files, divided evenly among ranks.
     """
 
     bytes: int
@@ -99,7 +98,7 @@ class MemoryBudget(Struct, frozen=True):
     """The memory verdict of a deployment, the predicted failure, and the remaining capacity.
 
     If `fit` is UNKNOWN, `unknown` names the missing facts; values that do not depend on them are
-    present. Token and request counts are of one data-parallel replica, as the engine logs them
+    present. Token and request counts are per data-parallel replica, as the engine logs them
     (`max_total_num_tokens`, `max_running_requests`).
     """
 
@@ -109,10 +108,10 @@ class MemoryBudget(Struct, frozen=True):
     phase: MemoryPhase | None = None
     """Phase of the failure."""
     message: str | None = None
-    """Error message of the engine in this version."""
+    """Error message that this engine version would print."""
     ranks: tuple[RankBudget, ...] = ()
     target_kv: MemorySize | None = None
-    """Bytes of KV cache for one token, target."""
+    """Bytes of the target's KV cache per token."""
     draft_kv: MemorySize | None = None
     tokens: int | None = None
     """Capacity of the KV cache in tokens."""
@@ -129,8 +128,8 @@ class MemoryBudget(Struct, frozen=True):
     """Smallest and largest fraction with the verdict FITS; None if there is none or it is
     unknown."""
     impossible: bool = False
-    """True if the minimum size of the weights alone exceeds the memory of an unused GPU: every
-    start fails, with any settings."""
+    """True if the weights alone, at their minimum, exceed an empty GPU's memory: every start
+    fails, whatever the settings."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """Further notes: limits that the engine lowers, and estimates that decide the verdict."""
+    """Notes on limits that the engine lowers, and on estimates that decide the verdict."""

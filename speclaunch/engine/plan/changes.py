@@ -9,8 +9,8 @@ from msgspec import Struct
 
 
 class ChangeKind(StrEnum):
-    """A kind of change. Rules choose what they report (`checks/rules/changes.py`); some kinds
-    appear only in a plan."""
+    """A kind of change that the engine makes. `checks/rules/changes.py` reports some kinds; the
+    others appear only in a plan."""
 
     CHAIN_TOKENS = "draft tokens corrected for a chain"
     CHOSEN_PARAMETERS = "steps, topk and draft tokens chosen by the engine"

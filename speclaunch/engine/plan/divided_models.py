@@ -55,10 +55,10 @@ GROUPED = frozenset(
         "SolarForCausalLM",
     }
 )
-"""Heads and KV heads: `total_num_heads % tp_size`, and the larger of KV heads and ranks modulo the
-smaller (each model's attention; `QKVParallelLinear`, 0.4.6 layers/linear.py, 0.5.23
-layers/linear.py:1139). Equal in 0.4.6.post5, 0.5.3, 0.5.9, 0.5.16 and 0.5.23. Excludes models whose
-config counts heads differently, or whose layers differ in heads."""
+"""Models that check heads (`total_num_heads % tp_size`) and KV heads (the larger of KV heads and
+ranks modulo the smaller) in their attention and `QKVParallelLinear` (0.4.6 layers/linear.py, 0.5.23
+layers/linear.py:1139). The same in 0.4.6.post5, 0.5.3, 0.5.9, 0.5.16 and 0.5.23. Excludes models
+whose config counts heads differently, or whose layers differ in heads."""
 LATENT = frozenset(
     {
         "DeepseekV2ForCausalLM",
@@ -73,8 +73,8 @@ LATENT = frozenset(
         "MiniCPM3ForCausalLM",
     }
 )
-"""Only heads, because every rank has the complete latent KV cache: `num_heads % attn_tp_size`
-(models/deepseek_v2.py and models that build on it)."""
+"""Models that check only heads (`num_heads % attn_tp_size`), because every rank has the complete
+latent KV cache (models/deepseek_v2.py and models that build on it)."""
 _FULL = ("num_attention_heads", "num_key_value_heads")
 _HEADS_ALONE = (("num_attention_heads", None),)
 OTHER_HEADS: Mapping[str, tuple[tuple[str, str | None], ...]] = {
@@ -92,9 +92,10 @@ OTHER_HEADS: Mapping[str, tuple[tuple[str, str | None], ...]] = {
     "Step3VLForConditionalGeneration": _HEADS_ALONE,
     "Step3p5ForCausalLM": (("num_attention_heads", "num_attention_groups"),),
 }
-"""Models of which only the attention was verified, and the keys of heads and KV heads for each kind
-of layer. A key is None if KV heads are not checked: Step3 has one KV head for all heads, and Gemma
-4's global layers count their own. 0.5.23 models/gemma3n_causal.py:331, gemma4_causal.py:342,
-mimo_v2.py:691 and :883, qwen3_5.py:1292, step3_vl.py:197, step3p5.py:297. 0.5.16 and 0.5.9 assert
-the same for the models that they have, 0.5.3 in gemma3n_causal.py:330 and step3_vl.py:198. DeepSeek
-V4 asserts nothing about its heads (0.5.23 deepseek_v4.py:1035)."""
+"""Models whose checks were verified for attention only, with the config keys of heads and KV heads
+for each kind of layer. The second key is None if KV heads are not checked: Step3 has one KV head
+for all heads, and Gemma 4's global layers have a separate count. 0.5.23
+models/gemma3n_causal.py:331, gemma4_causal.py:342, mimo_v2.py:691 and :883, qwen3_5.py:1292,
+step3_vl.py:197, step3p5.py:297. 0.5.16 and 0.5.9 assert the same for the models that they support,
+0.5.3 in gemma3n_causal.py:330 and step3_vl.py:198. DeepSeek V4 asserts nothing about its heads
+(0.5.23 deepseek_v4.py:1035)."""

@@ -1,6 +1,6 @@
-"""Checks that the ranks divide a model's dimensions, as the engine's layers assert.
+"""Checks that a model's dimensions divide evenly among ranks, as the engine's layers assert.
 
-Covers only architectures whose layer code was read; raises `UnknownValueError` for all others.
+Covers only architectures whose layer code was inspected; raises `UnknownValueError` for all others.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ layers/vocab_parallel_embedding.py)."""
 
 
 class Undivided(Struct, frozen=True):
-    """A model dimension that its ranks do not divide evenly."""
+    """A model dimension that does not divide evenly among its ranks."""
 
     whose: str
     """`target` or `draft`."""
     model: str
     what: str
-    """The dimension with its size: `32 attention heads`."""
+    """The dimension with its size, such as `32 attention heads`."""
     ranks: int
     of: str
-    """Kind of ranks: `ranks of attention`."""
+    """Kind of ranks, such as `attention ranks`."""
     engine: str
     """Assertion or error message of the engine."""
     works: tuple[int, ...] = ()
@@ -54,7 +54,10 @@ class Undivided(Struct, frozen=True):
 
 
 def undivided_heads(plan: Plan) -> Iterator[Undivided]:
-    """Yield undivided heads and KV heads of target and draft. Raises UnknownValueError."""
+    """Yield heads and KV heads of target and draft that do not divide evenly among their ranks.
+
+    Raises UnknownValueError.
+    """
     tensor, attention = _attention(plan)
     if attention < 2:
         return
@@ -104,14 +107,13 @@ def undivided_widths(plan: Plan) -> Iterator[Undivided]:
 
 
 def _attention(plan: Plan) -> tuple[int, int]:
-    """Return the number of tensor-parallel ranks, and of ranks that share attention. Raises
-    UnknownValueError."""
+    """Return the numbers of tensor-parallel and attention ranks. Raises UnknownValueError."""
     ranks = gpu_ranks(plan)
     return ranks.tensor, ranks.attention
 
 
 def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield target and draft; only the target if the draft consists of its layers."""
+    """Yield target and draft; only the target if it contains the draft's layers."""
     target = target_of(plan)
     yield "target", target
     draft = draft_of(plan)
@@ -124,7 +126,7 @@ def _unread(checkpoint: Checkpoint) -> str:
 
 
 def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> Iterator[Undivided]:
-    of = "ranks" if attention == tensor else "ranks of attention"
+    of = "ranks" if attention == tensor else "attention ranks"
     kinds = tuple(_kinds_of_heads(checkpoint))
     sizes = range(tensor - 1, 0, -1) if attention == tensor else ()
     works = tuple(
@@ -149,8 +151,8 @@ def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> I
 
 
 def _kinds_of_heads(checkpoint: Checkpoint) -> Iterator[tuple[int, int | None]]:
-    """Yield heads and KV heads of each kind of layer. KV heads are None if they need not be
-    divided. Raises UnknownValueError."""
+    """Yield the numbers of heads and KV heads of each kind of layer; None for KV heads that the
+    engine does not check. Raises UnknownValueError."""
     name = checkpoint.architecture or ""
     if name not in GROUPED | LATENT | OTHER_HEADS.keys():
         raise UnknownValueError(_unread(checkpoint))
@@ -166,28 +168,28 @@ _OF_LATENT = "assert num_heads % attn_tp_size == 0"
 
 
 def _shares(heads: int, ranks: int) -> bool:
-    """True if ranks divide the KV heads evenly, or repeat them evenly."""
+    """True if the KV heads can be split or replicated evenly among the ranks."""
     return not (heads % ranks if heads >= ranks else ranks % heads)
 
 
 def _expert_groups(
     checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks, routed: int
 ) -> Iterator[Undivided]:
-    """Yield undivided experts. Yields nothing if redundant or shared experts, which some releases
-    and models add, make them divisible."""
+    """Yield an expert count that does not divide evenly among the groups. Yields nothing if it does
+    so with redundant or shared experts, which some releases and models add."""
     shared = config.optional("n_shared_experts", "num_shared_experts", least=0) or 0
     more = {0, ranks.redundant_experts, shared, shared + ranks.redundant_experts}
     if all((routed + extra) % ranks.experts for extra in more):
         assertion = "assert num_experts % moe_ep_size == 0"
         what = f"{routed} experts"
-        of = "groups of expert parallelism"
+        of = "expert-parallel groups"
         yield Undivided("target", checkpoint.name, what, ranks.experts, of, assertion)
 
 
 def _expert_blocks(
     plan: Plan, checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks
 ) -> Undivided | None:
-    """Return a violation that the engine detects from the config alone, for every model
+    """Return an expert width that the engine rejects from the config alone, for every model
     (`check_quantized_moe_compatibility`, 0.5.6 model_executor/model_runner.py:585 to 0.5.23
     model_executor/model_runner_components/moe_ep_setup.py:136). Raises UnknownValueError."""
     block = _stated_block(checkpoint)
@@ -205,7 +207,7 @@ def _expert_blocks(
 
 _NO_CHECK = "<0.5.6"
 _LENIENT = ">=0.5.12"
-"""Releases with a variable that skips the check (0.5.12 model_runner.py:1176)."""
+"""Releases with an environment variable that skips the check (0.5.12 model_runner.py:1176)."""
 _PADS = ">=0.5.11"
 """Releases in which aiter pads experts (0.5.11 model_runner.py:1094,
 layers/quantization/fp8.py:860)."""
@@ -226,7 +228,7 @@ def _pads_experts(plan: Plan) -> bool:
 
 
 def _stated_block(checkpoint: Checkpoint) -> int | None:
-    """Return the rows of a quantized block, as the outer config states them."""
+    """Return the number of rows in a quantized block, from the outer config."""
     quantization = mapping(checkpoint.raw.get("quantization_config"))
     blocks = sizes(quantization.get("weight_block_size"))
     return blocks[0] if blocks and blocks[0] > 0 else None
@@ -273,7 +275,7 @@ def _expert_width(
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
-    """Return one projection of each shape that a Shard divides. Raises UnknownValueError."""
+    """Return one projection per shape for a `Shard` name. Raises UnknownValueError."""
     from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  few plans need it
     from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
 
@@ -281,8 +283,8 @@ def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Sche
 
 
 def _divided(matrix: Matrix, scheme: object, checkpoint: Checkpoint) -> tuple[int | None, int]:
-    """Return the side of a projection that is divided, and the block size of which each part must
-    be a multiple."""
+    """Return the size of the side of a projection that is divided, and the block size that must
+    divide each part."""
     down = matrix.name.endswith("down_proj")
     block = getattr(scheme, "block", None)
     if block is None or checkpoint.quantization != "fp8":

@@ -36,7 +36,7 @@ class Concern(StrEnum):
 
 
 class ArgumentOutcome(StrEnum):
-    """Relation of an argument's effective value to the user's value."""
+    """Origin of an argument's effective value: the user, the parser's default, or the engine."""
 
     ACCEPTED = "given"
     """The engine accepts the user's value unchanged."""
@@ -51,18 +51,18 @@ class ArgumentOutcome(StrEnum):
 
 
 class EffectiveArgument(Struct, frozen=True):
-    """One argument. Values of secrets are `HIDDEN`."""
+    """An argument of a plan. Secret values are `HIDDEN`."""
 
     name: str
-    """The newest engine's name of the argument."""
+    """Argument name in the newest engine."""
     version_name: str
-    """The name in the plan's version."""
+    """Argument name in the plan's version."""
     concern: Concern
     outcome: ArgumentOutcome
     is_set: bool
     user_value: Any
     effective: Any
-    """Effective value. None also if unknown: see `outcome`."""
+    """Effective value; also None if unknown (see `outcome`)."""
     why: str
     source: str = ""
     """The engine's file and line; empty if the value comes from the user alone."""
@@ -224,7 +224,7 @@ def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None)
 
 
 def _same(value: Any, other: Any) -> bool:
-    """True if two values look equal to a reader. Ignores case, and list versus tuple."""
+    """True if two values are equal, ignoring letter case and list versus tuple."""
     if isinstance(value, str) and isinstance(other, str):
         return value.casefold() == other.casefold()
     if isinstance(value, list | tuple) and isinstance(other, list | tuple):
@@ -235,8 +235,8 @@ def _same(value: Any, other: Any) -> bool:
 
 
 class PlanDifference(Struct, frozen=True):
-    """An argument that differs between two plans. A side is None if that version lacks the
-    argument."""
+    """An argument that differs between two plans. `before` or `after` is None if that version
+    lacks the argument."""
 
     name: str
     concern: Concern
@@ -250,20 +250,20 @@ class PlanDifference(Struct, frozen=True):
 
     @property
     def is_default(self) -> bool:
-        """True if neither plan changed the argument and it does not matter to speculation."""
+        """True if both plans use the default of an argument that is not always important."""
         rows = [row for row in (self.before, self.after) if row is not None]
         return not any(row.notable for row in rows)
 
     @property
     def name_differs(self) -> bool:
-        """True if the argument's name differs."""
+        """True if the two versions use different names for the argument."""
         if self.before is None or self.after is None:
             return False
         return self.before.version_name != self.after.version_name
 
 
 class BudgetNumber(Struct, frozen=True):
-    """A number in two budgets; None if unknown or absent."""
+    """The same number from two budgets; None if unknown or absent."""
 
     name: str
     unit: str
@@ -283,9 +283,9 @@ class BudgetNumber(Struct, frozen=True):
 
 
 def compare(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
-    """Return arguments whose effective value differs, or whose name does although they are set.
+    """Return arguments whose effective values differ, and set arguments whose names differ.
 
-    An argument that only one version has counts only if it has an effect in that version.
+    An argument of only one version is included unless it has its default there.
     """
     return compare_rows(effective_arguments(before), effective_arguments(after))
 
@@ -293,7 +293,7 @@ def compare(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
 def compare_rows(
     before: Iterable[EffectiveArgument], after: Iterable[EffectiveArgument]
 ) -> tuple[PlanDifference, ...]:
-    """Return the differences between existing rows, in the order of `after`."""
+    """Return the differences between the rows of two plans, by concern."""
     old = {row.name: row for row in before}
     new = {row.name: row for row in after}
     gone = [row for row in old.values() if row.name not in new]
@@ -323,7 +323,7 @@ def _row_state(row: EffectiveArgument | None) -> tuple[object, ...]:
 def compare_budgets(before: MemoryBudget, after: MemoryBudget) -> tuple[BudgetNumber, ...]:
     """Return the numbers of two budgets: verdict, remaining capacity, and memory uses.
 
-    Bytes are those of the first ranks, which hold the embedding and fill up first.
+    Bytes are per GPU of the first ranks, which hold the embedding and fill up first.
     """
     return tuple(_budget_numbers(before, after))
 

@@ -1,4 +1,4 @@
-"""Distribution of a deployment over ranks, and the GPU of each rank on a machine."""
+"""Distribution of a deployment across ranks, and the GPU of each rank on a machine."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def ranks_of(plan: Plan) -> Ranks:
     backend = str(plan.value("moe_a2a_backend") or "none")
     dp_head = bool(plan.value("enable_dp_lm_head")) and spread
     embedding = tensor
-    if spread:  # it is divided within attention, and up to 0.5.7 not at all
+    if spread:  # divided among attention ranks, and up to 0.5.7 not at all
         embedding = 1 if plan.in_versions("<0.5.8") else attention
     return Ranks(
         tensor=tensor,
@@ -110,7 +110,7 @@ _MOST_LOCAL_RANKS = 1 << 12
 
 
 def local_gpus(plan: Plan) -> tuple[int, ...]:
-    """Return the index of each rank's GPU on one machine, replica after replica.
+    """Return the GPU index of each rank on one machine, replica by replica.
 
     All releases agree, except the first release with `pp_size` (`_launch_subprocesses` of 0.4.6
     entrypoints/engine.py:585, `_launch_scheduler_processes` of 0.5.23 entrypoints/engine.py:935;
@@ -148,7 +148,7 @@ def gpus_needed(plan: Plan) -> int:
 
 
 def beyond_the_gpus(plan: Plan) -> str | None:
-    """Return why ranks have no GPU, with the numbers. None if all ranks have one, or if unknown.
+    """Return why ranks lack a GPU, with numbers; None if each rank has one or this is unknown.
 
     Only checks machines whose number of GPUs is explicit (`h200:8`) or was probed.
     """

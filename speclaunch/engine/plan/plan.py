@@ -1,4 +1,4 @@
-"""The Plan: what the engine runs with, and what it changes."""
+"""The plan of a deployment: effective values, and the changes that the engine makes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Plan(Struct, frozen=True, dict=True):
     def is_set(self, name: str) -> bool:
         """True if the user set the argument, to any value.
 
-        Raises UnknownValueError if an unrecognized flag may have been meant for it.
+        Raises UnknownValueError if an unrecognized flag may mean this argument.
         """
         self._must_be_read(name)
         return name in self.request.values
@@ -192,7 +192,7 @@ class Plan(Struct, frozen=True, dict=True):
     def env_flag(self, name: str, default: bool = False) -> bool:
         """Return a boolean variable as the engine reads it.
 
-        The default for any value, including an empty one, that is in neither `TRUE_TEXTS` nor
+        Returns `default` if it is unset, or if its value is in neither `TRUE_TEXTS` nor
         `FALSE_TEXTS`.
         """
         text = (self.env(name) or "").lower()
@@ -206,8 +206,8 @@ class Plan(Struct, frozen=True, dict=True):
 
     @property
     def device(self) -> str:
-        """The device: cuda, cpu, npu, xpu, …. The user's value without its index, else the
-        hardware's.
+        """The device (cuda, cpu, npu, xpu, …): the user's value without its index, else the
+        hardware's device.
 
         The engine removes the index from 0.5.11 on (`resolve_device`); earlier releases do not
         serve on an indexed device. Raises UnknownValueError.

@@ -1,11 +1,11 @@
 """Arguments that released engines refuse, extracted from their validation (`tools/refusals.py`).
 
-The rows are in `data/refusals.json`. It is JSON with one element per line, because a plan then
-parses only the lines that it needs:
+The rows are in `data/refusals.json`, with one JSON element per line, which allows a plan to parse
+only the lines that it needs:
 
 - `versions`.
 - `sizes`: the number of nodes and rows.
-- `index`: by release and argument, the rows that need one of these arguments to be set (`*`:
+- `index`: by release and argument, the rows that apply only if the argument is set (`*`:
   unknown).
 - `nodes`: the expressions.
 - `rows`: each `[condition, message, exception, file, function, [[version, line], …], names]`.
@@ -44,7 +44,7 @@ def _in(item: Any, held: Any) -> bool:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """Compare None and truth values with `is`."""
+    """True if both are the same object, as for None and booleans."""
     return value is other
 
 
@@ -99,7 +99,7 @@ TEXTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "set": lambda value: list(dict.fromkeys(value)),
     }
 )
-"""Functions and methods of one value, or of a text and its suffix."""
+"""Functions of one value, and methods with their arguments."""
 
 
 def _tuple(value: Any) -> Any:
@@ -139,7 +139,7 @@ _ABSENT_IS_NONE = frozenset({"quantization_config", "index_topk"})
 
 
 def leaf(plan: Plan, node: Sequence[Any]) -> Any:
-    """Return the value of a leaf."""
+    """Return the value of a leaf, or UNKNOWN."""
     try:
         return _LEAVES[node[0]](plan, *node[1:])
     except (UnknownValueError, NoSuchArgumentError):
@@ -167,9 +167,9 @@ def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
 
 
 def _architectures(plan: Plan, draft: str = "") -> Any:
-    """Return the architectures.
+    """Return the architectures of the target or the draft.
 
-    Empty for a missing draft without Gemma in its name, because the engine tests only for Gemma.
+    Empty for an unknown draft without Gemma in its path, because the engine tests only for Gemma.
     """
     if draft:
         if plan.facts.draft is not None:
@@ -259,7 +259,7 @@ _Nodes = Mapping[int, Any] | Sequence[Any]
 
 
 class ConditionEvaluator:
-    """The node values of one plan; each is computed once."""
+    """Evaluates nodes for one plan, each only once."""
 
     def __init__(self, nodes: _Nodes, plan: Plan) -> None:
         self._nodes = nodes
@@ -444,7 +444,7 @@ def _data() -> _Data:
 
 
 def refusals(plan: Plan) -> Iterator[EngineRefusal]:
-    """Yield each refusal that the plan's release raises for the set arguments, once."""
+    """Yield each refusal of the set arguments by the plan's release, once."""
     request = plan.request
     written = {name for name in request.values if name != "model_path"} | set(request.env)
     release = _data().release(request.version) if written else None

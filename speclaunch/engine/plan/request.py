@@ -59,7 +59,7 @@ class ArgvToken(Struct, frozen=True):
 class Request(Struct, frozen=True):
     """The arguments and variables of one deployment, for one engine version.
 
-    The version's parser refuses `problems`, and accepts `remarks` without effect. `extras` are
+    The version's parser rejects `problems`, and accepts `remarks` without effect. `extras` are
     slime's own options.
     """
 
@@ -84,7 +84,7 @@ class Request(Struct, frozen=True):
     argv: tuple[ArgvToken, ...] = ()
     """The args for that version's parser."""
     server_context: ServerContext | None = None
-    """The server context, if the file states it."""
+    """The server context, if the file describes one."""
     lock_differences: tuple[Problem, ...] = ()
     """Differences from the recipe's lock."""
     serves_http: bool = True

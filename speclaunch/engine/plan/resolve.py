@@ -47,7 +47,7 @@ from speclaunch.engine.plan.topics.parallel import OWN_ARGUMENT
 def _run_steps(working: Working) -> None:
     """Run all steps for the version of the request.
 
-    The order matters in three cases, and is then the engine's:
+    In the three cases where the order matters, it is the engine's:
 
     - Memory is divided before DP attention is reset and before speculation limits the requests.
     - Attention backends are chosen before the speculative parameters; up to 0.5.4 after them.
@@ -92,7 +92,7 @@ def resolve(request: Request, facts: Facts) -> Plan:
     """Return the plan of a request: every value as the engine resolves it.
 
     Equal requests and facts give equal plans. A field whose effective value depends on a missing
-    fact is undecided. A value that the engine would refuse remains unchanged.
+    fact is undecided. A value that the engine would reject remains unchanged.
     """
     working = Working(request, _as_overridden(request, facts))
     _run_steps(working)
@@ -110,7 +110,7 @@ def _as_overridden(request: Request, facts: Facts) -> Facts:
     try:
         changes = json.loads(str(override.value)) if override.known else None
     except (ValueError, RecursionError):
-        return facts  # the engine refuses it
+        return facts  # the engine rejects it
     if not override.known:  # an unknown variable may change anything
         return replace(facts, target=None, draft=None)
     if not isinstance(changes, dict):

@@ -1,4 +1,4 @@
-"""The server context that a deployment file states: role, pod, probes.
+"""The server context that a deployment file describes: role, pod, probes.
 
 Manifest readers (`deployments/sources/`) and recipes with `roles:` (`deployments/recipe/`) fill it
 in; rules about complete deployments read it. Each value has its place in the file. A value that the
@@ -17,8 +17,8 @@ from speclaunch.core import Place
 
 
 class Setting(Struct, frozen=True):
-    """A value and its place. If `known` is False, `value` is an unevaluated text (a template or a
-    cluster variable)."""
+    """A value and its place in the file. If `known` is False, `value` is unevaluated text (a
+    template or a cluster variable)."""
 
     value: Any
     place: Place
@@ -38,8 +38,8 @@ class ProbeKind(StrEnum):
 class Probe(Struct, frozen=True):
     """One probe of a container. Times are in seconds; None means not set (the platform's default).
 
-    `path` and `port` are those of the HTTP request. For a command (`exec`, Compose) they come from
-    its first URL, and `command` holds its args. A TCP probe has a port but no path.
+    `path` and `port` belong to the HTTP request. For a command (`exec`, Compose) they come from its
+    first URL, and `command` holds its args. A TCP probe has a port but no path.
     """
 
     kind: ProbeKind
@@ -77,8 +77,8 @@ class Volume(Struct, frozen=True):
 class Scrape(Struct, frozen=True):
     """A scrape of a server's metrics, configured by annotations or by a Prometheus Operator object.
 
-    `name` states which. A path of None means `/metrics`; a port of None means that the file does
-    not state it as a number.
+    `name` identifies the source. A path of None means `/metrics`; a port of None means that the
+    file does not state it as a number.
     """
 
     name: str
@@ -90,8 +90,8 @@ class Scrape(Struct, frozen=True):
 class Pod(Struct, frozen=True):
     """Setup of a server's container, and of its pod or service.
 
-    Resources by name (`nvidia.com/gpu`, `memory`, `cpu`, `rdma/ib`), with amounts unchanged. GPUs
-    in Compose's `deploy.resources` also appear under `nvidia.com/gpu`.
+    Resources are keyed by name (`nvidia.com/gpu`, `memory`, `cpu`, `rdma/ib`), amounts as in the
+    file. GPUs in Compose's `deploy.resources` also appear under `nvidia.com/gpu`.
     """
 
     image: Setting | None = None
@@ -174,7 +174,7 @@ class Group(Struct, frozen=True):
 
 
 class ServerContext(Struct, frozen=True):
-    """The server context of one command, which is one part of a deployment.
+    """Context of one server command within its deployment.
 
     - `part`: `leader` or `worker` if the server has one command per kind of host; None if all hosts
     share one command.

@@ -1,6 +1,6 @@
 """The settings of one engine version: the interface through which topics read a plan.
 
-Finished plans implement it, and plans that are being resolved (`resolution/working.py`).
+Implemented by finished plans and by plans that are being resolved (`resolution/working.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Duration of a start until the server answers: minimum, expected, and worst case.
+"""Time from start until the server answers: minimum, expected, and worst case.
 
-The minimum and the expected duration are used to check a user's probes. The worst case is the
+The minimum and the expected time are used to check a user's probes. The worst case is the
 budget of a generated startup probe: a probe that fails too early kills a server while it loads, and
 the next attempt fails the same way.
 """
@@ -22,12 +22,12 @@ SLOW_BYTES_PER_SECOND = 200_000_000
 """Worst-case read rate of a shared file system, a cloud's plain disk or a hub download. AWS gp3
 volumes have 125 MB/s unless provisioned; EFS and hub downloads have 200 to 500."""
 _FASTEST, _USUAL = 16e9, 1e9
-"""Bytes per second at which one host reads the weights: at most (page cache or eight NVMe drives),
-and likely (a network disk or one drive; people report two minutes for a checkpoint of 140 GB)."""
+"""Maximum and likely rate at which one host reads weights, in bytes per second: page cache or eight
+NVMe drives; a network disk or one drive (users report two minutes for 140 GB)."""
 
 
 class Range(Struct, frozen=True):
-    """A duration in seconds: least, likely and most."""
+    """A duration in seconds: minimum, likely and worst case."""
 
     least: int
     likely: int
@@ -44,7 +44,7 @@ The worst case is computed per graph."""
 _GRAPH = 3
 """Worst-case seconds per decode graph; 1 to 2 on H100 for the largest models."""
 _MANY_SIZES = 52
-"""Number of captured batch sizes if the GPU's memory is unknown: that of the largest GPUs (0.5.23,
+"""Number of captured batch sizes if the GPU's memory is unknown, as on the largest GPUs (0.5.23,
 `cuda_graph_max_bs_decode` 512)."""
 _PREFILL_GRAPHS = 600
 """Seconds to compile prefill graphs."""
@@ -54,7 +54,7 @@ layers/deep_gemm_wrapper/compile_utils.py:171)."""
 _KERNELS = 300
 """Seconds to compile or tune kernels at the first start (Triton, FlashInfer)."""
 _TORCH_COMPILE = Range(20, 240, 900)
-"""`enable_torch_compile`."""
+"""Seconds that `enable_torch_compile` adds."""
 _WARM_UP = Range(1, 10, 60)
 """Seconds for the warm-up requests."""
 _CPU = 120
@@ -62,7 +62,7 @@ _CPU = 120
 
 
 class StartPart(StrEnum):
-    """A part of a start. The value is shown to the user."""
+    """A part of a start. The values are shown to users."""
 
     IMPORTS = "imports and process groups"
     WEIGHTS = "weights"
@@ -96,7 +96,7 @@ class StartTime(Struct, frozen=True):
 
 
 def start_time(plan: Plan) -> StartTime:
-    """Return the slowest start that is not yet a failure.
+    """Return the worst-case time of a successful start.
 
     Assumes the worst case for unknown values. Raises UnknownValueError if the size of the weights
     is unknown.
@@ -129,11 +129,11 @@ def _parts(plan: Plan) -> Iterator[PartTime]:
     rate = f"{SLOW_BYTES_PER_SECOND // 10**6} MB/s"
     yield PartTime(StartPart.WEIGHTS, seconds, f"{size / 1e9:.1f} GB at {rate}")
     if _is_cpu(plan):
-        yield PartTime(StartPart.KERNELS, _CPU, "a CPU has no graphs")
+        yield PartTime(StartPart.KERNELS, _CPU, "all steps after loading on a CPU")
     else:
         yield _kernels(plan)
         yield from _graphs(plan)
-    yield PartTime(StartPart.WARM_UP, _WARM_UP.slowest, "its requests")
+    yield PartTime(StartPart.WARM_UP, _WARM_UP.slowest, "warm-up requests")
 
 
 def _kernels(plan: Plan) -> PartTime:

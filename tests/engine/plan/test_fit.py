@@ -38,7 +38,7 @@ def test_too_high_a_fraction_is_the_only_change() -> None:
     assert 0.85 < change.value < 0.93
     assert change.why
     assert "KV tokens" in change.cost
-    assert found.objective.startswith("lose the least: decode graphs")
+    assert found.objective.startswith("preserve decode graphs first")
 
 
 def test_too_low_a_fraction_is_raised() -> None:
@@ -65,7 +65,7 @@ def test_nothing_that_fits_says_why_and_what_else_would() -> None:
     found = suggestion(TIGHT, weights=79.0)
     assert found.fit is Fit.FAILS
     assert "79.0 GiB" in found.why
-    assert any("GiB of each GPU" in one.verdict for one in found.alternatives)
+    assert any("GiB on each GPU" in one.verdict for one in found.alternatives)
 
 
 def test_no_alternative_is_one_that_the_engine_refuses() -> None:
@@ -177,7 +177,7 @@ def test_where_nothing_is_likely_to_fit_it_says_that_the_settings_are_tight() ->
     args = {**CHAIN, "chunked_prefill_size": 8192, "mem_fraction_static": 0.86}
     found = suggest_fit(planner(args, hardware="rtx4090"), limits=limits)
     assert found.before.fit is Fit.TIGHT and found.fit is Fit.TIGHT and not found.changes
-    assert "no settings are likely to fit; as configured, it is tight" in found.why
+    assert "no settings are likely to fit; the current settings are tight" in found.why
     failing = {**args, "mem_fraction_static": 0.6}
     best_case = suggest_fit(planner(failing, hardware="rtx4090"), limits=limits)
     assert best_case.before.fit is Fit.FAILS and best_case.fit is Fit.TIGHT

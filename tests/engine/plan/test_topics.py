@@ -57,17 +57,29 @@ def test_what_is_no_count_is_not_known(size: str) -> None:
         ("0.5.23", speculating("EAGLE3", ""), None),
         ("0.5.13.post1", speculating("EAGLE"), None),
         ("0.5.23", "", "speculation is off"),
-        ("0.5.23", speculating("STANDALONE"), "only EAGLE and EAGLE3 support it, not STANDALONE"),
-        ("0.5.23", speculating("EAGLE3", TREE), "it needs speculative_eagle_topk 1, not 4"),
+        (
+            "0.5.23",
+            speculating("STANDALONE"),
+            "only EAGLE and EAGLE3 support adaptive speculation, not STANDALONE",
+        ),
+        (
+            "0.5.23",
+            speculating("EAGLE3", TREE),
+            "adaptive speculation needs speculative_eagle_topk 1, not 4",
+        ),
         # before 0.5.14 it is asked once the engine has chosen: a Llama gets a tree of 4
-        ("0.5.13.post1", speculating("EAGLE3", ""), "it needs speculative_eagle_topk 1, not 4"),
+        (
+            "0.5.13.post1",
+            speculating("EAGLE3", ""),
+            "adaptive speculation needs speculative_eagle_topk 1, not 4",
+        ),
         (
             *("0.5.23", f"{speculating('EAGLE3')} --tp 8 --attn-dp-size 4"),
             "DP attention ranks would not agree on the steps",
         ),
         (
             *("0.5.11", speculating("EAGLE3")),
-            "0.5.11 implements it only without the overlap schedule",
+            "0.5.11 supports adaptive speculation only without the overlap schedule",
         ),
         ("0.5.11", f"{speculating('EAGLE3')} --disable-overlap-schedule", None),
         ("0.5.12.post1", speculating("EAGLE3"), None),

@@ -1,4 +1,4 @@
-"""Finds the best supported settings for a load that the user specifies (`best_for`)."""
+"""Finds the best settings for a load that the user specifies (`best_for`)."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 RUNNING = "max_running_requests"
 REQUESTS, TOKENS_EACH = 32, 4096
-"""Typical load of a chat server, assumed if the user states none."""
+"""Typical load of a chat server, assumed if the user specifies none."""
 _DIGITS = 1000
 """Resolution of a fraction: the engine accepts three digits."""
 
 
 class RequestLoad(Struct, frozen=True):
-    """Concurrent requests, and the tokens of each (prompt and answer)."""
+    """Number of concurrent requests, and tokens per request (prompt and answer)."""
 
     requests: int
     """0 if unknown."""
     context: int
     """0 if unknown."""
     assumed: tuple[str, ...] = ()
-    """The values that the user did not state, by option name of `plan`."""
+    """Assumed values, as options of `plan` that the user did not set."""
 
     @property
     def summary(self) -> str:
@@ -55,15 +55,15 @@ class RequestLoad(Struct, frozen=True):
 class Best(Struct, frozen=True):
     """The settings for a load, with the verdict `fit`.
 
-    FITS: all requests fit at the same time. TIGHT: they do in the best case. FAILS: they do not,
-    and `requests` is the number that fit. UNKNOWN: a fact is missing.
+    FITS: all requests fit at the same time. TIGHT: they do so only in the best case. FAILS: only
+    `requests` of them fit. UNKNOWN: a fact is missing.
     """
 
     fit: Fit
     why: str
     load: RequestLoad
     requests: int = 0
-    """Number of the load's requests that fit at the same time, over all ranks."""
+    """Number of the load's requests that fit at the same time, across all ranks."""
     tokens_needed: int = 0
     """KV tokens that the complete load needs on one data-parallel rank."""
     changes: Mapping[str, Any] = {}
@@ -78,7 +78,7 @@ class Best(Struct, frozen=True):
 def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoad:
     """Return the load, with defaults (`REQUESTS`, `TOKENS_EACH`) for unstated values.
 
-    Raises UnknownValueError for a missing fact, ValueError if no request can be that long.
+    Raises UnknownValueError for a missing fact, ValueError if `context` exceeds the model's limit.
     """
     longest = context_length(plan)
     if context is not None and context > longest:
@@ -97,11 +97,11 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
     """Return the memory fraction, running requests and graphs for a load. Never raises for a
     missing fact.
 
-    Prefers a fraction that is certain to work, if it carries the load, to one that is likely to
-    work. An assumed number of requests never lowers the recipe's number.
+    Uses a fraction that is certain to work if it carries the load, otherwise a likely one. An
+    assumed number of requests never lowers the recipe's number.
 
-    Fewer concurrent requests need smaller graphs, which leaves more for the KV cache. If not all
-    requests fit, the result is therefore computed again for those that do.
+    Fewer concurrent requests need smaller graphs, which leaves more memory for the KV cache. If not
+    all requests fit, the result is therefore computed again for those that do.
     """
     predictor = Predictor(plan_with, budget)
     try:
@@ -141,7 +141,7 @@ def _least_running(plan: Plan, load: RequestLoad) -> int:
 
 
 def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
-    """Return the best supported fraction that carries the requests."""
+    """Return the certain fraction if it carries the requests, else the best."""
     certain = found.certain
     if certain is not None and _room(certain, each, ranks) >= requests:
         return certain
@@ -149,13 +149,13 @@ def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
 
 
 def _room(choice: Choice, each: int, ranks: int) -> int:
-    """Return the number of requests that fit at the same time, over all ranks."""
+    """Return the number of requests that fit at the same time, across all ranks."""
     return min(choice.tokens // each, choice.running_requests) * ranks
 
 
 def _changes(plan: Plan, running: int, ranks: int) -> dict[str, Any]:
-    """Return the arguments for a number of requests, with graphs. The engine divides the requests
-    among its ranks and drops the remainder."""
+    """Return the arguments for `running` requests, including graph sizes. The engine divides the
+    requests among its ranks and drops the remainder."""
     each = max(1, -(-running // ranks))
     changes: dict[str, Any] = {RUNNING: each * ranks}
     if graphs_can_shrink(plan):
@@ -166,8 +166,8 @@ def _changes(plan: Plan, running: int, ranks: int) -> dict[str, Any]:
 
 
 def _tokens_per_request(plan: Plan, context: int) -> int:
-    """Return the KV cache slots of one request: complete pages, including the tokens that one step
-    drafts."""
+    """Return the KV cache slots that one request needs: complete pages, including one step's draft
+    tokens."""
     drafts = int(plan.value_or_none(TOKENS) or 0) if plan.algorithm else 0
     page = max(1, number(plan, "page_size"))
     return -(-(context + drafts) // page) * page
@@ -181,7 +181,7 @@ def _sizes(plan: Plan) -> tuple[int, ...]:
 
 
 def _why(load: RequestLoad, served: int, tokens: int, needed: int, ranks: int) -> str:
-    of = f" of each of {ranks} data-parallel ranks" if ranks > 1 else ""
+    of = f" on each of {ranks} data-parallel ranks" if ranks > 1 else ""
     need = "needs" if load.requests == 1 else "need"
     demand = f"{load.summary} {need} {needed:,} KV tokens{of}"
     if served >= load.requests:

@@ -1,12 +1,12 @@
-"""The settings that free memory, and the lower values of each.
+"""Settings that free memory, and the lower values to try for each.
 
 A step maps server arguments, by the newest engine's names, to new values. Steps obey the engine's
 constraints:
 
-- A chain (topk 1) verifies one token more than it has steps.
-- An explicit list of graph sizes only shrinks.
+- A chain (topk 1) verifies one more token than it has steps.
+- An explicit list of graph sizes may only shrink.
 - Chunks are complete pages.
-- Data-parallel ranks share a total.
+- Data-parallel ranks divide requests and chunk tokens among themselves.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def arguments(knob: Steppable) -> frozenset[str]:
 def steps_down(plan: Plan, knob: Steppable, floors: FitFloors) -> tuple[Step, ...]:
     """Return the values below the plan's, from the mildest to the floor.
 
-    Returns none if the setting has no effect, is unknown, or must not change.
+    Empty if the setting has no effect, is unknown, or must not change.
     """
     makers = {
         Steppable.GRAPHS: _graphs,
@@ -66,7 +66,7 @@ def steps_down(plan: Plan, knob: Steppable, floors: FitFloors) -> tuple[Step, ..
 
 
 def halves(value: int, least: int) -> list[int]:
-    """Return half of a value, a quarter of it, and so on down to the minimum."""
+    """Return half of `value`, a quarter, and so on down to `least`."""
     found = []
     while value // 2 > least:
         value //= 2
@@ -75,7 +75,7 @@ def halves(value: int, least: int) -> list[int]:
 
 
 def graphs_can_shrink(plan: Plan) -> bool:
-    """True if decode has graphs whose sizes depend on server arguments."""
+    """True if decode uses CUDA graphs whose sizes depend on server arguments."""
     return decode_is_captured(plan) and not plan.value("cuda_graph_config")
 
 

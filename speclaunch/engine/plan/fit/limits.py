@@ -1,4 +1,4 @@
-"""Limits of a fit search: its settings and their floors."""
+"""Limits of a fit search: the settings that may change, and their floors."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from msgspec import Struct
 
 
 class Steppable(StrEnum):
-    """A setting that a search, and recovery after a failed start, may change."""
+    """A setting that a fit search or recovery after a failed start may change."""
 
     FRACTION = "mem_fraction_static"
     GRAPHS = "cuda_graph_max_bs_decode"
     TREE = "draft_tree"
     """`speculative_num_steps`, `speculative_eagle_topk` and `speculative_num_draft_tokens`, which
-    only change together."""
+    change only together."""
     RUNNING = "max_running_requests"
     CHUNK = "chunked_prefill_size"
     POOL = "max_total_tokens"
 
 
 class FitFloors(Struct, frozen=True):
-    """The least value of each setting."""
+    """The lowest value to try for each setting."""
 
     mem_fraction_static: float = 0.2
     cuda_graph_max_bs_decode: int = 2
@@ -32,16 +32,16 @@ class FitFloors(Struct, frozen=True):
 
 
 class FitLimits(Struct, frozen=True):
-    """The limits of a search."""
+    """Settings that a fit search may change, and how far."""
 
     order: tuple[Steppable, ...] = tuple(Steppable)
     """Settings that may change."""
     floors: FitFloors = FitFloors()
     most_fraction: float = 0.98
-    """The largest `mem_fraction_static`."""
+    """Largest `mem_fraction_static` to try."""
     tokens_within: float = 0.2
-    """Losing this share of the KV tokens is preferred to shallower speculation."""
+    """Share of the KV tokens that a search may give up at no cost."""
 
 
 DEFAULT_LIMITS = FitLimits()
-"""The limits if no recipe sets any. The recipe's sections have these defaults."""
+"""Limits if the recipe sets none; also the defaults of the recipe's sections."""

@@ -1,4 +1,4 @@
-"""Predicted budgets of changed settings, and the certain, likely and largest possible value of
+"""Predicted budgets of changed settings, and the certain, likely and largest possible values of
 `mem_fraction_static`.
 
 Graphs and activations are estimated by the engine's own conservative rules of thumb. Therefore
@@ -27,7 +27,7 @@ from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.topics.memory import draft_in_pool
 
 SAFE = 1.25
-"""Share of the engine's reserve for graphs and activations that must be free to be certain."""
+"""Multiple of the engine's reserve (graphs, activations) that a certain fraction leaves free."""
 
 
 class Choice(Struct, frozen=True):
@@ -40,11 +40,11 @@ class Choice(Struct, frozen=True):
     requests_at_context: int | None
     """Number of requests of full context length that fit at the same time."""
     spare_bytes: int
-    """Margin: free bytes on a GPU if every estimate is at its minimum."""
+    """Free bytes on a GPU if every estimate is at its minimum."""
 
 
 class Margins(Struct, frozen=True):
-    """The largest fractions at which the deployment serves. A fraction is None if none exists.
+    """The largest fractions at which the deployment runs. A fraction is None if none exists.
 
     - `certain`: the engine's own reserve (a rule of thumb) remains free, with a margin (`SAFE`).
     - `likely`: the expected share of that reserve remains free (`EXPECTED`).
@@ -125,7 +125,7 @@ _LEAST_ESTIMATE = 0.02
 
 
 class Bounds(Struct, frozen=True):
-    """The range of fractions with which a configuration works; empty if `low` is above `high`."""
+    """The range of fractions at which a configuration works; empty if `low` is above `high`."""
 
     low: float
     high: float
@@ -168,9 +168,9 @@ class Predictor:
         """Return the fractions that are likely to work for these changes, ignoring the fraction in
         them. None if the budget is unknown.
 
-        `Budget.working_fractions` includes every fraction that is not certain to fail. The upper
-        end is therefore computed from the free memory in the budget, whose shares are the likely
-        sizes. If no fraction works, `low` exceeds `high` by the missing share.
+        `MemoryBudget.working_fractions` includes every fraction that is not certain to fail. The
+        upper end is therefore computed from the budget's free memory and likely sizes. If no
+        fraction works, `low` exceeds `high` by the missing share.
         """
         budget = self.budget(changes)
         working = budget.working_fractions
@@ -180,11 +180,11 @@ class Predictor:
         return Bounds(working[0], working[1] if likely is None else min(working[1], likely))
 
     def likely(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the fractions with which these changes fit; None if none exists."""
+        """Return the fractions at which these changes fit; None if none exists."""
         return _bounds(self.budget(changes).likely_fractions)
 
     def working(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the fractions with which these changes fit or are tight; None if none exists."""
+        """Return the fractions at which these changes fit or are tight; None if none exists."""
         return _bounds(self.budget(changes).working_fractions)
 
     def _likely_end(self, changes: Mapping[str, Any], working: tuple[float, float]) -> float | None:
@@ -201,7 +201,7 @@ class Predictor:
         return round(working[0] + left / start / grows, 4)
 
     def _disjoint_bounds(self, changes: Mapping[str, Any], budget: MemoryBudget) -> Bounds | None:
-        """Return bounds with `low` above `high` if no fraction works: what each side needs, with
+        """Return bounds with `low` above `high` for changes that no fraction makes work. Assumes
         the smallest pool."""
         start = memory_at_start(budget)
         if start is None:
@@ -228,13 +228,13 @@ class Predictor:
         return self.budget(with_fraction(changes, round(min(_MOST_PROBED, low + _PROBE), 3)))
 
     def estimated(self, changes: Mapping[str, Any]) -> float:
-        """Return the share of memory that is estimated (graphs, activations)."""
+        """Return the share of memory whose use is only estimated (graphs, activations)."""
         working = self.budget(changes).working_fractions
         if working is None:
             bounds = self.bounds(changes)
             low = bounds.low if bounds is not None else 0.0
             budget = self._beyond_the_pool(changes, self.budget(changes), low)
-        else:  # if all likely sizes fit
+        else:  # some fraction works
             budget = self.budget(with_fraction(changes, working[0]))
         start = memory_at_start(budget)
         if start is None:
@@ -254,7 +254,7 @@ def tightest(budget: MemoryBudget) -> RankBudget | None:
 
 
 def memory_at_start(budget: MemoryBudget) -> int | None:
-    """Return the free bytes at the engine's first measurement. The fraction is a share of them."""
+    """Return the free bytes at the engine's first measurement. The fraction is a share of these."""
     rank = tightest(budget)
     if rank is None:
         return None

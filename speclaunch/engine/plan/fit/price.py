@@ -1,5 +1,4 @@
-"""The loss that changed settings cause: as text, and as a number (the price) that orders
-candidates.
+"""The loss caused by changed settings, as text and as a number (the price) that orders candidates.
 
 One unit is half the price of halving the running requests. Decode without CUDA graphs costs most:
 every token of such a batch takes longer, regardless of other changes.
@@ -22,7 +21,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
-    """Return the loss from one plan to another as text. Uses their budgets if known."""
+    """Return a description of the loss from one plan to another, with their budgets if known."""
     lost = [
         _lost_requests(before, after),
         _lost_tokens(was, now) if now is not None else _unknown_tokens(before, after),
@@ -35,12 +34,12 @@ def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget 
 
 
 def format_setting(name: str, value: Any) -> str:
-    """Return a setting as text."""
+    """Return a setting as `name=value`."""
     return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
 
 
 def format_settings(changes: Mapping[str, Any]) -> str:
-    """Return settings as text, joined by commas."""
+    """Return settings as `name=value`, joined by commas."""
     return ", ".join(format_setting(name, value) for name, value in changes.items())
 
 
@@ -132,27 +131,27 @@ WHY = {
 RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
 
 _GRAPHS = 16.0
-"""Cost if no batch size has a graph. If only some lack one, their share of the doublings counts,
+"""Cost if no batch size has a graph. If only some lack one, their share counts on a log scale,
 because small batches are the common case."""
 _RUNNING = 2.0
-"""Cost of halving the running requests, because the others wait."""
+"""Cost of halving the running requests, because the other requests wait."""
 _POOL = 2.0
-"""Cost of halving the KV tokens beyond the tolerated loss, or of halving a useful pool."""
+"""Cost of each halving of the KV tokens beyond the tolerated loss, or below a useful pool."""
 _STEPS, _TOKENS = 1.0, 0.5
 """Cost of halving the draft's steps, and of halving the verified tokens."""
 _CONTEXT = 1.0
-"""Cost of halving the context: requests longer than the pool are refused."""
+"""Cost of halving the context: requests longer than the pool are rejected."""
 _CHUNK = 0.5
 """Cost of halving a prefill chunk: prompts take a little longer."""
 LEAST_EACH = 512
-"""KV tokens for each running request. With less than a short prompt and its answer, requests wait
-for each other or are retracted."""
+"""Minimum useful KV tokens per running request. With less than a short prompt and its answer,
+requests wait for each other or are retracted."""
 _UNCHUNKED = 16384
 """Assumed chunk size if prompts are not chunked (`chunked_prefill_size: -1`)."""
 
 
 class Prices(Struct, frozen=True):
-    """The prices of changes to a deployment, computed without resolving it again."""
+    """Prices of changes to a deployment, computed without resolving its plan again."""
 
     running: int | None
     largest_graph: int | None
@@ -183,8 +182,7 @@ class Prices(Struct, frozen=True):
         )
 
     def _covered(self, running: int | None, changes: Mapping[str, Any]) -> float:
-        """Return the share of batch sizes with a graph, on a log scale up to the running
-        requests."""
+        """Return the share of batch sizes with a graph, on a log scale up to `running` requests."""
         if not running or not self.largest_graph:
             return 0.0
         each = max(1, running // self.ranks)
@@ -194,8 +192,8 @@ class Prices(Struct, frozen=True):
 
 
 def pool_price(budget: MemoryBudget, enough: float | None) -> float:
-    """Return the price of a KV cache. `enough`: number of tokens that costs nothing; None if
-    unknown."""
+    """Return the price of a budget's KV cache. `enough`: number of tokens from which it costs
+    nothing; None if unknown."""
     tokens = float(budget.tokens or 1)
     price = 0.0 if enough is None else _POOL * _halvings(enough, tokens)
     context = budget.context_length

@@ -23,12 +23,12 @@ from speclaunch.engine.plan.plan import UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
 
 OBJECTIVE = (
-    "lose the least: decode graphs, then running requests and KV tokens, then speculation depth, "
+    "preserve decode graphs first, then running requests and KV tokens, then speculation depth, "
     "then prefill chunks"
 )
 
 NARROW = 0.02
-"""In a range of fractions up to this width the middle is used, in a wider range the upper end."""
+"""A range of fractions up to this width uses its middle; a wider range uses its upper end."""
 LEAST_WIDTH = 0.002
 """Minimum width of a range to search: the engine accepts three digits."""
 _PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
@@ -56,12 +56,12 @@ class Levels(Struct, frozen=True):
     """The lower values of each setting that a search may try."""
 
     base: Mapping[str, Any]
-    """Changes that already exist, without the fraction."""
+    """Changes already made, without the fraction."""
     running: tuple[Step, ...]
     others: tuple[tuple[Step, ...], ...]
 
     def smallest(self, running: Step | None = None) -> dict[str, Any]:
-        """Return every setting at its floor, except explicit running requests."""
+        """Return changes with every setting at its floor, but `running` unchanged if passed."""
         last = self.running[-1] if running is None else running
         changes = {**self.base, **last}
         for steps in self.others:
@@ -78,7 +78,7 @@ class Levels(Struct, frozen=True):
 
 
 def levels(predictor: Predictor, base: Mapping[str, Any], limits: FitLimits) -> Levels:
-    """Return the steps that the limits allow."""
+    """Return the lower values of each setting that the limits allow, starting from `base`."""
     plan = predictor.plan(base)
 
     def of(knob: Steppable) -> tuple[Step, ...]:
@@ -113,9 +113,10 @@ class Search(Struct, frozen=True):
     tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
     """Returns True for settings that have already failed."""
     narrow: float = NARROW
-    """0 if the bounds need no margin of error: the upper end then gives the most tokens."""
+    """See `NARROW`. 0 if the bounds need no margin of error: the upper end then gives the most
+    tokens."""
     least_width: float = 0.0
-    """Minimum width of the working range. Narrower ranges count only with everything at its
+    """Minimum width of the working range. Narrower ranges count only with every setting at its
     floor."""
 
     @property
@@ -182,7 +183,7 @@ def fractions(bounds: Bounds, limits: FitLimits, narrow: float = NARROW) -> Sequ
     """Return the fractions to try within bounds, best first: the upper end, the middle, the lower
     end.
 
-    A range that is not wider than `narrow` gives its middle only.
+    A range no wider than `narrow` has only its middle.
     """
     low = max(bounds.low, limits.floors.mem_fraction_static)
     high = min(bounds.high, limits.most_fraction)

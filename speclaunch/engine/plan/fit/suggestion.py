@@ -37,11 +37,11 @@ _FP8 = 80
 
 
 class Alternative(Struct, frozen=True):
-    """A change other than the settings that the recovery ladder steps."""
+    """A change other than lowering the settings that recovery may lower, such as more GPUs."""
 
     what: str
     changes: Mapping[str, Any]
-    """Server arguments; empty for other changes, such as a different GPU."""
+    """Server arguments; empty for a different GPU or more main memory."""
     verdict: str
     """The budget's verdict."""
     fits: bool
@@ -82,7 +82,7 @@ def _on_gpus(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     while ranks * 2 <= _MOST_RANKS:
         ranks *= 2
         here = "" if available is None or ranks <= available else f" ({available} here)"
-        yield f"tensor parallelism over {ranks} GPUs{here}", {"tp_size": ranks}
+        yield f"tensor parallelism across {ranks} GPUs{here}", {"tp_size": ranks}
     target = plan.facts.target
     quantised = target is not None and target.quantization is not None
     capability = hardware.capability if hardware is not None else None
@@ -124,7 +124,7 @@ def _bigger(predictor: Predictor, smallest: Mapping[str, Any]) -> Alternative | 
     needed = needs(rank)
     cpu = predictor.plan(smallest).device == "cpu"
     what, whose = ("more main memory", "the machine") if cpu else ("a larger GPU", "each GPU")
-    text = f"the smallest configuration needs more than {needed / _GIB:.1f} GiB of {whose}"
+    text = f"the smallest configuration needs more than {needed / _GIB:.1f} GiB on {whose}"
     return Alternative(what, {}, text, False)
 
 
@@ -135,7 +135,7 @@ def needs(rank: RankBudget) -> int:
 
 
 def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
-    """Return why no fraction works for these changes: the needs of both sides, with numbers."""
+    """Return the reason why no fraction works for these changes, with the conflicting sizes."""
     bounds, rank = predictor.bounds(changes), tightest(predictor.budget(changes))
     if bounds is None or rank is None:
         return predictor.budget(changes).why
@@ -155,8 +155,8 @@ def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
         return f"{device} has {rank.memory_bytes / _GIB:.1f} GiB, but {taken} do not fit{suffix}"
     static = " and ".join(uses) or "the weights"
     return (
-        f"of the {rank.memory_bytes / _GIB:.1f} GiB of {device}, {static}"
-        f" need mem_fraction_static above {bounds.low:.3f}, and {', '.join(rest) or 'the rest'}"
+        f"with {rank.memory_bytes / _GIB:.1f} GiB on {device}, {static}"
+        f" need mem_fraction_static above {bounds.low:.3f}, but {', '.join(rest) or 'the rest'}"
         f" need it below {bounds.high:.3f}"
     )
 
@@ -191,8 +191,8 @@ class Suggested(Struct, frozen=True):
 class Suggestion(Struct, frozen=True):
     """The result of a fit search, with the verdict `fit`.
 
-    FITS: the changes (or none) suffice. TIGHT: they suffice in the best case only. FAILS: nothing
-    suffices. UNKNOWN: the budget is unknown.
+    FITS: the changes (or none) suffice. TIGHT: they suffice only in the best case. FAILS: no
+    changes suffice. UNKNOWN: the budget is unknown.
     """
 
     fit: Fit
@@ -202,7 +202,7 @@ class Suggestion(Struct, frozen=True):
     changes: tuple[Suggested, ...] = ()
     after: MemoryBudget | None = None
     cost: str = ""
-    """Total cost of the changes."""
+    """Total loss from the changes, as text."""
     alternatives: tuple[Alternative, ...] = ()
     """Alternatives if nothing fits."""
     margins: Margins | None = None
@@ -220,8 +220,7 @@ def suggest_fit(
     budget: BudgetOf = work_out,
     limits: FitLimits = DEFAULT_LIMITS,
 ) -> Suggestion:
-    """Return the settings that the budget predicts to fit with the smallest loss; tight settings if
-    none fit.
+    """Return the settings predicted to fit with the smallest loss; tight settings if none fit.
 
     Never raises for missing facts: the suggestion is then UNKNOWN.
     """
@@ -233,7 +232,7 @@ def suggest_fit(
         return _improved(predictor, before, limits)
     for fit in (Fit.FITS, Fit.TIGHT):
         if fit is before.fit:
-            why = f"no settings are likely to fit; as configured, it is tight: {before.why}"
+            why = f"no settings are likely to fit; the current settings are tight: {before.why}"
             return Suggestion(fit, why, OBJECTIVE, before, margins=margins(predictor.plan({})))
         found = cheapest(predictor, limits, fit, before.tokens or None)
         if found is not None:
@@ -248,7 +247,7 @@ def cheapest(
     requested_tokens: int | None = None,
     least_tokens: int = 0,
 ) -> FitCandidate | None:
-    """Return the cheapest settings with a verdict, FITS or TIGHT, at their largest fraction.
+    """Return the cheapest settings that are FITS or TIGHT as `fit` requires; None if none exist.
 
     `requested_tokens`: the recipe's KV tokens, if known. `least_tokens`: the smallest useful pool.
     """
@@ -271,15 +270,17 @@ def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> 
     doubt = _doubt(before)
     best = None if found is None else found.best
     if doubt is None or best is None or Steppable.FRACTION not in limits.order:
-        text = f"it fits as configured: {before.why}{_each(before)}{_more(before, best)}"
+        text = (
+            f"the deployment fits as configured: {before.why}{_each(before)}{_more(before, best)}"
+        )
         if doubt is not None:
-            text = f"it fits as configured, but {doubt}"
+            text = f"the deployment fits as configured, but {doubt}"
         return Suggestion(Fit.FITS, text, OBJECTIVE, before, margins=found)
     high = min(best.fraction, limits.most_fraction)
     value = int(high * 1000 + 1e-6) / 1000
     after = predictor.budget({FRACTION: value})
     if after.fit is not Fit.FITS or value == before.mem_fraction_static:
-        text = f"it fits as configured, but {doubt}"
+        text = f"the deployment fits as configured, but {doubt}"
         return Suggestion(Fit.FITS, text, OBJECTIVE, before, margins=found)
     text = cost(plan, predictor.plan({FRACTION: value}), before, after)
     change = Suggested(FRACTION, plan.value_or_none(FRACTION), value, WHY[FRACTION], text)
@@ -290,32 +291,32 @@ def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> 
 
 
 def _more(before: MemoryBudget, best: Choice | None) -> str:
-    """Return the KV tokens gained with the likely fraction, as text."""
+    """Return a note on the KV tokens that the likely fraction gains; empty if not worthwhile."""
     if best is None or before.tokens is None or best.tokens <= before.tokens * _WORTH_IT:
         return ""
     return f"; {FRACTION}={best.fraction:.3f} is likely to work too, with {best.tokens:,} KV tokens"
 
 
 def _doubt(before: MemoryBudget) -> str | None:
-    """Return a warning if the settings fit, but the pool holds few tokens per request."""
+    """Return a warning if the pool holds too few tokens per request; None otherwise."""
     tokens, running = before.tokens, before.running_requests
     if tokens is None or not running or tokens >= running * LEAST_EACH:
         return None
     if before.context_length and tokens >= running * before.context_length:
         return None
     return (
-        f"{tokens:,} tokens of KV cache are {tokens // running:,} for each of {running:,} running "
+        f"{tokens:,} KV tokens leave only {tokens // running:,} for each of {running:,} running "
         "requests"
     )
 
 
 def _each(budget: MemoryBudget) -> str:
-    """Return the number of full-length requests that fit, as text."""
+    """Return a note on the number of full-context requests that fit."""
     number, context = budget.requests_at_context, budget.context_length
     if number is None or context is None:
         return ""
     many = "no request" if not number else f"{number:,} request{'s' * (number > 1)}"
-    return f"; {many} of the full context ({context:,} tokens) at the same time"
+    return f"; room for {many} of full context length ({context:,} tokens)"
 
 
 def _suggestion(

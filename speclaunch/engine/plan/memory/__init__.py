@@ -1,1 +1,1 @@
-"""Memory that each part of a deployment uses, by engine version."""
+"""Memory use of a deployment, by engine version."""

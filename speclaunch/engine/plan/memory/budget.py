@@ -1,4 +1,4 @@
-"""The memory verdict of a plan: what uses memory, and whether it fits."""
+"""The memory verdict of a plan: how memory is used, and whether the deployment fits."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> Rank
         MemoryShare(use, sizes[use]) for use in MemoryUse if use in sizes and sizes[use].bytes
     ]
     shares.append(
-        MemoryShare(MemoryUse.FREE, MemorySize(max(0, left), "what remains", exact=False))
+        MemoryShare(MemoryUse.FREE, MemorySize(max(0, left), "remaining memory", exact=False))
     )
     return RankBudget(device.ranks, device.memory_bytes, tuple(shares), max(0, -left))
 
@@ -88,7 +88,7 @@ def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], 
             continue
         less = min(max(0, size.bytes - leasts[use]), -left)
         if less:
-            why = f"{size.why}: {in_gib(size.bytes)}, of which {in_gib(size.bytes - less)} are left"
+            why = f"{size.why}: {in_gib(size.bytes)}, reduced to {in_gib(size.bytes - less)}"
             sizes[use] = MemorySize(size.bytes - less, why, exact=False)
             left += less
     return left
@@ -97,7 +97,7 @@ def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], 
 def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
     """Return the explanation of each size, and whether it is exact."""
     graphs = [graphs.size for graphs in terms.graphs if graphs.size.bytes]
-    held = "; prefill graphs hold a part of it" if terms.target_prefill.size.bytes else ""
+    held = "; prefill graphs hold part of this" if terms.target_prefill.size.bytes else ""
     whys = {
         MemoryUse.TARGET_WEIGHTS: (terms.target_weights.size.why, terms.target_weights.size.exact),
         MemoryUse.DRAFT_WEIGHTS: (terms.draft_weights.size.why, terms.draft_weights.size.exact),
@@ -107,11 +107,11 @@ def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
     if pool is None:
         return whys
     layout, page = terms.pool.layout, terms.pool.page
-    rows = f"{pool.tokens:,} tokens and a page of {page}"
+    rows = f"{pool.tokens:,} tokens plus a page of {page}"
     text = f"{rows}, {layout.full_token_bytes:,} bytes each"
     if pool.window_tokens:
         text += (
-            f"; {pool.window_tokens:,} tokens of layers with a window, "
+            f"; {pool.window_tokens:,} tokens of sliding-window layers, "
             f"{layout.swa_token_bytes:,} bytes each"
         )
     slots = terms.pool.slots
@@ -123,7 +123,7 @@ def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
             False,
         ),
         MemoryUse.REQUEST_SLOTS: (
-            f"a row for each request, of {slots.context + slots.extra:,} tokens, 4 bytes each",
+            f"one row per request, of {slots.context + slots.extra:,} tokens, 4 bytes each",
             True,
         ),
     }
@@ -131,7 +131,7 @@ def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
 
 
 def _likely_size(estimate: SizeEstimate) -> str:
-    """Return an estimate as a sentence."""
+    """Return an estimate and its minimum as text."""
     return f"about {in_gib(estimate.size.bytes)} (at least {in_gib(estimate.least)})"
 
 
@@ -155,8 +155,8 @@ _FORMATS = frozenset({"gguf", "bitsandbytes", "layered", "sharded_state"})
 def memory_verdict(plan: Plan) -> MemoryBudget:
     """Return the memory budget with its verdict, computed once per plan. Never raises.
 
-    Ranks without a GPU do not fit. An internal error in the budget gives UNKNOWN: it must neither
-    hide the rest of a plan nor keep an engine from starting.
+    The verdict is FAILS if a rank has no GPU. After an internal error it is UNKNOWN, so that a bug
+    neither hides the rest of a plan nor keeps an engine from starting.
     """
     return plan.once(_verdict)
 
@@ -168,16 +168,16 @@ def _verdict(plan: Plan) -> MemoryBudget:
     try:
         return budget(plan)
     except Exception as error:
-        why = f"of a bug in the memory budget, please report it: {type(error).__name__}: {error}"
-        return MemoryBudget(Fit.UNKNOWN, f"unknown because {why}", unknown=(why,))
+        why = f"a bug in the memory budget, please report it: {type(error).__name__}: {error}"
+        return MemoryBudget(Fit.UNKNOWN, f"unknown because of {why}", unknown=(why,))
 
 
 def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
     """True if one rank's weights exceed its GPU's memory, even at their minimum and without other
     processes.
 
-    Considers only weights that were counted individually. A draft that is paid for from the pool is
-    loaded together with the target before anything else. False if a missing fact could change the
+    Considers only weights counted one by one. If the pool's budget includes the draft, the draft
+    counts too, because it loads right after the target. False if a missing fact could change the
     result.
     """
     target = found.target_weights
@@ -210,16 +210,16 @@ def may_be_offloaded(plan: Plan) -> bool:
 
 
 _CLOSE = 0.03
-"""Share of the memory that is free at the start. If less remains free, the result is close."""
+"""Share of the initially free memory. If less remains free, the result is close."""
 
 
 def budget(plan: Plan) -> MemoryBudget:
-    """Return memory uses and the verdict, by the accounting of the plan's version.
+    """Return memory uses and the verdict, as the plan's version accounts for memory.
 
     Never raises for a missing fact: the budget is then unknown, with the reason.
 
-    `working_fractions` are those predicted to fit. Their upper end assumes minimal estimates; a
-    note states up to which fraction the engine's rules of thumb hold.
+    `working_fractions` is the range predicted to fit. Its upper end assumes minimal estimates; a
+    note states the largest fraction that leaves the engine's own reserve.
     """
     found = gather(plan)
     base: dict[str, Any] = {
@@ -234,7 +234,7 @@ def budget(plan: Plan) -> MemoryBudget:
     terms = found.terms
     if terms is None:
         return _too_large(plan, found, base) or _unknown(found, base)
-    if len(found.unknown) <= (found.fraction is None):  # all but the fraction itself
+    if len(found.unknown) <= (found.fraction is None):  # at most the fraction is unknown
         base["working_fractions"] = working_range(lambda tried: start(plan, terms, tried).turn)
         base["likely_fractions"] = _within(likely_range(plan, terms), base["working_fractions"])
     try:
@@ -336,7 +336,7 @@ def _fails(
         why = f"{failure.what} does not fit"
     why += f"; {_ADVICE[failure.turn]}"
     likely = outcome.likely.failure
-    message = failure.message  # with the likely numbers, if these fail in the same way
+    message = failure.message  # with the likely numbers, if they fail in the same phase
     if likely is not None and likely.phase is failure.phase:
         message = likely.message
     notes: tuple[str, ...] = ()
@@ -368,13 +368,13 @@ def _holds(
     context, doubt = found.context, outcome.likely.failure
     base |= _counts(outcome, context)
     pool = outcome.likely.pool
-    if pool is None:  # no pool with the likely sizes, but in the best case
+    if pool is None:  # a pool fits only in the best case
         return MemoryBudget(Fit.TIGHT, _small_pool(terms, doubt), **base)
     notes = _limits(pool, terms, context)
     if doubt is not None and doubt.turn is FractionDirection.LOWER:
         notes.append(_doubt(plan, terms, doubt))
     if outcome.best.free < _CLOSE * terms.device.free:
-        notes.append(f"it is close: {in_gib(outcome.best.free)} free in the best case")
+        notes.append(f"the fit is close: {in_gib(outcome.best.free)} free in the best case")
     if outcome.best.skips_prefill_graphs:
         needs = in_gib(terms.prefill_needs)
         notes.append(f"SGLang skips prefill graphs: less than {needs} is free before their capture")
@@ -405,7 +405,7 @@ def _small_pool(terms: Terms, doubt: PredictedFailure | None) -> str:
 
 
 def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
-    """Return a note if less is free than the engine's own reserve, which often exceeds the need."""
+    """Return a note on free memory below the engine's own reserve, which often exceeds the need."""
     safe = working_range(lambda fraction: direction(run(plan, terms, fraction)))
     at = "no mem_fraction_static leaves this reserve"
     if safe is not None:
@@ -418,7 +418,7 @@ def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
 
 
 def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
-    """Return notes on user limits that the engine lowers, and on capacity that is lost."""
+    """Return notes on user limits that the engine lowers, and on a context that does not fit."""
     notes = []
     most = terms.pool.most
     if most is not None and most > pool.profiled:

@@ -1,4 +1,4 @@
-"""Estimated sizes: free memory before weights load, graphs and activations.
+"""Estimated sizes of CUDA graphs and activations, and memory in use before weights load.
 
 The engine measures free memory itself ("Load weight begin. avail mem=…", sglang 0.5.23
 distributed/bootstrap.py:207, 0.4.6 model_runner.py:474) after CUDA and NCCL are set up. For graphs
@@ -42,7 +42,7 @@ class SizeEstimate(Struct, frozen=True):
 
     @classmethod
     def exactly(cls, size: MemorySize) -> SizeEstimate:
-        """Return a known size as an estimate with equal bounds."""
+        """Return a known size as an estimate that equals its lower bound."""
         return cls(size, size.bytes)
 
 
@@ -50,8 +50,8 @@ NOTHING = SizeEstimate.exactly(MemorySize(0, "none"))
 
 
 def in_gib(number: float) -> str:
-    """Return a size as `12.3 GiB` or `0.45 GiB`, with the precision of the engine's log (labeled
-    GB)."""
+    """Return a size as `12.3 GiB` or `0.45 GiB`, with the precision of the engine's log (which
+    labels it GB)."""
     gib = number / GIB
     return f"{gib:.2f} GiB" if abs(gib) < 10 else f"{gib:.1f} GiB"
 
@@ -61,10 +61,10 @@ _CONTEXT = 1126 * MIB
 1.07 GiB on a 3090, 1.18 on a 48 GB card, 1.10 on an H200. Measured with 0.5.17 and PyTorch 2.11:
 1.15 GiB on an H100, 1.27 on an H200."""
 _LARGE = 60 * 1024
-"""MiB. GPUs of at least this size are linked, and NCCL allocates buffers for the links."""
+"""MiB. GPUs with at least this memory count as linked; NCCL allocates buffers for the links."""
 _LINKED_PAIR = 1464 * MIB
 _LINKED_DOUBLING = 290 * MIB
-"""NCCL and custom all-reduce: 1.43 GiB of an H200 with two ranks, 2.0 with eight ("Init torch
+"""NCCL and custom all-reduce: 1.43 GiB on an H200 with two ranks, 2.0 with eight ("Init torch
 distributed ends. mem usage=…" of public logs)."""
 _UNLINKED = 150 * MIB
 _PROCESSES = 1150 * MIB
@@ -72,7 +72,7 @@ _PROCESSES = 1150 * MIB
 
 
 class Device(Struct, frozen=True):
-    """The device of some ranks: its memory, and its use before weights are loaded."""
+    """The device of a group of ranks: its memory, and the use before weights are loaded."""
 
     ranks: tuple[int, ...]
     memory_bytes: int
@@ -86,7 +86,7 @@ class Device(Struct, frozen=True):
 
     @property
     def most_free(self) -> int:
-        """Free bytes, with estimates at their least."""
+        """Free bytes, with estimates at their minimum."""
         return self.memory_bytes - self.others.bytes - self.runtime.least
 
 
@@ -97,7 +97,7 @@ def number(plan: Plan, name: str, default: int = 1) -> int:
 
 
 def devices(plan: Plan) -> tuple[Device, ...]:
-    """Return the devices of the ranks on this machine, with identical ones grouped. Raises
+    """Return the devices of this machine's ranks, one for each group of identical GPUs. Raises
     UnknownValueError."""
     hardware = plan.facts.hardware
     if hardware is None:
@@ -105,13 +105,13 @@ def devices(plan: Plan) -> tuple[Device, ...]:
     if plan.device.startswith("cpu"):
         return (_host(plan, hardware),)
     if hardware.vendor is Vendor.CPU:
-        raise UnknownValueError("no GPU found, its memory is unknown")
+        raise UnknownValueError("GPU memory is unknown: no GPU was found")
     shard = number(plan, "tp_size") * number(plan, "pp_size")
     runtime = _runtime(hardware, shard)
     if not hardware.gpus:
         if hardware.memory_mib is None:
             raise UnknownValueError("the memory of the GPU is unknown")
-        others = MemorySize(0, "none are assumed: the hardware is declared, not probed")
+        others = MemorySize(0, "assumed to be none: the hardware is declared, not probed")
         replicas = parallel.replicas(plan)
         ranks = range(max(1, shard * replicas // max(1, number(plan, "nnodes"))))
         return (Device(tuple(ranks), hardware.memory_mib * MIB, others, runtime),)
@@ -180,17 +180,18 @@ def _host(plan: Plan, hardware: Hardware) -> Device:
 _TOKEN_BYTES = int(memory.TOKEN * MIB)
 _CONSTANT = memory.OWN * MIB
 _WORKSPACE = 256 * MIB
-"""Minimum of activations: the workspace of one backend (flashinfer's is 384 MiB, fa3's is
+"""Minimum of activations: one attention backend's workspace (flashinfer's is 384 MiB, fa3's is
 smaller)."""
 _FEWEST_TOKENS = memory.FEWEST_TOKENS
 _DECODE = memory.DECODE_GRAPH * MIB
 _PREFILL = memory.PREFILL_GRAPH * MIB
 _PREFILL_LATENT = memory.PREFILL_GRAPHS_LATENT * MIB
 _EAGER, _HELD_LEAST, _HELD = 1.2, 1.4, 2.0
-"""Activations of a batch, and memory of breakable prefill graphs, as multiples of one layer's
-activations: 1.4, and 1.5 to 2.1. Measured with Llama, Qwen3 and MiMo (0.5.17 on H100 and H200)."""
+"""Activations of a batch, and memory of breakable prefill graphs (minimum and likely), as multiples
+of one layer's activations. Measured: 1.4, and 1.5 to 2.1, with Llama, Qwen3 and MiMo (0.5.17 on
+H100 and H200)."""
 _LOWEST = 2
-"""Divisor of the rule of thumb that gives the minimum of decode graphs."""
+"""The minimum of decode graphs is the rule of thumb divided by this number."""
 
 
 def has_graphs(plan: Plan) -> bool:
@@ -221,8 +222,8 @@ def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
     UnknownValueError.
 
     Zero if none is captured or the size was not measured. For the draft see
-    `force_for_draft_worker` (0.5.14 to 0.5.23 speculative/eagle_worker_v2.py). Models with
-    multi-token prediction are not counted, because they often lack the layers that it captures.
+    `force_for_draft_worker` (0.5.14 to 0.5.23 speculative/eagle_worker_v2.py). MTP drafts are not
+    counted, because they often lack the layers that are captured.
     """
     owner = plan.facts.target
     if plan.value(graphs_topic.PREFILL_BACKEND) != "breakable" or has_latent_cache(owner):
@@ -244,7 +245,8 @@ def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
 def _states_for_draft(plan: Plan) -> int:
     """Return the bytes of one token's hidden states that EAGLE-3 and DFLASH read.
 
-    Three layers unless the draft names others (`get_eagle3_aux_hidden_states` of srt/models).
+    Three layers unless the draft's config names others (`get_eagle3_aux_hidden_states` of
+    srt/models).
     """
     target, draft = plan.facts.target, plan.facts.draft
     if target is None or draft is None or plan.algorithm not in ("EAGLE3", *BLOCK_FAMILY):
@@ -276,13 +278,13 @@ def _estimate(size: int, why: str) -> SizeEstimate:
 
 
 def activations(plan: Plan) -> SizeEstimate:
-    """Return the memory that a running batch needs. Raises UnknownValueError.
+    """Return the activation memory of a running batch. Raises UnknownValueError.
 
     If prefill graphs have a measured size, the engine's reserve for them is included.
     """
     tokens = _tokens(plan)
     size = _CONSTANT + max(tokens, _FEWEST_TOKENS) * _TOKEN_BYTES
-    why = f"1.5 MiB for each of {max(tokens, _FEWEST_TOKENS):,} prefill tokens, and 0.5 GiB"
+    why = f"1.5 MiB for each of {max(tokens, _FEWEST_TOKENS):,} prefill tokens, plus 0.5 GiB"
     if has_graphs(plan) and prefill_graphs(plan).least:
         more, text = _prefill_rule(plan)
         size, why = size + more, why + text
@@ -300,7 +302,7 @@ def eager_prefill(plan: Plan) -> int:
 
 
 def _tokens(plan: Plan) -> int:
-    """Return the tokens of the largest batch; 0 if unknown, to leave the rest of the budget
+    """Return the tokens of the largest batch; 0 if unknown, to keep the rest of the budget
     known."""
     try:
         return _batch(plan)
@@ -317,7 +319,7 @@ def _batch(plan: Plan) -> int:
 
 
 def _layer(plan: Plan, checkpoint: Checkpoint) -> int:
-    """Return the bytes of one token in one layer, at 2 bytes a number. 0 if unknown.
+    """Return the activation bytes of one token in one layer, at 2 bytes per value; 0 if unknown.
 
     Counts hidden states (in, out, residual, attention) and the feed-forward part (gate, up, their
     product).

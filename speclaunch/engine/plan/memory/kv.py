@@ -41,10 +41,10 @@ from speclaunch.engine.plan.topics.target import target_of
 
 
 class _Shape(Struct, frozen=True):
-    """State of a layer, before division among ranks."""
+    """Dimensions of a layer's recurrent state, before division among ranks."""
 
     inner: int
-    """Convolution channels in addition to those of the groups."""
+    """Convolution channels without the groups' channels."""
     groups: int
     heads: int
     head_dim: int
@@ -130,8 +130,8 @@ def _divided(number: int, ranks: int) -> int:
 def _state_bytes(plan: Plan, config: ModelConfig) -> int:
     """Return the element size of `mamba2_state_dtype`, in bytes.
 
-    From the first that is set: the argument (which sets the variable; up to 0.5.8 always), the
-    environment variable, the config. Otherwise float32.
+    The first that is set applies: the argument (which sets the variable; up to 0.5.8 always), the
+    environment variable, the config. The default is float32.
     """
     dtype = (
         plan.value("mamba_ssm_dtype")
@@ -145,14 +145,13 @@ _SLOTS_PER_REQUEST = 3
 """Slots per request with a prefix cache: a request holds one state, and the cache tree holds
 more."""
 _UNLIMITED = 512
-"""Slots if there is no prefix cache and requests are unlimited (up to 0.5.7)."""
+"""Slots if there is no prefix cache and requests are unlimited (up to 0.5.8)."""
 
 
 class States(Struct, frozen=True):
-    """Room for recurrent states. All zero for a model without such layers.
+    """Slots for recurrent states; all zero for a model without such layers.
 
-    A request needs `ratio` of the `slots`. Their bytes come from the memory that remained for the
-    pool.
+    A request needs `ratio` slots. Their `bytes` reduce the memory for the pool.
     """
 
     slots: int = 0
@@ -160,7 +159,7 @@ class States(Struct, frozen=True):
     bytes: int = 0
 
     def cap(self, requests: int) -> int:
-        """Return the number of requests, limited to those for which states exist."""
+        """Return `requests`, limited to the number that the slots can hold."""
         return min(requests, self.slots // self.ratio) if self.ratio else requests
 
 
@@ -259,8 +258,8 @@ def room(settings: StateSettings, rest: float) -> States:
 
 
 def _jointly(settings: StateSettings, rest: float) -> States:
-    """Return the states for 0.5.13 and later, whose slots share the memory with the states between
-    draft tokens.
+    """Return the states for 0.5.13 and later, where slots share memory with the states that
+    verification stores.
 
     0.5.17 adds a padding slot to both.
     """
@@ -304,8 +303,8 @@ layers."""
 class CountedLayers(Struct, frozen=True):
     """The engine's accounting of the target.
 
-    `own`: bytes a token. `layers`: layers that hold every token. `windows`: layers that hold
-    `share` of them.
+    `own`: bytes per token. `layers`: number of layers that hold every token. `windows`: number of
+    layers that hold a `share` of the tokens.
     """
 
     own: float
@@ -328,7 +327,7 @@ def draft_size(plan: Plan, draft: Draft) -> MemorySize:
 
 
 def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
-    """Return the bytes per token by which the draft increases the divisor of the engine's budget.
+    """Return the bytes per token that the draft adds to the divisor of the engine's budget.
 
     `DefaultPoolConfigurator`, `HybridSWAPoolConfigurator` (0.5.11 to 0.5.23 pool_configurator.py).
     Raises UnknownValueError.
@@ -380,7 +379,7 @@ def _cell(plan: Plan, draft: Draft) -> tuple[KvCell, bool]:
 
 
 def _windows(plan: Plan, draft: Draft) -> int:
-    """Return `eagle_draft_swa_num_layers`, for a draft that has sliding windows itself."""
+    """Return `eagle_draft_swa_num_layers` for a draft with its own sliding windows."""
     if draft.loaded_as in WINDOW_DRAFTS:
         return 1
     return 0 if draft.is_mtp else len(layers_of(plan, draft.config).sliding)
@@ -446,8 +445,8 @@ class _Target(Struct, frozen=True):
 def token_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     """Return the allocated bytes of KV cache for one token on one rank. Raises UnknownValueError.
 
-    With sliding windows, a window layer counts only the share that the window's pool has room for
-    (`swa_full_tokens_ratio`). 0 if there is no draft model or it reads the target's cache.
+    A sliding-window layer counts only its pool's share of the tokens (`swa_full_tokens_ratio`). 0
+    if there is no draft model or it reads the target's cache.
     """
     if draft:
         found = draft_of(plan)
@@ -479,8 +478,8 @@ def pool_cell(plan: Plan) -> MemorySize:
 
     The target's cell, plus the bytes for the draft from 0.5.14 (for DFLASH from 0.5.11).
 
-    Not used for a sliding-window model whose windows are sized by the requests because there is no
-    prefix cache (`SWARequestCapPoolConfigurator`, 0.5.14 and later).
+    Does not apply to sliding-window models without a prefix cache, whose windows are sized by
+    requests (`SWARequestCapPoolConfigurator`, 0.5.14 and later).
     """
     target = _target(plan)
     own = target.counted
@@ -488,7 +487,7 @@ def pool_cell(plan: Plan) -> MemorySize:
     if draft is None:
         return MemorySize(round(own), _why(target), target.exact)
     if plan.in_versions(">=0.5.22") and plan.value("enable_unified_memory"):
-        raise UnknownValueError("the draft's KV cache with `enable_unified_memory`")
+        raise UnknownValueError("the draft's KV cache with `enable_unified_memory` is not modeled")
     counted = CountedLayers(
         own,
         target.count,
@@ -505,7 +504,7 @@ def pool_cell(plan: Plan) -> MemorySize:
 
 
 def _target(plan: Plan) -> _Target:
-    """Return the cache of the pipeline stage that needs most."""
+    """Return the cache of the pipeline stage that needs the most memory."""
     checkpoint = target_of(plan)
     config = ModelConfig.of(checkpoint)
     if plan.value("enable_hisparse"):
@@ -536,8 +535,8 @@ def _target(plan: Plan) -> _Target:
 
 
 def _most_states(plan: Plan, config: ModelConfig, ranks: Ranks) -> int:
-    """Return the recurrent layers of the stage with most of them. Each rank is charged for that
-    number."""
+    """Return the largest number of recurrent layers in a stage. The engine reserves states for this
+    number on every rank."""
     layers = layers_of(plan, config)
     stages = ranks.stage_layers(config.layers, plan.env("SGLANG_PP_LAYER_PARTITION"))
     return max(len(layers.within(stage).recurrent) for stage in stages)

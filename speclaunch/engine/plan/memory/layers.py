@@ -1,4 +1,4 @@
-"""Caching of tokens in each target and draft layer, in bytes per token on one rank.
+"""Token caching in each target and draft layer, in bytes per token on one rank.
 
 A layer caches all tokens, a sliding window of tokens, or a recurrent state.
 """
@@ -23,7 +23,7 @@ _SCALED_CACHE = ("modelopt_fp8", "modelopt_fp4", "modelopt", "modelopt_mixed", "
 """Quantization methods whose checkpoints may request an fp8 cache if the dtype is auto (0.5.3 and
 later)."""
 _SCALED_CACHE_LATER = ("compressed-tensors", "compressed_tensors", "fp8")
-"""Further methods from 0.5.19 on."""
+"""Further methods in 0.5.19 and later."""
 
 
 class Element(Struct, frozen=True):
@@ -39,7 +39,7 @@ class Element(Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """The dtype as text for a formula."""
+        """Element size as text, such as `2 bytes`."""
         return f"{'½' if self.halved else self.bytes} byte{'' if self.bytes == 1 else 's'}"
 
     @property
@@ -48,14 +48,14 @@ class Element(Struct, frozen=True):
         return not self.halved
 
     def of_heads(self, heads: int, keys: int, values: int) -> int:
-        """Return the bytes of the keys and values of one layer."""
+        """Return the bytes of one token's keys and values in one layer."""
         total = heads * (keys + values) * self.bytes
         if self.halved:
             return total // 2 + heads * keys * 2 * self.bytes // _FP4_BLOCK
         return total + (heads * (keys + values) // self.block if self.block else 0)
 
     def of_latent(self, size: int) -> int:
-        """Return the bytes of one layer's latent vector."""
+        """Return the bytes of one token's latent vector in one layer."""
         total = size * self.bytes
         return total // 2 + size // _FP4_BLOCK * self.bytes if self.halved else total
 
@@ -119,7 +119,7 @@ def _is_blackwell(plan: Plan) -> bool:
 
 
 def _requires_fp8(plan: Plan, checkpoint: Checkpoint) -> bool:
-    """True if the checkpoint was made for an fp8 cache (`kv_cache_quant_algo` is FP8)."""
+    """True if the checkpoint requests an fp8 cache (`kv_cache_quant_algo` is FP8)."""
     if plan.in_versions("<0.5.3"):
         return False
     method = checkpoint.quantization
@@ -148,10 +148,9 @@ _OWN_VALUES = ">=0.5.7"
 class KvCell(Struct, frozen=True):
     """Bytes of one token in one layer.
 
-    - `full`, `sliding`: a layer that holds every token, a layer with a window, as allocated.
-    - `counted`: the divisor of the engine's budget for a full layer, which is less in some
-    versions.
-    - `index`: the keys of the indexer of sparse attention, in addition to `full`.
+    - `full`, `sliding`: allocated in a layer that holds every token, and in a sliding-window layer.
+    - `counted`: in the engine's budget for a full layer; less than `full` in some versions.
+    - `index`: the keys of the sparse-attention indexer, in addition to `full`.
     """
 
     full: int
@@ -195,7 +194,7 @@ def _heads(plan: Plan, config: ModelConfig, ranks: int, element: Element) -> KvC
         window_dim = config.count("swa_head_dim", default=dim)
         window_values = config.count("swa_v_head_dim", default=window_dim)
         if config.architecture.startswith(("Gemma4", "DiffusionGemma", "EmbeddingGemma2")):
-            # the config's head_dim is that of its windows; the full layers' differs
+            # the config's head_dim applies to sliding layers; full layers have global_head_dim
             window_dim = window_values = dim
             window_heads = heads
             dim = values = config.count("global_head_dim", default=dim)
@@ -221,7 +220,7 @@ def _value_dim(plan: Plan, config: ModelConfig, dim: int) -> int:
 
 
 def _latent(plan: Plan, config: ModelConfig, element: Element) -> KvCell:
-    """Return the cell of latent attention. It is the same on every rank."""
+    """Return the cell of latent attention, which is the same on every rank."""
     rank = config.count("kv_lora_rank")
     rope = config.count("qk_rope_head_dim", least=0)
     if config.architecture.startswith("BailingMoeV3") and config.values.get("use_mla_nope") is True:
@@ -231,13 +230,13 @@ def _latent(plan: Plan, config: ModelConfig, element: Element) -> KvCell:
     if not is_sparse(plan, config):
         return KvCell(plain, plain, plain, why=why)
     index = _index_bytes(plan, config)
-    why += f" and {index} of the indexer"
+    why += f" plus {index} for the indexer"
     if not _is_scaled(plan, element):
         return KvCell(plain, plain, plain, index, why)
     scaled = rank + rank // _QUANTISED_BLOCK * 4 + rope * 2
     counted = scaled if plan.in_versions(">=0.5.17") else plain
     return KvCell(
-        scaled, scaled, counted, index, f"{scaled} with scales and {index} of the indexer"
+        scaled, scaled, counted, index, f"{scaled} with scales plus {index} for the indexer"
     )
 
 
@@ -259,8 +258,8 @@ def _index_bytes(plan: Plan, config: ModelConfig) -> int:
 
 
 def _is_scaled(plan: Plan, element: Element) -> bool:
-    """True if rows of sparse attention hold scales: `calculate_mla_kv_cache_dim` (0.5.9 and later),
-    `NSATokenToKVPool` (0.5.4 to 0.5.8). Raises UnknownValueError."""
+    """True if cache rows of sparse attention hold scales: `calculate_mla_kv_cache_dim` (0.5.9 and
+    later), `NSATokenToKVPool` (0.5.4 to 0.5.8). Raises UnknownValueError."""
     if element.name != "fp8_e4m3" or plan.in_versions("<0.5.4"):
         return False
     if plan.in_versions("<0.5.9"):
@@ -300,13 +299,13 @@ _MODEL_DECIDES = ">=0.5.8"
 window has a pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
 _NONE = "<0.4.10"
 _NO_OTHERS = ">=0.5.7"
-"""Earlier releases, in which only MiMo-V2 has such a pool."""
+"""Releases before `_MODEL_DECIDES` in which only MiMo-V2 has such a pool."""
 _PATTERNS = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
 _WINDOWED_MODELS = ("GptOss", "Gemma2", "Gemma3", "Olmo2", "Olmo3")
-"""Models before 0.5.7 whose attention has windows in some layers
+"""Models whose attention has windows in some layers, for releases before 0.5.7
 (`get_attention_sliding_window_size` in srt/models)."""
 WINDOW_DRAFTS = ("MiMoV2MTP", "Step3p5MTP")
-"""Draft models with a single layer, which has a window."""
+"""Draft models whose only layer has a sliding window."""
 _FULL_ATTENTION = ("full_attention", "attention")
 _DEFAULT_WINDOW_PATTERN = {"gpt_oss": 2, "gemma2": 2, "gemma3": 6, "gemma3_text": 6}
 """Interval of full-attention layers if the config lists none: transformers' defaults."""
@@ -315,8 +314,8 @@ _DEFAULT_WINDOW_PATTERN = {"gpt_oss": 2, "gemma2": 2, "gemma3": 6, "gemma3_text"
 class Layers(Struct, frozen=True):
     """Indices of layers by cache kind.
 
-    `windowed`: sliding layers have a separate pool. Otherwise they hold every token like full
-    layers.
+    `sliding`: sliding-window layers with a separate pool. Without one, they hold every token and
+    belong to `full`.
     """
 
     full: tuple[int, ...]
@@ -418,7 +417,9 @@ def _had_window_pool(plan: Plan, config: ModelConfig) -> bool:
     name = config.architecture
     if name.startswith("Llama4"):
         if plan.value("hybrid_kvcache_ratio"):  # another formula, with a configurable share
-            raise UnknownValueError("the pools of Llama 4 with `hybrid_kvcache_ratio`")
+            raise UnknownValueError(
+                "the pools of Llama 4 with `hybrid_kvcache_ratio` are not modeled"
+            )
         return False
     if plan.in_versions(_NO_OTHERS):
         return name in ("MiMoV2FlashForCausalLM", "MiMoV2MTP")
@@ -458,9 +459,9 @@ def _of_types(config: ModelConfig, count: int) -> tuple[int, ...]:
 
 
 _SINGLE_LAYER_MODELS = ("MiMoV2MTP", "Step3p5MTP", "InklingForConditionalGenerationMTP")
-"""Models with one layer each, of which multi-layer EAGLE runs several."""
+"""Single-layer models, of which multi-layer EAGLE runs several."""
 MTP_ENDS = ("NextN", "MTP")
-"""Endings of the class names of multi-token-prediction layers."""
+"""Class name suffixes of multi-token-prediction layers."""
 
 
 class Draft(Struct, frozen=True):
@@ -487,7 +488,7 @@ class Draft(Struct, frozen=True):
 
     @property
     def mtp_layers(self) -> int | None:
-        """`num_nextn_predict_layers` of its config."""
+        """`num_nextn_predict_layers` from the draft's config."""
         return self.config.optional("num_nextn_predict_layers", least=0)
 
 
@@ -520,18 +521,17 @@ def draft_of(plan: Plan) -> Draft | None:
 
 
 def counted_layers(plan: Plan, draft: Draft) -> int:
-    """Return the number of draft layers by which the engine scales its budget. Raises
-    UnknownValueError.
+    """Return the number of draft layers in the engine's memory budget. Raises UnknownValueError.
 
     `eagle_draft_num_layers` (0.5.23 spec_aux_hidden_state.py:174, 0.5.14 model_runner.py:446).
-    Without a draft path it is zero up to 0.5.19; later releases use the number that the target's
-    config declares.
+    Without a draft path, releases up to 0.5.19 count none; later releases count the number in the
+    target's config.
     """
     declared = draft.mtp_layers
     if plan.value("speculative_draft_model_path") is None:
         return 0 if plan.in_versions("<0.5.20") else declared or 0
     if draft.is_mtp and declared is None:
         if draft.loaded_as in _SINGLE_LAYER_MODELS and plan.in_versions("<0.5.18"):
-            return draft.config.layers  # as its source counts them
+            return draft.config.layers  # the engine counts the target's layers
         return 1
     return declared if declared is not None else draft.config.layers

@@ -1,6 +1,6 @@
 """The weights of a model as matrices: attention, MLP, experts, recurrent layers.
 
-A family states the traits of an architecture that its config lacks. They come from the model in
+A model family states traits of an architecture that its config omits, taken from the model in
 srt/models (0.5.23) and its config class in transformers.
 """
 
@@ -18,13 +18,13 @@ from speclaunch.engine.plan.plan import UnknownValueError
 
 
 class QkNorm(Enum):
-    """Norms of queries and keys."""
+    """Kind of norms for queries and keys."""
 
     NONE = auto()
     HEAD = auto()
-    """Norms that have the size of a head."""
+    """Norms with the size of one head."""
     ALL_HEADS = auto()
-    """Norms that have the size of all heads together."""
+    """Norms with the combined size of all heads."""
 
 
 class ModelFamily(Struct, frozen=True):
@@ -34,9 +34,10 @@ class ModelFamily(Struct, frozen=True):
     - `biased_output`: the output of attention has a bias if queries, keys and values have one.
     - `norms`: number of norms in a layer. `tied`: embedding and head are shared unless the config
       states otherwise.
-    - `expert_size`: config key for the size of an expert. `router_bias`: the router has a
-      correction of its scores.
-    - `gated_output`: queries also have a gate. `sinks`: each head has one additional number.
+    - `expert_size`: config key for the size of an expert. `router_bias`: the router has a score
+      correction bias.
+    - `gated_output`: queries also have a gate. `sinks`: each head has an attention sink (one
+      number).
     - `mtp_copies`: published checkpoints repeat embedding and head in their MTP layers.
     """
 
@@ -147,7 +148,7 @@ class Shard(Enum):
     EMBEDDING = auto()
     HEAD = auto()
     REPLICATED = auto()
-    """Held by every rank."""
+    """Held in full by every rank."""
 
 
 class WeightRole(Enum):
@@ -166,12 +167,12 @@ class WeightRole(Enum):
 
 
 class Matrix(Struct, frozen=True):
-    """A weight with `rows` outputs and `columns` inputs, and `copies` of it.
+    """A weight with `rows` outputs and `columns` inputs, in `copies` of the same shape.
 
     - `name`: the module's name in the checkpoint (of the first copy); it decides whether the weight
       is quantized.
     - `linear`: False for weights that no method quantizes: norms, biases, embeddings.
-    - `most`: the maximum number of parts (KV heads).
+    - `most`: the maximum number of parts to divide it into (KV heads).
     - `bytes`: the element size, if the weight has a separate dtype.
     """
 
@@ -185,7 +186,7 @@ class Matrix(Struct, frozen=True):
     most: int | None = None
     bytes: int | None = None
     layer: int | None = None
-    """Index of its layer. None: it is in the first stage or (the head) in the last stage."""
+    """Layer index; None for weights of the first stage and for the head, in the last stage."""
 
     @property
     def parameters(self) -> int:
@@ -193,7 +194,7 @@ class Matrix(Struct, frozen=True):
         return self.rows * self.columns * self.copies
 
     def in_layer(self, index: int) -> Matrix:
-        """Return this matrix as part of a layer."""
+        """Return this matrix with a layer index."""
         return replace(self, layer=index)
 
     def parts(self, ranks: Ranks) -> float:
@@ -228,7 +229,7 @@ FLOAT32 = 4
 def attention(
     config: ModelConfig, family: ModelFamily, name: str, *, windowed: bool = False, inputs: int = 0
 ) -> Iterator[Matrix]:
-    """Yield queries, keys, values and output with separate heads.
+    """Yield the query, key, value and output matrices of attention with separate heads.
 
     `inputs`: size of the input if it is larger than the hidden state (EAGLE-3).
     """
@@ -347,7 +348,9 @@ def linear_attention(config: ModelConfig, name: str) -> Iterator[Matrix]:
     """Yield the matrices of a gated delta net (Qwen3-Next, Qwen3.5). Raises UnknownValueError for
     other kinds of linear attention."""
     if config.optional("linear_num_value_heads") is None:
-        raise UnknownValueError(f"the weights of linear attention in {config.architecture}")
+        raise UnknownValueError(
+            f"the weights of linear attention in {config.architecture} are unknown"
+        )
     hidden = config.hidden
     heads, groups = config.count("linear_num_value_heads"), config.count("linear_num_key_heads")
     values, keys = config.count("linear_value_head_dim"), config.count("linear_key_head_dim")

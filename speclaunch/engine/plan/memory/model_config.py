@@ -1,7 +1,7 @@
 """Numbers in a checkpoint's config that determine sizes.
 
-A value that is missing, or of an implausible type or size, raises UnknownValueError with the key's
-name: a size is never a guess, and no config causes a crash.
+A missing value, or one of an implausible type or size, raises UnknownValueError with the key's
+name: sizes are never guessed, and no config causes a crash.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from speclaunch.engine.plan.plan import UnknownValueError
 from speclaunch.engine.plan.topics.target import halved
 
 MOST_LAYERS = 4096
-"""Maximum number of layers of a model. Limits the work done per layer."""
+"""Maximum number of layers in a model, to limit the work for an implausible config."""
 ROUTED_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 """Keys that state the number of routed experts."""
 ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
@@ -49,12 +49,12 @@ class ModelConfig(Struct, frozen=True):
         }
         known = {key: value for key, value in declared.items() if value is not None}
         if "model_type" in checkpoint.config:
-            known.pop("model_type", None)  # the nested part's own type would hide the outer type
+            known.pop("model_type", None)  # the outer type would hide the nested part's own type
         return cls(checkpoint.name, merged(checkpoint.config, known), checkpoint.architecture or "")
 
     def optional(self, *keys: str, least: int = 1) -> int | None:
-        """Return the first of the keys that is set; None if none is. Raises UnknownValueError if
-        its value is not a count."""
+        """Return the value of the first key that is set, or None. Raises UnknownValueError if the
+        value is not a count of at least `least`."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -66,7 +66,7 @@ class ModelConfig(Struct, frozen=True):
         return None
 
     def count(self, *keys: str, default: int | None = None, least: int = 1) -> int:
-        """Return the first of the keys that is set, else `default`. Raises UnknownValueError."""
+        """Return the value of the first set key, else `default`. Raises UnknownValueError."""
         found = self.optional(*keys, least=least)
         if found is not None:
             return found
@@ -75,7 +75,7 @@ class ModelConfig(Struct, frozen=True):
         return default
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """Return a boolean; `default` if it is missing. Raises UnknownValueError."""
+        """Return a boolean value, or `default` if it is missing. Raises UnknownValueError."""
         value = self.values.get(key)
         if value is None:
             return default

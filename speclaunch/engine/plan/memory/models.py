@@ -57,7 +57,7 @@ def language_model(config: ModelConfig) -> Iterator[Matrix]:
 
 
 def embedding(config: ModelConfig) -> Matrix:
-    """Return the matrix of the vocabulary's embedding."""
+    """Return the embedding matrix of the vocabulary."""
     rows = config.count("vocab_size")
     return Matrix(
         "model.embed_tokens",
@@ -88,7 +88,7 @@ def self_attention(
     windowed: bool = False,
     indexed: bool = True,
 ) -> Iterator[Matrix]:
-    """Yield the matrices of the attention kind in the config."""
+    """Yield the matrices of plain or latent attention, as the config states."""
     if config.latent_rank is not None:
         return latent_attention(config, name, indexed=indexed)
     return attention(config, family, name, windowed=windowed)
@@ -116,7 +116,7 @@ def has_experts(config: ModelConfig, index: int) -> bool:
     if not is_mixture(config):
         return False
     pattern = config.counts("moe_layer_freq")
-    if pattern:  # MiMo-V2: one for each layer
+    if pattern:  # MiMo-V2: one entry per layer
         return index < len(pattern) and pattern[index] == 1
     if config.architecture.startswith("Llama4"):
         chosen = config.counts("moe_layers")
@@ -132,7 +132,7 @@ def has_experts(config: ModelConfig, index: int) -> bool:
 
 
 def _windows(config: ModelConfig) -> frozenset[int]:
-    """Return the layers whose attention heads differ from the rest."""
+    """Return the sliding-window layers if their heads differ from those of other layers."""
     if config.optional("swa_num_key_value_heads", "swa_num_attention_heads") is None:
         return frozenset()
     return frozenset(sliding_layers(config, config.layers))
@@ -144,7 +144,7 @@ def _in_layer(found: Iterator[Matrix] | list[Matrix], index: int) -> Iterator[Ma
 
 
 def padded(rows: int) -> int:
-    """Return the rows of a vocabulary as the engine allocates them."""
+    """Return the number of vocabulary rows that the engine allocates."""
     return -(-rows // _PADDED_VOCABULARY) * _PADDED_VOCABULARY
 
 
@@ -174,7 +174,7 @@ def mtp_layers(config: ModelConfig) -> Iterator[Matrix]:
         name = f"mtp.layers.{index}" if qwen else f"model.layers.{last}"
         yield from as_mtp(self_attention(config, family, f"{name}.self_attn", windowed=True))
         found = feed_forward(config, family, f"{name}.mlp", config.layers - 1)
-        if config.architecture.startswith("MiMo"):  # dense, regardless of the layers
+        if config.architecture.startswith("MiMo"):  # dense, even if the model's layers are not
             found = mlp(hidden, config.count("intermediate_size"), f"{name}.mlp")
         yield from as_mtp(found)
         yield Matrix(f"{name}.eh_proj", hidden, 2 * hidden, role=WeightRole.MTP, linear=False)
@@ -238,7 +238,7 @@ def _inner(tower: ModelConfig, hidden: int) -> int:
 
 
 def _mergers(config: ModelConfig, tower: ModelConfig, hidden: int) -> Iterator[Matrix]:
-    if config.architecture.startswith("Gemma3"):  # a SigLIP: one matrix joins it
+    if config.architecture.startswith("Gemma3"):  # SigLIP: one matrix projects its output
         side = tower.count("image_size", default=896) // tower.count("patch_size", default=14)
         yield _matrix("pos_embed", side * side, hidden)
         yield _matrix("projector", config.hidden, hidden)
@@ -274,8 +274,8 @@ def is_draft_model(architecture: str) -> bool:
 
 
 def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """Yield the draft's matrices as the engine builds it, including the embedding and head that it
-    later shares.
+    """Yield the matrices of the draft that the engine builds, including the embedding and head that
+    it later shares.
 
     Raises UnknownValueError.
     """
@@ -292,8 +292,8 @@ def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]
 
 
 def _eagle(config: ModelConfig, family: ModelFamily) -> Iterator[Matrix]:
-    """Yield an EAGLE draft: srt/models/llama_eagle.py. The first layer has no norm before its
-    attention."""
+    """Yield the matrices of an EAGLE draft (srt/models/llama_eagle.py). Its first layer has no norm
+    before attention."""
     hidden = config.hidden
     yield embedding(config)
     yield Matrix("model.fc", hidden, 2 * hidden, linear=False)
@@ -307,10 +307,10 @@ def _eagle(config: ModelConfig, family: ModelFamily) -> Iterator[Matrix]:
 
 
 def _eagle3(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """Yield an EAGLE-3 draft: srt/models/llama_eagle3.py.
+    """Yield the matrices of an EAGLE-3 draft (srt/models/llama_eagle3.py).
 
-    It has one layer, regardless of the config, and reads the embedding in addition to the hidden
-    state.
+    The draft has one layer, regardless of the config, and reads the embedding in addition to the
+    hidden state.
     """
     hidden = config.hidden
     read = config.count("target_hidden_size", default=hidden)
@@ -330,7 +330,7 @@ def _eagle3(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
 
 
 def _dflash(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """Yield a DFLASH draft: srt/models/dflash.py. It uses the target's embedding and head."""
+    """Yield the matrices of a DFLASH draft (srt/models/dflash.py), without embedding and head."""
     hidden = config.hidden
     layers = len(checkpoint.aux_hidden_layers)
     if not layers:

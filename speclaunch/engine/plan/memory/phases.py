@@ -44,7 +44,7 @@ def _no_tokens(plan: Plan, fraction: float) -> str:
 
 def _nothing_left(fraction: float, before: int, after: int) -> str:
     """Return the message if the weights alone fill the static share (0.5.14 and later; 0.5.23
-    kv_cache_configurator.py:3051). `before` and `after` loading: bytes."""
+    kv_cache_configurator.py:3051). `before`, `after`: free bytes before and after loading."""
     least = 1 - after / before
     return (
         f"Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static="
@@ -127,17 +127,17 @@ _NO_INPUT = 6
 tp_worker.py:144)."""
 
 INDEX_BYTES = 80
-"""Host memory in bytes per token of the pool while a CPU serves. 48 bytes are inputs of the eager
+"""Bytes of host memory per pool token while a CPU engine serves. 48 bytes are inputs of the eager
 runner, which is sized for all tokens (0.5.15 to 0.5.23 model_executor/runner/eager_runner.py:
 `prefill_ceiling`). 16 bytes are the list of free slots and its copy
 (mem_cache/allocator/token.py:59). The rest are page tables. Measured: 73 bytes, EAGLE3 with
 3,966,095 tokens."""
 
 HOST_LOSS = 256 * MIB
-"""Memory that a CPU's host may lose while weights load, in addition to the weights. The engine
-subtracts it from the pool's budget: the host's available memory after loading, less a share of that
-before (0.5.23 kv_cache_configurator.py:3007). Engines lost up to 80 MiB on a quiet host, and more
-on a busy host."""
+"""Bytes of host memory that may be lost while a CPU engine loads weights, besides the weights. They
+reduce the pool's budget: the available memory after loading, minus a share of the available memory
+before loading (0.5.23 kv_cache_configurator.py:3007). Engines lost up to 80 MiB on a quiet host,
+and more on a busy host."""
 
 
 class FractionDirection(StrEnum):
@@ -149,7 +149,7 @@ class FractionDirection(StrEnum):
 
 
 class Terms(Struct, frozen=True):
-    """All sizes, other than the fraction, that the start of one rank depends on."""
+    """All sizes that determine the start of one rank for a given fraction."""
 
     device: Device
     target_weights: SizeEstimate
@@ -250,7 +250,7 @@ class FractionOutcome(Struct, frozen=True):
 
 
 def start(plan: Plan, terms: Terms, fraction: float) -> FractionOutcome:
-    """Return the outcome of a start. `plan` affects only the wording of messages."""
+    """Return the likely and the best-case outcome of a start."""
     return FractionOutcome(run(plan, terms, fraction), run(plan, terms, fraction, least=True))
 
 
@@ -263,7 +263,7 @@ def _bounded(plan: Plan, terms: Terms, share: float | None = None) -> Terms:
     """Return the terms with a share of the estimates, by default the expected share.
 
     On a CPU that share is 0: the engine reserves nothing, and its rules of thumb are for GPUs.
-    Instead, the host loses memory, and the engine's processes may grow after the pool was sized.
+    Instead, the host loses memory, and the engine's processes may grow after the pool is sized.
     """
     if not plan.device.startswith("cpu"):
         return scaled(terms, EXPECTED if share is None else share)
@@ -301,7 +301,7 @@ def direction(course: PhaseRun) -> FractionDirection | None:
 
 
 def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> PhaseRun:
-    """Run through the phases once. `least`: use the minimum of every estimate."""
+    """Return one simulated start. `least`: use the minimum of every estimate."""
     before = terms.device.most_free if least else terms.device.free
     course = PhaseRun(before, least)
     full = allocation_message(plan)
@@ -351,7 +351,7 @@ def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> Ph
 def _capture(
     course: PhaseRun, terms: Terms, prefill: SizeEstimate, decode: SizeEstimate, message: str
 ) -> int:
-    """Capture the graphs of one model; return the bytes that prefill graphs take."""
+    """Simulate graph capture for one model; return the bytes of its prefill graphs."""
     use, phase, turn = MemoryUse.GRAPHS, MemoryPhase.GRAPHS, FractionDirection.LOWER
     before = course.free
     if prefill.size.bytes and before < terms.prefill_needs:
@@ -364,7 +364,7 @@ def _capture(
 
 
 def _allocate(plan: Plan, terms: Terms, fraction: float, before: int, course: PhaseRun) -> None:
-    """Size the pool, and allocate its other buffers except the draft's."""
+    """Size the pool, and allocate its buffers except the draft's."""
     rest = course.free - before * (1 - fraction) - terms.reserved
     found = pool(terms.pool, rest)
     course.failure = _refusal(plan, terms, fraction, before, course.free, rest, found)
@@ -404,7 +404,7 @@ def _refusal(
     rest: float,
     found: Pool,
 ) -> PredictedFailure | None:
-    """Return the engine's refusal of the pool, checked in the engine's order."""
+    """Return the first error that the engine would raise for the pool; None if it accepts it."""
     text = None
     settings, states = terms.pool, found.states
     new = plan.in_versions(NEEDS_A_STATE)
@@ -462,8 +462,8 @@ def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[fl
 def likely_range(
     plan: Plan, terms: Terms, share: float | None = None
 ) -> tuple[float, float] | None:
-    """Return the smallest and the largest fraction that work with a share of the estimates. None as
-    `share` means the expected share."""
+    """Return the smallest and the largest fraction that work with a share of the estimates
+    (`share`; None: the expected share)."""
     part = _bounded(plan, terms, share)
     return working_range(lambda tried: direction(run(plan, part, tried)))
 

@@ -27,12 +27,12 @@ class SlotSettings(Struct, frozen=True):
     """`max_running_requests` (48 with speculation, unless set by the user)."""
     ranks: int
     fewest: int
-    """Minimum for each rank's share."""
+    """Minimum number of requests per rank."""
     context: int
     extra: int
     """Additional positions in each row, beyond the context."""
     era: int
-    """0: up to 0.5.9, 1: 0.5.10 to 0.5.13, 2: from 0.5.14."""
+    """Method of the release: 0 up to 0.5.9, 1 from 0.5.10 to 0.5.13, 2 from 0.5.14."""
     padding: int
     """Additional rows beyond the requests."""
     more: int
@@ -130,14 +130,14 @@ class PoolSettings(Struct, frozen=True):
     slots: SlotSettings
     states: StateSettings | None
     split: int | None
-    """Page size to which tokens are rounded when they are split between full and window layers: 1
-    up to 0.5.6, the page size up to 0.5.10. These releases count tokens as if all layers held all
-    of them. None: tokens are counted as each layer holds them."""
+    """Multiple to which tokens are rounded when they are split between full and window layers: 1 up
+    to 0.5.6, the page size up to 0.5.10. These releases count tokens as if all layers held all of
+    them. None: each layer counts only the tokens that it holds."""
     headroom: int
     """Tokens per running request that drafts use in addition to the pool (up to 0.5.6). They are
     added to the pool without being deducted from the budget. 0: none."""
     window: int | None
-    """The sliding window, if the engine refuses a pool that is too small for it (0.5.16 and
+    """The sliding window, if the engine rejects a pool that is too small for it (0.5.16 and
     later)."""
 
 
@@ -157,7 +157,7 @@ class Pool(Struct, frozen=True):
 
 
 def draft_headroom(plan: Plan) -> int:
-    """Return the draft's headroom for EAGLE and STANDALONE: 0.5.6 model_runner.py:1700, 0.4.6
+    """Return the `headroom` of EAGLE and STANDALONE drafts: 0.5.6 model_runner.py:1700, 0.4.6
     model_runner.py:866."""
     if plan.in_versions(">=0.5.7") or plan.algorithm not in EAGLE_FAMILY:
         return 0
@@ -169,7 +169,7 @@ def draft_headroom(plan: Plan) -> int:
 def pool(settings: PoolSettings, rest: float) -> Pool:
     """Return the pool that fits in `rest` bytes.
 
-    Without room it has 0 tokens. Without room for states, their `slots` is 0 or less.
+    If nothing fits, `tokens` is 0. If no state fits, `states.slots` is 0 or less.
     """
     states = States() if settings.states is None else room(settings.states, rest)
     profiled = int(rest - states.bytes) // settings.cell
@@ -199,7 +199,7 @@ def pool(settings: PoolSettings, rest: float) -> Pool:
 
 
 def _split(settings: PoolSettings, tokens: int) -> tuple[int, int]:
-    """Return the tokens of full layers, and those of sliding-window layers."""
+    """Return the numbers of tokens in full layers and in sliding-window layers."""
     layout, step = settings.layout, settings.split or settings.page
     ratio = layout.swa_full_tokens_ratio
     if not layout.swa_layers or ratio is None:

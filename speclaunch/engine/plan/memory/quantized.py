@@ -1,6 +1,6 @@
-"""Bytes of a weight as a quantization method stores it, and the modules that the method skips.
+"""Storage sizes of quantized weights, and the modules that a quantization method skips.
 
-The methods are those of srt/layers/quantization in 0.5.23.
+Covers the methods in srt/layers/quantization of 0.5.23.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ExcludedModules(Struct, frozen=True):
 
     @classmethod
     def of(cls, names: Iterable[str]) -> ExcludedModules:
-        """Return the exclusions in a config's list. Raises UnknownValueError."""
+        """Return the exclusions for a list of names and patterns. Raises UnknownValueError."""
         plain, patterns = set(), []
         for name in names:
             if name.startswith("re:"):
@@ -49,12 +49,12 @@ class ExcludedModules(Struct, frozen=True):
                 plain.add(cls.plain(name))
         unique = tuple(dict.fromkeys(patterns))
         if len(unique) > _MOST_PATTERNS:
-            raise UnknownValueError(f"{len(unique)} patterns of modules are not supported")
+            raise UnknownValueError(f"{len(unique)} module patterns are not supported")
         return cls(frozenset(plain), unique)
 
     @staticmethod
     def plain(name: str) -> str:
-        """Return a module's name without the prefix that a vision tower adds."""
+        """Return a module's name without the prefixes of multimodal checkpoints."""
         return _WRAPPERS.sub("model.", name).removeprefix("language_model.")
 
     def and_these(self, names: Iterable[str]) -> ExcludedModules:
@@ -68,7 +68,7 @@ class ExcludedModules(Struct, frozen=True):
 def _harmless(pattern: str) -> str:
     repeats = len(re.findall(r"(?<!\\)[*+{]", pattern))
     if repeats > _MOST_REPEATS or _REPEATED_GROUP.search(pattern):
-        raise UnknownValueError(f"the pattern {pattern[:60]!r} of modules is not supported")
+        raise UnknownValueError(f"the module pattern {pattern[:60]!r} is not supported")
     return pattern
 
 
@@ -107,7 +107,7 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
         try:
             found.append(re.compile(pattern))
         except (re.error, RecursionError, OverflowError):
-            continue  # the engine would also refuse it
+            continue  # the engine would also reject it
     return tuple(found)
 
 
@@ -158,10 +158,10 @@ MXFP8 = Scheme(8, group=32, scale=1)
 
 
 class Quantised(Struct, frozen=True):
-    """A checkpoint's quantization of each weight.
+    """The quantization of a checkpoint's weights.
 
-    `scheme` applies to all weights that are linear and not `excluded`, unless `layers` names
-    another scheme for a weight (mixed precision).
+    `scheme` applies to all weights that are linear and not `excluded`. If `layers` is set, it alone
+    names the scheme of each weight (mixed precision).
     """
 
     scheme: Scheme | None = None
@@ -278,7 +278,7 @@ def _compressed(config: Mapping[str, Any]) -> Scheme:
 
 
 def _by_layer(layers: Mapping[str, Any]) -> dict[str, Scheme]:
-    """Return the layers and schemes in `quantized_layers` (ModelOpt's mixed precision)."""
+    """Return the scheme of each layer in `quantized_layers` (ModelOpt's mixed precision)."""
     found: dict[str, Scheme] = {}
     for name, entry in layers.items():
         algorithm = str(mapping(entry).get("quant_algo") or "").upper()

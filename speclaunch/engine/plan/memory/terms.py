@@ -1,4 +1,4 @@
-"""Gathers the sizes of a plan, and the facts that are missing for unknown sizes."""
+"""Gathers the sizes of a plan, and the reasons why some are unknown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from speclaunch.engine.plan.topics.memory import draft_in_pool
 
 _T = TypeVar("_T")
 _WEIGHTS_LEAST = 0.97
-"""Minimum share that remains of weights computed from a config."""
+"""Lower bound of weights without an exact size, as a share of the computed size."""
 _NODE = 184
 """Bytes of a node in NGRAM's trie: 176 for the node, 8 for its entry in the list of free nodes
 (sglang 0.5.23 kernels/jit/csrc/ngram_corpus/trie.h)."""
@@ -69,7 +69,7 @@ def has_draft(plan: Plan) -> bool:
 
 
 def context_length(plan: Plan) -> int:
-    """Return the context length in tokens, set by the user or by the checkpoint. Raises
+    """Return the context length in tokens, from the user or the checkpoint. Raises
     UnknownValueError."""
     explicit = plan.value("context_length")
     if explicit is not None:
@@ -126,7 +126,7 @@ def gather(plan: Plan) -> GatheredSizes:
 
 
 def weights_least(size: MemorySize) -> SizeEstimate:
-    """Return an estimate of weights with their lower bound."""
+    """Return the size of weights as an estimate with a lower bound."""
     return SizeEstimate(size, size.bytes if size.exact else int(size.bytes * _WEIGHTS_LEAST))
 
 
@@ -146,7 +146,7 @@ def _other_ways(plan: Plan) -> None:
     for name, why in (
         ("cpu_offload_gb", "some weights are stored in host memory"),
         ("offload_group_size", "some weights are stored in host memory"),
-        # layers/moe/kt_ep_wrapper.py, from 0.5.4 on: its GPU method makes kt_num_gpu_experts alone
+        # layers/moe/kt_ep_wrapper.py, from 0.5.4 on: its GPU method creates only kt_num_gpu_experts
         ("kt_weight_path", "experts are stored in host memory"),
         ("enable_unified_memory", "the pools share one buffer"),
         ("enable_hisparse", "part of the KV cache is stored in host memory"),

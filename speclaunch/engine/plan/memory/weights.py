@@ -51,8 +51,8 @@ describe the files."""
 def ratio_to_files(
     checkpoint: Checkpoint, counted: Mapping[WeightRole, int], head: int, *, is_draft: bool
 ) -> float | None:
-    """Return the ratio of the files' bytes to the config's. 1 without files; None if they do not
-    match.
+    """Return the ratio of the files' bytes to the bytes that the config implies; 1 without files,
+    None if they do not match.
 
     Files may lack or repeat weights that the config does not show: a tied head (`head`: its bytes,
     0 if already counted), a draft's embedding, MTP layers and their copies. The closest combination
@@ -125,12 +125,12 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def sums(self) -> dict[tuple[object, ...], tuple[float, float, Loaded]]:
-        """Cache of sums by division: see `_loaded_bytes`."""
+        """Cache of `_loaded_bytes`."""
         return {}
 
 
 _recent: OrderedDict[int, tuple[Checkpoint, CountedWeights | str]] = OrderedDict()
-"""The most recently requested checkpoints, or why one cannot be counted. Three rules query each
+"""Cache of recent checkpoints: the weights, or why they cannot be counted. Three rules query each
 deployment, and many deployments and the steps of a fit search share a model."""
 _MOST_RECENT = 32
 
@@ -175,7 +175,7 @@ def _matrices(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
         yield from draft_model(checkpoint, config)
         return
     yield from language_model(config)
-    if checkpoint.mtp_weights is not False:  # if unknown: as the config declares
+    if checkpoint.mtp_weights is not False:  # if unknown, the config decides
         yield from mtp_layers(config)
     yield from vision_tower(config)
 
@@ -184,7 +184,7 @@ _VOCABULARY = (WeightRole.EMBEDDING, WeightRole.HEAD)
 
 
 class Loaded(Struct, frozen=True):
-    """The form in which the engine holds weights.
+    """In-memory form of the weights that an engine loads.
 
     `aligned`: multiples to which mxfp4 experts are padded, for the expert size and the hidden size.
     """
@@ -196,10 +196,10 @@ class Loaded(Struct, frozen=True):
 
 
 def loaded_in(plan: Plan, stored: Quantised, element: int, ranks: Ranks) -> Loaded:
-    """Return how a plan's version holds weights. Raises UnknownValueError.
+    """Return how a plan's version holds weights in memory. Raises UnknownValueError.
 
-    `create_weights` of srt/layers/quantization/mxfp4.py: 128 and 128 on Blackwell, 256 and 256 up
-    to 0.5.17; elsewhere the experts' own size alone.
+    `create_weights` of srt/layers/quantization/mxfp4.py pads to 128 and 128 on Blackwell (256 and
+    256 up to 0.5.17), elsewhere only the expert size, to 64.
     """
     hardware = plan.facts.hardware
     aligned = (64, 1)
@@ -211,7 +211,7 @@ def loaded_in(plan: Plan, stored: Quantised, element: int, ranks: Ranks) -> Load
 def stage_bytes(
     plan: Plan, config: ModelConfig, matrices: Sequence[Matrix], loaded: Loaded
 ) -> list[float]:
-    """Return the bytes on a rank of each pipeline stage. The first holds the embedding, the last
+    """Return the bytes per rank for each pipeline stage. The first holds the embedding, the last
     the head.
 
     Raises UnknownValueError.
@@ -260,10 +260,10 @@ _CLOSE = 0.001
 
 
 def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
-    """Return the bytes of the loaded weights on the rank that holds most. Raises UnknownValueError.
+    """Return the bytes of loaded weights on the rank that holds the most. Raises UnknownValueError.
 
     A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) counts without them.
-    `why` states the size of its copies until they are freed.
+    `why` states the size of its own copies, which are freed later.
     """
     if not draft:
         checkpoint = target_of(plan)
@@ -294,7 +294,7 @@ def _loaded_roles(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
     """Return the parts of a draft's checkpoint that remain in memory.
 
     `init_lm_head` (0.5.23 eagle_worker_v2.py:336, 0.4.6 eagle_worker.py:125): EAGLE and MTP use the
-    target's embedding and head, EAGLE-3 the embedding alone, unless it has no head.
+    target's embedding and head; EAGLE-3 uses the head only if it has none itself.
     """
     if draft.is_mtp:
         return frozenset({WeightRole.MTP})
@@ -312,7 +312,7 @@ def _size(
     ranks = ranks_of(plan)
     quantised = None
     if method is not None and checkpoint.quantization is None:
-        quantised = online(method)  # its files have another size
+        quantised = online(method)  # its files differ in size
     try:
         found = counted(checkpoint)
     except UnknownValueError as error:
@@ -348,7 +348,7 @@ def _loaded_bytes(
     roles: frozenset[WeightRole],
     loaded: Loaded,
 ) -> tuple[float, float]:
-    """Return the bytes on the rank that holds most, and the total without repetition. Raises
+    """Return the bytes on the rank that holds the most, and the total without replicas. Raises
     UnknownValueError.
 
     Cached across all deployments that divide a model the same way.
@@ -413,7 +413,7 @@ def _files(checkpoint: Checkpoint) -> str:
 
 
 def _peak(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> str:
-    """Return the size of a draft's own embedding and head until the target's replace them."""
+    """Return a note on a draft's own embedding and head, which the target's replace later."""
     if plan.algorithm in BLOCK_FAMILY:
         return "; embedding and head are the target's"
     try:
@@ -445,7 +445,7 @@ models/dflash.py, speculative/frozen_kv_mtp_worker_v2.py:143)."""
 
 
 def freed_after_pool(plan: Plan) -> int:
-    """Return the bytes of a draft that are freed only after the pool was sized. Raises
+    """Return the bytes of a draft that are freed only after the pool is sized. Raises
     UnknownValueError.
 
     - Its own embedding and head: `alloc_memory_pool` calls `init_lm_head` last (0.5.17
@@ -454,7 +454,7 @@ def freed_after_pool(plan: Plan) -> int:
       only the garbage collector frees them.
 
     Measured on H100 and H200 with 0.5.17: tests/engine/plan/memory/gpu_measurements.json. 0 if the
-    draft is not paid for from the pool.
+    pool's budget excludes the draft.
     """
     draft = draft_of(plan)
     if draft is None or not draft_in_pool(plan) or plan.algorithm in _SHARES_FIRST:

@@ -61,8 +61,7 @@ def resolve_attention(working: Working) -> None:
 
 
 def is_chosen_by_the_runner(working: Working) -> bool:
-    """True if the model runner chooses the backend, when page size and parameters are already
-    final.
+    """True if the model runner chooses the backend, after page size and parameters are final.
 
     0.5.4 model_executor/model_runner.py:545. From 0.5.4.post1 server_args.py:1057 chooses earlier,
     before they are resolved.
@@ -86,7 +85,7 @@ def _renamed(working: Working) -> None:
             backend = working.value(name)
             found = RENAMED[backend] if backend in names else None
             if found == "cutedsl_mla" and name == PREFILL:
-                found = "trtllm_mla"  # the other backend only decodes
+                found = "trtllm_mla"  # cutedsl_mla only decodes
             if found is not None:
                 why = f"{working.value(name)} is a deprecated name"
                 source = "sglang 0.5.23 arg_groups/serving_hook.py:305"
@@ -99,7 +98,7 @@ def _choose(working: Working) -> None:
         if working.value(BOTH) is None:
             chosen = _deterministic(working)
             if chosen is not None:
-                why = "deterministic inference uses it on these GPUs"
+                why = "deterministic inference uses this backend on these GPUs"
                 source = "sglang 0.5.23 arg_groups/overrides.py:1116"
                 working.set(BOTH, chosen, why, source)
             else:
@@ -139,19 +138,23 @@ def _why_default(working: Working) -> str:
     """Return the reason for the default backend, in one sentence."""
     if working.device == "cpu":
         return "the default on a CPU"
-    kind = "latent attention" if working.architectures.uses_mla(working.target) else "heads"
+    kind = (
+        "latent attention"
+        if working.architectures.uses_mla(working.target)
+        else "multi-head attention"
+    )
     on = "AMD GPUs"
     if not working.is_hip:
         on = f"compute capability {working.capability // 10}.{working.capability % 10}"
     topk = _topk(working)
     speculates = working.user_value("speculative_algorithm")
-    how = "" if speculates is None else f", {speculates}"
-    how += "" if topk is None else f" with topk {topk}"
+    how = "" if speculates is None else f" with {speculates}"
+    how += "" if topk is None else f", topk {topk}"
     return f"the default for {kind} on {on}{how}"
 
 
 def _default(working: Working) -> str:
-    """Return the result of `_get_default_attn_backend`, by platform and kind of attention."""
+    """Return the default backend for platform and attention kind (`_get_default_attn_backend`)."""
     if working.device == "cpu":
         if not working.in_versions(OWN_CPU_DEFAULTS):
             return "torch_native"
@@ -185,7 +188,7 @@ def _latent_on_amd(working: Working) -> str:
         return "triton"
     heads = working.target.num_key_value_heads or working.target.num_attention_heads
     if heads is None:
-        raise UnknownValueError("the heads of the target are unknown")
+        raise UnknownValueError("the number of heads of the target is unknown")
     per_rank = max(1, heads // working.number("tp_size", 1))
     return "aiter" if per_rank in (16, 128) else "triton"
 
@@ -207,7 +210,7 @@ def _default_of_heads(working: Working) -> str:
 
 
 def _topk(working: Working) -> Any:
-    """Return the topk that the backend choice uses: the resolved value if the runner chooses, else
+    """Return the topk that determines the backend: the resolved value if the runner chooses, else
     the user's."""
     name = "speculative_eagle_topk"
     return working.value(name) if is_chosen_by_the_runner(working) else working.user_value(name)
@@ -216,7 +219,7 @@ def _topk(working: Working) -> Any:
 def _chain_or_none(working: Working) -> bool:
     """True if topk is unset, or if topk and page size are 1 (`is_no_spec_infer_or_topk_one`).
 
-    Pages count if the user sets them or the model forces them. If the runner chooses, they are
+    The page size counts if the user sets it or the model forces it. If the runner chooses, it is
     already resolved. Otherwise (from 0.5.4.post1 utils/common.py:2625) an unset size counts as 1.
     """
     topk = _topk(working)
@@ -224,7 +227,7 @@ def _chain_or_none(working: Working) -> bool:
 
 
 def _trtllm_is_default(working: Working, major: int) -> bool:
-    """True on Blackwell from 0.5.6.post1. From 0.5.7 not if it speculates with topk unset."""
+    """True on Blackwell from 0.5.6.post1; from 0.5.7 not with speculation and topk unset."""
     if working.in_versions("<0.5.6.post1") or not _chain_or_none(working):
         return False
     if working.in_versions("<0.5.7"):
@@ -285,7 +288,7 @@ def _hierarchical_cache(working: Working) -> None:
             ChangeKind.ATTENTION_BACKEND,
             DECODE,
             backend,
-            "kernel transfer of the hierarchical cache needs a different decode backend",
+            "the hierarchical cache with kernel transfer needs a different decode backend",
             "sglang 0.5.10 server_args.py:2929, 0.5.4 server_args.py:1475",
             logged=False,
         )
@@ -296,8 +299,8 @@ _KIMI = ("KimiLinearForCausalLM", "KimiK3ForConditionalGeneration")
 
 
 def resolve_draft_attention(working: Working) -> None:
-    """Set the draft's backend to the target model's choice. For DFLASH, then choose a backend that
-    its worker supports."""
+    """Set the draft's backend that the target's model requires. For DFLASH, replace backends that
+    its worker does not support."""
     with working.deciding(DRAFT):
         if working.user_value("speculative_algorithm") is None:
             return
@@ -310,8 +313,8 @@ def resolve_draft_attention(working: Working) -> None:
 
 
 def _draft_by_model(working: Working) -> tuple[str, str] | None:
-    """Return the draft's backend as the target's model determines it, and its source (0.5.17 and
-    later)."""
+    """Return the draft's backend that the target's model requires, and its source; None if it
+    requires none (0.5.17 and later)."""
     if working.in_versions("<0.5.17") or not working.may_be((*NEMOTRON_H, *_MINIMAX_M3, *_KIMI)):
         return None
     architecture, algorithm = working.architecture, str(working.algorithm)
@@ -346,10 +349,9 @@ def _is_nvfp4(working: Working) -> bool:
 
 
 def _of_dflash(working: Working) -> None:
-    """Set the backend of a DFLASH draft: the user's, else the target's prefill backend (0.5.15 and
-    later).
+    """Set the backend of a DFLASH draft: the user's, else the target's prefill backend.
 
-    `_resolve_dflash_draft_attention_backend`.
+    `_resolve_dflash_draft_attention_backend` (0.5.15 and later).
     """
     if working.in_versions("<0.5.15") or working.algorithm != "DFLASH":
         return

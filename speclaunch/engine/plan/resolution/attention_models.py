@@ -37,14 +37,14 @@ def force_page(working: Working, size: int, what: str) -> None:
 
 
 def resolve_pages(working: Working) -> None:
-    """Resolve the page size: `_mla_backend_page_constraints` and related constraints."""
+    """Resolve the page size by backend (`_mla_backend_page_constraints` and similar functions)."""
     with working.deciding(PAGE):
         _by_backend(working)
         if working.value(PAGE) is None:
             size = _default(working)
             why = "the default: no backend needs larger pages"
             if size != 1:
-                why = "the default with the vectorized cache layout of aiter"
+                why = "the default with aiter's vectorized cache layout"
             source = "sglang 0.5.23 arg_groups/overrides.py:1339, 0.4.6 server_args.py:77"
             working.set(PAGE, size, why, source)
 
@@ -107,7 +107,7 @@ def _default(working: Working) -> int:
 
 
 _Choose = Callable[[Working, str], None]
-"""A model's choice of backend, with its source in the engine."""
+"""Sets the backend for a model; the second argument is the source in the engine."""
 
 
 def by_model(working: Working) -> None:
@@ -115,7 +115,7 @@ def by_model(working: Working) -> None:
 
     On a CPU the backend is already chosen, and the adjustments only set the page size.
 
-    Raises UnknownValueError for models that may have rules that are not modeled here.
+    Raises UnknownValueError for models whose rules are not modeled here.
     """
     if working.in_versions("<0.5.1"):
         return
@@ -132,7 +132,9 @@ def by_model(working: Working) -> None:
             choose(working, f"sglang {source}")
             return
     if not_set(working):
-        raise UnknownValueError(f"the engine's choice of a backend for {architecture} is unknown")
+        raise UnknownValueError(
+            f"the attention backend that SGLang chooses for {architecture} is unknown"
+        )
 
 
 def not_set(working: Working) -> bool:
@@ -192,7 +194,7 @@ def _sparse(working: Working) -> None:
 
 def _all_ranks(working: Working) -> None:
     source = "sglang 0.5.3 server_args.py:950"
-    why = "DeepSeek's sparse attention runs with DP attention over all ranks"
+    why = "DeepSeek's sparse attention runs with DP attention across all ranks"
     ranks = working.number("tp_size", 1)
     for name, value in (("enable_dp_attention", True), ("dp_size", ranks)):
         if working.value(name) != value:
@@ -298,7 +300,7 @@ def _iquest(working: Working, source: str) -> None:
 
 
 def _blackwell(backend: str) -> _Choose:
-    """Apply the rule of models that choose a backend only on Blackwell."""
+    """Return the rule of models for which the engine chooses `backend` only on Blackwell."""
 
     def choose(working: Working, source: str) -> None:
         if working.value(BOTH) is None and _major(working) == 10:

@@ -1,7 +1,7 @@
 """Resolves settings that depend on other arguments: the prefix cache, graphs, adapters.
 
 Targets with linear-attention layers (Mamba, gated delta nets) cache their states next to the KV
-cache. This can exclude the overlapped schedule or the prefix cache.
+cache. This can exclude the overlap schedule or the prefix cache.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def resolve_disaggregation(working: Working) -> None:
     with working.deciding(RADIX):
         if working.value("disaggregation_mode") != "decode":
             return
-        # off even if other steps that may switch it off lack facts
+        # applies even if other steps that may switch it off lack facts
         if RADIX not in working.undecided and working.value(RADIX):
             return
         if working.value("disaggregation_decode_enable_radix_cache"):
@@ -61,7 +61,7 @@ def resolve_caches(working: Working) -> None:
         _graphs(working)
     with working.deciding(RADIX, "enable_mixed_chunk"):
         if working.backend("attention_backend") == "dual_chunk_flash_attn":
-            why = "dual_chunk_flash_attn does not support it"
+            why = "not supported by dual_chunk_flash_attn"
             source = "sglang 0.5.10 server_args.py:2460"
             working.set(RADIX, True, why, source)
             if working.value("enable_mixed_chunk"):
@@ -71,8 +71,8 @@ def resolve_caches(working: Working) -> None:
 
 
 def _graphs(working: Working) -> None:
-    """Switch graphs off: with one switch for all up to 0.5.13, separately for each phase in later
-    releases."""
+    """Switch off all CUDA graphs for backends that run without them (up to 0.5.13; later releases
+    have a switch for each phase)."""
     if working.value(GRAPHS) or working.in_versions(BACKENDS_BY_PHASE):
         return
     deepep = working.value("moe_a2a_backend") == "deepep"
@@ -89,7 +89,7 @@ def _graphs(working: Working) -> None:
 
 
 def _without_graphs(working: Working) -> bool:
-    """True if the server is a prefill server without any graphs."""
+    """True if a prefill server has no graphs at all in this version."""
     if working.in_versions(">=0.5.16"):
         return False  # decode graphs only
     if working.in_versions(">=0.5.13") or working.in_versions("<0.5.6"):
@@ -105,7 +105,7 @@ def _sampling(working: Working) -> None:
     with working.deciding(name):
         on_cpu = working.device == "cpu" and working.in_versions(OWN_CPU_DEFAULTS)
         if on_cpu or (deterministic.is_requested(working) and working.in_versions(">=0.5.3")):
-            why = "CPUs sample with it" if on_cpu else "deterministic inference samples with it"
+            why = "used for sampling on CPUs" if on_cpu else "used for deterministic sampling"
             source = "sglang 0.5.23 arg_groups/platform_hook.py:172, overrides.py:1035"
             working.set(name, "pytorch", why, source)
         elif working.value(name) is None:
@@ -180,10 +180,10 @@ def _strategy(working: Working) -> None:
     if working.value(STRATEGY) != "auto":
         return
     if _has_a_buffer(working):
-        why = f"{working.architecture} uses it for the overlapped schedule or pages above 1"
+        why = f"{working.architecture} needs it for the overlap schedule or pages larger than 1"
         source = "sglang 0.5.23 arg_groups/overrides.py:483"
         working.set(STRATEGY, "extra_buffer", why, source)
-    elif nemotron_h_verifies_on_trtllm(working):  # before all else, without a condition
+    elif nemotron_h_verifies_on_trtllm(working):  # the engine sets it first, unconditionally
         why = f"the engine's choice for {working.architecture} on trtllm_mha"
         source = "sglang 0.5.23 arg_groups/model_overrides/nemotron_h.py:136, 0.5.19 :110"
         working.set(STRATEGY, "extra_buffer", why, source)
@@ -194,7 +194,7 @@ def _strategy(working: Working) -> None:
 
 
 def _has_a_buffer(working: Working) -> bool:
-    """True if states are cached with a buffer: requested, and supported by this model."""
+    """True if the state cache gets a buffer: settings need it, and the model supports it."""
     if working.value(RADIX):
         return False
     requested = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1
@@ -223,7 +223,7 @@ def _without_buffer(working: Working) -> None:
         _radix_off(working, "speculation does not work with cached states in this version")
     elif working.in_versions(hybrid.AMD_DROPS_CACHE):
         with working.deciding(RADIX):
-            if working.is_hip:  # on other GPUs the engine refuses it
+            if working.is_hip:  # on other GPUs the engine rejects it
                 why = "speculation does not work with cached states on AMD GPUs in this version"
                 _radix_off(working, why, "sglang 0.5.11 server_args.py:2451")
 
@@ -263,8 +263,8 @@ def _is(working: Working, *architectures: str) -> bool:
 
 
 def _lost_to_trtllm(working: Working) -> bool:
-    """True if trtllm_mha on Blackwell disables the cached states, which allows the overlap
-    again."""
+    """True if trtllm_mha on Blackwell switches off state caching, which allows the overlap
+    schedule again."""
     if working.user_value("attention_backend") != "trtllm_mha" or working.capability // 10 != 10:
         return False
     _without_pages(working, "sglang 0.5.8 server_args.py:1518")
@@ -275,7 +275,7 @@ def _without_pages(working: Working, source: str) -> None:
     why = "trtllm_mha does not support pages of 1, which cached states need"
     _radix_off(working, why)
     if working.value(OVERLAP):
-        why = f"{why}: without them the schedule may overlap"
+        why = f"{why}; without cached states the schedule may overlap"
         working.change(ChangeKind.OVERLAP, OVERLAP, False, why, source)
 
 
@@ -286,7 +286,7 @@ def _overlap_off(working: Working) -> None:
         ChangeKind.OVERLAP,
         OVERLAP,
         True,
-        "the cached states of linear attention do not work with it in this version",
+        "cached states of linear attention exclude the overlap schedule in this version",
         "sglang 0.5.23 arg_groups/overrides.py:487, 0.5.10 server_args.py:2193, "
         "0.5.7 server_args.py:1434",
     )

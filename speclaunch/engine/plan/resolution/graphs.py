@@ -50,7 +50,7 @@ def resolve_sizes(working: Working) -> None:
             _for_a_cpu(working)
         elif explicit is not None:
             source = "sglang 0.5.23 arg_groups/memory_hook.py:207, 0.5.3 server_args.py:712"
-            working.set(MOST, max(explicit), "the largest of the configured list", source)
+            working.set(MOST, max(explicit), "the largest size in the configured list", source)
         else:
             found = _listed(working, working.number(MOST))
             source = (
@@ -73,7 +73,7 @@ def _describe_sizes(sizes: list[int], how: str) -> str:
 def _listed(working: Working, most: int) -> list[int]:
     """Return the sizes of `_generate_decode_cuda_graph_batch_sizes` (0.5.3 and later).
 
-    With any algorithm set, sizes are closer together, with less padding for small batches.
+    With any algorithm set, small sizes are closer together, which reduces padding.
     """
     if working.value("disable_cuda_graph_padding"):
         sizes = span(1, most)
@@ -103,7 +103,7 @@ def _for_a_cpu(working: Working) -> None:
         found = sorted({size for size in sizes if size <= most})
         source = "sglang 0.5.23 arg_groups/cuda_graph_hook.py:535, 0.5.10 server_args.py:1377"
         working.set(SIZES, found, _describe_sizes(found, "the list for CPUs"), source)
-    why = "CPU graphs are compiled and limited by torch_compile"
+    why = "torch_compile_max_bs limits compiled CPU graphs"
     source = "sglang 0.5.23 arg_groups/memory_hook.py:219, 0.5.10 server_args.py:1240"
     for name in ("torch_compile_max_bs", MOST):
         working.set(name, most, why, source)
@@ -141,7 +141,7 @@ def _runner_default(working: Working) -> list[int]:
 def captured_sizes(plan: Plan) -> tuple[int, ...]:
     """Return the captured batch sizes. Raises UnknownValueError.
 
-    They are at most the running requests, and multiples of the ranks that share a batch (0.5.23
+    They do not exceed the running requests, and suit the number of ranks that share a batch (0.5.23
     model_executor/runner/base_cuda_graph_runner.py:65).
     """
     working = Working.of(plan)
@@ -163,7 +163,7 @@ def captured_sizes(plan: Plan) -> tuple[int, ...]:
 
 
 def _alignment(working: Working, ranks: int) -> tuple[int, int]:
-    """Return the divisor of batch sizes, and the tokens per request."""
+    """Return the required divisor of a batch's tokens, and the tokens per request."""
     if working.in_versions("<0.4.10"):
         return 1, 1
     base, width = 1, 1
@@ -172,7 +172,7 @@ def _alignment(working: Working, ranks: int) -> tuple[int, int]:
     if working.value("enable_two_batch_overlap"):
         base, width = 2, 1
     context = working.number("attn_cp_size", 1)
-    if ranks > 1:  # ranks of attention gather their batches
+    if ranks > 1:  # attention ranks gather their batches
         base *= max(1, working.number("tp_size", 1) // ranks // context)
     if working.in_versions(">=0.5.9") and base % context != 0:
         base *= context
@@ -224,7 +224,7 @@ _Refusals = Iterator[tuple[bool, str]]
 
 
 def _first_refusal(refusals: _Refusals) -> str | None:
-    """Return the first active feature that excludes prefill graphs; None if they are on."""
+    """Return the first active feature that excludes prefill graphs; None if there is none."""
     return next((what for refused, what in refusals if refused), None)
 
 
@@ -248,7 +248,7 @@ def _refuses_piecewise(working: Working) -> _Refusals:
     yield bool(value("enable_symm_mem")), "enable_symm_mem"
     yield (
         (bool(value("enable_eplb")) or value("expert_distribution_recorder_mode") is not None),
-        "the recording of experts",
+        "expert distribution recording",
     )
     yield working.number("attn_cp_size", 1) > 1, "context parallelism"
     yield bool(value("debug_cuda_graph")), "debug_cuda_graph"
@@ -276,7 +276,10 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
         if working.in_versions(">=0.5.19") and working.number("pp_size", 1) > 1:
             return "disabled", "pipeline stages run without prefill graphs"
         if _uses_compiled_graphs(working):
-            backend, why = "tc_piecewise", f"{working.architecture} is validated only with it"
+            backend, why = (
+                "tc_piecewise",
+                f"{working.architecture} is validated only with this backend",
+            )
     found = None
     if backend == "tc_piecewise":
         found = _first_refusal(_refuses_piecewise(working))
@@ -288,10 +291,10 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
 
 
 def user_backend(working: Working) -> str | None:
-    """Return the backend that the user chose, in one of five ways."""
+    """Return the prefill graph backend that the user set, or Inkling's default; None otherwise."""
     config = working.user_value("cuda_graph_config")
     if isinstance(config, str):
-        raise UnknownValueError("cuda_graph_config is not read")
+        raise UnknownValueError("cuda_graph_config could not be parsed")
     phase = config.get("prefill") if isinstance(config, Mapping) else None
     if isinstance(phase, Mapping) and "backend" in phase:
         return str(phase["backend"])
@@ -404,7 +407,7 @@ def settle_prefill_graphs(working: Working) -> None:
         if working.value(BACKEND) == "disabled" or working.user_value(PREFILL_MOST) is not None:
             return
         if int(working.value(PREFILL_MOST)) > chunk:
-            why = f"at most a rank's chunk of prefill, {chunk}"
+            why = f"at most a rank's prefill chunk, {chunk}"
             source = "sglang 0.5.23 arg_groups/parallel_hook.py:338, 0.5.18 server_args.py:6692"
             working.set(PREFILL_MOST, chunk, why, source)
             if working.user_value(PREFILL_SIZES) is None:
@@ -422,13 +425,13 @@ def _falls_back(working: Working) -> bool:
 
 
 def _set_prefill_sizes(working: Working, sizes: list[int]) -> None:
-    end = f" up to {sizes[-1]} tokens, coarser as they grow" if sizes else ""
+    end = f" up to {sizes[-1]} tokens, in growing steps" if sizes else ""
     working.set(PREFILL_SIZES, sizes, counted(len(sizes), "size") + end, _PREFILL_SOURCE)
 
 
 def _prefill_sizes(working: Working, most: int) -> list[int]:
-    """Return the sizes of `generate_prefill_cuda_graph_batch_sizes`. From 0.5.17 on DeepEP changes
-    them."""
+    """Return the sizes of `generate_prefill_cuda_graph_batch_sizes`. From 0.5.17, DeepEP rounds
+    them up to multiples of 8."""
     aligned = _aligned(working)
     if aligned:
         most = int(working.user_value(PREFILL_MOST) or 2048)  # not chosen yet
@@ -455,7 +458,7 @@ def _prefill_spans(working: Working, most: int) -> list[int]:
 
 
 def _prefill_most(working: Working) -> int:
-    """Return the maximum number of tokens of a prefill graph."""
+    """Set and return the maximum number of tokens in a prefill graph."""
     most = working.user_value(PREFILL_MOST)
     why = "set by the user"
     if most is None:

@@ -1,7 +1,7 @@
 """Resolves sizes that depend on GPU memory: prefill chunks, graphs, and `mem_fraction_static`.
 
-The fraction is the remainder after the engine's reserve. In every version these steps run before
-the speculative handler: its default of 48 running requests does not count here.
+The fraction is the share that remains after the engine's reserve. In every version these steps run
+before the speculative handler, so its default of 48 running requests has no effect here.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _SOURCE = (
 
 
 class Reserve:
-    """The memory that the engine reserves, in MiB, and its purposes."""
+    """The memory that the engine reserves, in MiB, with the purpose of each part."""
 
     def __init__(self) -> None:
         self.mib = 0.0
         self._parts: list[str] = []
 
     def add(self, mib: float, what: str) -> None:
-        """Add to the reserve."""
+        """Add `mib` for a purpose (`what`)."""
         if mib:
             self.mib += mib
             self._parts.append(f"{mib:g} {what}")
@@ -146,7 +146,7 @@ def _reserve(working: Working, memory: int | None) -> Reserve:
         _for_speculation(working, reserve)
     deepep = working.in_versions(">=0.5.15") and working.value("moe_a2a_backend") == "deepep"
     if deepep and _decodes_in_graphs(working):
-        reserve.add(2 * _GIB, "for the buffers of DeepEP")
+        reserve.add(2 * _GIB, "for DeepEP buffers")
     return reserve
 
 
@@ -160,12 +160,12 @@ def _activation_tokens(working: Working) -> int:
 
 
 def _decodes_in_graphs(working: Working) -> bool:
-    """True if decode has graphs that count toward the reserve (0.5.15 and later)."""
+    """True if decode uses graphs, which count toward the reserve (0.5.15 and later)."""
     if working.value("disaggregation_mode") == "prefill":
         return False
     config = working.user_value("cuda_graph_config")
     if isinstance(config, str):
-        raise UnknownValueError("cuda_graph_config is not read")
+        raise UnknownValueError("cuda_graph_config could not be parsed")
     phase = config.get("decode") if isinstance(config, Mapping) else None
     if isinstance(phase, Mapping) and "backend" in phase:
         return bool(phase["backend"] != "disabled")
@@ -187,7 +187,7 @@ def _for_graphs(working: Working, reserve: Reserve) -> None:
     if ranks and not prefill_only:
         large = most > thumb.LARGE_GRAPH
         each = thumb.DECODE_GRAPH_RANK_LARGE if large else thumb.DECODE_GRAPH_RANK
-        reserve.add(most * ranks * each, f"for DP attention of {counted(ranks, 'rank')}")
+        reserve.add(most * ranks * each, f"for DP attention across {counted(ranks, 'rank')}")
     _for_prefill_graphs(working, reserve)
 
 
@@ -253,8 +253,8 @@ def _has_a_vision_encoder(working: Working) -> bool:
 
 
 def _vision_factor(working: Working) -> float:
-    """Return the factor of `adjust_mem_fraction_for_vlm`: the size of the vision encoder relative
-    to ViT-L/14."""
+    """Return the factor of `adjust_mem_fraction_for_vlm`, which depends on the vision encoder's
+    size relative to ViT-L/14."""
     vision = working.target.config.get("vision_config")
     if not isinstance(vision, Mapping):
         if working.target.config:
@@ -269,14 +269,14 @@ def _vision_factor(working: Working) -> float:
 def resolve_long_contexts(working: Working) -> None:
     """Reduce the fraction for aiter, which needs workspace for long contexts.
 
-    0.5.4 server_args.py:1262 also reduces the user's fraction. Earlier releases do it in the model
-    runner.
+    Reduces the user's fraction, too (0.5.4 server_args.py:1262; earlier releases in the model
+    runner).
     """
     with working.deciding(FRACTION):
         if working.in_versions("<0.4.10"):
             return
         if not working.is_set("attention_backend") and not working.is_hip:
-            return  # a default only on AMD GPUs
+            return  # aiter is a default only on AMD GPUs
         if working.backend("attention_backend") != "aiter":
             return
         context = working.user_value("context_length") or working.target.context_in(
@@ -288,7 +288,7 @@ def resolve_long_contexts(working: Working) -> None:
         if int(context) <= 8192 or (honoured and working.is_set(FRACTION)):
             return
         before = float(working.value(FRACTION))
-        why = f"aiter reserves 15 % of {before:g} for a context of {context}, above 8192 tokens"
+        why = f"aiter reserves 15 % of {before:g} for a context of {context} tokens (above 8192)"
         source = "sglang 0.5.23 arg_groups/attention_hook.py:251, 0.5.4 server_args.py:1262"
         if working.is_set(FRACTION):
             working.change(
@@ -328,11 +328,11 @@ def _chunk(working: Working) -> None:
     if working.in_versions("<0.4.7"):
         source = "sglang 0.4.6 server_args.py:271"
         if memory is not None and memory < 25_000:
-            working.set(CHUNK, 2048, f"2048: GPUs below 25000 MiB, this has {memory}", source)
+            working.set(CHUNK, 2048, f"2048: for GPUs below 25000 MiB (this has {memory})", source)
         elif working.value("disaggregation_mode") == "null":
-            working.set(CHUNK, 8192, "8192: the default of GPUs from 25000 MiB", source)
+            working.set(CHUNK, 8192, "8192: for GPUs of 25000 MiB or more", source)
         else:
-            working.set(CHUNK, 16384, "16384: one server of a disaggregated pair", source)
+            working.set(CHUNK, 16384, "16384: for a server of a disaggregated pair", source)
         return
     if memory is None:
         why = "4096: the engine does not know how much memory the device has"
@@ -358,7 +358,7 @@ def _by_class(memory: int, steps: list[tuple[int, int]], otherwise: int) -> tupl
 
 
 def _largest_graph(working: Working) -> None:
-    """Set the default of the largest decode graph, to None if the runner's own list determines
+    """Set the default size of the largest decode graph; None if the runner's own list determines
     it."""
     memory = working.gpu_memory
     ranks = working.number("tp_size", 1)

@@ -1,4 +1,4 @@
-"""Model kinds that several steps need. Also resolves settings from the target's config: context
+"""Predicates for kinds of models, and resolution of the settings from the target's config: context
 length and data type."""
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ last one from 0.5.20)."""
 
 
 def nemotron_h_has_defaults(working: Working) -> bool:
-    """True if the engine chooses the backends when Nemotron-H speculates: on Blackwell, if the user
-    sets none for the target.
+    """True if the engine chooses the backends for Nemotron-H with speculation: on Blackwell, if the
+    user sets none for the target.
 
     0.5.23 arg_groups/model_overrides/nemotron_h.py:125, 0.5.19 :99.
     """
@@ -91,8 +91,8 @@ def nemotron_h_has_defaults(working: Working) -> bool:
 
 
 def nemotron_h_verifies_on_trtllm(working: Working) -> bool:
-    """True if that choice is trtllm_mha with pages of 64 and a state buffer, as for a chain on
-    SM100.
+    """True if the engine chooses trtllm_mha with pages of 64 and a state buffer for Nemotron-H: for
+    a chain on SM100.
 
     0.5.23 arg_groups/model_overrides/nemotron_h.py:128, 0.5.19 :102.
     """
@@ -119,7 +119,7 @@ _KDA = {
     "KimiK3ForConditionalGeneration",
     "Glm5NextForConditionalGeneration",
 }
-"""Models with KDA, for targets of which only the architecture is known."""
+"""Models with Kimi's linear attention, for targets whose config is unknown."""
 
 
 CONTEXT = "context_length"
@@ -149,9 +149,9 @@ def _context(working: Working) -> None:
     own = working.target.context_in(working.plan.request.version)
     if own is None:
         return
-    why = f"the {own} tokens that the target's config derives"
+    why = f"{own} tokens, derived from the target's config"
     if working.architecture == "EmbeddingGemma2Model" and own > _EMBEDDING_LIMIT:
-        own, why = _EMBEDDING_LIMIT, f"{_EMBEDDING_LIMIT} tokens of EmbeddingGemma 2"
+        own, why = _EMBEDDING_LIMIT, f"{_EMBEDDING_LIMIT} tokens, the limit of EmbeddingGemma 2"
     source = "sglang 0.5.23 configs/model_config.py:1291, 0.4.6 configs/model_config.py:127"
     working.set(CONTEXT, own, why, source)
 
@@ -159,8 +159,8 @@ def _context(working: Working) -> None:
 def dtype_of_both(working: Working) -> str | None:
     """Return the data type that the engine forces on target and draft; None if it forces none.
 
-    It overrides the user and both configs. GPT-OSS in mxfp4 (0.5.1 and later); Mistral Large 3 and
-    Pixtral (0.5.6 and later). Raises UnknownValueError.
+    It overrides the user and both configs, for GPT-OSS in mxfp4 (0.5.1 and later), Mistral Large 3
+    and Pixtral (0.5.6.post1 and later). Raises UnknownValueError.
     """
     if working.in_versions("<0.5.1") or not working.may_be(_IN_BFLOAT16):
         return None
@@ -204,5 +204,5 @@ def _dtype(working: Working) -> None:
         return
     found = halved(target)
     statement = "states float32" if own else "states no dtype, which means float32"
-    whose = "Gemma's become bfloat16" if found == "bfloat16" else "which auto makes float16"
+    whose = "auto uses bfloat16 for Gemma" if found == "bfloat16" else "auto uses float16 instead"
     working.set(DTYPE, found, f"the target's config {statement}: {whose}", source)

@@ -1,6 +1,6 @@
 """Resolves steps, topk and draft tokens, which the user sets or the engine chooses or corrects.
 
-Values that the engine would refuse remain unchanged: a rule reports them.
+Values that the engine would reject remain unchanged: a rule reports them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DSPARK_GAMMA = 7
 
 
 def resolve_parameters(working: Working) -> None:
-    """Set steps, topk and draft tokens, with the algorithm's handler."""
+    """Set steps, topk and draft tokens as the algorithm's handler does."""
     with working.deciding(STEPS, TOPK, TOKENS):
         algorithm = working.algorithm
         if algorithm in EAGLE_HANDLER:
@@ -46,7 +46,7 @@ def _adaptive(working: Working) -> None:
         return
     if working.user_value("speculative_adaptive_config") is not None:
         if working.user_value(STEPS) is None:
-            raise UnknownValueError("the file of speculative_adaptive_config is not read")
+            raise UnknownValueError("the file named by speculative_adaptive_config was not read")
     elif working.user_value(STEPS) is None:
         candidates = " ".join(map(str, adaptive.candidate_steps(working)))
         why = f"adaptive speculation starts in the middle of its candidates, {candidates}"
@@ -59,7 +59,7 @@ def _adaptive(working: Working) -> None:
     working.set(
         TOKENS,
         steps + 1,
-        f"adaptive speculation sets it: a chain of {steps} steps has {steps + 1} tokens to verify",
+        f"with adaptive speculation, a chain of {steps} steps has {steps + 1} tokens to verify",
         "sglang 0.5.23 arg_groups/speculative_hook.py:1426",
     )
 
@@ -71,10 +71,10 @@ def _eagle(working: Working) -> None:
         return
     if steps is None:
         if topk is not None or tokens is not None:
-            return  # refused: topk or tokens without steps
+            return  # rejected: topk or tokens without steps
         _automatic(working)
     elif topk is None:
-        return  # refused from 0.5.2 on; in earlier releases the worker fails
+        return  # rejected from 0.5.2 on; in earlier releases the worker fails
     if working.in_versions("<0.4.9"):
         _topk_of_pages(working)
     if working.value(TOPK) == 1:
@@ -201,7 +201,7 @@ def _dflash(working: Working) -> None:
         found = _block_size(working)
         why = f"the draft's config has blocks of {found}"
         if not found:
-            why = f"the draft's config has no block_size: {_DFLASH_TOKENS}"
+            why = f"the draft's config has no block_size; the default is {_DFLASH_TOKENS}"
         source = "sglang 0.5.23 arg_groups/speculative_hook.py:424, 0.5.11 server_args.py:3419"
         working.set(TOKENS, found or _DFLASH_TOKENS, why, source)
 

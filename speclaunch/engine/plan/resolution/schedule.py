@@ -64,7 +64,7 @@ def _reset(working: Working) -> None:
                 ChangeKind.DP_ATTENTION,
                 name,
                 False,
-                "it needs a dp_size above 1",
+                "requires a dp_size above 1",
                 "sglang 0.5.14 server_args.py:5046, 0.5.2 server_args.py:509",
                 logged=False,
             )
@@ -82,7 +82,7 @@ def _rewrite(working: Working) -> None:
                 ChangeKind.DP_ATTENTION,
                 HEAD,
                 False,
-                "there is one data-parallel rank",
+                "there is only one data-parallel rank",
                 "sglang 0.5.23 arg_groups/overrides.py:1369",
                 logged=False,
             )
@@ -105,9 +105,9 @@ def _renamed(working: Working) -> None:
             )
             working.set(SWITCH, False, why, source)
             return
-        why = "it needs more than one rank"
+        why = "requires more than one rank"
         if working.number(ATTENTION_RANKS, 1) > 1:
-            why = "attn_dp_size replaces it"
+            why = "replaced by attn_dp_size"
         working.change(ChangeKind.DP_ATTENTION, SWITCH, False, why, source, logged=False)
 
 
@@ -177,7 +177,8 @@ def _running_requests(working: Working) -> None:
 
 
 def _deepseek_v4_runs(working: Working) -> bool:
-    """Apply DeepSeek V4's request limit, which precedes speculation's limit (0.5.12 and later)."""
+    """Set DeepSeek V4's request limit, which replaces speculation's; True if it applies (0.5.12 and
+    later)."""
     names = ("DeepseekV4ForCausalLM",)
     if working.in_versions("<0.5.12") or not has_architecture(working, names):
         return False
@@ -191,7 +192,7 @@ def _overlap(working: Working) -> None:
     with working.deciding(OVERLAP):
         stages = working.number("pp_size", 1)
         if stages > 1 and not working.value(OVERLAP):
-            why = f"{stages} pipeline stages run without it"
+            why = f"{stages} pipeline stages exclude the overlap schedule"
             source = "sglang 0.5.23 arg_groups/overrides.py:923, 0.5.10 server_args.py:2855"
             working.set(OVERLAP, True, why, source)
         algorithm = working.algorithm
@@ -235,7 +236,7 @@ def _no_overlap_on_a_cpu(working: Working) -> None:
             ChangeKind.OVERLAP,
             OVERLAP,
             True,
-            "speculation on a CPU has no overlapped schedule",
+            "speculation on a CPU excludes the overlap schedule",
             "sglang 0.5.23 arg_groups/speculative_hook.py:66",
         )
 
@@ -339,8 +340,8 @@ def resolve_verification(working: Working) -> None:
 
 
 def _samples_by_rejection(working: Working) -> bool:
-    """True if `_should_auto_enable_hip_rejection_sampling` returns True. Unknown hardware counts as
-    not AMD."""
+    """True if the engine switches rejection sampling on for AMD GPUs
+    (`_should_auto_enable_hip_rejection_sampling`). Unknown hardware counts as not AMD."""
     hardware = working.facts.hardware
     if hardware is None or hardware.vendor is not Vendor.AMD or working.in_versions("<0.5.21"):
         return False

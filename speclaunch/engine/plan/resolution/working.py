@@ -36,10 +36,10 @@ def counted(number: int, what: str) -> str:
 
 
 class _Deciding:
-    """A context in which arguments are decided.
+    """Context that records its arguments as undecided if a fact is missing.
 
-    A class, because a resolution enters about eighty of them and generators would cost more than
-    the blocks.
+    A class, because a resolution enters about eighty contexts, and generators would cost more than
+    their bodies.
     """
 
     __slots__ = ("_before", "_names", "_working")
@@ -76,7 +76,7 @@ class Working:
 
     @classmethod
     def of(cls, plan: Plan) -> Working:
-        """Return a finished plan as a Working, for code that queries one."""
+        """Return a Working with the values of a finished plan, for code that needs one."""
         working = cls(plan.request, plan.facts)
         working.resolved.update(plan.resolved)
         working.undecided.update(plan.undecided)
@@ -207,7 +207,7 @@ class Working:
 
     @property
     def is_cuda(self) -> bool:
-        """True if it runs on NVIDIA GPUs. Raises UnknownValueError.
+        """True if the engine runs on NVIDIA GPUs. Raises UnknownValueError.
 
         The engine checks the machine, not the argument (`is_cuda`): an unknown device name does not
         change the result.
@@ -219,7 +219,7 @@ class Working:
 
     @property
     def capability(self) -> int:
-        """The compute capability of NVIDIA GPUs, 0 on anything else. Raises UnknownValueError."""
+        """Compute capability of NVIDIA GPUs; 0 on other devices. Raises UnknownValueError."""
         if not self.is_cuda:
             return 0
         hardware = self.plan.facts.hardware
@@ -229,7 +229,7 @@ class Working:
 
     @property
     def gpu_memory(self) -> int | None:
-        """MiB of one GPU, as the engine queries it; None on a CPU. Raises UnknownValueError."""
+        """MiB per GPU or CPU rank as the engine queries it, or None. Raises UnknownValueError."""
         if self.device == "cpu":
             return self._host_memory
         hardware = self.plan.facts.hardware
@@ -239,11 +239,11 @@ class Working:
 
     @property
     def _host_memory(self) -> int | None:
-        """Return the MiB of one rank on a CPU: host (or control group) memory divided by NUMA
-        nodes.
+        """MiB per rank on a CPU: host (or control group) memory divided by the NUMA nodes.
 
-        Up to 0.5.2 the engine does not query it (utils.py:1406). Later releases do not if the user
-        binds the cores. 0.5.3 to 0.5.22 use the smallest node's total memory, which is not probed.
+        None up to 0.5.2, where the engine does not query it (utils.py:1406), and in later releases
+        if the user binds cores. 0.5.3 to 0.5.22 use the smallest node's total memory, which is not
+        probed.
         """
         if self.in_versions("<0.5.3") or self.plan.env("SGLANG_CPU_OMP_THREADS_BIND"):
             return None

@@ -32,28 +32,28 @@ def _refusals(settings: Settings) -> Iterator[str]:
     algorithm = settings.algorithm
     if algorithm not in ALGORITHMS:
         yield (
-            f"only EAGLE and EAGLE3 support it, not {algorithm}"
+            f"only EAGLE and EAGLE3 support adaptive speculation, not {algorithm}"
             if algorithm
             else "speculation is off"
         )
     early = settings.in_versions(DECIDED_FIRST)
     topk = settings.user_value(_TOPK) if early else settings.value(_TOPK)
     if topk != 1 and not (early and topk is None):
-        yield f"it needs speculative_eagle_topk 1, not {topk}"
+        yield f"adaptive speculation needs speculative_eagle_topk 1, not {topk}"
     if attention_ranks(settings) > 1:
         yield "DP attention ranks would not agree on the steps"
     if settings.in_versions("<0.5.12") and not settings.value(OVERLAP):
-        yield "0.5.11 implements it only without the overlap schedule"
+        yield "0.5.11 supports adaptive speculation only without the overlap schedule"
     for switch in _NOT_WITH:
         if settings.value(switch):
-            yield f"{switch} does not support it"
+            yield f"{switch} does not support adaptive speculation"
 
 
 def candidate_steps(settings: Settings) -> tuple[int, ...]:
-    """Return the step counts between which it switches if no file sets them.
+    """Return the step counts that adaptive speculation switches between if no file sets them.
 
-    It starts with the middle one (`candidate_steps` of 0.5.23 speculative/adaptive_spec_params.py,
-    also in 0.5.13).
+    The middle count is the initial one (`candidate_steps` of 0.5.23
+    speculative/adaptive_spec_params.py, also in 0.5.13).
     """
     found = {1, 3, 7}
     found |= {0} if settings.in_versions(DECIDED_FIRST) else set()

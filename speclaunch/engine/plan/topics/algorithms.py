@@ -15,8 +15,8 @@ EAGLE_FAMILY = EAGLE_HANDLER | {"FROZEN_KV_MTP"}
 BLOCK_FAMILY = frozenset({"DFLASH", "DSPARK"})
 """Algorithms whose draft model drafts a block at a time."""
 SPECULATIVE = EAGLE_HANDLER | BLOCK_FAMILY | {"NGRAM"}
-"""Algorithms whose batches the performance rules model; an unset `max_running_requests` is limited
-(FROZEN_KV_MTP has different batches)."""
+"""Algorithms whose batches the performance rules model; the engine limits their unset
+`max_running_requests` (FROZEN_KV_MTP has different batches)."""
 
 _ADDED = (
     ("0", ("EAGLE", "EAGLE3", "NEXTN")),
@@ -50,6 +50,6 @@ def algorithm_names(settings: Settings) -> frozenset[str]:
 
 RUNNING = "max_running_requests"
 LIMITED = SPECULATIVE | EAGLE_FAMILY
-"""Algorithms that limit the running requests if the user sets no limit."""
+"""Algorithms for which the engine limits the running requests if the user sets no limit."""
 WHEN_SPECULATING = 48
-"""Their limit (0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384)."""
+"""Limit for `LIMITED` (0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384)."""

@@ -15,7 +15,7 @@ RENAMED = {"compressed": "dsv4", "tokenspeed_mla": "cutedsl_mla"}
 arg_groups/serving_hook.py:305)."""
 RENAMED_IN = ">=0.5.23"
 RENAMED_EARLY, RENAMED_EARLY_IN = ("compressed",), ">=0.5.12"
-"""Deprecated names that an earlier release also replaces (0.5.12.post1 server_args.py:1128)."""
+"""Deprecated names that earlier releases also replace (0.5.12.post1 server_args.py:1128)."""
 BEFORE_RENAMED = "<0.5.23"
 
 OWN_CPU_DEFAULTS = ">=0.4.10"

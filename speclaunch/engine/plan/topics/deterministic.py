@@ -26,7 +26,7 @@ _ABSORBED = (
     ("0.5.9", ("GlmMoeDsaForCausalLM",)),
     ("0.5.18", ("Glm4MoeLiteForCausalLM",)),
 )
-"""Targets with latent attention that the engine lists for this, by the release that added each."""
+"""Targets with latent attention that the engine lists, by the release that added each."""
 _NOT_CHOSEN_FOR = (("0.5.20", ("Glm5NextForConditionalGeneration",)),)
 """Further targets without a default (0.5.23 attention_hook.py:633, not overrides.py:1055)."""
 
@@ -37,7 +37,7 @@ def is_requested(settings: Settings) -> bool:
 
 
 def backends(settings: Settings) -> frozenset[str]:
-    """Return the attention backends that support it in this version."""
+    """Return the attention backends that support deterministic inference in this version."""
     return _since(settings, _BACKENDS)
 
 
@@ -48,10 +48,10 @@ def sharing_backends(settings: Settings) -> frozenset[str]:
 
 
 def absorbing_backends(settings: Settings) -> frozenset[str]:
-    """Return backends that serve latent attention.
+    """Return backends that serve latent attention deterministically.
 
-    Up to 0.5.16 these are two of those that share prefixes (0.5.16 server_args.py:6794, 0.5.13
-    :4272), from 0.5.17 all of them (server_args.py:7849).
+    Up to 0.5.16 these are fa3 and triton (0.5.16 server_args.py:6794, 0.5.13 :4272), from 0.5.17
+    all backends that share prefixes (server_args.py:7849).
     """
     return sharing_backends(settings) if settings.in_versions(">=0.5.17") else _FIRST_ABSORBING
 

@@ -16,7 +16,7 @@ _GEMMA4_ASSISTANTS = {
     "Gemma4AssistantForCausalLM": f">={ASSISTANTS_SINCE}",
     "Gemma4UnifiedAssistantForCausalLM": ">=0.5.13",
 }
-"""Drafts that EAGLE runs as FROZEN_KV_MTP, and that EAGLE3 refuses (0.5.23
+"""Drafts that EAGLE runs as FROZEN_KV_MTP, and that EAGLE3 rejects (0.5.23
 arg_groups/speculative_hook.py:110, 0.5.12 server_args.py:116)."""
 _DSPARK_KEYS = ("block_size", "markov_rank", "noise_token_id", "target_layer_ids")
 _SETS_PARAMETERS = "IQuestQ1ForCausalLM"

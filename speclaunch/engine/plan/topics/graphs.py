@@ -47,16 +47,16 @@ def prefill_is_captured(settings: Settings) -> bool:
 
 
 _MOST_SIZES = 1 << 16
-"""Maximum length of a list of sizes. The engine's own lists have some hundreds."""
+"""Maximum length of a list of sizes. The engine's own lists have a few hundred."""
 
 
 def span(first: int, last: int, step: int = 1) -> list[int]:
     """Return the graph sizes from `first` to `last`, inclusive.
 
     Raises UnknownValueError for more sizes than any engine could capture: a typo must not exhaust
-    the memory.
+    memory.
     """
     sizes = range(first, last + 1, step)
     if len(sizes) > _MOST_SIZES:
-        raise UnknownValueError(f"a list of {len(sizes):,} CUDA graph sizes is not computed")
+        raise UnknownValueError(f"a list of {len(sizes):,} CUDA graph sizes is too long")
     return list(sizes)

@@ -33,7 +33,7 @@ PATIENCE = "SGLANG_HEALTH_CHECK_TIMEOUT"
 USUAL_PATIENCE = 20
 """Seconds until 503 (`HEALTH_CHECK_TIMEOUT`, 0.4.6 to 0.5.23)."""
 LEAST_SECONDS = 1
-"""Time that a generating endpoint sleeps before it first checks for an answer."""
+"""Seconds that a generating endpoint sleeps before it first checks for an answer."""
 _GENERATE = "/health_generate"
 _HEALTH = "/health"
 
@@ -68,12 +68,12 @@ _NO_KEY = lazy(r"/(?:health|metrics)")
 """Path prefixes that the middleware accepts without a key (0.4.6 utils.py `add_api_key_middleware`,
 0.5.23 utils/auth.py:99)."""
 _WORKER = {"/health": _ALWAYS, "/health_generate": _ALWAYS, "/ping": ">=0.5.4"}
-"""Paths of a rank other than the first (`launch_dummy_health_check_server`, 0.5.23
+"""Paths that ranks other than the first serve (`launch_dummy_health_check_server`, 0.5.23
 utils/common.py:3624)."""
 
 
 def patience(settings: Settings) -> int:
-    """Return how many seconds the engine waits for its scheduler before it returns 503. Raises
+    """Return the seconds that the engine waits for its scheduler before it returns 503. Raises
     UnknownValueError."""
     text = settings.env(PATIENCE)
     return int(text) if text is not None and text.strip().isdecimal() else USUAL_PATIENCE

@@ -21,7 +21,7 @@ _BUFFERED_BY = (None, "triton")
 
 
 def has_states(target: Checkpoint) -> bool:
-    """True if a hybrid target has such layers. A Granite model may have none."""
+    """True if a hybrid target has layers with states. A Granite model may have none."""
     granite = (target.architecture or "").startswith("GraniteMoeHybrid")
     return not granite or "mamba" in (target.config.get("layer_types") or ())
 

@@ -39,7 +39,7 @@ NO_BALANCE_CHECK = "SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK"
 OWN = 512
 """MiB for the metadata of attention backends."""
 TOKEN = 1.5
-"""MiB of activations per token of prefill."""
+"""MiB of activations per prefill token."""
 FEWEST_TOKENS = 2048
 DECODE_GRAPH = 2
 """MiB per request of the largest decode graph."""
@@ -48,6 +48,6 @@ DECODE_GRAPH_RANK = 3
 LARGE_GRAPH = 300
 DECODE_GRAPH_RANK_LARGE = 4.5
 PREFILL_GRAPH = 8
-"""MiB of a prefill graph of any size."""
+"""MiB per prefill graph, regardless of its size."""
 PREFILL_GRAPHS_LATENT = 1536
-"""MiB of all prefill graphs of a model with latent attention."""
+"""MiB for all prefill graphs of a model with latent attention."""

@@ -1,5 +1,5 @@
-"""Data parallelism: attention ranks that share a batch, replicas with separate GPUs, and refusals
-that apply to any algorithm.
+"""Data parallelism: attention ranks that share a batch, replicas with separate GPUs, and the
+engine's refusals of both.
 
 Up to 0.5.21 `enable_dp_attention` makes the `dp_size` ranks attention ranks. From 0.5.22 the engine
 rewrites that pair to `attn_dp_size` before anything else reads it, and `dp_size` counts only
@@ -84,7 +84,7 @@ _SOMETHING = ".{1,200}?"
 
 
 class KnownRefusal(Struct, frozen=True):
-    """A known refusal when the engine starts.
+    """A known refusal of the engine to start.
 
     `message` is the engine's own message, `source` the file and line of releases that have it.
     """
@@ -92,14 +92,14 @@ class KnownRefusal(Struct, frozen=True):
     message: str
     source: str
     when: Callable[[Settings], bool]
-    """Returns True if the settings match, with any algorithm. Raises UnknownValueError."""
+    """Returns True if the settings match, for any algorithm. Raises UnknownValueError."""
     versions: str = ""
     algorithm: str | None = None
     """The algorithm that the refusal applies to; None if it applies to all, and without
     speculation."""
 
     def applies(self, settings: Settings) -> bool:
-        """True if this release refuses these settings. Raises UnknownValueError."""
+        """True if this release rejects these settings. Raises UnknownValueError."""
         own = self.algorithm is None or self.algorithm == settings.algorithm
         return own and self.holds(settings)
 
@@ -121,11 +121,11 @@ def beginning(message: str) -> str:
 
 CONTEXT = "attn_cp_size"
 _DFLASH_SINCE = "0.5.23"
-"""The first release that supports DFLASH with DP attention, with its requirements; on an NPU from
+"""The first release that supports DFLASH with DP attention, under conditions; on an NPU from
 0.5.20."""
 _DFLASH = f">={_DFLASH_SINCE}"
 _BY_FLAG = "<0.5.18"
-"""0.5.16 and 0.5.17 check the user's flag for DSPARK, which a single rank switches off later."""
+"""Releases that check the user's flag for DSPARK, before a single rank resets it."""
 
 
 def _spread(settings: Settings) -> bool:
@@ -228,7 +228,7 @@ REPLICAS_TOO = KnownRefusal(
 
 
 def _has_head(settings: Settings) -> bool:
-    """True unless a single rank switches it off before the check."""
+    """True unless a single rank switches `HEAD` off before the check."""
     return not settings.in_versions(HEAD_RESET) or int(settings.user_value(REPLICAS) or 1) > 1
 
 

@@ -1,4 +1,4 @@
-"""The quantization method that a release uses for an argument and a checkpoint, or its refusal.
+"""The quantization method that a release uses for an argument and a checkpoint, or rejects.
 
 `_verify_quantization`, `_parse_quant_hf_config` and `_parse_modelopt_quant_config` (0.5.23
 configs/model_config.py:2000, :1727, :1838; 0.5.8 :757, :584, :680), the methods' own
@@ -83,9 +83,9 @@ _ONLINE = (("quark_mxfp4", ">=0.5.17"),)
 """Methods that can requantize any checkpoint."""
 _MODELOPT = ("modelopt_fp8", "modelopt_fp4")
 _ANY = "modelopt"
-"""Generic name for ModelOpt's methods: as requested, or as it remains up to 0.5.9."""
+"""Generic name for ModelOpt's methods, as requested or (up to 0.5.9) in the checkpoint."""
 _PETIT = "petit_nvfp4"
-"""The method that replaces it on AMD GPUs (layers/quantization/petit.py)."""
+"""The method that replaces `modelopt` on AMD GPUs (layers/quantization/petit.py)."""
 _ALGORITHM = "the effect of ModelOpt's algorithm is unknown"
 _READS_MODELOPT = ">=0.5.4"
 """Releases that detect ModelOpt. In earlier releases its methods have different names, and no
@@ -93,7 +93,7 @@ checkpoint selects one."""
 
 
 class Absence(StrEnum):
-    """Reason why a method is missing."""
+    """The reason why GPUs do not support a method."""
 
     UNKNOWN = "unknown"
     ROCM = "rocm"
@@ -107,7 +107,7 @@ class QuantizationMethod(Struct, frozen=True):
     used: str | None
     """Method that serves the model; None if it is unquantized."""
     contradicted: bool = False
-    """True if the release refuses `used` because of the checkpoint's method."""
+    """True if the release rejects `used` because of the checkpoint's method."""
 
 
 def method_of(settings: Settings) -> QuantizationMethod:
@@ -128,7 +128,7 @@ def method_of(settings: Settings) -> QuantizationMethod:
 
 
 def absence(settings: Settings, used: str) -> Absence | None:
-    """Return why the GPUs do not support a method; None if they do. Raises UnknownValueError."""
+    """Return why GPUs do not support a method; None if they do. Raises UnknownValueError."""
     versions = _REGISTERED.get(used)
     missing = versions is None or not settings.in_versions(versions)
     if missing and settings.in_versions(_VLLM_REGISTERS):
@@ -205,7 +205,7 @@ def _of_mixed(settings: Settings, target: Checkpoint) -> str:
 
 
 def _used(settings: Settings, requested: str, made: str | None) -> str | None:
-    """Return the method for an argument and a checkpoint; None if they contradict."""
+    """Return the method for an argument and a checkpoint; None if they conflict."""
     online = any(requested == name and settings.in_versions(since) for name, since in _ONLINE)
     if made is None or requested == made or online:
         return requested

@@ -34,8 +34,8 @@ _SET_BY_TARGET = {
     "Step3p5ForCausalLM": ">=0.5.9,<0.5.11",
     "DeepseekV4ForCausalLM": ">=0.5.12,<0.5.14",
 }
-"""Targets for which the engine sets the variable itself if the user wrote EAGLE, because it checks
-before NEXTN becomes EAGLE (0.5.10 server_args.py:1794, 0.5.12
+"""Targets for which the engine sets the variable itself if the user wrote EAGLE, not NEXTN, which
+becomes EAGLE only later (0.5.10 server_args.py:1794, 0.5.12
 arg_groups/deepseek_v4_hook.py:44)."""
 
 
@@ -57,7 +57,7 @@ def _sets_it(settings: Settings) -> bool:
 
 
 def has_worker(settings: Settings) -> bool:
-    """True if the version has a V2 worker, which runs with the overlap, for the algorithm.
+    """True if the version has a V2 worker (with overlap) for the algorithm.
 
     `create_worker` of 0.5.8 to 0.5.12 (speculative/spec_info.py:52), earlier the scheduler (0.5.7
     managers/scheduler.py:502, 0.5.3 :669). Raises UnknownValueError.

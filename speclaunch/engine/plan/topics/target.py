@@ -9,8 +9,7 @@ from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
 UNKNOWN_TARGET = "the target checkpoint is unknown"
 _FAMILY = 4
-"""Number of first letters of an architecture's name that its checkpoints' names contain: MiMo,
-Step."""
+"""Length of the prefix that an architecture's name shares with checkpoint names: MiMo, Step."""
 
 
 def target_of(settings: Settings) -> Checkpoint:
@@ -34,7 +33,7 @@ def architecture_of(settings: Settings) -> str:
 
 
 def halved(checkpoint: Checkpoint) -> str:
-    """Return the dtype that `dtype: auto` serves float32 weights in: bfloat16 for Gemma, else
+    """Return the dtype in which `dtype: auto` serves float32 weights: bfloat16 for Gemma, else
     float16.
 
     Also applies to a config without a dtype (`_get_and_verify_dtype`, 0.5.23

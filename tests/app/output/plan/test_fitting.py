@@ -49,7 +49,9 @@ NOTHING = Fitting(
         "the weights alone are too large",
         "keep running requests",
         FAILS,
-        alternatives=(Alternative("tensor parallelism over 4 GPUs", {"tp_size": 4}, "fits", True),),
+        alternatives=(
+            Alternative("tensor parallelism across 4 GPUs", {"tp_size": 4}, "fits", True),
+        ),
     )
 )
 
@@ -71,7 +73,7 @@ def test_on_a_terminal(width: int, terminal: bool) -> None:
     ):
         assert said in text
     none = shown(show_plan, having(NOTHING), width=width, terminal=terminal)
-    assert "no settings fit" in none and "tensor parallelism over 4 GPUs: fits" in none
+    assert "no settings fit" in none and "tensor parallelism across 4 GPUs: fits" in none
     assert "What fits" not in shown(show_plan, planned())
 
 
@@ -79,7 +81,7 @@ def test_on_a_page_and_as_json() -> None:
     page = plan_page(having(WORKS))
     assert "<ins>+ mem_fraction_static: 0.87</ins>" in page
     assert "it divides &lt;memory&gt;" in page and "<memory>" not in page
-    assert "tensor parallelism over 4 GPUs" in plan_page(having(NOTHING))
+    assert "tensor parallelism across 4 GPUs" in plan_page(having(NOTHING))
     found = json.loads(plan_document(having(WORKS)))["suggestion"]
     assert found["fit"] == "fits" and found["changes"][0]["value"] == 0.87
     assert found["overrides"] == ["++args.mem_fraction_static=0.87"]
