@@ -52,7 +52,7 @@ class About(Struct, frozen=True):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Up to a few sentences, most important first."""
+        """A few sentences about the argument, most important first."""
         found = [*_form(self.argument)] if self.argument is not None else []
         found += _in_this_version(self)
         known = history(self.requested) or history(self.name)
@@ -84,7 +84,7 @@ def value_kind(argument: Argument) -> str:
         return "switch"
     kind = "one of its choices" if argument.choices else _TYPES.get(argument.type, "text")
     if argument.kind is ArgumentKind.LIST:
-        return f"list, each a {kind}" if kind in ("whole number", "number") else f"list of {kind}"
+        return f"list of {kind}s" if kind in ("whole number", "number") else f"list of {kind}"
     return f"switch, or {kind}" if argument.kind is ArgumentKind.OPTIONAL_VALUE else kind
 
 
@@ -103,7 +103,7 @@ def _in_this_version(description: About) -> list[str]:
     argument, version = description.argument, description.version
     if argument is None or argument.kind is ArgumentKind.REFUSED:
         successor = _successor(description.requested, argument)
-        gone = f"SGLang {version} does not have it" if argument is None else "It is refused"
+        gone = f"SGLang {version} does not have it" if argument is None else "It is rejected"
         return [f"{gone}{f': {successor}' if successor else ''}."]
     found = []
     if description.name != description.requested:

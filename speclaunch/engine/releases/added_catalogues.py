@@ -10,7 +10,7 @@ from speclaunch.engine.releases.catalogue import held_versions
 
 
 def every_name() -> frozenset[str]:
-    """Return the names of all available catalogues: shipped, added and of forks."""
+    """Return the names of all available catalogues: shipped, added, and of forks."""
     place = _directory()
     names = (path.stem for path in forks.file_of("*", place).parent.glob("*.json"))
     return frozenset((*held_versions(place), *names))

@@ -4,10 +4,10 @@ A record is a small JSON object that omits usual values (a string value, default
 destination equal to the name).  ``decode(encode(x)) == x``, and encoding is deterministic: a
 regenerated catalogue is byte-identical.
 
-Conversion functions match those of the engine's parser, under the names in the catalogue. Sources:
+Conversion functions behave like the engine parser's functions of the same catalogue name. Sources:
 sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and arg_groups/argparse_actions.py
 of 0.5.23, compared with the same functions of every earlier release. If releases differ, the
-function in this module accepts the version.
+function here accepts the version.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Argument(Struct, frozen=True):
     - ``type``: ``str``, ``int``, ``float``, ``bool``, ``json`` or the name of the engine's own
       parser (``human_readable_int``, ``json_list_type``, ``nullable_str``, …).
     - ``const``: the value that the flag stores without a value (``OPTIONAL_VALUE``, ``CONSTANT``).
-    - ``default``: the parser's declared default; None also if the destination remains unchanged.
+    - ``default``: the parser's declared default; also None if the destination remains unchanged.
     - ``replacement``: the engine's text about the replacement.
     - ``read``: False if nothing in the release reads the destination. The argument is then accepted
       and has no effect.

@@ -5,10 +5,10 @@ stops at its first error. Therefore the args are also split at the flags and par
 this finds every problem and the arg that caused it. Pieces with only one possible outcome skip
 argparse.
 
-Building a parser of all arguments takes as long as a complete check of a script, and nearly every
-command line can do without: its flags match the catalogue exactly, each is followed by the number
-of values that it accepts, and no value begins with a dash. Every other command line, and every
-rejection, goes to argparse. tests/engine/releases/test_plain_flags.py compares both on random
+Building a parser of all arguments takes as long as a complete check of a script. Nearly every
+command line can do without it: its flags match the catalogue exactly, each is followed by the
+number of values that it accepts, and no value begins with a dash. Every other command line, and
+every rejection, goes to argparse. tests/engine/releases/test_plain_flags.py compares both on random
 command lines. Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`,
 `_get_values`.
 """
@@ -65,7 +65,7 @@ def _flag_by_argparse(word: str, catalogue: Catalogue) -> Argument | Ambiguous |
 
 
 def most_values(argument: Argument) -> int:
-    """Return how many args after its flag can belong to an argument."""
+    """Return the maximum number of args that can follow an argument's flag as its values."""
     kind = argument.kind
     if kind is ArgumentKind.IGNORED:
         most = argument.nargs or 0
@@ -83,8 +83,8 @@ def plain_value(
 ) -> Any:
     """Return the value that the engine stores for `args`, a flag and its values.
 
-    `flag` is the full flag. Values are not checked: any text is accepted. Return NOT_PLAIN if only
-    argparse can decide.
+    `flag` is the full flag. Without `checked`, any text is accepted as a value. Return NOT_PLAIN if
+    only argparse can decide.
     """
     _, equals, text = args[0].partition("=")
     values = (text,) if equals else tuple(args[1:])
@@ -166,7 +166,7 @@ def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str 
 
 
 def _refused(name: str) -> str | None:
-    """Return the replacement of a flag that the parser has only to reject it."""
+    """Return the remedy for a flag that the parser only rejects."""
     became = next((entry for entry in CONVERSIONS if entry.old == name), None)
     if became is not None:
         return f"write --{became.new.replace('_', '-')} {became.value}"
@@ -331,9 +331,10 @@ class _Chunk(Struct, frozen=True):
 def _chunks(
     args: Sequence[str], catalogue: Catalogue, opaque: set[int]
 ) -> tuple[list[_Chunk], list[int]]:
-    """Split the args at the flags. Args before the first flag and surplus args are stray.
+    """Return the args split at the flags, and the positions of stray args.
 
-    Everything from `--` on is also stray, because the engine has no positional arguments.
+    Stray are args before the first flag, surplus args, and everything from `--` on, because the
+    engine has no positional arguments.
     """
     stop = next(
         (index for index, word in enumerate(args) if word == "--" and index not in opaque),
@@ -370,7 +371,7 @@ def _is_flag(word: str, catalogue: Catalogue, opaque: bool) -> bool:
 
 
 def _most_values(word: str, catalogue: Catalogue) -> int:
-    """Return how many args after a flag can belong to it."""
+    """Return the maximum number of args that can follow a flag as its values."""
     found = flag_of(word, catalogue)
     if isinstance(found, Argument):
         return most_values(found) if catalogue.by_flag(word) or "=" not in word else 0
@@ -505,7 +506,7 @@ def _hint(written: str, catalogue: Catalogue, message: str = "") -> str | None:
 
 
 def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
-    """Return hints about `--config`, because server_args.py only tests `"--config" in argv`."""
+    """Return hints about ineffective `--config` flags: the engine tests `"--config" in argv`."""
     return tuple(
         ArgvProblem(
             item.index,
@@ -555,7 +556,7 @@ def _pieced(
 
 
 def _precedence(problem: ArgvProblem) -> int:
-    """Return the rank of an error, because argparse first classifies all args, then parses, then
+    """Return the rank of an error in argparse's order: it classifies all args, parses them, then
     checks leftovers."""
     for place, begin in enumerate(("ambiguous", "argument", "the following", "unrecognized")):
         if problem.message.startswith(begin):

@@ -36,7 +36,7 @@ def canonical(name: str) -> str:
 
 
 def current_name(name: str, catalogue: Catalogue) -> str | None:
-    """Return a release's name for an argument; None if it has no name or only a deprecated one."""
+    """Return a release's current name for an argument; None if it has none."""
     for known in (name, *other_names(name)):
         argument = catalogue.by_name(known)
         if argument is not None and not argument.deprecated:

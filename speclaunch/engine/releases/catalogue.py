@@ -165,7 +165,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def _longer(self) -> dict[str, tuple[str, ...]]:
-        """Cached flags by misspelled or shortened prefix."""
+        """Cached flags by prefix, which may be a misspelled or shortened flag."""
         return {}
 
     @property
@@ -212,7 +212,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         return UnknownFlag(token)
 
     def close(self, name: str, count: int = 3) -> tuple[str, ...]:
-        """Return flags of which ``name`` may be a typo, likeliest first."""
+        """Return the flags that ``name`` may be a typo of, likeliest first."""
         flag = "--" + name_of(name).replace("_", "-")
         if (flag, count) not in self._near:
             self._near[flag, count] = nearest(flag, self._by_flag, count)
@@ -220,8 +220,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 
 
 def held_versions(directory: Path | None = None) -> tuple[str, ...]:
-    """Return all versions that have a catalogue, ascending: shipped ones, and those in
-    ``directory``.
+    """Return all versions that have a catalogue, shipped or in ``directory``, in ascending order.
 
     ``directory`` holds the user's own catalogues (default: ``catalogue/`` in
     :func:`speclaunch.core.home.speclaunch_home`).
@@ -279,7 +278,7 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
 
 
 def history(name: str) -> History | None:
-    """Return which versions have a name, alias or destination; None if none has.
+    """Return the versions that have a name, alias or destination; None if none does.
 
     Only shipped versions count. Reads a small index, without loading any catalogue.
     """

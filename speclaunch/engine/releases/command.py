@@ -1,4 +1,4 @@
-"""Render server arguments as the command line of one engine version."""
+"""Renders server arguments as the command line of one engine version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password
 
 
 class ArgumentProblem(Struct, frozen=True):
-    """Recipe argument that cannot be rendered for this engine version, and the reason."""
+    """A recipe argument that cannot be rendered for this engine version, and the reason."""
 
     name: str
     message: str
@@ -134,7 +134,7 @@ def is_secret_argument(name: str) -> bool:
 
 
 def is_written_secret(text: object) -> bool:
-    """True if a text contains a literal secret, as opposed to one from a variable."""
+    """True if a text contains a literal secret, as opposed to a secret from a variable."""
     if isinstance(text, FromEnvironment):
         text = "".join(part for part in text.template if isinstance(part, str))
     return holds_secret(text)
@@ -263,7 +263,7 @@ def _tokens(argument: Argument, value: Any) -> list[str] | None:
     if kind is ArgumentKind.LIST:
         items = value if isinstance(value, list) else [value]
         if not items and argument.nargs != "*":
-            raise ValueError("the list is empty; null leaves the engine's default")
+            raise ValueError("the list is empty; set null for the engine's default")
         return [flag, *(_text(item) for item in items)]
     return [flag, _text(value)]
 

@@ -38,8 +38,9 @@ argument."""
 CONFIG_SUFFIXES = (".yaml", ".yml")
 """Checked by server_args_config_parser.py `_validate_yaml_file` in all versions."""
 _PARSER_SINCE = "0.5.8"
-"""Before, `boolean_actions` is always empty: no argparse action has an attribute `action`
-(server_args.py:4986 of 0.5.7). For every argument, true is a flag and false is nothing.
+"""Before this release, `boolean_actions` is always empty: no argparse action has an attribute
+`action` (server_args.py:4986 of 0.5.7). For every argument, true renders the flag alone and false
+renders nothing.
 """
 _JSON_SINCE = "0.5.14"
 """The first release with server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes a
@@ -57,8 +58,8 @@ def since(catalogue: Catalogue, version: str) -> bool:
 class Dispatch(Struct, frozen=True):
     """The roles that `sglang serve` assigns to its args, as indexes.
 
-    `own` are its own options with their values. `model` is the arg that it uses as the model path.
-    `refused` holds the errors that prevent a start, each with its arg.
+    `own`: its own options with their values. `model`: the arg that it uses as the model path.
+    `refused`: the errors that prevent a start, each with its arg.
     """
 
     own: frozenset[int] = frozenset()
@@ -160,7 +161,7 @@ _PLAIN = frozenset(
         "keep_mm_feature_on_device",
     }
 )
-"""Deprecated in their help alone: still store_true. Other deprecated flags have their own action,
+"""Flags that only their help text deprecates: still store_true. Other deprecated flags have
 DeprecatedStoreTrueAction or DeprecatedAliasStoreAction (0.5.10 server_args.py to 0.5.23
 arg_groups/argparse_actions.py).
 """

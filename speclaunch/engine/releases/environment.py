@@ -1,8 +1,8 @@
 """Recipe values from environment variables.
 
-`${oc.env:API_KEY}` is the variable's value if it is set. If it is not, only a launch fails; for all
-other purposes the value is unknown. The text always refers to the variable: a command to paste
-names it instead of showing or inventing a value.
+`${oc.env:API_KEY}` is the variable's value. If the variable is unset, only a launch fails; for all
+other purposes the value is unknown. Commands to paste always refer to the variable instead of
+showing or inventing a value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Template = tuple["str | VariableReference", ...]
 class FromEnvironment(str):
     """A text that comes, fully or partly, from environment variables.
 
-    As a `str` it is the value. An unset variable appears in it as its reference.
+    As a `str` it is the value. An unset variable appears as its reference.
     """
 
     __slots__ = ("template", "unset")

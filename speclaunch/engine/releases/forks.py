@@ -39,7 +39,7 @@ _FORMAT = "1"
 """Format version. A change invalidates older files."""
 
 Base = Callable[[str], tuple[Mapping[str, Argument], Mapping[str, EngineVariable]]]
-"""Arguments by flag, and variables, of the release that a version resolves to."""
+"""Returns arguments by flag, and variables, of the release that a version resolves to."""
 
 
 def file_of(version: str, directory: Path) -> Path:
@@ -151,7 +151,10 @@ def _read_catalogue(file: Path) -> dict[str, Any]:
         }
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
-            Problem(f"{file}: not a catalogue: {error}", help="speclaunch engine catalogue add")
+            Problem(
+                f"{file}: not a catalogue: {error}",
+                help="create one with `speclaunch engine catalogue add`",
+            )
         ) from error
 
 

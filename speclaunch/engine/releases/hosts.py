@@ -35,7 +35,7 @@ def nodes_of(args: Mapping[str, Any]) -> tuple[int, int]:
     if nodes < 1 or not 0 <= rank < nodes:
         raise LaunchError(
             f"node_rank={rank} is not a rank of nnodes={nodes}",
-            help="ranks start at 0; set a different one on each host: args.node_rank=…",
+            help="ranks start at 0; set a different rank on each host: args.node_rank=…",
         )
     return rank, nodes
 

@@ -23,7 +23,7 @@ _ROCM_SUFFIX = (
     ("<0.5.3", "-rocm630-mi30x"),
     (">=0.5.3", "-rocm700-mi30x"),
 )
-"""v0.4.9-rocm630, v0.4.10.post2-rocm630-mi30x, v0.5.3.post3-rocm700-mi30x."""
+"""ROCm suffixes: v0.4.9-rocm630, v0.4.10.post2-rocm630-mi30x, v0.5.3.post3-rocm700-mi30x."""
 _NEWER_AMD = ("mi350", "mi355")
 """GPUs that use the image variant `-mi35x`, from 0.5.3 on."""
 

@@ -1,7 +1,7 @@
 """Forks of SGLang, recognized by arguments that no release has.
 
 Source: each fork's own documentation or patch. An argument that a release also has does not
-identify a fork, such as `--kt-cpuinfer`, in releases from 0.5.4.post3 on.
+identify a fork: releases from 0.5.4.post3 on have `--kt-cpuinfer`.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ FORKS = (
 
 
 def fork_with(name: str) -> KnownFork | None:
-    """Return the fork that adds an argument which no release has; None if unknown."""
+    """Return the fork that adds an argument unknown to all releases; None if no known fork does."""
     return next((fork for fork in FORKS if name.startswith(fork.begins)), None)
 
 
 def fork_with_algorithm(name: str) -> KnownFork | None:
-    """Return the fork that adds a speculative algorithm; None if unknown."""
+    """Return the fork that adds a speculative algorithm; None if no known fork does."""
     return next((fork for fork in FORKS if name in fork.algorithms), None)

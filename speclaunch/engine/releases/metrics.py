@@ -27,8 +27,8 @@ from speclaunch.engine.releases.versions import within
 #: The file made by ``tools/metrics.py``.
 DATA = Path(__file__).resolve().parent / "data" / "metrics.json"
 METRICS_PATH = "/metrics"
-"""Path of the metrics in every release (0.4.6.post5 utils.py and 0.5.23 utils/common.py:2843,
-add_prometheus_middleware), and of what begins with it; an API key does not protect it (0.5.23
+"""Path prefix of the metrics in every release (0.4.6.post5 utils.py and 0.5.23
+utils/common.py:2843, add_prometheus_middleware). An API key does not protect it (0.5.23
 utils/auth.py)."""
 
 
@@ -47,7 +47,7 @@ class MetricNote(Struct, frozen=True):
     meaning: str
     """The counted events or values, when the engine updates it, and pitfalls."""
     source: str
-    """Release and file from which this is known."""
+    """Release and file that the note is based on."""
     versions: str = ""
     """Releases for which the note holds; empty for all that have the metric."""
 
@@ -61,7 +61,7 @@ class Metric(Struct, frozen=True):
     labels: tuple[str, ...]
     """Labels of every series, sorted."""
     optional: tuple[str, ...]
-    """Labels of some deployments: `dp_rank` with data parallelism, `priority`."""
+    """Labels that only some deployments have: `dp_rank` with data parallelism, `priority`."""
     note: MetricNote | None
 
     @property
@@ -164,7 +164,7 @@ _SETTING = (
 NOTES: Mapping[str, tuple[MetricNote, ...]] = {
     "spec_accept_length": (
         MetricNote(
-            f"{_MEAN}: tokens per verification, accepted drafts and the bonus token. 0 until the "
+            f"{_MEAN}: tokens per verification: accepted drafts and the bonus token. 0 until the "
             f"first update, and without speculation. {_IDLE} {_RANKS} `avg_spec_accept_length` of "
             "`/get_server_info` is a mean since the start.",
             _SCHEDULER,
@@ -191,7 +191,7 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
     "spec_verify_calls_total": (
         MetricNote(
             "Verifications of finished requests; a batch counts once for each request. "
-            f"{_FINISHED} No series before the first request that speculated has finished.",
+            f"{_FINISHED} No series until the first speculating request finishes.",
             f"{_TOKENIZER}; 0.5.23 observability/metrics_collector.py observe_one_finished_request",
         ),
     ),
@@ -209,7 +209,7 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
     ),
     "generation_tokens_total": (
         MetricNote(
-            f"Generated tokens of finished requests. {_FINISHED} No measure of progress.",
+            f"Generated tokens of finished requests. {_FINISHED} Not a measure of progress.",
             f"0.4.6.post5 {_COLLECTOR}; {_TOKENIZER}",
         ),
     ),
@@ -232,7 +232,7 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
     "num_queue_reqs": (MetricNote(f"Waiting requests. {_RANKS}", _REPORTER),),
     "token_usage": (
         MetricNote(
-            "Used share of the KV cache without evictable tokens; of several pools the fullest. "
+            "Used share of the KV cache, or of the fullest pool, without evictable tokens. "
             + _RANKS,
             "0.5.23 managers/scheduler_components/pool_stats_observer.py; "
             "0.4.6.post5 managers/scheduler.py log_decode_stats",

@@ -1,4 +1,4 @@
-"""Finds known names of which a misspelled name may be a typo.
+"""Finds the known names that a misspelled name may be a typo of.
 
 A common prefix is not enough: `speculative_draft` is not a typo of `speculative_draft_sink_size`.
 """
@@ -19,7 +19,7 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
     """Return names close to `word`, likeliest first.
 
     If exactly one known name begins with `word` (`tp` for `tp_size`), return only that name.
-    Otherwise, return names of which `word` may be a typo.
+    Otherwise, return the names that `word` may be a typo of.
     """
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in names}

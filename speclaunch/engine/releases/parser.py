@@ -29,19 +29,18 @@ PROGRAM = "sglang serve"
 
 
 class ArgumentsRefusedError(Exception):
-    """Error: the parser rejects the args, for which argparse would exit. Has the parser's
-    message."""
+    """Raised with the parser's message if it rejects the args, where argparse would exit."""
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that raises :class:`ArgumentsRefusedError` where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
-        """Reject the args."""
+        """Raise the message instead of exiting."""
         raise ArgumentsRefusedError(message)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Raise instead of exiting, as after `--help`."""
+        """Raise the message or status instead of exiting, as after `--help`."""
         raise ArgumentsRefusedError(message or str(status))
 
     def run(self, args: Sequence[str], namespace: argparse.Namespace | None = None) -> Any:
@@ -62,7 +61,7 @@ class Parser(argparse.ArgumentParser):
         """Run `parse_known_args` for one flag and its values, with a parser for a `piece`.
 
         At each call argparse iterates over all arguments, to set defaults and to check required
-        ones. A piece has neither, and its parser contains only the one argument.
+        arguments. A piece has neither, so only this one argument is passed to argparse.
         """
         option = self.option_of(args[0])
         if not isinstance(option, argparse.Action):
@@ -99,7 +98,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _RefusingAction(argparse.Action):
-    """A flag that the parser has only to reject it."""
+    """A flag that the parser only rejects."""
 
     def __call__(self, *_: object) -> NoReturn:
         raise argparse.ArgumentError(self, f"this version refuses it; use {self.metavar}")
@@ -155,7 +154,7 @@ class _Identity:
 def parser_of(
     catalogue: Catalogue, *, checked: bool = True, required: bool = True, piece: bool = False
 ) -> Parser:
-    """Return the cached parser of a version. It does not check values: any text is accepted.
+    """Return the cached parser of a version. Without `checked`, it accepts any text as a value.
 
     For a `piece` of a command line no argument is required or has a default, because argparse would
     store all defaults at each call, which takes twice as long as everything else.

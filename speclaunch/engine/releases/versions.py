@@ -19,7 +19,7 @@ _NEWEST = ("latest", "newest")
 
 
 class UnknownVersion(InputError):
-    """Error: the requested text is not a version."""
+    """Raised if the requested text is not a version."""
 
 
 class ResolvedVersion(Struct, frozen=True):

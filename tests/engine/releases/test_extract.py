@@ -497,7 +497,7 @@ def test_no_declaration(make: Make, source: str) -> None:
 
 def test_no_version(make: Make) -> None:
     root = make(server_args('parser.add_argument("--x")'), version="0.0.0.dev0")
-    with pytest.raises(ExtractError, match="does not name its version"):
+    with pytest.raises(ExtractError, match="does not state its version"):
         extract(root)
 
 

@@ -2,7 +2,7 @@
 
 Sources are calls of ``add_argument`` and annotated fields. Calls are followed from
 ``ServerArgs.add_cli_args`` through every function that receives its parser. Fields have the form
-``name: A[T, Arg(help=…)] = default`` (from 0.5.14) and are processed like in the engine's own
+``name: A[T, Arg(help=…)] = default`` (from 0.5.14) and are processed as in the engine's own
 ``add_cli_args_from_dataclass``; a field without an ``Arg`` or a help text has no flag.
 """
 

@@ -1,7 +1,7 @@
 """Module-level names, and the values of static evaluation.
 
-Names come from assignments, later changes to them, and imports. The value classes are those that
-evaluation can return in addition to plain Python values.
+Names come from assignments, later changes to them, and imports. The value classes represent
+results of evaluation that are not plain Python values.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ class FunctionValue(Struct, frozen=True):
 
 
 class Instance(Struct, frozen=True):
-    """An object created by calling a class of the package. ``arguments`` are the positional
-    ones."""
+    """An object created by calling a class of the package. ``arguments`` are positional."""
 
     of: ClassValue
     arguments: tuple[Any, ...] = ()

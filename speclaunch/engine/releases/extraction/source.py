@@ -23,7 +23,7 @@ _NATIVE = (".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
 
 
 class ExtractError(InputError):
-    """Error: a missing file, a syntax error, or a package without arguments or version."""
+    """Raised for a missing file, a syntax error, or a package without arguments or version."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Problem(message))
@@ -135,7 +135,7 @@ class PackageSource:
                 return found[1]
         if otherwise is not None:
             return otherwise
-        raise ExtractError(f"{self.path}: the package does not name its version")
+        raise ExtractError(f"{self.path}: the package does not state its version")
 
     def metadata(self) -> Iterator[str]:
         """Yield the texts of METADATA files. A proper installation has exactly one."""
