@@ -106,7 +106,7 @@ class MemoryBudget(Struct, frozen=True):
     why: str
     """One sentence with the numbers."""
     phase: MemoryPhase | None = None
-    """Phase of the failure."""
+    """Phase in which the start fails."""
     message: str | None = None
     """Error message that this engine version would print."""
     ranks: tuple[RankBudget, ...] = ()

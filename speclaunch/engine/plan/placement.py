@@ -12,7 +12,7 @@ from speclaunch.engine.plan.topics import parallel
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 _MOST_RANKS = 1 << 16
-"""Maximum number of ranks of a deployment."""
+"""Maximum number of ranks in a deployment."""
 
 
 class Ranks(Struct, frozen=True):

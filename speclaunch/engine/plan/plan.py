@@ -190,7 +190,7 @@ class Plan(Struct, frozen=True, dict=True):
             raise NoSuchArgumentError(name)
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """Return a boolean variable as the engine reads it.
+        """Return a boolean environment variable as the engine reads it.
 
         Returns `default` if it is unset, or if its value is in neither `TRUE_TEXTS` nor
         `FALSE_TEXTS`.

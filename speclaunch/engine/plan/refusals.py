@@ -135,7 +135,7 @@ class UnknownLeaf:
 UNKNOWN: Final = UnknownLeaf()
 
 _ABSENT_IS_NONE = frozenset({"quantization_config", "index_topk"})
-"""Config keys that have no default in any config class (the reader's facts.py)."""
+"""Config keys that have no default in any config class (tools/refusal_reading/facts.py)."""
 
 
 def leaf(plan: Plan, node: Sequence[Any]) -> Any:
@@ -381,7 +381,7 @@ class EngineRefusal(Struct, frozen=True):
     """The engine's own message, with the values of this plan; `…` for unknown values."""
     exception: str
     source: str
-    """`sglang 0.5.18 server_args.py:1234`."""
+    """Release, file and line, such as `sglang 0.5.18 server_args.py:1234`."""
     names: tuple[str, ...]
     """User-set arguments and variables in the condition, most decisive first."""
 

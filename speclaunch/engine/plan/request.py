@@ -22,7 +22,7 @@ ENGINE_VARIABLES = ("SGLANG_", "SGL_")
 
 
 class RequestOrigin(StrEnum):
-    """The kind of source that states a deployment."""
+    """The kind of source that a deployment comes from."""
 
     RECIPE = "recipe"
     COMMAND = "command"

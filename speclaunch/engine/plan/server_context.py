@@ -118,9 +118,9 @@ class Pod(Struct, frozen=True):
     labels: Mapping[str, str] = {}
     scrapes: tuple[Scrape, ...] = ()
     restart: Setting | None = None
-    """`restartPolicy`, Compose's `restart`."""
+    """`restartPolicy`, or Compose's `restart`."""
     capabilities: frozenset[str] = frozenset()
-    """Capabilities added to the container: `IPC_LOCK`."""
+    """Capabilities added to the container, such as `IPC_LOCK`."""
 
 
 class Service(Struct, frozen=True):

@@ -60,4 +60,4 @@ class Settings(Protocol):
         """Return an environment variable of the engine; None if not set."""
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """Return a boolean variable."""
+        """Return a boolean environment variable, or `default`."""

@@ -4,7 +4,7 @@ A record is a small JSON object that omits usual values (a string value, default
 destination equal to the name).  ``decode(encode(x)) == x``, and encoding is deterministic: a
 regenerated catalogue is byte-identical.
 
-Conversion functions behave like the engine parser's functions of the same catalogue name. Sources:
+Conversion functions mirror those of the engine's parser, by their names in the catalogue. Sources:
 sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and arg_groups/argparse_actions.py
 of 0.5.23, compared with the same functions of every earlier release. If releases differ, the
 function here accepts the version.

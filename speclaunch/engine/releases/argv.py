@@ -333,7 +333,7 @@ def _chunks(
 ) -> tuple[list[_Chunk], list[int]]:
     """Return the args split at the flags, and the positions of stray args.
 
-    Stray are args before the first flag, surplus args, and everything from `--` on, because the
+    Args before the first flag, surplus args, and everything from `--` on are stray, because the
     engine has no positional arguments.
     """
     stop = next(
@@ -506,7 +506,7 @@ def _hint(written: str, catalogue: Catalogue, message: str = "") -> str | None:
 
 
 def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
-    """Return hints about ineffective `--config` flags: the engine tests `"--config" in argv`."""
+    """Return hints about `--config` forms that the engine misses: it tests `"--config" in argv`."""
     return tuple(
         ArgvProblem(
             item.index,

@@ -20,8 +20,8 @@ from speclaunch.engine.releases.renames import RENAMES, other_names
 def canonical(name: str) -> str:
     """Return the newest engine's destination for an argument, from any of its names.
 
-    `cuda_graph_max_bs` is `cuda_graph_max_bs_decode`, and `tensor_parallel_size` is `tp_size`. A
-    removed argument has its last name.
+    `cuda_graph_max_bs` becomes `cuda_graph_max_bs_decode`, `tensor_parallel_size` becomes
+    `tp_size`. A removed argument keeps its last name.
     """
     if not isinstance(name, str):  # a key of an invalid recipe, which is reported as such
         return name

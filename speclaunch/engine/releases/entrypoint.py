@@ -161,15 +161,15 @@ _PLAIN = frozenset(
         "keep_mm_feature_on_device",
     }
 )
-"""Flags that only their help text deprecates: still store_true. Other deprecated flags have
+"""Flags deprecated only in their help text, which still use store_true. Others use
 DeprecatedStoreTrueAction or DeprecatedAliasStoreAction (0.5.10 server_args.py to 0.5.23
 arg_groups/argparse_actions.py).
 """
 
 
 def _supported(argument: Argument, catalogue: Catalogue) -> bool:
-    """True for a store action or store_true. From 0.5.23 also for any action with a single
-    value."""
+    """True if `--config` supports the action: store or store_true, from 0.5.23 any action with a
+    single value."""
     kind = argument.kind
     if argument.deprecated and argument.replacement and argument.dest not in _PLAIN:
         return kind is not ArgumentKind.FLAG and since(catalogue, _FLAGS_SINCE)

@@ -52,7 +52,7 @@ class Release(Struct, frozen=True):
 
 
 def extract(path: Path, *, usage: bool = True, version: str | None = None) -> Release:
-    """Read the package at ``path`` (a ``sglang`` directory, its parent, or a wheel).
+    """Return the release in ``path`` (a ``sglang`` directory, its parent, or a wheel).
 
     ``usage=False`` skips the search for code that reads each name, which is most of the work: every
     argument then counts as read and there are no variables. ``version`` is used if the package does

@@ -56,7 +56,7 @@ class Metric(Struct, frozen=True):
     """One metric of one release."""
 
     name: str
-    """Its name in the source: `sglang:spec_accept_length`."""
+    """Name in the source, such as `sglang:spec_accept_length`."""
     kind: MetricKind
     labels: tuple[str, ...]
     """Labels of every series, sorted."""
@@ -85,7 +85,7 @@ class Metric(Struct, frozen=True):
 
 
 def metrics_of(release: str) -> Mapping[str, Metric]:
-    """Return the metrics of a release by name. For an unknown release, those of the nearest."""
+    """Return the metrics of a release, or of the nearest known release, by name."""
     return _metrics(_shipped_nearest(release))
 
 

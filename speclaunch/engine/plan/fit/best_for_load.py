@@ -76,7 +76,7 @@ class Best(Struct, frozen=True):
 
 
 def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoad:
-    """Return the load, with defaults (`REQUESTS`, `TOKENS_EACH`) for unstated values.
+    """Return the load, with defaults (`REQUESTS`, `TOKENS_EACH`) for unset values.
 
     Raises UnknownValueError for a missing fact, ValueError if `context` exceeds the model's limit.
     """

@@ -273,5 +273,5 @@ def shares(budget: MemoryBudget, *uses: MemoryUse) -> float:
 
 
 def with_fraction(changes: Mapping[str, Any], fraction: float) -> dict[str, Any]:
-    """Return these changes with a fraction."""
+    """Return these changes with this fraction."""
     return {**changes, FRACTION: fraction}

@@ -35,7 +35,7 @@ _PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
 """Settings to preserve after the running requests, most valuable first."""
 
 BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
-"""The range of fractions for some changes; None if unknown."""
+"""Returns the range of working fractions for changes; None if unknown."""
 
 
 class FitCandidate(Struct, frozen=True):

@@ -176,9 +176,9 @@ def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
     """True if one rank's weights exceed its GPU's memory, even at their minimum and without other
     processes.
 
-    Considers only weights counted one by one. If the pool's budget includes the draft, the draft
-    counts too, because it loads right after the target. False if a missing fact could change the
-    result.
+    Considers only weights counted matrix by matrix. If the pool's budget includes the draft, the
+    draft counts too, because it loads right after the target. False if a missing fact could change
+    the result.
     """
     target = found.target_weights
     if not found.device or target is None or not target.counted:

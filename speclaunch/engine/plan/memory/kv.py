@@ -44,7 +44,7 @@ class _Shape(Struct, frozen=True):
     """Dimensions of a layer's recurrent state, before division among ranks."""
 
     inner: int
-    """Convolution channels without the groups' channels."""
+    """Convolution channels, excluding the groups' channels."""
     groups: int
     heads: int
     head_dim: int

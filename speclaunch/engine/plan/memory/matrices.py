@@ -167,7 +167,7 @@ class WeightRole(Enum):
 
 
 class Matrix(Struct, frozen=True):
-    """A weight with `rows` outputs and `columns` inputs, in `copies` of the same shape.
+    """A set of `copies` weights, each with `rows` outputs and `columns` inputs.
 
     - `name`: the module's name in the checkpoint (of the first copy); it decides whether the weight
       is quantized.

@@ -184,13 +184,13 @@ class Terms(Struct, frozen=True):
 
 
 class PredictedFailure(Struct, frozen=True):
-    """The phase at which a start fails, and the engine's message."""
+    """The phase in which a start fails, and the engine's message."""
 
     phase: MemoryPhase
     turn: FractionDirection
     message: str
     what: str
-    """The use that does not fit."""
+    """Memory use that does not fit."""
     short: int
     """Minimum number of missing bytes; 0 if tokens are missing."""
 

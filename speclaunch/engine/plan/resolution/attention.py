@@ -299,7 +299,7 @@ _KIMI = ("KimiLinearForCausalLM", "KimiK3ForConditionalGeneration")
 
 
 def resolve_draft_attention(working: Working) -> None:
-    """Set the draft's backend that the target's model requires. For DFLASH, replace backends that
+    """Set the draft backend that the target's model requires. For DFLASH, replace backends that
     its worker does not support."""
     with working.deciding(DRAFT):
         if working.user_value("speculative_algorithm") is None:
@@ -313,7 +313,7 @@ def resolve_draft_attention(working: Working) -> None:
 
 
 def _draft_by_model(working: Working) -> tuple[str, str] | None:
-    """Return the draft's backend that the target's model requires, and its source; None if it
+    """Return the draft backend that the target's model requires, and its source; None if it
     requires none (0.5.17 and later)."""
     if working.in_versions("<0.5.17") or not working.may_be((*NEMOTRON_H, *_MINIMAX_M3, *_KIMI)):
         return None

@@ -269,7 +269,7 @@ def _vision_factor(working: Working) -> float:
 def resolve_long_contexts(working: Working) -> None:
     """Reduce the fraction for aiter, which needs workspace for long contexts.
 
-    Reduces the user's fraction, too (0.5.4 server_args.py:1262; earlier releases in the model
+    Also reduces the user's fraction (0.5.4 server_args.py:1262; earlier releases in the model
     runner).
     """
     with working.deciding(FRACTION):

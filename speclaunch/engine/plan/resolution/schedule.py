@@ -71,7 +71,7 @@ def _reset(working: Working) -> None:
 
 
 def _rewrite(working: Working) -> None:
-    """Rename the attention ranks, and drop the separate LM head for a single rank (0.5.22 and
+    """Rename `dp_size` of DP attention, and reset `enable_dp_lm_head` for a single rank (0.5.22 and
     later)."""
     _renamed(working)
     with working.deciding(HEAD):
@@ -141,7 +141,7 @@ def resolve_schedule(working: Working) -> None:
 
 
 def _multi_layer(working: Working) -> None:
-    """Choose the separate EAGLE worker for targets whose draft has several layers.
+    """Switch on the multi-layer EAGLE worker for targets whose draft has several layers.
 
     Depends on the algorithm name that the user sets, before NEXTN becomes EAGLE.
     """

@@ -109,7 +109,7 @@ class Working:
         return self.plan.env(name)
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """Return a boolean variable."""
+        """Return a boolean environment variable, or `default`."""
         return self.plan.env_flag(name, default)
 
     def value(self, name: str) -> Any:

@@ -27,7 +27,7 @@ RESET = ">=0.5.2"
 HEAD_RESET = ">=0.5.3"
 """Releases in which a single rank also switches `HEAD` off."""
 _MOST = 1 << 16
-"""Maximum number of ranks of a deployment."""
+"""Maximum number of ranks in a deployment."""
 
 
 def attention_ranks(settings: Settings) -> int:
