@@ -1,6 +1,6 @@
 """Storage sizes of quantized weights, and the modules that a quantization method skips.
 
-Covers the methods in srt/layers/quantization of 0.5.23.
+Follows srt/layers/quantization of 0.5.23.
 """
 
 from __future__ import annotations
