@@ -235,7 +235,6 @@ def _stated_block(checkpoint: Checkpoint) -> int | None:
 
 
 def _within(plan: Plan, ranks: Ranks) -> int:
-    """Return the number of ranks that share an expert."""
     return ranks.tensor // ranks.experts // max(1, int(plan.value("moe_dp_size") or 1))
 
 

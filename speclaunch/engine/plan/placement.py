@@ -194,7 +194,6 @@ def visible_gpus(plan: Plan) -> int | None:
 
 
 def _terms(plan: Plan) -> str:
-    """Return the arguments that determine placement, with their values."""
     terms = [f"tp_size={_number(plan, 'tp_size')}"]
     for name, usual in (("pp_size", 1), ("nnodes", 1), ("base_gpu_id", 0), ("gpu_id_step", 1)):
         value = _number(plan, name, usual)

@@ -165,7 +165,6 @@ def _graphs(plan: Plan) -> Iterator[PartTime]:
 
 
 def _decode_graphs(plan: Plan) -> tuple[int, str]:
-    """Return the maximum number of decode graphs, and their description."""
     if not _may_be(lambda: decode_is_captured(plan)):
         return 0, ""
     try:

@@ -95,7 +95,6 @@ def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], 
 
 
 def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
-    """Return the explanation of each size, and whether it is exact."""
     graphs = [graphs.size for graphs in terms.graphs if graphs.size.bytes]
     held = "; prefill graphs hold part of this" if terms.target_prefill.size.bytes else ""
     whys = {
@@ -131,7 +130,6 @@ def _whys(terms: Terms, pool: Pool | None) -> dict[MemoryUse, tuple[str, bool]]:
 
 
 def _likely_size(estimate: SizeEstimate) -> str:
-    """Return an estimate and its minimum as text."""
     return f"about {in_gib(estimate.size.bytes)} (at least {in_gib(estimate.least)})"
 
 

@@ -135,7 +135,6 @@ def _deterministic(working: Working) -> str | None:
 
 
 def _why_default(working: Working) -> str:
-    """Return the reason for the default backend, in one sentence."""
     if working.device == "cpu":
         return "the default on a CPU"
     kind = (
@@ -340,7 +339,6 @@ def _nemotron_h(working: Working, algorithm: str) -> tuple[str, str] | None:
 
 
 def _is_nvfp4(working: Working) -> bool:
-    """True if MiniMax M3 is served in NVFP4, by argument or by its config."""
     method = working.user_value("quantization")
     if method is not None:
         return bool(method == "minimax_m3_nvfp4")

@@ -150,7 +150,6 @@ def _major(working: Working) -> int:
 
 
 def _take(working: Working, backend: str, source: str) -> None:
-    """Set the backend that the model's rule chooses."""
     working.set(BOTH, backend, _why(working), source)
 
 

@@ -66,7 +66,6 @@ def resolve_sizes(working: Working) -> None:
 
 
 def _describe_sizes(sizes: list[int], how: str) -> str:
-    """Return the number of sizes, the source of the list and its maximum, as text."""
     return f"{counted(len(sizes), 'size')} up to {max(sizes)}: {how}" if sizes else f"none: {how}"
 
 
@@ -446,7 +445,6 @@ def _aligned(working: Working) -> bool:
 
 
 def _prefill_spans(working: Working, most: int) -> list[int]:
-    """Return graph sizes up to `most` tokens."""
     spans = [(4, 32, 4), (48, 256, 16), (288, 512, 32)]
     if working.in_versions(">=0.5.8"):
         first = 576 if working.in_versions(">=0.5.9") else 640
