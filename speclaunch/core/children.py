@@ -6,7 +6,7 @@ Therefore a child:
 
 - runs in a directory that only root can write, unless its caller names a different one;
 - gets no relative entry of PYTHONPATH;
-- is searched only in absolute entries of PATH.
+- is found only through absolute entries of PATH.
 
 Callers also choose the interpreter's isolation: `isolated`, `safe_path` or `own_command`.
 
@@ -29,7 +29,7 @@ from typing import Any
 SAFE_DIRECTORY = "/"
 """Default directory of a child. Only root can put a module there."""
 _SAFE_PATH, _OURS = "PYTHONSAFEPATH", "speclaunch"
-"""Name and value of the variable. Any text enables it."""
+"""Name and value of the variable behind `-P`. Any nonempty value enables it."""
 _OWN_PROCESS = Path(__file__).with_name("own_process.py")
 _BOUND = """
 import ctypes, os, signal, sys
@@ -38,11 +38,11 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Become a program that ends with its parent (PR_SET_PDEATHSIG)."""
+"""Script that replaces itself with a program that ends with its parent (PR_SET_PDEATHSIG)."""
 
 
 def isolated(python: str | Path, *args: str | Path) -> list[str]:
-    """Return the command of a script that needs only the standard library and site-packages.
+    """Return the command for a script that needs only the standard library and site-packages.
 
     Uses `-I`, which exists in every Python 3. It also ignores PYTHONPATH and the user's
     site-packages.
@@ -65,10 +65,10 @@ def without_safe_path(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def own_command(*args: str | Path, module: str = "speclaunch") -> list[str]:
-    """Return the command of a module of this installation, by default speclaunch itself.
+    """Return the command that runs a module of this installation, by default speclaunch itself.
 
-    It may run in any directory: neither the current directory nor another installation of
-    speclaunch is imported (see `own_process.py`).
+    The command works in any directory: it imports neither from the current directory nor from
+    another installation of speclaunch (see `own_process.py`).
     """
     return [sys.executable, "-P", str(_OWN_PROCESS), module, *map(str, args)]
 

@@ -15,15 +15,15 @@ from speclaunch.core.reads.states import digest
 _ABANDONED_SECONDS = 3600
 """Age after which an unfinished file counts as abandoned."""
 _TRIMMED_EACH = "0"
-"""Last digit of a new entry's name at which its folder is trimmed: one entry in sixteen."""
+"""A new entry whose name ends with this digit trims its folder: one entry in sixteen."""
 
 
 class EntryFiles:
-    """Texts by name (hexadecimal digits), each with its digest, in 256 folders.
+    """Cached texts by name (hexadecimal digits), each stored with its digest, in 256 folders.
 
     An entry is ignored if it is missing or broken, or if other users could have written it: it
     belongs to another user, or other users can write to the folder (`home.distrust`). `most_bytes`:
-    limit of an entry. `most`, `most_bytes_of_all`: limits of a folder when it is trimmed.
+    limit of an entry. `most`, `most_bytes_of_all`: entries and bytes left in a trimmed folder.
     """
 
     def __init__(self, folder: str, most_bytes: int, most: int, most_bytes_of_all: int) -> None:
@@ -40,7 +40,7 @@ class EntryFiles:
         return self._is_believed
 
     def get(self, name: str) -> bytes | None:
-        """Return the text of an entry, or None."""
+        """Return the text of an entry; None if it is missing or ignored."""
         if not self.is_believed:
             return None
         with contextlib.suppress(OSError, ValueError, MemoryError):
@@ -86,7 +86,7 @@ def write_entry(path: Path, data: bytes) -> None:
 
 
 def trim_entries(folder: str, most: int, most_bytes: int) -> None:
-    """Delete the oldest entries until the limits hold. Raises OSError."""
+    """Delete the oldest entries until the folder is within its limits. Raises OSError."""
     entries: list[tuple[int, int, str]] = []
     with os.scandir(folder) as found:
         for entry in found:

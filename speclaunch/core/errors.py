@@ -16,7 +16,7 @@ command_line: tuple[str, ...] | None = None
 
 
 class ExitCode(IntEnum):
-    """The exit codes of every verb (the contract of the command line)."""
+    """Exit codes of every verb, part of the command-line contract."""
 
     CLEAN = 0
     FAILED = 1
@@ -39,7 +39,7 @@ def from_here(path: Path) -> str:
 
 
 class Place(Struct, frozen=True):
-    """The place of a value.
+    """The position of a value in a file or on the command line.
 
     - `line` and `column` count from 1. `length` is the number of characters to underline.
     - `text` is the override itself if `path` is `COMMAND_LINE`. Otherwise it is None, and the line
@@ -91,7 +91,7 @@ class SpeclaunchError(Exception):
 
 
 class InputError(SpeclaunchError):
-    """An error in the recipe, an override or a file (exit 2). Has all problems found."""
+    """An error in the recipe, an override or a file (exit 2), with all problems found."""
 
     exit_code = ExitCode.USAGE
 

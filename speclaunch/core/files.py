@@ -1,4 +1,4 @@
-"""Files and folders of this user, written completely or not at all, and kernel locks."""
+"""Private files and folders, atomic writes, and kernel locks."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def write_temporary(path: Path, data: bytes, mode: int) -> Path:
     """Write `data` to a new temporary file next to `path`, and return it. Removes a leftover file
     or link in its place.
 
-    Raises OSError and then leaves no file. This includes a `path` that is a device, a pipe or a
-    directory.
+    Raises OSError and then leaves no file, also if `path` is a device, a pipe or a directory.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a regular file")
@@ -53,8 +52,8 @@ def write_temporary(path: Path, data: bytes, mode: int) -> Path:
 def replacing(path: Path, data: bytes, mode: int = 0o600) -> Iterator[Path]:
     """Write `data` to a temporary file next to `path`, which replaces `path` after the block.
 
-    After an error the old file is unchanged. Raises OSError. `mode`: of a new file, less the umask;
-    by default only this user can read it.
+    After an error the old file is unchanged. Raises OSError. `mode`: permissions of a new file
+    before the umask; by default only this user can read it.
     """
     temporary = write_temporary(path, data, mode)
     try:

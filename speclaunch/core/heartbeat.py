@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 EVERY_SECONDS = 15.0
-"""Maximum silence."""
+"""Default interval without output before a progress line."""
 
 _ANNOUNCED = re.compile(r"\((?P<number>\d+(?:\.\d+)?) (?P<unit>[kMG]?B|bytes)\)\s*$")
 _UNITS = {"bytes": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
@@ -46,8 +46,8 @@ class Heartbeat:
         self._last_output = self._clock()
 
     def beat(self) -> bool:
-        """Report progress if it is due. Return True if it was reported. May be called at any
-        rate."""
+        """Report progress if it is due. Return True if it was reported. Cheap
+        enough to call in a tight loop."""
         now = self._clock()
         if self._is_broken or now - self._last_output < self._every:
             return False

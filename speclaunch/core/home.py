@@ -24,7 +24,7 @@ def speclaunch_home() -> Path:
 
 
 def expand_user(path: str | Path) -> Path:
-    """Return a path with `~` expanded. If that user is unknown, it is unchanged, as in a shell."""
+    """Return a path with `~` expanded. The path of an unknown user is unchanged, as in a shell."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -64,7 +64,7 @@ def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
     to the folder, or if it does not exist.
 
     The home and its contents must belong to this user or root, and no other user may have write
-    access. A group may if it is root's or this user's own (`umask 002`). Above the home, a
+    access. A group may have it if it is root's or this user's own (`umask 002`). Above the home, a
     world-writable folder needs the sticky bit, like `/tmp`. Permissions are not checked below a
     folder that only this user can enter.
     """
@@ -91,7 +91,7 @@ def require_own(folder: Path, what: str, home: Path | None = None) -> None:
 
 
 def _distrust_of(place: Path, found: os.stat_result, *, is_own: bool) -> Distrust | None:
-    another = "set SPECLAUNCH_HOME to a folder of yours"
+    another = "set SPECLAUNCH_HOME to a folder that you own"
     if is_own and found.st_uid not in (os.geteuid(), 0):
         why = f"{place} belongs to another user (uid {found.st_uid})"
         return Distrust(why, another, is_of_permissions=False)

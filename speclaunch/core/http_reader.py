@@ -1,6 +1,6 @@
-"""Reads HTTP answers within limits on total time, header bytes and body bytes.
+"""Reads HTTP responses within limits on total time, header bytes and body bytes.
 
-The limits apply at the socket, and thus to all parts of an answer: interim answers, header lines,
+The limits apply at the socket, and thus to a complete response: interim responses, header lines,
 chunk sizes, trailers. Nothing is decompressed, no proxy is used, and redirects are followed only to
 the same server.
 """
@@ -25,7 +25,7 @@ MOST_BYTES = 16 << 20
 """Limit of a body, unless the caller sets one."""
 _HEADER_BYTES = 64 << 10
 _ERROR_BYTES = 64 << 10
-"""Limit of an error's body. The rest is dropped."""
+"""Limit of an error response's body. The rest is dropped."""
 _CHUNK = 1 << 16
 _SHOWN = 200
 _ERROR = 400
@@ -34,19 +34,19 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class HttpError(Exception):
-    """Error: no usable answer. The text states the reason."""
+    """Error: no usable response. The message states the reason."""
 
 
 class LateError(HttpError):
-    """Error: the answer was not complete in time."""
+    """Error: the response was not complete in time."""
 
 
 class UnboundedError(HttpError):
-    """Error: the answer is larger than its limit."""
+    """Error: the response exceeds its size limit."""
 
 
 class Response(Struct, frozen=True):
-    """An answer with any status. The `content` of an error may be truncated."""
+    """A response with any status. The `content` of an error response may be truncated."""
 
     status: int
     content: bytes
@@ -96,10 +96,10 @@ class HttpReader:
         most: int | None = None,
         redirects: int = 0,
     ) -> Response:
-        """Return the answer to one request.
+        """Return the response to one request.
 
-        It must be complete within `seconds`, redirects included, and have at most `most` bytes
-        (default: MOST_BYTES).
+        The response must be complete within `seconds`, including redirects, and have at most
+        `most` bytes (default: MOST_BYTES).
         """
         most = MOST_BYTES if most is None else most
         began = time.monotonic()
@@ -177,13 +177,13 @@ class HttpReader:
 
 
 class _Bound:
-    """Remaining time and remaining bytes on the wire for one answer."""
+    """Remaining time and remaining bytes on the wire for one response."""
 
     def __init__(self, deadline: float) -> None:
         self.begin(deadline)
 
     def begin(self, deadline: float) -> None:
-        """Reset the limits for the header of an answer."""
+        """Reset the limits for the header of a response."""
         self.deadline = deadline
         self.bytes_left = _HEADER_BYTES + io.DEFAULT_BUFFER_SIZE
 
@@ -219,7 +219,7 @@ class _BoundedFile(io.RawIOBase):
 
 
 class _BoundedSocket:
-    """The part of the socket interface that http.client uses, with reads within a limit."""
+    """The part of the socket interface that http.client uses, with bounded reads."""
 
     def __init__(self, sock: socket.socket, bound: _Bound) -> None:
         self._sock, self._bound = sock, bound
@@ -239,7 +239,7 @@ class _BoundedSocket:
 
 
 class _Bounded(HTTPConnection):
-    """An HTTP connection whose answers are read within `bound`."""
+    """An HTTP connection whose responses are read within `bound`."""
 
     bound: _Bound
 

@@ -94,8 +94,8 @@ VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"(?![/~.]){_NO_PLACEHOLDER}[^\"'\\]{{2,}}",
     ),
 )
-"""Substrings, one of which a text must contain, and a pattern. Group 1 is not part of the secret;
-the rest of the match is. The guard applies these patterns to bytes."""
+"""Substrings, of which a text must contain at least one, and a pattern. Group 1 is not part of the
+secret; the rest of the match is. The guard applies these patterns to bytes."""
 
 
 _SHORTEST_MATCH = len(";pwd=x")

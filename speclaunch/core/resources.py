@@ -30,7 +30,7 @@ def recipes_dir() -> Path:
 
 
 def conf_dir() -> Path:
-    """Return the directory of the Hydra groups that recipes are composed of."""
+    """Return the directory of the Hydra groups that recipes are composed from."""
     return _shipped("conf")
 
 

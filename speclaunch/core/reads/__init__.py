@@ -106,7 +106,7 @@ def aside(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
 
 
 def mark_uncacheable() -> None:
-    """Mark the result as dependent on something that cannot be checked again."""
+    """Mark the result as uncacheable: it depends on data that cannot be checked again."""
     if _recorder is not None:
         _recorder.repeatable = False
 
@@ -131,7 +131,7 @@ def overlay(buffers: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def buffer(path: AnyPath) -> bytes | None:
-    """Return the replaced content of a file; None if it is not replaced."""
+    """Return the content that replaces a file's; None if the file is not replaced."""
     if not _buffers:
         return None
     mark_uncacheable()
@@ -330,7 +330,7 @@ def failed(path: AnyPath, error: OSError) -> None:
 
 
 def content(path: AnyPath, found: os.stat_result, data: bytes | None = None) -> None:
-    """Record that a file was read: its prior `fstat`, and all of its bytes.
+    """Record a file that was read: its `fstat` before the read, and all its bytes.
 
     If `data` is None, only a part was read, and only the time stamps show whether the file is
     unchanged.
@@ -351,7 +351,7 @@ def variable(name: str) -> str | None:
 
 
 def engine(version: str | None) -> str | None:
-    """Record the catalogue of the engine on this machine; None if there is no engine."""
+    """Record and return the installed engine's catalogue; None if no engine is installed."""
     if _recorder is not None:
         _recorder.note(ENGINE, "", version or ABSENT)
     return version

@@ -106,7 +106,7 @@ def _read_up_to(handle: int, expected: int, limit: int) -> bytes:
 
 
 def read_stream(stream: BinaryIO, limit: int = MAX_BYTES, seconds: float = STREAM_SECONDS) -> bytes:
-    """Return the complete contents of a stream: standard input.
+    """Return the complete contents of a stream, such as standard input.
 
     Raises TooLargeError for more than `limit` bytes, and TimeoutError if it is not a terminal and
     does not end within `seconds`.
@@ -137,7 +137,7 @@ def read_stream(stream: BinaryIO, limit: int = MAX_BYTES, seconds: float = STREA
 
 
 def is_endless(stream: BinaryIO) -> bool:
-    """True for a device that is neither a terminal nor empty, such as `/dev/zero`."""
+    """True for a device other than a terminal and `/dev/null`, such as `/dev/zero`."""
     try:
         found = os.fstat(stream.fileno())
         is_device = stat.S_ISCHR(found.st_mode) and not stream.isatty()

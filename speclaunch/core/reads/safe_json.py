@@ -1,4 +1,4 @@
-"""Reads untrusted JSON within limits, without waiting, and never with a traceback."""
+"""Reads untrusted JSON within limits. Never waits; invalid input causes no traceback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_BYTES = 1 << 50
 _MOST = 1 << 32
 """Maximum number of a model's layers, heads or tokens."""
 _MOST_VALUES = 6_000_000
-"""Limit for one file. The longest published files are tokenizers, with less than half of this."""
+"""Maximum number of values in a file. The longest published files, tokenizers, have under half."""
 
 
 class UnreadableFileError(Exception):
@@ -80,7 +80,7 @@ def parse_document(data: bytes, name: str) -> Any:
     try:
         return json.loads(data)
     except RecursionError:
-        raise UnreadableFileError(f"{name} is not JSON: nested too deep") from None
+        raise UnreadableFileError(f"{name} is not JSON: nested too deeply") from None
     except (ValueError, MemoryError) as error:  # ValueError: UnicodeDecodeError, a huge number too
         raise UnreadableFileError(f"{name} is not JSON: {str(error)[:120]}") from None
 
@@ -117,12 +117,12 @@ def is_directory(path: Path) -> bool:
 
 
 def text(value: object) -> str | None:
-    """Return a non-empty string, else None."""
+    """Return the value if it is a non-empty string, else None."""
     return value if isinstance(value, str) and value else None
 
 
 def size(value: object, least: int = 1, most: int = _MOST) -> int | None:
-    """Return an integer from `least` to `most`, else None."""
+    """Return the value if it is an integer from `least` to `most`, else None."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -131,7 +131,7 @@ def size(value: object, least: int = 1, most: int = _MOST) -> int | None:
 
 
 def number(value: object) -> float | None:
-    """Return a number from 0 to 10^15, else None."""
+    """Return the value if it is a number from 0 to 10^15, else None."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value < LARGEST else None  # type: ignore[operator, arg-type]
 
@@ -140,7 +140,7 @@ LARGEST = 1e15
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """Return the strings in a list; empty if the value is not one."""
+    """Return the strings in a list; empty if the value is not a list."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     return tuple(item for item in value if isinstance(item, str))

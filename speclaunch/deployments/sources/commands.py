@@ -49,14 +49,14 @@ _MAX_ABOVE = 50
 
 
 class CommandContext(Struct, frozen=True):
-    """Context of a command: its shell's wrappers, its conditions and a name."""
+    """Context of a command: wrappers of its shell, conditions, and name."""
 
     program: tuple[Word, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     name: str | None = None
     image: str | None = None
     base: Mapping[str, Word] = {}
-    """Environment that the file sets for all commands inside, such as a container's."""
+    """Environment that the file sets for all enclosed commands, such as a container's."""
 
 
 class FoundCommand(Struct):
@@ -76,7 +76,7 @@ class FoundCommand(Struct):
 
 
 def look(words: Sequence[Field]) -> FoundCommand:
-    """Find the server in a command, or the script that may hold a server."""
+    """Return the server in a command, or the script that may contain a server."""
     found = FoundCommand()
     if not words or base(words[0].text) in SILENT:
         return found
@@ -254,7 +254,7 @@ def prompt(first: Field) -> Iterable[Problem]:
             f"`{first.text}` is not a command: bash searches for a program of that name, and "
             "no server starts",
             first.span.place,
-            f"remove the `{first.text}`, the prompt of a terminal",
+            f"remove the terminal prompt `{first.text}`",
         )
 
 
@@ -387,7 +387,7 @@ def here_manifest(
     if not is_yaml or not isinstance(where, int) or not _MAPPING.search(body.text):
         return None
     text = body.text if redirect.literal else body.text.replace("\\$", " $")
-    from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  each may hold the other
+    from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  each may contain the other
 
     try:
         reading = read_yaml_document(body.source.document.excerpt(where + body.start, text))
@@ -402,7 +402,7 @@ def here_manifest(
 
 
 def _here_document(node: Simple) -> tuple[Redirect | None, SourceSpan | None]:
-    """Return a command's first here-document and its text, if the text may hold a server."""
+    """Return a command's first here-document and its text, if the text may contain a server."""
     redirect = next((redirect for redirect in node.redirects if redirect.body is not None), None)
     if redirect is None or redirect.body is None or not SERVER.search(redirect.body.text):
         return None, None

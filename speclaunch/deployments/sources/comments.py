@@ -186,7 +186,7 @@ def _fenced(text: str) -> Iterator[Stretch]:
 
 
 def _plain(document: Document) -> IsComment | None:
-    """Return the predicate for a script with a text suffix, or for prose that holds commands."""
+    """Return the predicate for a script with a text suffix, or for prose that contains commands."""
     if document.text.startswith("#!"):
         return _shell(document)
     if markdown.read_markdown(document).invocations:

@@ -58,7 +58,7 @@ class Collected(ReadingBuilder):
             )
 
     def leave_open(self, first: int) -> None:
-        """Mark commands from `first` on that lack arguments: another file sets them."""
+        """Mark commands from index `first` on that lack arguments: another file sets them."""
         why = "the arguments are set elsewhere"
         for index in range(first, len(self.invocations)):
             found = self.invocations[index]
@@ -118,7 +118,7 @@ class Collected(ReadingBuilder):
             self._forget(first, seen.keys() - env.keys())
 
     def _forget(self, first: int, names: Set[str]) -> None:
-        """Remove variables that the file does not set from the commands from `first` on."""
+        """Remove variables that the file does not set from all commands at or after `first`."""
         for index in range(first, len(self.invocations) if names else first):
             found = self.invocations[index]
             env = {name: word for name, word in found.env.items() if name not in names}
@@ -170,7 +170,7 @@ class Collected(ReadingBuilder):
 
 
 class ServiceSite(Struct, frozen=True):
-    """Service that holds servers or routers, with their indexes in the file."""
+    """Service that runs servers or routers, with their indexes in the file."""
 
     name: str
     node: yaml.Node
@@ -222,14 +222,14 @@ def image_in(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
 
 
 def image_of(node: yaml.ScalarNode, document: Document) -> str:
-    """Return the image of a container, with the defaults of Compose's variables."""
+    """Return the image of a container, with defaults filled in for Compose's variables."""
     return interpolated(nodes.source(node, document)).text
 
 
 def image_program(keys: Mapping[str, yaml.Node], program: str, document: Document) -> list[Field]:
-    """Return the program of a vLLM image for a container that names none.
+    """Return the program of a vLLM image for a container that sets none.
 
-    `program`: the key that would name a program. The image runs `vllm serve` (vLLM's Dockerfile).
+    `program`: the key that would set a program. The image runs `vllm serve` (vLLM's Dockerfile).
     """
     node = keys.get("image")
     if program in keys or not isinstance(node, yaml.ScalarNode):

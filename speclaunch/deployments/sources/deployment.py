@@ -94,7 +94,7 @@ def versioned(
 
 
 def _pin(stated: ResolvedVersion) -> str:
-    """Return the release to write: the requested release, even if another one stands in for it."""
+    """Return the release to write: the stated release, even if a different release replaces it."""
     if stated.exact or not is_version(stated.requested):
         return stated.held
     return stated.requested.strip().removeprefix("v")
@@ -254,7 +254,7 @@ class Imported(Struct, frozen=True):
     secrets: Literals = field(default_factory=Literals)
     """Secrets in the command, which the recipe omits."""
     model: str | None = None
-    """Model under its readable name."""
+    """Model path or hub name, for the description."""
     command: Invocation | None = None
     """Command that was read, with its flags in full."""
     note: str | None = None
@@ -267,7 +267,7 @@ class Imported(Struct, frozen=True):
             header += ["", *self.remarks]
         algorithm = self.args.get("speculative_algorithm")
         speculation = str(algorithm.value) if algorithm else "No speculation"
-        description = f"{speculation} on {self.model or 'a model to be set'}"
+        description = f"{speculation} on {self.model or 'an unset model'}"
         if "config" in self.args:  # it may set either
             description = f"Settings from {self.args['config'].value} and its command"
         return recipe_text(
@@ -358,7 +358,7 @@ def to_deployment(
 
 
 def _line(argument: ParsedArgument, words: Sequence[Word]) -> RecipeLine | None:
-    """Return the line of an argument whose value is not known from the file; None for others."""
+    """Return the line of an argument whose value the file does not determine; None for others."""
     flag = words[argument.index]
     if not argument.value_indices:
         start = len(flag.text.partition("=")[0]) + 1

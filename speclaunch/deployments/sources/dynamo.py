@@ -53,7 +53,7 @@ _LISTS = frozenset({"--connector", "--output-modalities"})
 _PREFIXES = ("--router-", "--aic-")
 """Prefixes of other options, all with a value."""
 _SECTIONS = {"--disagg-config": "--disagg-config-key", "--config": "--config-key"}
-"""Option with the file, and the option with the name of SGLang's section in it."""
+"""Option that names a file, and the option that names SGLang's section in that file."""
 _KEYS = frozenset(_SECTIONS.values())
 
 _MODE = "--disaggregation-mode"
@@ -186,7 +186,7 @@ def _replaced(name: str, value: str) -> str | None:
 
 
 def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Return tokens that name a section of a file instead of the file. The section is not read."""
+    """Return tokens with `--config` instead of options that name a file's section, left unread."""
     texts = [word.text.partition("=")[0] for word in section]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:

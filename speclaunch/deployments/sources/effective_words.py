@@ -41,7 +41,7 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 _MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
-"""Names of variables that hold any number of arguments."""
+"""Names of variables that may contain any number of arguments."""
 
 _COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.DYNAMO)
 """Commands that read `--config` as SGLang does."""

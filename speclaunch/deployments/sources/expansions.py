@@ -166,7 +166,7 @@ def _for_empty(
 ) -> tuple[WordPiece, ...]:
     """Return the default of a variable that the file itself sets to an empty text.
 
-    For `X=${A:-}`, this holds only if the environment does not set A.
+    For `X=${A:-}`, the default applies only if the environment does not set A.
     """
     chosen = expander.chosen(part, source, value)
     empty = () if isinstance(chosen, list) else chosen
@@ -370,7 +370,8 @@ def is_false_comparison(
 ) -> bool:
     """True if a condition compares an argument of the current function and is false.
 
-    `arguments` holds the start offsets of each call's arguments. Only these decide the condition.
+    `arguments` holds the start offsets of each call's arguments. Other values leave the condition
+    undecided.
     """
     found = _COMPARISON.fullmatch(condition[0].span.text.strip()) if len(condition) == 1 else None
     if found is None or not arguments:

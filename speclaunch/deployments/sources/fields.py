@@ -38,7 +38,7 @@ class Field(Struct, frozen=True):
     def text(self) -> str:
         """Text of the word, with its unknown parts unchanged.
 
-        The complete source text with its quotes if that is ambiguous (a literal `$` next to a
+        Source text with its quotes if the unquoted text is ambiguous (a literal `$` next to a
         variable).
         """
         if len(self.pieces) == 1 and not self.pieces[0].unknown:

@@ -24,7 +24,7 @@ _TEMPLATES = frozenset({".j2", ".jinja", ".jinja2", ".tpl", ".tmpl", ".template"
 DOCUMENT_SUFFIXES = frozenset(
     {".md", ".markdown", ".mdx", ".qmd", ".rst", ".adoc", ".txt", ".html", ".htm", ".log"}
 )
-"""Prose that may contain code. A plain text may be the text of an issue."""
+"""Suffixes of prose that may contain code. A plain text file may be an exported issue."""
 KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
 """Files that state how other files are composed."""
 NOTEBOOK_SUFFIX = ".ipynb"
@@ -36,7 +36,7 @@ _FROM = lazy(
 _MAKEFILE = lazy(r"(?:GNU)?makefile(?:\.[\w.-]+)?|.*\.(?:mk|mak)", re.IGNORECASE)
 PYTHON_SUFFIX = ".py"
 MAX_PROGRAM_BYTES = 1 << 20
-"""Maximum size of a program. Larger programs are generated and not launchers."""
+"""Maximum size of a program. Larger programs are generated code, not launchers."""
 _PROGRAM = re.compile(
     rb"launch_server|dynamo\.sglang|sglang_chute|prepare_server_args|popen_launch|--sglang-"
     rb"|sglang[\"',\s]+serve\b|(?:\b|Ray)(?:Engine|Runtime)\(|\bServerArgs\b"

@@ -230,7 +230,7 @@ def handed_on(scope: ShellScope) -> dict[str, Value]:
 
 
 _MAX_CALLS = 12
-_NOT_EVALUATED = "the condition was not evaluated; the command is read as if it held"
+_NOT_EVALUATED = "the condition was not evaluated; the command is read as if the condition held"
 
 
 class ScriptReader(ReadingBuilder):

@@ -110,7 +110,7 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
 
 
 def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
-    """Return the command with its `--config` file if a ConfigMap in the file holds it."""
+    """Return the command with its `--config` file if a ConfigMap in the file contains it."""
     path = config_path(found)
     config = maps.config(path) if path is not None else None
     return found if config is None else replace(found, config=config)

@@ -37,14 +37,14 @@ class ConfigMaps(Struct, frozen=True):
         return ConfigMaps(self.held, self.document, _metadata(root)[0])
 
     def value(self, source: yaml.Node) -> Field | None:
-        """Return the value of `valueFrom` if a ConfigMap in this file holds it."""
+        """Return the value of `valueFrom` if a ConfigMap in this file contains it."""
         reference = nodes.entries(nodes.entries(source).get("configMapKeyRef"))
         data = self._data(nodes.text(reference.get("name")))
         node = (data or {}).get(nodes.text(reference.get("key")) or "")
         return nodes.field(node, self.document) if isinstance(node, yaml.ScalarNode) else None
 
     def variables(self, node: yaml.Node | None) -> dict[str, Field]:
-        """Return the `envFrom` variables that this file holds."""
+        """Return the `envFrom` variables that this file contains."""
         found: dict[str, Field] = {}
         for item in nodes.items(node):
             entry = nodes.entries(item)
@@ -75,7 +75,7 @@ class ConfigMaps(Struct, frozen=True):
         return ConfigFile(place.path, "\n" * place.line + "\n".join(held) + "\n")
 
     def elsewhere(self, node: yaml.Node | None) -> Iterator[Dropped]:
-        """Yield one remark on the `envFrom` references that this file does not hold."""
+        """Yield one remark on the `envFrom` references that this file does not contain."""
         missing: list[str] = []
         for item in nodes.items(node):
             entry = nodes.entries(item)
@@ -120,7 +120,7 @@ Steps = tuple[tuple[str, Entries], ...]
 
 
 class Site(Struct, frozen=True):
-    """Container that holds servers or routers: `steps` lead from its object to it."""
+    """Container that runs servers or routers: `steps` lead from its object to it."""
 
     root: yaml.Node
     steps: Steps

@@ -1,8 +1,8 @@
 """Read the server commands in a document: Markdown, reStructuredText, the text of an issue.
 
-The parts that hold code (fenced, indented and literal blocks, HTML, inline code) are read in one
+The parts that contain code (fenced, indented and literal blocks, HTML, inline code) are read in one
 pass over the lines. The time is therefore linear in the text's length, even with unclosed fences.
-In prose only complete commands count: a line or a piece of inline code.
+In prose, only complete commands count: a complete line or inline code.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BlockKind(StrEnum):
 
 
 class Block(Struct, frozen=True):
-    """Part of a document that may hold a command, and its place."""
+    """Part of a document that may contain a command, and its place."""
 
     kind: BlockKind
     source: SourceText
@@ -118,7 +118,7 @@ _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
 
 
 def blocks(document: Document) -> list[Block]:
-    """Return the parts of a document that may hold a command, in order."""
+    """Return the parts of a document that may contain a command, in order."""
     found: list[Block] = []
     for block in _Lines(document).read():
         if MENTIONS.search(block.source.text):

@@ -196,7 +196,7 @@ MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
     "resourceClaims": ("name",),
     "ports": ("containerPort", "port"),
 }
-"""Lists of pods (and of Services) with item identity, and the keys that identify an item."""
+"""Lists in pods and Services that a patch merges item by item, and the keys of an item."""
 _MAX_DEPTH = 40
 _DIRECTIVE = "$patch"
 

@@ -102,7 +102,7 @@ class _Reader(ReadingBuilder):
         return found
 
     def _script(self, source: SourceText, seen: Container[Place] | None = None) -> None:
-        """Read a script. If `seen` is set, skip incomplete commands and those at these places."""
+        """Read a script. If `seen` is set, skip incomplete commands and those already seen."""
         with self.tolerant():
             reading = run(source)
             commands = (

@@ -52,7 +52,7 @@ _QUOTE = lazy("[\"'`]")
 _COST_OF_GIVING_UP = 500
 """Cost of an unreadable command.
 
-Each attempt may read the rest of the file: a file of many errors would cost too much.
+Each attempt may read the rest of the file: a file with many errors would take too long.
 """
 _COPROCESS_NAME = lazy(r"[ \t]+\w+(?=[ \t]+[({])")
 _WORD_START = lazy(r"[^\s;&|()<>#]")
@@ -379,7 +379,7 @@ class _Parser(Lexer):
         return self.simple(start)
 
     def _before_command(self, start: int, word: str) -> None:
-        """Skip ``time``, ``!`` or ``coproc NAME`` before a command. Other words are unmatched."""
+        """Skip ``time``, ``!`` or ``coproc NAME`` before a command; report other words."""
         if word == "coproc":
             name = _COPROCESS_NAME.match(self.text, self.pos)
             self.pos = name.end() if name is not None else self.pos

@@ -1,8 +1,8 @@
 """Placeholders for a user's value: `<model>`, `[model]`, `{{ model }}`, `__PORT__`, `...`.
 
-Documents and templates use them often. Their values are unknown and are never passed on, and
-`<model>` is not a redirection there. In a script that runs unchanged, the shell does redirect; the
-parser reports that and still reads the placeholder.
+Documents and templates often contain placeholders; `<model>` is not a redirection in them. Values
+of placeholders are unknown and never passed on. In a script that runs unchanged, the shell does
+redirect; the parser reports the redirection and still reads the placeholder.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ _NEUTRAL = frozenset(
         *("lstrip", "format", "copy", "quote", "dict", "len", "map", "Path"),
     ]
 )
-"""Functions whose result is another value of the command, which is read at its use."""
+"""Functions that convert a command or a part of it. The result is read where it is used."""
 _HEADS = lazy(
     r"python[\d.]*|sglang|env|exec|nohup|setsid|docker|podman|bash|sh|sudo|srun|mpirun|numactl|uv"
     r"|conda|timeout|nsys|ray|torchrun|taskset|stdbuf|ssh|kubectl|cd|source|export|--.*"

@@ -213,7 +213,7 @@ _SAME = frozenset(
 
 
 class PythonText(Struct):
-    """Text, and the constant that it was if that is not a string (`8`, `True`, `None`)."""
+    """Text, and the original constant if it is not a string (`8`, `True`, `None`)."""
 
     pieces: tuple[WordPiece, ...]
     constant: object = None

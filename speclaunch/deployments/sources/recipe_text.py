@@ -171,7 +171,7 @@ def _options(group: str) -> tuple[str, ...]:
 def _option(group: str, name: str) -> dict[str, Any]:
     """Return the server arguments of an option; for `engine` the environment variables.
 
-    Empty for an option with any other setting, because choosing it must add nothing.
+    Empty for an option with any other setting, because selecting the option would add that setting.
     """
     text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
     package = _PACKAGE.search(text)

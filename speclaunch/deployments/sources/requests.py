@@ -242,9 +242,10 @@ def _unread(
     requested: Mapping[str, RequestedValue],
     catalogue: Catalogue,
 ) -> dict[str, str]:
-    """Return the arguments that rejected flags (unparsed and parsed) were probably meant for.
+    """Return the arguments that rejected flags probably mean, each with the reason.
 
-    Arguments that are also set explicitly are excluded for misspelled flags.
+    `refused` holds pairs of a rejected text and its flag. Explicit arguments are excluded for
+    misspelled flags.
     """
     found: dict[str, str] = {}
     for written, flag in refused:
@@ -332,7 +333,7 @@ _NEAR = 2
 
 
 def meant_by(flag: str, catalogue: Catalogue) -> tuple[str, ...]:
-    """Return the destinations of the arguments that `flag` was probably meant for.
+    """Return the destinations of the arguments that `flag` probably means.
 
     A flag that the version knows means its argument, whose value was rejected. A shortened flag
     means all flags that begin with it. An older or newer name means that argument. Any other flag

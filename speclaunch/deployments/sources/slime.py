@@ -45,16 +45,16 @@ _ROLLOUT = lazy(
 _DIFFUSION = lazy(
     r"--diffusion-[a-z]|(?:.*/)?train_diffusion\.py\Z|miles\.rollout\.sglang_diffusion_rollout\b"
 )
-"""Options and modules that only miles' training of diffusion models has.
+"""Options and modules that occur only in miles' training of diffusion models.
 
 miles at 31f1ca9, docs/diffusion/user-guide/cli-reference.md and launch-script.md.
 """
 _LOST = "an SGLang option without the prefix --sglang-: it does not reach the engine"
 _EVALUATION = lazy(r"--(?:no-)?eval-sglang-")
 _EVALUATED = "an argument of the evaluation engines only: not checked"
-"""miles starts a second fleet with them.
+"""Reason for dropping `--eval-sglang-…`: miles starts separate engines with these arguments.
 
-31f1ca9, miles/backends/sglang_utils/arguments.py: `collect_eval_sglang_overrides`.
+miles at 31f1ca9, miles/backends/sglang_utils/arguments.py: `collect_eval_sglang_overrides`.
 """
 _MAX_JSON = 1 << 16
 
@@ -148,7 +148,7 @@ def bare(flag: str) -> str:
 
 
 def slip_for(word: Field, known: str) -> Problem:
-    """Return the problem of an option that slime is not known to have."""
+    """Return the problem with an option that is unknown to slime."""
     name = word.text.partition("=")[0]
     return Problem(
         f"slime has no known option `{name}`, and ignores unknown options",
@@ -164,7 +164,7 @@ def _misnegated(word: Field) -> Problem:
 
 
 def unprefixed(word: Field) -> Problem:
-    """Return the problem of an engine flag without slime's prefix."""
+    """Return the problem with an engine flag that lacks slime's prefix."""
     name = word.text.partition("=")[0]
     option = option_for(name)
     if option is not None:

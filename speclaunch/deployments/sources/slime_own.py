@@ -45,7 +45,7 @@ OWN = {
         "--use-rollout-routing-replay sets it", "--use-rollout-routing-replay"
     ),
 }
-"""Replacements by the engine's current names."""
+"""Replacements by the engine's current argument name."""
 
 _SHARED = frozenset(
     [
@@ -112,7 +112,7 @@ The thresholds are sglang_router's (RouterArgs), with the names in published scr
 not complete.
 """
 _LONG = 20
-"""Minimum length of a name that may hold two typos; a shorter name may hold one."""
+"""Minimum length of a name that may contain two typos; a shorter name may contain one."""
 
 
 def misspelt(flag: str) -> str | None:

@@ -1,6 +1,6 @@
 """Text that stores the offset of each of its characters in the user's file.
 
-A script or a YAML value may hold a script (``bash -c "…"``), and a variable's value may be split
+A script or a YAML value may contain a script (``bash -c "…"``), and a variable's value may be split
 into words. All of these are a `SourceText`: text whose characters point into one `Document`.
 """
 

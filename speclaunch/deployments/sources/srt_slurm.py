@@ -5,7 +5,7 @@ Sources (NVIDIA/srt-slurm at c88ef73):
   null are omitted, and lists become tokens. The model path is the recipe's `model.path`. A worker
   of several nodes gets `--dist-init-addr`, `--nnodes` and `--node-rank`.
 - docs/overrides.md: `base` is not a job itself if `override_*` (merged over it) or `zip_override_*`
-  exist. Lists in `zip_override_*` are one job per item; lists in these lists are lists.
+  exist. Each item of a list in `zip_override_*` is one job; a list inside it is a value.
 - src/srtctl/core/schema.py, ResourceConfig: a worker has `gpus_per_ROLE` GPUs, else its share of
   `ROLE_nodes`. FrontendConfig: the router is Dynamo's, or SGLang's for `type: sglang`.
 - topology.py, allocate_endpoints: a worker uses as many nodes as it needs.

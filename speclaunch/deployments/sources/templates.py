@@ -128,7 +128,7 @@ _OPENING = frozenset(
 _MIDDLE = frozenset({"else", "elif"})
 _CLOSING = frozenset({"end"})
 _WHY = "a template fills it in"
-_BRANCH = "a branch of the template decides it"
+_BRANCH = "it depends on a branch of the template"
 _READ_ONLY = "it is a template"
 
 Path = tuple[int, ...]

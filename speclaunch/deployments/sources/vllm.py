@@ -135,7 +135,7 @@ RENAMED = {"--mamba-ssm-cache-dtype": "--mamba-ssm-dtype"}
 """SGLang's name of an option in `VALUES`, if it differs."""
 MASTER_PORT = "29501"
 """Default of `--master-port` (config/parallel.py:320)."""
-ADDRESS = "vLLM listens on port 8000 of all interfaces, SGLang on 127.0.0.1:30000"
+ADDRESS = "vLLM listens on port 8000 on all interfaces, SGLang on 127.0.0.1:30000"
 USUAL = "SGLang does this by default"
 NONE = "SGLang has no counterpart"
 _SHARE = (
@@ -146,7 +146,7 @@ _GRAPHS = "the nearest is --cuda-graph-max-bs, which counts requests; vLLM count
 WHY = {
     "--gpu-memory-utilization": _SHARE,
     "--device-memory-utilization": _SHARE,
-    "--attention-backend": "the nearest is --attention-backend; names differ",
+    "--attention-backend": "the nearest is --attention-backend; values differ",
     "--max-cudagraph-capture-size": _GRAPHS,
     "--cudagraph-capture-sizes": _GRAPHS,
     "--max-num-queued-reqs": "the nearest is --max-queued-requests, without running requests",
@@ -180,13 +180,13 @@ KEYS = {
     "revision": "--speculative-draft-model-revision",
 }
 KEY_WHY = {
-    "draft_tensor_parallel_size": "SGLang's draft has the ranks of the target",
+    "draft_tensor_parallel_size": "SGLang's draft runs on the target's ranks",
     "prompt_lookup_max": "SGLang matches suffixes in a tree of all requests",
     "prompt_lookup_min": "SGLang matches suffixes in a tree of all requests",
-    "max_model_len": "SGLang's draft has the context of the target",
-    "tensor_parallel_size": "SGLang's draft has the ranks of the target",
-    "attention_backend": "the nearest is --speculative-draft-attention-backend; names differ",
-    "moe_backend": "the nearest is --speculative-moe-runner-backend; names differ",
+    "max_model_len": "SGLang's draft uses the target's context length",
+    "tensor_parallel_size": "SGLang's draft runs on the target's ranks",
+    "attention_backend": "the nearest is --speculative-draft-attention-backend; values differ",
+    "moe_backend": "the nearest is --speculative-moe-runner-backend; values differ",
     "kv_cache_dtype": "the nearest is --speculative-draft-kv-cache-dtype",
     "rejection_sample_method": "the nearest are --speculative-use-rejection-sampling and "
     "--speculative-use-block-verification",
@@ -530,8 +530,8 @@ class _Translation:
                 Problem(
                     f"num_speculative_tokens must be a known number, not {count!r}",
                     at.place,
-                    "set speculative_num_steps to the number, and "
-                    "speculative_num_draft_tokens to 1 more",
+                    "set speculative_num_steps to that number, and "
+                    "speculative_num_draft_tokens to that number plus 1",
                 )
             )
         quantized = any(word.text == "--quantization" for word in self._words)

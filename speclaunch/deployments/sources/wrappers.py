@@ -36,7 +36,7 @@ SERVER_TEXT = (
     rf"|dynamo\.sglang|{VLLM}"
 )
 SERVER = lazy(SERVER_TEXT)
-"""Text that may hold a server command; other text is not read."""
+"""Text that may contain a server command; other text is not read."""
 ROUTER_MODULES = frozenset(
     [
         *("sglang_router", "sglang_router.launch_router", "sglang_router.cli", "smg"),
@@ -55,7 +55,7 @@ READ = lazy(
     rf"{SERVER_TEXT}|sglang_router|sglang-router|model-gateway|\bsmg\b|disaggregation\.(?:mini|launch)_lb"
     r"|dynamo\.frontend"
 )
-"""Text of a manifest that may hold a server or a router."""
+"""Text of a manifest that may contain a server or a router."""
 
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash"})
 SILENT = frozenset(
@@ -150,7 +150,7 @@ _WHY = {
     "setsid": "the caller watches the engine",
     "exec": "it only replaces the shell",
     "command": "it only sets how the shell finds the program",
-    "time": "it only measures",
+    "time": "it only measures time",
     "numactl": "binding to NUMA nodes is not part of the server's arguments",
     "taskset": "binding to cores is not part of the server's arguments",
     "nice": "a priority is not part of the server's arguments",

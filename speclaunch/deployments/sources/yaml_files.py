@@ -1,9 +1,9 @@
-"""Read YAML that may hold server commands: choose the reader, and read Compose and tasks.
+"""Read YAML that may contain server commands: choose the reader, and read Compose and tasks.
 
-Tasks are all other YAML with commands: dstack and SkyPilot tasks, CI jobs, playbooks, values. Their
-forms differ only in names. A text is a script. A list below `commands`, `script` and similar keys
-is a script with one line per item. A list of tokens is a command. Keys next to or above them set
-the environment, the image and the GPUs.
+Tasks are all other YAML with commands: dstack and SkyPilot tasks, CI jobs, playbooks, values. They
+differ only in their keys. A text is a script. A list below `commands`, `script` and similar keys is
+a script with one line per item. A list of tokens is a command. Sibling and parent keys set the
+environment, the image and the GPUs.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ _IMAGE = lazy(r"(?:^|/)sglang\b")
 _PROGRAM = "a template adds the program, and may add arguments"
 _PROSE = frozenset({"name", "description", "title", "help", "summary", "comment", "message"})
 _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
-"""Text in a variable's value that another program fills in."""
+"""Beginning of a text in a variable's value that another program fills in."""
 _ENCODED = lazy(r"\s*(?:\[\s*[\"\[{]|\{\s*\")")
 """Beginning of JSON in a string. It is a run's record, whose texts are escaped twice."""
 _MARKDOWN = lazy(r"(?m)^[ \t]*(?:```\w*[ \t]*\n|\|[^\n]*\|[ \t]*$)")

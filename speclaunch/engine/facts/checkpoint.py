@@ -3,8 +3,8 @@
 A field is None (or empty) if the checkpoint does not state it, or states it in a form that no
 engine reads. A missing fact is unknown, never a guess.
 
-Some keys of a config.json may not have been read; looking up such a key is also unknown. Treating
-it as absent would use the engine's default and give a result without basis.
+Some keys of a config.json may not have been read; their values are also unknown. Treating such a
+key as absent would apply the engine's default and give an unfounded result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FactSource(StrEnum):
-    """The source of a checkpoint's facts, nearest first."""
+    """Sources of a checkpoint's facts, nearest first."""
 
     DIRECTORY = "directory"
     """A directory of that name, or one below --models."""
@@ -67,7 +67,7 @@ class Origin(Struct, frozen=True):
 
 
 COMPLETE_CONFIG = "config"
-"""Key that means that nothing in config.json was read."""
+"""Pseudo-key in a list of unread keys: no key of config.json was read."""
 
 
 class PartialConfig(dict[str, Any]):
@@ -89,7 +89,7 @@ class PartialConfig(dict[str, Any]):
             raise UnreadKeyError(self.name, str(key))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Like `dict.get`; raises UnknownValueError for an unread key."""
+        """Return a value like `dict.get`. Raises UnknownValueError for an unread key."""
         self._look(key)
         return super().get(key, default)
 
@@ -141,7 +141,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     dtype: str | None = None
     """`torch_dtype` or `dtype`, without `torch.`: bfloat16, float16, float32."""
     context_length: int | None = None
-    """Tokens, as the engine derives it: including rope scaling and long-context keys
+    """Maximum number of tokens as the engine derives it, with rope scaling and long-context keys
     (`get_context_length` in sglang/srt/utils/hf_transformers_utils.py). Also None if releases
     differ: use `context_in` for one release.
     """
@@ -166,7 +166,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     `mtp_num_hidden_layers`).
     """
     mtp_weights: bool | None = None
-    """True if the weights index (else the file headers) names those layers. None if neither is
+    """True if the weights index (else the file headers) lists these layers. None if neither is
     available."""
     target_hidden_size: int | None = None
     """Hidden size of the target that an EAGLE-3 draft was trained for."""
@@ -190,7 +190,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     weight_bytes: int | None = None
     """`total_size` of the weights index, or the total size of the weight files."""
     weights_rounded: bool = False
-    """True if `weight_bytes` is a published and rounded size."""
+    """True if `weight_bytes` is a rounded, published size."""
     missing_files: tuple[str, ...] = ()
     """Files that the index names but the directory lacks."""
     gated: bool | None = None

@@ -105,18 +105,18 @@ class CheckpointFile(Struct, frozen=True):
 
     model: str
     kind: str
-    """`config`: the complete config as published; `sibling`: of another export of the same
-    architecture; `training`: its training config; `documents`: stated there; `disk`: read by
-    `models pull`.
+    """Origin of `config`. `config`: published and complete; `sibling`: another export of the same
+    architecture; `training`: the training config; `documents`: published documents; `disk`: files
+    read by `models pull`.
     """
     source: str
     read: str
-    """YYYY-MM-DD."""
+    """Date of reading, YYYY-MM-DD."""
     config: Mapping[str, Any] = {}
     unread: tuple[str, ...] = ()
     """Keys of config.json that were not read, or `config` if none was."""
     also: tuple[str, ...] = ()
-    """Number of independent sources that agree."""
+    """Other sources that agree with `source`."""
     confidence: str | None = None
     revision: str | None = None
     quantization_file: Mapping[str, Any] = {}
@@ -135,7 +135,7 @@ class CheckpointFile(Struct, frozen=True):
     draft: Mapping[str, Any] = {}
     """A draft's `for`, `algorithm`, `since` and `sources`."""
     stated: Mapping[str, Any] = {}
-    """`keys` of config.json with values that the document `source` states."""
+    """`keys` of config.json whose values a document states, and that document (`source`)."""
 
     @property
     def is_read(self) -> bool:

@@ -7,7 +7,7 @@ Layout below the home that is passed in (see ``speclaunch.core.home.speclaunch_h
     cpu-engine/          the default release; any other one is in cpu-engine-RELEASE/
         venv/            the interpreter, with SGLang and its pinned dependencies
         models/NAME/     the tiny models of all releases, each written on first use
-        cache/           compiled by SGLang and torch
+                cache/               files compiled by SGLang and torch
         manifest.json    the installed versions, written last
         install.log      complete output of pip and the compiler
         lock             held by the process that installs
@@ -217,7 +217,7 @@ def why_not_on_cpu(release: str) -> str | None:
             f"SGLang {release} cannot verify a draft on a CPU: its only kernels are for GPUs"
             f" (CPU kernels since {_FIRST})"
         )
-    return f"SGLang {release} was never tried on a CPU"
+    return f"SGLang {release} is untested on a CPU"
 
 
 def installation_key(python: str, release: str = SGLANG_VERSION) -> str:

@@ -41,7 +41,7 @@ print(json.dumps({"python": platform.python_version(), "packages": found}))
 
 
 class InstalledPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A package of an environment."""
+    """A package in an environment."""
 
     name: str
     """In lowercase, with dashes."""

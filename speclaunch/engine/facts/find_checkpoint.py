@@ -68,7 +68,7 @@ def places(
     environment: Mapping[str, str],
     revision: str | None,
 ) -> Iterator[Path]:
-    """Yield the directories that may hold a checkpoint, nearest first."""
+    """Yield the directories that may contain a checkpoint, nearest first."""
     if "\0" in name or not name:
         return
     path = Path(os.path.expanduser(name))  # noqa: PTH111  Path's own raises where there is no home
@@ -87,8 +87,8 @@ def places(
 
 
 def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
-    """Yield matches for the path of a remote script (`/data/Llama-3.1-8B`), or for a name without
-    organization."""
+    """Yield candidates for a path from another machine (`/data/Llama-3.1-8B`), or for a name
+    without organization."""
     yield directory / path.name
     if on_hub:  # the same name from another organization is a different model
         return
@@ -100,7 +100,7 @@ def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
 
 
 def _below(directory: Path, name: str) -> Iterator[Path]:
-    """Yield the checkpoints with that name in the subdirectories."""
+    """Yield the checkpoints called `name` in the subdirectories."""
     try:
         inner = reads.names(directory)
     except OSError:
@@ -272,8 +272,8 @@ def checkpoint_sources(
 
 
 def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | UnknownFact:
-    """Return the facts of `other` for `name`, with its weight storage only if the names agree on
-    it."""
+    """Return the facts of `other` under `name`. Weight storage is unknown unless both names state
+    the same."""
     if isinstance(found, UnknownFact):
         why = f"it is assumed to match {other}, which is unknown: {found.why}"
         return UnknownFact(checkpoint_fact(name), why, found.help)
@@ -343,8 +343,8 @@ def gather(
     target_revision: str | None = None,
     draft_revision: str | None = None,
 ) -> Facts:
-    """Return the facts of a target, a draft and their hardware. A checkpoint is None if it is not
-    named or unknown.
+    """Return the facts of a target, a draft and their hardware. A checkpoint is None if it is
+    unset or unknown.
 
     `tokenizers`: also read their vocabularies, which only STANDALONE compares. Results are cached
     until the process exits: a checkpoint that many files name is read once.

@@ -29,7 +29,7 @@ class OtherProcess(Struct, frozen=True):
 
 
 class Gpu(Struct, frozen=True):
-    """One probed GPU. If declared instead, `free_bytes` is None and there are no processes."""
+    """A probed GPU, or a NUMA node of a CPU. `free_bytes` is None if unknown."""
 
     index: int
     name: str
@@ -82,7 +82,7 @@ class Hardware(Struct, frozen=True):
 
 
 AUTO = "auto"
-"""Recipe value that means the hardware of the launching machine."""
+"""Recipe value for the hardware of the launching machine."""
 _MAX_COUNT = 9999
 
 

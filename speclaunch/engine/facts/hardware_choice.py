@@ -14,7 +14,7 @@ Machine = Callable[[], Hardware | UnknownFact]
 
 
 class ChosenHardware(Struct, frozen=True):
-    """The hardware; None if not named. `unknown`: why this machine's hardware is unknown."""
+    """The selected hardware; None if none is set. `unknown`: why this machine's is unknown."""
 
     hardware: Hardware | None
     unknown: UnknownFact | None = None
@@ -33,8 +33,8 @@ def choose_hardware(
     - `explicit`: the value of `--hardware`.
     - `machine`: called if the recipe leaves the choice to this machine. None leaves it unknown.
     - `cpu`: the deployment runs on the CPU engine.
-    - `here_first`: this machine takes precedence over the recipe, to check whether it starts on
-      this machine (`doctor`).
+    - `here_first`: this machine takes precedence over the recipe, because `doctor` checks whether
+      the recipe starts on this machine.
     """
     if explicit is not None:
         return ChosenHardware(explicit)

@@ -20,7 +20,7 @@ _NODES = Path("/sys/devices/system/node")
 
 
 class _NotVisibleError(Exception):
-    """The reason why CUDA would see no GPU."""
+    """Error: CUDA would see no GPU. The message states the reason."""
 
 
 def probe_hardware(
@@ -28,8 +28,8 @@ def probe_hardware(
 ) -> Hardware | UnknownFact:
     """Return the NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows, or why none is visible.
 
-    `library` is `pynvml`, or a replacement in tests. If GPUs differ, the least memory and the
-    lowest capability count, because every rank gets the same settings.
+    `library` is `pynvml`, or a replacement in tests. If GPUs differ, the result has the
+    least memory and the lowest capability, because every rank gets the same settings.
     """
     if library is None:
         try:
@@ -77,8 +77,8 @@ def probe_host() -> Hardware:
 
 
 def _cgroup_number(name: str) -> int | None:
-    """Return a number from this process's control group (version 2). None without a limit or a
-    group."""
+    """Return a number from this process's control group (version 2). None if there is no limit or
+    no group."""
     try:
         text = (_CGROUP / name).read_text().strip()
     except OSError:

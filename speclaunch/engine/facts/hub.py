@@ -89,7 +89,7 @@ def _files(hub: HubClient) -> list[str]:
         raise HubRefusedError(f"its index names {len(files)} files")
     for file in files:
         if not _FILE.match(file) or ".." in PurePosixPath(file).parts:
-            raise HubRefusedError(f"its index names {file[:80]!r}: not a file of weights")
+            raise HubRefusedError(f"its index names {file[:80]!r}: not a weight file")
     return files
 
 
@@ -132,7 +132,7 @@ _SINGLE = "model.safetensors"
 def fetch_checkpoint(
     name: str, *, tokenizer: bool = False, revision: str = MAIN
 ) -> Checkpoint | UnknownFact:
-    """Return the facts that a check needs of a model on the hub. Downloads three to six small
+    """Return the facts about a model on the hub that a check needs. Downloads three to six small
     files.
 
     HF_ENDPOINT, HF_TOKEN and its file, HF_HUB_OFFLINE and proxies work as in huggingface_hub.
@@ -158,7 +158,7 @@ def fetch_checkpoint(
 
 
 def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFile:
-    """Return all facts that are stored of a model on the hub. Raises HubRefusedError.
+    """Return all facts about a model on the hub that a facts file stores. Raises HubRefusedError.
 
     - its config
     - the total and the names in its index, or else the headers of a few weight files (range

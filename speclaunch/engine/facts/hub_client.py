@@ -45,7 +45,7 @@ _NO_REVISION, _NO_REPOSITORY = "RevisionNotFound", "RepoNotFound"
 
 
 class HubRefusedError(Exception):
-    """Error: the hub provides nothing. Has the reason for the user, and the remedy."""
+    """Error: the hub refused or failed a request. Has the reason and remedy for the user."""
 
     def __init__(self, why: str, help: str | None = None) -> None:  # noqa: A002
         super().__init__(why)
@@ -77,7 +77,7 @@ def in_time(run: Callable[[float], T], seconds: float) -> T:
     """Return the result of `run(deadline)`. Raises HubRefusedError if it is late, else whatever
     `run` raises.
 
-    It runs in a separate thread, because every library waits without limit for a header that
+    `run` gets a separate thread, because every library waits without limit for a header that
     arrives byte by byte. An abandoned thread does not keep the process alive.
     """
     found: list[T] = []
@@ -155,7 +155,7 @@ class HubClient:
         if data is None:
             return HubListing()
         try:
-            page = parse_object(data, "the hub's page of the model")
+            page = parse_object(data, "the hub's model page")
         except UnreadableFileError as error:
             raise HubRefusedError(str(error)) from None
         gated = page.get("gated")
@@ -186,11 +186,11 @@ class HubClient:
                 self._at(answer.headers.get("x-repo-commit"))
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise HubRefusedError(
-                    f"{self.where} sends it compressed, although that was not requested"
+                    f"{self.where} sent a compressed response, which was not requested"
                 )
             declared = response.headers.get("content-length", "")
             if declared and not (declared.isascii() and declared.isdigit()):
-                raise HubRefusedError(f"{self.where} sends it with an invalid length")
+                raise HubRefusedError(f"{self.where} sent an invalid length")
             length = int(declared[:20]) if declared else None
             if length is not None and length > most and not cut:
                 return None
@@ -242,8 +242,8 @@ class HubClient:
             ) from None
 
     def _at(self, commit: object) -> None:
-        """Record the commit of a response. All responses must have an equal commit. Raises
-        HubRefusedError."""
+        """Record the commit of a response. Raises HubRefusedError if it differs from an earlier
+        commit."""
         if not isinstance(commit, str) or not _COMMIT.match(commit):
             return
         if self.commit not in (None, commit):
@@ -253,7 +253,7 @@ class HubClient:
         self.commit = commit
 
     def _refused(self, status: int, code: str) -> HubRefusedError:
-        """Return the reason for a refusal from its header. Without a token, a private model looks
+        """Return the error for a refused request. Without a token, a private model looks
         missing."""
         token = "" if "authorization" in self._headers else "set HF_TOKEN"
         if code == "GatedRepo":
@@ -278,7 +278,7 @@ class HubClient:
 
 
 def _late(seconds: float) -> HubRefusedError:
-    return HubRefusedError(f"the hub did not send it within {seconds:.0f} s")
+    return HubRefusedError(f"the hub did not respond within {seconds:.0f} s")
 
 
 def _sizes(siblings: object) -> Iterator[tuple[str, int]]:
@@ -290,8 +290,8 @@ def _sizes(siblings: object) -> Iterator[tuple[str, int]]:
 
 
 def _network_errors() -> tuple[type[BaseException], ...]:
-    """Return the exception types of a request. requests raises OSError, an invalid address
-    ValueError."""
+    """Return the exception types that a request may raise. The requests library raises OSError; an
+    invalid address causes ValueError."""
     found: list[type[BaseException]] = [OSError, ValueError, RuntimeError, HTTPException]
     for library in ("httpx2", "httpx"):
         module = sys.modules.get(library)

@@ -11,7 +11,7 @@ import sys
 
 
 def installed(names: "tuple[str, ...]", path: "list[str]") -> "dict[str, str]":
-    """Return the versions of those of `names` that are installed below `path`.
+    """Return the versions of the packages in `names` that are installed in `path`.
 
     Imports the metadata reader only on demand: the import is slow, and most interpreters have none
     of these packages.

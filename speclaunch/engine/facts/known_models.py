@@ -39,12 +39,11 @@ def same_quantization(name: str, other: str) -> bool:
 
 
 def likely(name: str) -> tuple[str, str] | None:
-    """Return the index's checkpoint that is almost certainly meant, and the doubt. None if there is
-    none.
+    """Return the index's checkpoint that `name` almost certainly means, and the remaining doubt.
+    None if there is none.
 
-    Matches a directory whose name equals that of exactly one listed checkpoint
-    (`/models/Llama-3.1-8B-Instruct`, a common layout), and a hub name in different case, which the
-    hub accepts.
+    Matches a directory named like exactly one listed checkpoint (`/models/Llama-3.1-8B-Instruct`,
+    a common layout), and a hub name in different case, which the hub accepts.
     """
     listed = index_names()
     if HUB_NAME.match(name) and "/" in name:
@@ -63,7 +62,7 @@ def likely(name: str) -> tuple[str, str] | None:
 
 
 def seems_to_be(name: str) -> str | None:
-    """Return the checkpoint in the index of which `name` seems to be an export, a copy or a typo.
+    """Return the index's checkpoint that `name` seems to export, copy or misspell.
 
     A guess from the name alone: for display, never used as a fact.
     """

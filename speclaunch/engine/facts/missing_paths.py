@@ -31,7 +31,7 @@ def _always(_: Algorithm) -> bool:
 
 
 def _drafts(algorithm: Algorithm) -> bool:
-    """True if a draft model is loaded, unlike for NGRAM or without an algorithm."""
+    """True if the algorithm loads a draft model, unlike NGRAM."""
     return algorithm not in (None, "NGRAM")
 
 

@@ -151,7 +151,7 @@ def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
         return text, tomllib.loads(text)
     except RecursionError:
         place = Place(shown_path(path))
-        raise InputError(Problem(f"{path.name} is not TOML: nested too deep", place)) from None
+        raise InputError(Problem(f"{path.name} is not TOML: nested too deeply", place)) from None
     except ValueError as error:
         at = _LINE.search(str(error))
         last = max(1, len(data.splitlines()))  # "at end of document"
@@ -159,7 +159,7 @@ def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
         place = Place(shown_path(path), line, column)
         why = _LINE.sub("", str(error)).replace(" (at )", "")
         if why.startswith("Exceeds the limit"):  # of int()
-            line, column, why = 1, 1, "a number of too many digits"
+            line, column, why = 1, 1, "a number with too many digits"
         raise InputError(Problem(f"{path.name} is not TOML: {why}", place)) from None
 
 
@@ -292,7 +292,7 @@ def read_settings(path: Path) -> tuple[ProjectSettings, tuple[Problem, ...]]:
 
 
 def _chain(path: Path) -> list[ProjectFile]:
-    """Return a file, followed by those that it extends."""
+    """Return a file, followed by the files that it extends."""
     chain = [read_project_file(path)]
     while "extend" in chain[-1].table:
         last = chain[-1]

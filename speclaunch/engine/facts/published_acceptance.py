@@ -28,7 +28,7 @@ best throughput on average, 7/1/8 3.4 %, 3/1/4 7.0 %, and the trees 5/3/6 and 7/
 19.0 %.
 """
 FAR_BELOW = 0.5
-"""Share of the lowest published accepted draft tokens; a deployment below it is reported.
+"""Fraction of the lowest published accepted draft tokens, below which a deployment is reported.
 
 See `AcceptanceReference.is_far_below`."""
 
@@ -264,7 +264,10 @@ def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
     most = max(map(len, logs.values()), default=0)
     means = {at: sum(some) / most for at, some in logs.items() if len(some) == most}
     if len(means) < 2:
-        why = f"{'/'.join(map(str, COMMON_SETTING))} loses least in SpecForge's grid of 14 drafts"
+        why = (
+            f"{'/'.join(map(str, COMMON_SETTING))} has the lowest mean loss in SpecForge's grid of "
+            "14 drafts"
+        )
         return StartSetting(COMMON_SETTING, why)
     best = max(means, key=means.__getitem__)
     return StartSetting(
@@ -304,8 +307,7 @@ def acceptance_score(published: Iterable[PublishedAcceptance]) -> float | None:
 
 @lru_cache(maxsize=64)
 def _of_model(target: str) -> tuple[PublishedAcceptance, ...]:
-    """Return the measurements of the checkpoint that a name means, followed by those of its
-    exports."""
+    """Return the measurements of the named checkpoint, followed by those of its exports."""
     measured = _table().measured
     meant = likely(target)
     name = target if meant is None or target in measured else meant[0]

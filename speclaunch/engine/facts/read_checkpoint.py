@@ -3,7 +3,7 @@
 Context length: `get_context_length` (srt/utils/hf_transformers/common.py) is the same in every
 release from 0.4.6 to 0.5.23, but its input differs: the config as `transformers` returns it.
 Transformers 5 (SGLang 0.5.10 and later) also takes the scaling from `rope_parameters`. It also
-fills in `original_max_position_embeddings`, and the scaling factor then no longer counts.
+fills in `original_max_position_embeddings`; the engine then ignores the scaling factor.
 
 Quantization of a checkpoint is named as in the newest engine: `_parse_quant_hf_config` and
 `_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23). Up to 0.5.2 all methods of
@@ -48,12 +48,11 @@ _KEYS = (
     "model_max_length",
     "max_position_embeddings",
 )
-"""The order is that of the engine's CONTEXT_LENGTH_KEYS, next to get_context_length."""
+"""In the order of the engine's CONTEXT_LENGTH_KEYS, next to get_context_length."""
 _FILLED_IN = frozenset({"llama3", "yarn", "longrope"})
 """Scaling types for which transformers 5 adds the original length (modeling_rope_utils.py)."""
 _BY_LAYER = frozenset({"gemma3_text", "gemma3n_text"})
-"""Models whose scaling transformers 5 stores per kind of layer, where the engine does not read
-it."""
+"""Models whose scaling transformers 5 stores per layer type, which the engine does not read."""
 _DEFAULTS = {
     "cohere2": 8192,
     "deepseek_v2": 2048,
@@ -329,7 +328,7 @@ def _context(
 
 
 def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part that describes the language model; empty if the complete config does."""
+    """Return the part that describes the language model; empty if the top level does."""
     if _is_early_llava(config):
         return {}  # all keys are at the top level; the nested part is a different model
     for key in _NESTED:
@@ -341,9 +340,9 @@ def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read(config: Mapping[str, Any], key: str) -> Any:
-    """Return a key that determines where other keys are; None if it is unread.
+    """Return the value of a key that determines where other keys are; None if the key is unread.
 
-    Fields for which that matters are then unread, too.
+    Fields that depend on this location are then also unread.
     """
     unread = isinstance(config, PartialConfig) and key in config.unread
     return None if unread else config.get(key)

@@ -113,7 +113,7 @@ _SECRET = lazy(
     r"|password|passwd|credentials?)$",
     re.IGNORECASE,
 )
-"""Keys that hold secrets, but not `mask_token`."""
+"""Keys that contain secrets, but not `mask_token`."""
 _TOKEN = lazy(r"\b(?:hf|gh[a-z]|sk|glpat)[_-][A-Za-z0-9_-]{16,}")
 """Prefixes of access tokens (the hub's and others), matched anywhere in a text."""
 _MOST_DEPTH = 50
@@ -173,8 +173,8 @@ def recorded(
 def publishable(config: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """Return a config without private keys, and the keys that were removed.
 
-    Secrets, absolute paths and addresses are removed, and long values that nothing reads. Removed
-    keys count as unread: looking one up is unknown. Raises UnreadableFileError.
+    Removes secrets, absolute paths, addresses, and long values that no rule reads. Removed keys
+    count as unread, so their values are unknown. Raises UnreadableFileError.
     """
     left: set[str] = set()
     public: dict[str, Any] = _without(config, left, 0)

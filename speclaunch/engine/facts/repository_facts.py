@@ -70,7 +70,7 @@ def stored_names(folder: Path) -> Iterator[str]:
 def refuse_a_way_out(folder: Path, path: Path) -> None:
     """Raise UnreadableFileError if links in a path below `folder` lead out of it.
 
-    Neither part of a folder `.speclaunch/models` may be a link, because it is not resolved.
+    Neither `.speclaunch` nor `models` may be a link.
     """
     try:
         if folder.parts[-2:] == FOLDER.parts:
@@ -87,8 +87,8 @@ def refuse_a_way_out(folder: Path, path: Path) -> None:
 def is_outside(folder: Path, path: Path) -> bool:
     """True if a path, with links resolved, is outside the project of a directory.
 
-    The project is the repository. Without a repository it is the directory itself, plus the working
-    directory if that contains it.
+    The project is the repository. Without a repository it is the directory, plus the working
+    directory if the latter contains the directory.
     """
     try:
         real, own = reads.resolve(path), _directory(folder)

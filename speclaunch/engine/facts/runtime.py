@@ -1,4 +1,4 @@
-"""Finds interpreters that have an engine, and its package versions, without importing anything.
+"""Finds interpreters with an engine, and their package versions, without importing packages.
 
 Also records what an interpreter's answer depends on (the interpreter and its visible packages), and
 decides which programs named in files may run.
@@ -66,8 +66,7 @@ def _note_program(path: Path) -> None:
 
 
 def _note_choice(root: Path) -> None:
-    """Record what pyenv's choice depends on: a variable, the nearest `.python-version`, or its own
-    file."""
+    """Record the source of pyenv's choice: a variable, `.python-version` or pyenv's own file."""
     for name in ("PYENV_VERSION", "PYENV_DIR", "PYENV_ROOT", "PWD"):
         reads.variable(name)
     here = Path(reads.variable("PYENV_DIR") or Path.cwd()).absolute()
@@ -156,17 +155,17 @@ _PROBE = f"{SOURCE}\nprint(answer({_PACKAGES!r}))\n"
 _PROBE_SECONDS = 15
 _SHOWN_CHARACTERS = 100
 _LONGEST_SCRIPT = 4096
-"""In bytes."""
+"""Maximum size of a pyenv script, in bytes."""
 
 T = TypeVar("T")
 
 
 class InterpreterError(Exception):
-    """Error: an interpreter did not answer; the text has the reason."""
+    """Error: an interpreter did not answer. The message states the reason."""
 
 
 class NoEngineError(LaunchError):
-    """Error: no interpreter has sglang. `failed` has the reasons of failed queries."""
+    """Error: no interpreter has sglang. `failed` lists why queries failed."""
 
     failed: tuple[str, ...] = ()
 

@@ -1,7 +1,7 @@
 """Reads safetensors headers: names, types, shapes and offsets of tensors.
 
-The file consists of an 8-byte length, a JSON header of that length, and the numbers. A header may
-be malicious: reading is bounded, and its content is not trusted.
+The file consists of an 8-byte length, a JSON header of that length, and the tensor data. A header
+may be malicious: reading is bounded, and its content is not trusted.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def read_header(file: Path) -> dict[str, TensorHeader]:
 def checked(
     raw: Mapping[str, Any], data_at: int, file_bytes: int, name: str
 ) -> dict[str, TensorHeader]:
-    """Return the tensors of a parsed header, whose numbers begin at offset `data_at`.
+    """Return the tensors of a parsed header; their data begins at offset `data_at`.
 
     Raises BrokenHeaderError.
     """

@@ -32,9 +32,9 @@ _INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "U8": "B", "I8": "b", "BOOL": "
 
 
 class Content(Struct, frozen=True):
-    """Properties of the numbers that were read of a tensor.
+    """Properties of a tensor's numbers.
 
-    `all_read`: True if all numbers were read, False if only the beginning, the middle and the end.
+    `all_read`: False if only the beginning, the middle and the end of the tensor were read.
     """
 
     all_zero: bool
@@ -145,7 +145,7 @@ def _of_bytes(full: bytes, width: int = 1) -> Callable[[bytes], bool]:
 
 
 _FIVE_BITS = bytes([*range(0x7C, 0x80), *range(0xFC, 0x100)])
-"""Values of the last byte with 5 one bits after the sign."""
+"""Last bytes in which the 5 bits after the sign are all ones."""
 _NOT_FINITE: Mapping[str, Callable[[bytes], bool]] = {
     "F64": _exponents_full(8, 0xF0),
     "F32": _exponents_full(4, 0x80),
@@ -247,7 +247,7 @@ class TensorsOnDisk:
     def _read(self) -> Headers:
         files = loaded_files(self._directory)
         if len(files) > _MOST_FILES:
-            return Headers(unread=f"it has {len(files)} files of weights")
+            return Headers(unread=f"it has {len(files)} weight files")
         tensors: dict[str, TensorHeader] = {}
         broken, unread = [], None
         for file in files:

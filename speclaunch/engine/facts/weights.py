@@ -173,7 +173,7 @@ class Vocabulary(Struct, frozen=True):
 
 
 def read_vocabulary(directory: Path) -> Vocabulary | None:
-    """Return what the tokenizer's `get_vocab()` would return, from its files. None if unknown.
+    """Return the vocabulary of the tokenizer's `get_vocab()`, read from files. None if unknown.
 
     The vocabulary is in `tokenizer.json` (else `vocab.json`), plus the tokens that this file and
     `tokenizer_config.json` add. A special token without an id gets one only when the tokenizer is

@@ -34,7 +34,7 @@ def test_a_placeholder_in_a_script_is_told_by_every_verb(tmp_path: Path) -> None
     imported = run("import", "run.sh", cwd=tmp_path)
     assert imported.returncode == 1 and "redirects from the file `draft`" in imported.stderr
     assert "model_path: ???  # fill in `<target-model-path>`" in imported.stdout
-    assert "EAGLE3 on a model to be set" in imported.stdout
+    assert "EAGLE3 on an unset model" in imported.stdout
     migrated = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
     assert migrated.returncode == 1 and "redirects from the file" in migrated.stderr
     assert (tmp_path / "run.sh").read_text() == PASTED
@@ -187,7 +187,7 @@ def test_a_prompt_in_a_script_is_no_command(tmp_path: Path) -> None:
     assert code == 1
     assert ("SPL016", "run.sh", 2) in found
     imported = run("import", "run.sh", cwd=tmp_path)
-    assert imported.returncode == 1 and "remove the `$`" in imported.stderr
+    assert imported.returncode == 1 and "remove the terminal prompt `$`" in imported.stderr
     assert run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path).returncode == 1
     assert (tmp_path / "run.sh").read_text() == text
     (tmp_path / "x.md").write_text(f"```bash\n$ {SERVER} --model-path x/y\n```\n")

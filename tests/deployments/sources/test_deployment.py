@@ -208,7 +208,7 @@ def test_placeholders_are_left_open() -> None:
     assert "model_path: ???  # fill in `<target-model-path>`\n" in recipe
     assert "speculative_draft_model_path: ???  # fill in `<draft>`\n" in recipe
     assert "cuda_graph_bs: ???" in recipe and "speculative_num_steps: 3\n" in recipe
-    assert "description: EAGLE3 on a model to be set\n" in recipe
+    assert "description: EAGLE3 on an unset model\n" in recipe
 
 
 @pytest.mark.parametrize(

@@ -319,8 +319,8 @@ def compressed(handler: Handler) -> Answer:
 
 
 HOSTILE = {
-    "drips": (drip, "did not send it within"),
-    "drips its header": (drip_header, "did not send it within"),
+    "drips": (drip, "did not respond within"),
+    "drips its header": (drip_header, "did not respond within"),
     "pours without a length": (pour, "config.json on the hub is missing or larger"),
     "claims 10 GB": (claim("10000000000"), "config.json on the hub is missing or larger"),
     "claims more than comes": (claim("100"), ""),

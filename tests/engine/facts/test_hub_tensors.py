@@ -52,7 +52,7 @@ def test_shards(hub: HubServer) -> None:
 )
 def test_an_index_that_names_other_files(file: str, hub: HubServer) -> None:
     hub.answers["model.safetensors.index.json"] = {"weight_map": {"a": file}}
-    with pytest.raises(HubRefusedError, match="not a file of weights"):
+    with pytest.raises(HubRefusedError, match="not a weight file"):
         fetch_tensors("org/name")
     assert hub.files == ["model.safetensors.index.json"]
 
@@ -102,7 +102,7 @@ def test_a_server_that_sends_all_there_is(hub: HubServer) -> None:
 def test_a_server_that_drips(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("speclaunch.engine.facts.hub._TENSOR_SECONDS", 0.6)
     hub.answers["model.safetensors"] = drip
-    with pytest.raises(HubRefusedError, match="did not send it"):
+    with pytest.raises(HubRefusedError, match="did not respond"):
         fetch_tensors("org/name")
 
 

@@ -106,7 +106,7 @@ def test_a_file_out_of_its_place_is_refused(tmp_path: Path) -> None:
         ('{"format": 2}', "format"),
         ('{"format": 1, "model": "org/other"}', "describes the model"),
         ('{"format": 1, "model": "org/name", "source": "x"}', "needs `source`"),
-        ("[" * 100_000, "nested too deep"),
+        ("[" * 100_000, "nested too deeply"),
         (
             '{"format": 1, "model": "org/name", "source": "x", "read": "2026-01-01", "config": 3}',
             "type",

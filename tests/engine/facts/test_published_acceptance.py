@@ -251,7 +251,7 @@ def test_the_setting_to_start_from() -> None:
     own = start_setting(published_acceptance(LLAMA, SPECFORGE))
     assert own.setting == (7, 1, 8) and "2.35 times" in own.why and "SpecForge" in own.why
     unknown = start_setting(())
-    assert unknown.setting == COMMON_SETTING and "loses least" in unknown.why
+    assert unknown.setting == COMMON_SETTING and "lowest mean loss" in unknown.why
     one = start_setting([measured(3.0, (2, 1, 3), speedup=1.5)])  # nothing to choose from
     assert one.setting == COMMON_SETTING
     trees = [measured(3.0, (5, 3, 6), speedup=3.0), measured(3.0, (7, 4, 8), speedup=3.0)]

@@ -157,7 +157,7 @@ def test_only_the_files_of_an_index_count(tmp_path: Path) -> None:
 def test_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = on_disk(tmp_path, a=Tensor("F32", [1], bytes(4)))
     monkeypatch.setattr(module, "_MOST_FILES", 0)
-    assert "1 files of weights" in str(found.headers.unread)
+    assert "1 weight files" in str(found.headers.unread)
     monkeypatch.undo()
     monkeypatch.setattr(module, "_MOST_TENSORS", 0)
     again = read_tensors(tmp_path / "m")

@@ -87,7 +87,7 @@ def test_the_arguments_are_the_documented_ones() -> None:
         "speculative_num_draft_tokens": 6,
         PATH: "o/head",
     }
-    assert "loses least in SpecForge's grid" in head.setting_why
+    assert "has the lowest mean loss in SpecForge's grid" in head.setting_why
     (older, _) = ways_for(BARE, (pair("o/head", "EAGLE"),))
     assert older.arguments["speculative_num_steps"] == 3 and not older.setting_why
 

@@ -62,7 +62,7 @@ class JoinedDocument(Document):
         return max(bisect_right(self._starts, at) - 1, 0)
 
     def place(self, at: int, length: int = 1) -> Place:
-        """Return the place in the file that the character belongs to."""
+        """Return the place of a character in its own file."""
         if not self._parts:
             return Place(self.shown)
         index = self._part(at)
@@ -76,7 +76,7 @@ class JoinedDocument(Document):
         return 0
 
     def stretch(self, at: int) -> tuple[int, int]:
-        """Return the range of the file that the character belongs to."""
+        """Return the range of the file that the character is in."""
         if not self._parts:
             return super().stretch(at)
         index = self._part(at)
@@ -185,7 +185,7 @@ class _Composing:
     def _inside(self, directory: Path) -> Iterator[None]:
         """Track the directory while its kustomization is composed.
 
-        Raise NotUnderstoodError if it contains itself or is nested too deep.
+        Raise NotUnderstoodError if it contains itself or is nested too deeply.
         """
         real = reads.resolve(directory)
         if len(self._open) >= _MAX_DEPTH or real in self._open:
@@ -349,7 +349,7 @@ class _Composing:
                 raise NotUnderstoodError(f"`{path}` does not exist", item)
             self._bytes += reads.size(path)
             if self._bytes > MAX_BYTES or len(self._read) > _MAX_FILES:
-                raise NotUnderstoodError("it has too many or too large files", item)
+                raise NotUnderstoodError("its files are too many or too large", item)
             return reads.read_bytes(path)
         except (OSError, ValueError) as error:
             raise NotUnderstoodError(f"`{path}` cannot be read", item) from error

@@ -238,7 +238,7 @@ def _set(
     if not steps:
         return value if value is not None else mapping([], node)
     if depth > _MAX_PATCH_DEPTH:
-        raise NotUnderstoodError("a JSON patch that is nested too deep", where)
+        raise NotUnderstoodError("a JSON patch that is nested too deeply", where)
     step, rest = steps[0], steps[1:]
     if isinstance(node, yaml.SequenceNode):
         items = list(node.value)

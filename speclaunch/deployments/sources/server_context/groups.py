@@ -194,7 +194,7 @@ def _setting(name: str, flag: Word, values: Sequence[Word]) -> Setting:
     if not values:
         return Setting(True, flag.place)
     if _SECRET.search(name):
-        # do not store the value, only whether the file holds it
+        # do not store the value, only whether the file contains it
         return Setting(None, values[0].place, values[0].evaluated)
     known = all(value.evaluated for value in values)
     texts = [value.text for value in values]

@@ -5,9 +5,9 @@ Each kind states its role, part, hosts and replicas. Sources: the API types of k
 (deploy/operator/api/v1alpha1, v1beta1), sgl-project/ome (pkg/apis/ome/v1beta1), vllm-project/aibrix
 (api/orchestration/v1alpha1), kserve (pkg/apis/serving/v1beta1 and v1alpha1).
 
-The variables that a controller sets in its pods (`controller_variables`). LeaderWorkerSet:
-pkg/utils/pod (LWS_LEADER_ADDRESS, LWS_GROUP_SIZE, LWS_WORKER_INDEX), and everything that is based
-on it (OME, KServe, RoleBasedGroup v1alpha1). RoleBasedGroup: RBG_LWP_…, RBG_ROLE_…
+Sources of the variables that a controller sets in its pods (`controller_variables`).
+LeaderWorkerSet: pkg/utils/pod (LWS_LEADER_ADDRESS, LWS_GROUP_SIZE, LWS_WORKER_INDEX), also for
+everything based on it (OME, KServe, RoleBasedGroup v1alpha1). RoleBasedGroup: RBG_LWP_…, RBG_ROLE_…
 (api/workloads/constants/env.go). OME: PARALLELISM_SIZE, the GPUs of a pod times its hosts
 (inferenceservice/components/engine.go). AIBrix: pkg/controller/constants/stormservice.go.
 
