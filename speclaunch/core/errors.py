@@ -33,7 +33,7 @@ def from_here(path: Path) -> str:
     """Return a path as the user would type it: relative if it is below the working directory."""
     try:
         here = Path.cwd()
-    except OSError:  # it was removed
+    except OSError:  # the working directory was removed
         return str(path)
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 

@@ -41,7 +41,7 @@ def write_temporary(path: Path, data: bytes, mode: int) -> Path:
     try:
         with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
             file.write(data)
-    except BaseException:  # also an interrupt
+    except BaseException:  # including KeyboardInterrupt
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
@@ -59,7 +59,7 @@ def replacing(path: Path, data: bytes, mode: int = 0o600) -> Iterator[Path]:
     try:
         yield temporary
         temporary.replace(path)
-    except BaseException:  # also an interrupt
+    except BaseException:  # including KeyboardInterrupt
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
@@ -98,7 +98,7 @@ def try_lock(fd: int, *, tries: int = 1) -> bool | None:
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[int]:
-    """Hold a lock file during the block. Yields its file descriptor. Raises OSError.
+    """Hold a lock file during the block, and yield its file descriptor. Raises OSError.
 
     `waiting` is called once if another process holds the lock. A leftover file is harmless.
     """
@@ -119,7 +119,7 @@ def undone_on_error(path: Path) -> Iterator[None]:
     before = read_regular(path) if path.exists() else None
     try:
         yield
-    except BaseException:  # also an interrupt
+    except BaseException:  # including KeyboardInterrupt
         if before is not None:
             replace_file(path, before, path.stat().st_mode & 0o777 if path.exists() else 0o600)
         raise

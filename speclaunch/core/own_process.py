@@ -12,7 +12,6 @@ import sys
 
 
 def _load_package() -> None:
-    """Import the package that this file belongs to."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     spec = importlib.util.spec_from_file_location(
         "speclaunch", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]

@@ -112,12 +112,12 @@ def mark_uncacheable() -> None:
 
 
 _buffers: dict[str, bytes] = {}
-"""Contents of files that are open in an editor, by path without links."""
+"""Contents of files that are open in an editor, by resolved path."""
 
 
 @contextlib.contextmanager
 def overlay(buffers: Mapping[str, bytes]) -> Iterator[None]:
-    """Replace the contents of files during the block (by path without links).
+    """Replace the contents of files, by resolved path, during the block.
 
     Results that depend on them cannot be checked again and must not be cached.
     """

@@ -75,7 +75,7 @@ def parse_object(data: bytes, name: str) -> dict[str, Any]:
 
 def parse_document(data: bytes, name: str) -> Any:
     """Parse any JSON document. Raises UnreadableFileError."""
-    if sum(map(data.count, (b",", b"{", b"["))) > _MOST_VALUES:  # of 64 MB, gigabytes in memory
+    if sum(map(data.count, (b",", b"{", b"["))) > _MOST_VALUES:  # 64 MB may use gigabytes
         raise UnreadableFileError(f"{name} has more than {_MOST_VALUES} values")
     try:
         return json.loads(data)

@@ -38,7 +38,7 @@ def kind(path: AnyPath) -> str:
     `Path.is_dir`."""
     try:
         mode = os.stat(path).st_mode
-    except ValueError:  # a NUL in it
+    except ValueError:  # a NUL in the path
         return ABSENT
     except OSError as error:
         return failure(error)

@@ -60,7 +60,7 @@ class VersionedCommand(Struct, frozen=True):
     words: EffectiveWords
     parsed: ParsedArguments
     note: str | None = None
-    """Reason for reading it as a release other than the stated or newest release."""
+    """Reason for using a release other than the stated or newest one."""
     in_full: tuple[Problem, ...] = ()
     """Problems about the flags that were written in full."""
 
@@ -258,7 +258,7 @@ class Imported(Struct, frozen=True):
     command: Invocation | None = None
     """Command that was read, with its flags in full."""
     note: str | None = None
-    """Reason for reading it as a release other than the stated or newest release."""
+    """Reason for using a release other than the stated or newest one."""
 
     def recipe(self, source: str) -> str:
         """Return the recipe, with `source` and every remark in its header."""

@@ -115,7 +115,7 @@ class Expander:
             case Arithmetic():
                 number = expansions.arithmetic(part.text, self._number)
                 if number is None:
-                    return self.unknown(part, source, "this sum cannot be computed from the file")
+                    return self.unknown(part, source, "this cannot be computed from the file")
                 return (self._derived(str(number), part, source),)
             case Substitution():
                 return self._substitution(part, source)

@@ -268,7 +268,6 @@ class _Splitter:
         self._escaped = False
 
     def unsplit(self, piece: WordPiece) -> None:
-        """Add a piece without splitting it."""
         self._pieces = [*(self._pieces or ()), piece]
 
     def text(self, piece: WordPiece) -> None:
@@ -307,6 +306,5 @@ class _Splitter:
             self._pieces = None
 
     def done(self) -> list[Field]:
-        """Return the complete words."""
         self._end()
         return self._words

@@ -117,7 +117,7 @@ def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
 
 
 class Owned(Struct, frozen=True):
-    """Settings of a container from its enclosing objects.
+    """Settings that a container gets from its enclosing objects.
 
     `envs` holds the variable lists of a Dynamo service and of its graph.
     """

@@ -52,7 +52,7 @@ class UnreadableCommandError(InputError):
         super().__init__(problem)
         self.at = at
         self.by_line = by_line
-        """True to continue after the line of `at`, False after the command's first line."""
+        """True to continue after the line of `at`; False: after the first line of the command."""
 
 
 class Lexer:

@@ -161,7 +161,6 @@ def _unescaped(escape: str) -> str | None:
 
 
 def _field(text: str, at: int, end: int) -> int | None:
-    """Return the end of a `{field}`."""
     depth, quote = 0, ""
     for index in range(at, min(end, at + _MAX_FIELD)):
         char = text[index]

@@ -31,8 +31,8 @@ slime has `router-ip`, `router-port`, `router-request-timeout-secs`, `server-con
 `config` (slime at 624b824, slime/backends/sglang_utils/arguments.py). miles also has
 `router-policy` (miles at 31f1ca9, miles/backends/sglang_utils/arguments.py). No release of SGLang
 has a server argument `--router-…`: every option with that prefix is the router's.
-`--no-sglang-lora-use-virtual-experts` is miles' own half of an argument that has no such half in
-the engine (miles at 31f1ca9, miles/utils/arguments.py).
+`--no-sglang-lora-use-virtual-experts` is miles' own negation of an engine argument without one
+(miles at 31f1ca9, miles/utils/arguments.py).
 """
 _ROLLOUT = lazy(
     r"--(?:rollout-num-gpus|rollout-num-gpus-per-engine|rollout-num-gpus-per-node|hf-checkpoint"

@@ -30,7 +30,7 @@ OWN = {
         "slime sets a different seed for each engine", "--rollout-seed"
     ),
     "enable_memory_saver": SlimeReplacement(
-        "slime sets it when it offloads the rollout", "--offload-rollout"
+        "slime sets it to offload the rollout", "--offload-rollout"
     ),
     "host": SlimeReplacement("slime binds each engine to its node"),
     "port": SlimeReplacement("slime chooses one for each engine"),

@@ -58,7 +58,7 @@ Tree = dict[str, "Tree | yaml.Node"]
 
 
 class _Key(Struct, frozen=True):
-    """Argument in the file: its key, the key's node, its value."""
+    """Argument in the file: key, node of the key, value."""
 
     name: str
     node: yaml.ScalarNode
@@ -96,7 +96,6 @@ def read_recipes(roots: Sequence[yaml.Node], document: Document) -> Reading:
 
 
 def _below(tree: Tree, name: str) -> Tree:
-    """Return the mapping below a key; empty if there is none."""
     found = tree.get(name)
     return found if isinstance(found, dict) else {}
 

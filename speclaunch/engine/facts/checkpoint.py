@@ -27,7 +27,7 @@ class FactSource(StrEnum):
     """Sources of a checkpoint's facts, nearest first."""
 
     DIRECTORY = "directory"
-    """A directory of that name, or one below --models."""
+    """A directory with the requested name, also below --models."""
     CACHE = "cache"
     """A hub cache on this machine."""
     REPOSITORY = "repository"

@@ -81,7 +81,7 @@ _FIXED: Mapping[str, str] = MappingProxyType(
     {
         "SGLANG_USE_CPU_ENGINE": "1",
         "HF_HUB_OFFLINE": "1",  # models are local folders; disable name lookups
-        "OMP_NUM_THREADS": "1",  # with more, some runs fall to a few tokens per second
+        "OMP_NUM_THREADS": "1",  # with more threads, some runs drop to a few tokens per second
         "TORCHDYNAMO_DISABLE": "1",  # no compilation on a CPU; saves seconds at startup
         "TOKENIZERS_PARALLELISM": "false",
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from speclaunch.engine.facts.runtime import Runtime
 
 INSTALLED = "installed"
-"""Names the engine of the current interpreter, which is read from its package."""
+"""Value of `--engine` for the installed engine, which is read from its package."""
 
 
 def named(text: str) -> ResolvedVersion:

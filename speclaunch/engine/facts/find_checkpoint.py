@@ -71,7 +71,7 @@ def places(
     """Yield the directories that may contain a checkpoint, nearest first."""
     if "\0" in name or not name:
         return
-    path = Path(os.path.expanduser(name))  # noqa: PTH111  Path's own raises where there is no home
+    path = Path(os.path.expanduser(name))  # noqa: PTH111  Path's own raises if there is no home
     if is_directory(path):
         yield path
     on_hub = HUB_NAME.match(name) is not None

@@ -149,7 +149,7 @@ def missing_paths(
 
 def _missing(name: str, recipe_name: str, path: str) -> MissingPath:
     if path.startswith("~"):
-        meant = os.path.expanduser(path)  # noqa: PTH111 - Path's own raises where there is no home
+        meant = os.path.expanduser(path)  # noqa: PTH111 - Path's own raises if there is no home
         return MissingPath(
             name,
             recipe_name,

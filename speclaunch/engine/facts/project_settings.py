@@ -158,7 +158,7 @@ def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
         line, column = (int(at[1]), int(at[2])) if at else (last, 1)
         place = Place(shown_path(path), line, column)
         why = _LINE.sub("", str(error)).replace(" (at )", "")
-        if why.startswith("Exceeds the limit"):  # of int()
+        if why.startswith("Exceeds the limit"):  # from int()
             line, column, why = 1, 1, "a number with too many digits"
         raise InputError(Problem(f"{path.name} is not TOML: {why}", place)) from None
 
@@ -357,7 +357,7 @@ class _Checked:
         }
 
     def ask(self, at: _At) -> PlacedText | None:
-        """Read a value of `--ask`."""
+        """Read the value of the key `ask`."""
         value = self.text(at)
         if value is None or value.text in list(EngineCheckMode):
             return value

@@ -240,7 +240,7 @@ def _span(values: Sequence[float], digits: int) -> str:
 
 
 class StartSetting(Struct, frozen=True):
-    """A chain to start from, and why."""
+    """A chain to start from, and the reason."""
 
     setting: tuple[int, int, int]
     """num_steps, eagle_topk, num_draft_tokens."""

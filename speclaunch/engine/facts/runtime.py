@@ -291,7 +291,7 @@ def probe(interpreter: Path, query: RunningScript | None = None) -> Runtime:
 def find_runtime(requested: str | None, *, meanwhile: Callable[[], None] = lambda: None) -> Runtime:
     """Return the engine's interpreter: the named one, else the first that has sglang.
 
-    The order: `engine.python`; the active virtual environment (VIRTUAL_ENV, CONDA_PREFIX); the
+    Order: `engine.python`; the active virtual environment (VIRTUAL_ENV, CONDA_PREFIX); the
     Python that runs speclaunch; `python3` and `python` on PATH. `meanwhile` is called during the
     queries, which run in parallel.
 
@@ -342,7 +342,6 @@ def find_runtime(requested: str | None, *, meanwhile: Callable[[], None] = lambd
 
 
 def _why(interpreter: Path, error: LaunchError | OSError) -> str:
-    """Return why an interpreter does not list its packages."""
     if isinstance(error, OSError):
         return f"{interpreter} cannot be run: {error.strerror or error}"
     return error.problems[0].message
@@ -381,7 +380,7 @@ def pip_command() -> list[str]:
 
     Raises LaunchError if there is neither.
     """
-    import importlib.util  # noqa: PLC0415  where something is fetched
+    import importlib.util  # noqa: PLC0415  only downloads need it
 
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]

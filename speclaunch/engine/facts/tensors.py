@@ -1,7 +1,6 @@
 """Tensors of a checkpoint: names, types, shapes, and samples of their numbers.
 
-Numbers are sampled only as far as that is cheap: tests on bytes that run at memory speed, without
-numpy.
+Sampling is cheap: tests on bytes run at memory speed, without numpy.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Content(Struct, frozen=True):
 
 
 def look(file: Path, header: TensorHeader, most: int) -> Content | None:
-    """Return the content of a floating-point tensor, reading at most `most` bytes.
+    """Return properties of a floating-point tensor's numbers, reading at most `most` bytes.
 
     None if the type is different, the tensor is empty, or the file cannot be read.
     """
@@ -70,7 +69,7 @@ def fingerprint(file: Path, header: TensorHeader, most: int) -> bytes | None:
 
 
 def _places(header: TensorHeader, most: int) -> list[tuple[int, int]]:
-    """Return the offset and length of each part to read."""
+    """Return the offset and length of each range to read."""
     size = header.end - header.start
     if size <= most:
         return [(header.start, size)]

@@ -138,7 +138,6 @@ def loaded_files(directory: Path) -> list[Path]:
 
 
 def _total(files: Collection[Path]) -> int | None:
-    """Return the total bytes of the files; None if there are none."""
     try:
         return sum(map(reads.size, files)) or None
     except OSError:

@@ -380,7 +380,6 @@ def _tagged(name: str, entry: Entries, node: yaml.ScalarNode) -> yaml.Node:
 
 
 def _parts(image: str) -> tuple[str, str]:
-    """Return an image's repository, and its tag or digest with the separator."""
     repository, at, digest = image.partition("@")
     folder, slash, last = repository.rpartition("/")
     name, colon, tag = last.partition(":")
