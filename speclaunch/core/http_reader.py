@@ -279,7 +279,6 @@ def _verified() -> ssl.SSLContext:
 
 
 def _reason(error: Exception) -> str:
-    """Return a network error as one line of text."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return "".join(
         character if character.isprintable() else " " for character in str(text)[:_SHOWN]

@@ -376,7 +376,7 @@ def _line(argument: ParsedArgument, words: Sequence[Word]) -> RecipeLine | None:
 
 
 def _assumed(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> str | None:
-    """Return what an undecided value depends on (the condition of an `if`)."""
+    """Return the assumption behind a value, such as the condition of an `if`."""
     return next((word.why for word in _words_of(name, parsed, words) if word.why), None)
 
 
@@ -404,7 +404,7 @@ def _commented(line: RecipeLine, condition: str | None) -> RecipeLine:
 
 
 def _lost(invocation: Invocation) -> Iterator[Problem]:
-    """Yield problems about settings of the command that SGLang does not have."""
+    """Yield problems about settings of the command that SGLang lacks."""
     for dropped in invocation.dropped:
         if dropped.is_lost:
             yield Problem(f"left out {masked(dropped.text)}: {dropped.why}", dropped.place)

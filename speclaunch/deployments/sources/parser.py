@@ -302,7 +302,7 @@ class _Parser(Lexer):
         return tuple(nodes)
 
     def _readable_command(self) -> Node | None:
-        """Return the command that starts here; None if unreadable, which skips its line."""
+        """Return the command that starts here; skip its line and return None if unreadable."""
         start, depth = self.pos, self.depth
         held: tuple[list[Any], ...] = (self._pending, self.comments, self.misread)
         before = [len(items) for items in held]

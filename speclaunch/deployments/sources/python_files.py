@@ -161,7 +161,6 @@ class Calls:
 
 
 def _is_off(value: PythonText) -> bool:
-    """True if the value is `None` or `False`."""
     return not value.is_text and not value.unknown and value.text in _OFF
 
 

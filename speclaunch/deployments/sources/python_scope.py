@@ -263,7 +263,6 @@ class PythonProgram:
             self._nested(node, names, outer)
 
     def _evaluator(self) -> PythonEvaluator:
-        """Return the evaluator for expressions of the module."""
         made_by = self.definitions.made_by
         return PythonEvaluator(self.document, self.positions, self._constants, made_by)
 

@@ -334,7 +334,7 @@ class PythonEvaluator:
         return WordPiece(text, SourceText(self.document, text, start), 0, quoted=True)
 
     def _string(self, node: ast.expr, expected: list[str | None], depth: int) -> PythonText:
-        """Return a string; `expected` are its parts, None for a field."""
+        """Return a string; `expected` holds the text of each part, None for a field."""
         parts = self.positions.parts(node)
         actual = "".join("\0" if part.is_field else part.text for part in parts)
         if actual != "".join("\0" if text is None else text for text in expected):

@@ -320,7 +320,6 @@ def _same(path: Path, other: Path) -> bool:
 
 
 def _resolve_path(file: Path, written: str) -> Path:
-    """Return a path in a settings file, resolved relative to that file."""
     joined = file.parent / os.path.expanduser(written)  # noqa: PTH111  Path's own raises
     return Path(os.path.normpath(joined))
 

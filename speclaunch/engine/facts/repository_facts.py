@@ -111,7 +111,6 @@ def home_of_facts(start: Path) -> Path:
 
 
 def _directory(start: Path) -> Path:
-    """Return the directory of a file, with links resolved."""
     return reads.resolve(start if is_directory(start) else start.parent)
 
 

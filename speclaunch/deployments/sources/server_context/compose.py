@@ -161,7 +161,7 @@ def _scalars(node: yaml.Node | None) -> list[yaml.Node]:
 
 
 def _short_volume(node: yaml.ScalarNode, document: Document) -> Iterator[Volume]:
-    """Yield the volume of `SOURCE:TARGET[:MODE]`. A colon in `${NAME:-…}` is no separator."""
+    """Yield the volume of `SOURCE:TARGET[:MODE]`. A colon in `${NAME:-…}` is not a separator."""
     text = image_of(node, document)  # with the defaults of its variables
     place = nodes.place(node, document)
     parts = text.split(":") if "${" not in text else [text]
@@ -176,7 +176,6 @@ def _short_volume(node: yaml.ScalarNode, document: Document) -> Iterator[Volume]
 
 
 def _ports(keys: Entries, document: Document) -> Iterator[Setting]:
-    """Yield the ports inside the container."""
     for name in ("ports", "expose"):
         for item in nodes.items(keys.get(name)):
             if (port := _inside(item, document)) is not None:

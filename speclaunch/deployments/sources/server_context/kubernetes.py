@@ -118,7 +118,6 @@ def below(site: Site, *keys: str) -> Entries:
 
 
 def _named(keys: Entries, document: Document) -> Place | None:
-    """Return the place of a role's name."""
     node = keys.get("name")
     return nodes.place(node, document) if isinstance(node, yaml.ScalarNode) else None
 
