@@ -1,7 +1,7 @@
 """Progress lines for operations that take minutes.
 
-For output that is not a terminal and has no spinner. The worker either calls `beat` in its loop, or
-uses a thread (`beating`) while it waits.
+Used when output is not a terminal and shows no spinner. The worker either calls `beat` in its loop,
+or uses a thread (`beating`) while it waits.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def buffer(path: AnyPath) -> bytes | None:
 
 
 def forget() -> None:
-    """Clear the caches of functions: a long-lived process then notices changes."""
+    """Clear all function caches, so a long-lived process notices changes."""
     for function in _all_cached:
         function.cache_clear()
 
@@ -184,19 +184,19 @@ def cached(maxsize: int) -> Callable[[Callable[P, R]], _CachedFunction[P, R]]:
 
 
 def is_file(path: AnyPath) -> bool:
-    """Return `Path.is_file`, recorded."""
+    """Record and return `Path.is_file()`."""
     if buffer(path) is not None:
         return True
     return _looked(path) == FILE
 
 
 def is_dir(path: AnyPath) -> bool:
-    """Return `Path.is_dir`, recorded."""
+    """Record and return `Path.is_dir()`."""
     return _looked(path) == DIRECTORY
 
 
 def exists(path: AnyPath) -> bool:
-    """Return `Path.exists`, recorded."""
+    """Record and return `Path.exists()`."""
     if buffer(path) is not None:
         return True
     return _looked(path) != ABSENT
@@ -212,14 +212,14 @@ def _looked(path: AnyPath) -> str:
 
 
 def lexists(path: AnyPath) -> bool:
-    """Return `os.path.lexists`, recorded."""
+    """Record and return `os.path.lexists(path)`."""
     found = os.path.lexists(path)
     _note(LINK, path, str(int(found)))
     return found
 
 
 def may_read(path: AnyPath) -> bool:
-    """Return `os.access(path, os.R_OK)`, recorded."""
+    """Record and return `os.access(path, os.R_OK)`."""
     found = os.access(path, os.R_OK)
     _note(READABLE, path, str(int(found)))
     return found
@@ -233,7 +233,7 @@ def may_run(path: AnyPath) -> bool:
 
 
 def resolve(path: Path) -> Path:
-    """Return `Path.resolve`, recorded."""
+    """Record and return `Path.resolve()`."""
     if _recorder is None:
         return path.resolve()
     try:
@@ -246,7 +246,7 @@ def resolve(path: Path) -> Path:
 
 
 def realpath(path: str) -> str:
-    """Return `os.path.realpath`, recorded. Never raises."""
+    """Record and return `os.path.realpath(path)`. Never raises."""
     found = os.path.realpath(path)
     _note(REAL, path, found)
     return found
@@ -292,7 +292,7 @@ def names(directory: AnyPath) -> list[str]:
 
 
 def below(directory: Path, suffix: str) -> list[Path]:
-    """Return `sorted(directory.glob("*SUFFIX"))`, recorded."""
+    """Record and return `sorted(directory.glob("*SUFFIX"))`."""
     try:
         found = names(directory)
     except OSError:

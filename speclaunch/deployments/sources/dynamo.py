@@ -59,7 +59,7 @@ _KEYS = frozenset(_SECTIONS.values())
 _MODE = "--disaggregation-mode"
 _NULL_MODES = frozenset({"agg", "pd"})
 _DROPPED_MODE = "encode"
-"""Dynamo's own mode (args.py, _normalize_multimodal_disaggregation_args)."""
+"""Mode that only Dynamo has (args.py, _normalize_multimodal_disaggregation_args)."""
 
 _OWN = "an option of Dynamo"
 

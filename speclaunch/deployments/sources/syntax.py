@@ -51,7 +51,7 @@ class Substitution(Struct, frozen=True):
     end: int
     quoted: bool = False
     source: SourceText | None = None
-    """Source of `body`, if it is another source (backticks)."""
+    """Source of `body` if it differs (backticks)."""
 
 
 class Arithmetic(Struct, frozen=True):

@@ -308,7 +308,7 @@ def _inside(keys: Mapping[str, yaml.Node], context: TaskContext, document: Docum
 
 
 def _variables(node: yaml.Node | None, document: Document) -> Iterator[tuple[str, Field]]:
-    """Yield variables of a mapping, or of a list of `NAME=value`, `NAME` or `name:`, `value:`."""
+    """Yield variables of a mapping, or of a list of `NAME=value`, `NAME` or `{name, value}`."""
     for key, key_node, value in nodes.pairs(node):
         if isinstance(value, yaml.ScalarNode) and nodes.text(value) is not None:
             yield key, nodes.field(value, document)

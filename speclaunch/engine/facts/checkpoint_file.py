@@ -105,9 +105,9 @@ class CheckpointFile(Struct, frozen=True):
 
     model: str
     kind: str
-    """Origin of `config`. `config`: published and complete; `sibling`: another export of the same
-    architecture; `training`: the training config; `documents`: published documents; `disk`: files
-    read by `models pull`.
+    """Kind of source. `config`: the complete published config; `sibling`: another export of the
+    same architecture; `training`: the training config; `documents`: published documents; `disk`:
+    `models pull`.
     """
     source: str
     read: str

@@ -159,7 +159,7 @@ _NOISE = lazy(
     r"nvidia|amd|geforce|tesla|quadro|instinct|graphics|sxm\d?|pcie|oam|ac|hbm\d?e?|generation"
     r"|blackwell|edition|server|workstation|max|q"
 )
-"""Parts of vendor names (`NVIDIA A100-SXM4-80GB`) that the lookup ignores."""
+"""Parts of product names (`NVIDIA A100-SXM4-80GB`) that the lookup ignores."""
 _ROUNDING = 0.1
 """Allowed difference between the size in a name (`t4-16gb`) and the usable memory."""
 

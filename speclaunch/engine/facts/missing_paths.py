@@ -118,7 +118,7 @@ class MissingPath(Struct, frozen=True):
     """A path passed to the engine, and the reason why it is missing."""
 
     name: str
-    """Argument, by the engine's field name."""
+    """The engine's field name of the argument."""
     recipe_name: str
     """Argument name in the recipe."""
     path: str
