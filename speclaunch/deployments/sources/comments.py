@@ -171,7 +171,6 @@ def _values_or_none(block: Block) -> list[Stretch]:
 
 
 def _fenced(text: str) -> Iterator[Stretch]:
-    """Yield the ranges between fences."""
     at, mark, start = 0, "", 0
     for line in text.splitlines(keepends=True):
         fence = markdown.FENCE.match(line)
