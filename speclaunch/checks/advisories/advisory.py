@@ -108,7 +108,7 @@ class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths that may hold it."""
+        """Paths that may contain the mark."""
         return (self.file,) if isinstance(self.file, str) else self.file
 
 
@@ -124,8 +124,8 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     `introduced`, `fixed`: first affected release and first release without the bug, among the known
     releases. `fixed: none`: the newest release still has it. If one of them is unknown, the range
-    is that of `seen`, the releases in which it was reported. `requests`: fields of the requests
-    that it concerns; empty: all requests.
+    is that of `seen`, the releases in which it was reported. `requests`: fields of the affected
+    requests; empty: all requests are affected.
     """
 
     id: str
@@ -208,7 +208,7 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return plan.in_versions(self.versions) and holds(self.when, plan)
 
     def rule(self) -> Rule:
-        """Return the rule that reports it."""
+        """Return the rule that reports this advisory."""
         return Rule(
             self.id,
             self.name,
@@ -225,8 +225,8 @@ _SERIOUS = (Symptom.HANG, Symptom.CRASH, Symptom.REFUSAL, Symptom.WRONG_OUTPUT)
 
 
 def _fix(advisory: Advisory) -> Fix | None:
-    """Return the remedy. A bug of info severity has no edits: they would change all requests
-    because of a few."""
+    """Return the remedy. A bug of info severity gets no edits, because they would change all
+    requests for the sake of a few."""
     workaround = advisory.workaround
     if workaround is None or advisory.severity is Severity.INFO:
         return Fix(advisory.remedy) if advisory.remedy else None
@@ -234,7 +234,7 @@ def _fix(advisory: Advisory) -> Fix | None:
 
 
 def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
-    """Yield the finding of an affected deployment. Raises UnknownValueError."""
+    """Yield a finding if the deployment is affected. Raises UnknownValueError."""
     if not advisory.applies(plan):
         return
     why = f"{advisory.symptom.value}; {advisory.release_range}"

@@ -41,7 +41,7 @@ def holds(condition: Condition, plan: Plan) -> bool:
 
 
 def _parts(condition: Condition, plan: Plan) -> Iterator[Callable[[], bool]]:
-    """Yield the parts, the quickest first."""
+    """Yield a check for each part of a condition, the cheapest first."""
     if condition.algorithm:
         yield lambda: plan.algorithm in condition.algorithm
     for name, expected in condition.arguments.items():

@@ -1,4 +1,4 @@
-"""Records of the conditions on deployments that advisories have."""
+"""Records of the conditions in advisories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_
     quantization: tuple[str, ...] = ()
     model_type: tuple[str, ...] = ()
     config: Mapping[str, Any] = {}
-    """Keys of its configuration, as `arguments` of a condition."""
+    """Keys of the checkpoint's config, in the format of a condition's `arguments`."""
 
 
 class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -46,6 +46,6 @@ class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Arguments and variables that it is about, in order."""
+        """Arguments and variables in the condition, in order."""
         own = (*self.arguments, *self.env)
         return tuple(dict.fromkeys((*own, *(name for part in self.any for name in part.names))))

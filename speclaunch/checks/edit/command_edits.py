@@ -333,8 +333,8 @@ def _out_of_shell(text: SourceLines, place: Place, name: str) -> Iterator[list[E
 
 
 def _out_of_yaml(document: Document, place: Place, name: str) -> Iterator[list[Edit]]:
-    """Yield the removal of a key of `environment:`, an item `NAME=value`, or an item with `name:`
-    and `value:`."""
+    """Yield edits that remove a variable: a key of `environment:`, an item `NAME=value`, or an item
+    with `name:` and `value:`."""
     found = Yaml(document)
     for root in nodes.load(document):
         for node in nodes.walk(root):
@@ -462,7 +462,7 @@ class CommandWords(EditablePlaces):
         return [[]] if argument.is_removed else ways or None
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield one step that removes all tokens, then one that adds all arguments."""
+        """Yield a step that removes all outdated tokens, then a step that adds all arguments."""
         gone = self._gone
         if gone:
             yield list(without(self._invocation.words, gone, gone, self._text.text))
@@ -487,7 +487,7 @@ class CommandWords(EditablePlaces):
     def _own_words(self, item: ParsedArgument) -> list[Word]:
         """Return the tokens of an argument in the command's file.
 
-        Raises NotFixableError if any is in a different file, such as that of `--config`.
+        Raises NotFixableError if a token is in another file, such as a `--config` file.
         """
         words = [self._words[index] for index in (item.index, *item.value_indices)]
         for word in words:

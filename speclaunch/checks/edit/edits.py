@@ -38,7 +38,7 @@ class TextEdit(Struct, frozen=True):
 class FileEdits(Struct, frozen=True):
     """File before and after a fix: `applied(before, edits)` is `after`.
 
-    `path` is the file's name as the lint shows it. `before` has no byte order mark. `safe`: the fix
+    `path` is the file's name as `lint` shows it. `before` has no byte order mark. `safe`: the fix
     preserves the intent of the deployment.
     """
 
@@ -119,10 +119,10 @@ class ShownDiff(Struct, frozen=True):
 
 
 def shown_diff(before: str, after: str, name: str, hidden: Collection[str]) -> ShownDiff:
-    """Return the diff without secrets: the values of `hidden`, and text that looks like one in its
-    line.
+    """Return the diff with secrets redacted: the values of `hidden`, and text that looks like a
+    secret.
 
-    If only lines around the changes contain secrets, fewer of these lines are shown.
+    If only context lines contain secrets, fewer context lines are shown.
     """
     known = {value for value in hidden if is_literal_secret(value)}
     for context in range(_CONTEXT, -1, -1):
@@ -172,8 +172,9 @@ def combinations(steps: Iterable[Ways], most: int) -> Iterator[list[Edit]]:
 def apply(text: str, changes: Iterable[Change]) -> str:
     """Return the text with every change applied. Existing line ends are unchanged.
 
-    A line of which an edit leaves only a continuation (`\\`) or a dash is removed. If it was the
-    last line of its command, so is the continuation before it. Raises ValueError if edits overlap.
+    A line is removed if an edit leaves only a continuation (`\\`) or a dash in it. If it was the
+    last line of its command, the continuation before it is removed, too. Raises ValueError if
+    edits overlap.
     """
     lines = lines_of(text)
     changes = list(dict.fromkeys(changes))

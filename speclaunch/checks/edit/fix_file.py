@@ -1,8 +1,8 @@
-"""All fixes of one file: apply, read and check again, until no fix is left.
+"""Fix one file: apply fixes, then read and check the file again, until no fix is left.
 
 In each round, a deployment gets at most one fix, the first by place. Edits must not overlap, and
-the result is checked before the next round. A fix is left to the user if its edits are not proven,
-if it causes a new error, or if its finding remains.
+the result is checked before the next round. A fix is left to the user if its edits cannot be
+proven, if it causes a new error, or if its finding remains.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from speclaunch.core import InputError, Problem, SpeclaunchError
 from speclaunch.engine import load as load_catalogue
 
 _MOST_ROUNDS = 100
-"""Maximum number of rounds, as in ruff: rules may contradict each other."""
+"""Maximum number of rounds, because rules may contradict each other (ruff has the same limit)."""
 
 
 class LeftFix(Struct, frozen=True):
@@ -58,7 +58,7 @@ class FixedFile(Struct):
     findings: tuple[Finding, ...] = ()
     """Findings in the text after the fixes."""
     hidden: Callable[[], Sequence[str]] = list
-    """Returns the secret values of the file."""
+    """Function that returns the secret values of the file."""
 
     @property
     def is_changed(self) -> bool:
@@ -124,7 +124,7 @@ _Key = tuple[str, str, str, tuple[int, ...]]
 def fix_file(
     source: LintedFile, options: Options, config_dirs: Sequence[Path] = (), *, unsafe: bool = False
 ) -> FixedFile:
-    """Return a file with its safe fixes, or with `unsafe` with all fixes. Nothing is written.
+    """Return a file with its safe fixes applied, or all fixes if `unsafe`. Nothing is written.
 
     Never raises for the file's content.
     """
@@ -158,7 +158,7 @@ def _key(text: CheckedText, finding: Finding) -> _Key:
 
 
 def _errors(text: CheckedText) -> Counter[tuple[str, str, int]]:
-    """Count each error of each deployment."""
+    """Return the number of occurrences of each error in each deployment."""
     return Counter(
         (finding.engine, finding.code, number)
         for finding in text.findings

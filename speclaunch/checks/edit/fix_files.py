@@ -19,7 +19,7 @@ from speclaunch.checks.rules.finding import Applicability
 from speclaunch.core import InputError, Problem, read_or_none
 
 _FIXES_A_PROCESS = 8
-"""Minimum number of files for each process; with fewer, it costs more than it saves."""
+"""Minimum number of files for each process; with fewer, a process costs more than it saves."""
 
 
 def fixable_paths(report: Report, *, unsafe: bool) -> list[str]:
@@ -50,7 +50,7 @@ def independent_files(report: Report) -> frozenset[str]:
 def fixed_files(
     paths: Sequence[str], run: LintRun, *, unsafe: bool, independent: frozenset[str]
 ) -> Iterator[tuple[FixedFile, bytes]]:
-    """Yield each file with its fixes, and its bytes before; nothing is written.
+    """Yield each file with its fixes, and its original bytes; nothing is written.
 
     `independent`: files that depend on no other file; several processes may fix them in parallel.
     """
@@ -118,7 +118,7 @@ def written(fixed: FixedFile, before: bytes) -> None:
 
 
 def in_bytes(fixed: FixedFile, before: bytes) -> bytes:
-    """Return the new text as bytes of the file."""
+    """Return the new text in UTF-8, with a byte order mark if the file had one."""
     mark = codecs.BOM_UTF8 if before.startswith(codecs.BOM_UTF8) else b""
     return mark + fixed.after.encode()
 

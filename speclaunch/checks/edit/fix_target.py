@@ -1,4 +1,4 @@
-"""Target of a fix, and the editable places of a deployment for it."""
+"""Target values of a fix, and the editable text of a deployment."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def fixed_commands(
 ) -> str:
     """Return the text with a fix for some of its commands, proven.
 
-    `file` None: standard input. `others` are versions for which nothing else may change, either.
+    `file`: None for standard input. `others`: further versions for which nothing else may change.
     Raises NotFixableError.
     """
     reading = _read(text, shown, file)
@@ -120,13 +120,13 @@ class _Job(Struct, frozen=True):
 
 
 class _NothingToDoError(NotFixableError):
-    """The text has the requested value already."""
+    """The text already has the requested value."""
 
 
 def numbers_of(
     commands: Sequence[Invocation], shown: str, deployments: Collection[DeploymentPlace]
 ) -> list[int]:
-    """Return the numbers of the commands that belong to some deployments."""
+    """Return the numbers of the commands that start the given deployments."""
     name = recipe_name(shown)
     named = [DeploymentPlace(command.place, command.name or name) for command in commands]
     return [at for at, deployment in enumerate(named) if deployment in deployments]
@@ -269,7 +269,7 @@ def _ways_of_roles(
 def _unproven_in_roles(
     before: Composition, after: Composition, roles: Collection[str], target: FixTarget
 ) -> Iterator[str]:
-    """Yield how the roles differ from before, with the target applied to `roles`."""
+    """Yield the differences between roles that the target, applied to `roles`, does not explain."""
     names = role_names(before.values)
     if names != role_names(after.values):
         yield "roles would change, too"

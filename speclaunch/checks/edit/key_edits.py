@@ -32,7 +32,7 @@ _MOST_WAYS = 40
 
 
 class ConfigKeys(EditablePlaces):
-    """Keys of a file for `--config`, or of a role of an srt-slurm recipe."""
+    """Keys of a `--config` file, or of a role of an srt-slurm recipe."""
 
     most_ways = 40
 
@@ -80,7 +80,7 @@ class ConfigKeys(EditablePlaces):
         return [set_value(self._found, pair[0], pair[1], value)]
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield the addition of all keys, in the style of the others."""
+        """Yield a step that adds all keys, in the style of the existing keys."""
         underscored = any("_" in str(key.value) for key, _ in self._own.value)
         values = {}
         for key, value in map(_in_config, new):
@@ -89,7 +89,7 @@ class ConfigKeys(EditablePlaces):
             yield [added_key(self._found, self._own, values)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:
-        """Return the ways to set a variable; a file for `--config` has none."""
+        """Return the ways to set a variable; a `--config` file has none."""
         return [[]] if self._is_config else env_ways(self._invocation, name, value, self._source)
 
 
@@ -293,13 +293,13 @@ class CallKeywords(EditablePlaces):
         return [[_edit(self._text, keyword.value, repr(argument.value))]]
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield the addition of all keywords."""
+        """Yield a step that adds all keywords."""
         if new:
             written = [f"{argument.own}={argument.value!r}" for argument in new]
             yield [[edit] for edit in _added(self._text, self._call, written)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:  # noqa: ARG002
-        """Return no steps, because no requested variable is set."""
+        """Return a way without edits: a call sets no variables."""
         return [[]]
 
 
@@ -360,7 +360,7 @@ def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
 
 
 def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
-    """Yield the addition after the last argument, on a separate line if that has one."""
+    """Yield the edit that adds arguments after the last one, on a separate line if it has one."""
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         raise NotFixableError("its call has no arguments")

@@ -78,8 +78,8 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
     command.
 
     If several accept it, `to` is preferred (nothing changes then), then the newest. If none does,
-    it is the newest of those that reject the fewest arguments. Errors in the version of the image,
-    as in that of --from, remain errors: the command does not start.
+    it is the newest of those that reject the fewest arguments. Errors in the version of the image
+    or of --from remain errors, because the command does not start.
     """
     if source is not None:
         return SourceVersion(
@@ -243,7 +243,7 @@ def migrate_commands(
     follow: Callable[[Invocation, PlannedMigration], Migration] | None = None,
     keep_images: bool = False,
 ) -> Migration:
-    """Migrate every server command of a file to version `to`; `source` is the version it is for.
+    """Migrate every server command of a file to version `to`; `source` is its original version.
 
     `follow` migrates the files that a command names. Images become the official images of `to`;
     `keep_images`: images without a known counterpart are unchanged. Raises RoundTripError if the

@@ -61,7 +61,7 @@ _Pair = tuple[yaml.ScalarNode, yaml.Node]
 
 
 class _File(Struct):
-    """File, read for each version."""
+    """File that is read anew for each version."""
 
     text: str
     path: str
@@ -134,7 +134,7 @@ def migrate_config(text: str, path: str, to: str, source: str | None = None) -> 
 
 
 def _is_the_targets(message: str, to: str) -> bool:
-    """True for the target's errors about the arguments; `_check_output` parses the new file."""
+    """True if a message is the target's refusal of an argument; `_check_output` reports these."""
     return message.startswith(f"SGLang {to} refuses this: ")
 
 

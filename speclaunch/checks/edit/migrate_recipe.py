@@ -210,7 +210,7 @@ def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
 
 
 def _image(node: yaml.Node | None, work: _Work) -> None:
-    """Migrate `deploy.image`: an official image of another release becomes that of the target."""
+    """Migrate `deploy.image`: an official image of another release becomes the target's."""
     to = work.target.version
     if not isinstance(node, yaml.ScalarNode) or not is_outdated(str(node.value), to):
         return
@@ -231,7 +231,7 @@ def _image(node: yaml.Node | None, work: _Work) -> None:
 
 
 def _prove(before: str, made: str, work: _Work) -> None:
-    """Prove that the data of the new text equal the old data except for announced changes."""
+    """Prove that the new data equals the old data except for announced changes."""
     touched = {change.line for change in work.changes if isinstance(change, Edit)}
     inserted = {change.text for change in work.changes if isinstance(change, Insertion)}
     found = list(text_differences(before, made, "recipe.yaml", touched, inserted))

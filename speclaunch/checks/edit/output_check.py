@@ -29,8 +29,7 @@ class CheckedText(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
     def numbers(self, finding: Finding) -> tuple[int, ...]:
-        """Return the numbers of a finding's deployments: edits move places, but the order
-        remains."""
+        """Return the numbers of a finding's deployments, which edits preserve, unlike places."""
         source = self.source
         if source.recipe is not None:
             names = [role.deployment.name for role in source.recipe.parts]

@@ -30,7 +30,7 @@ from speclaunch.engine import load as load_catalogue
 
 
 class MigrationVerdict(Struct, frozen=True):
-    """Fate of an argument: unchanged, replaced (`flag`), removed, or unknown there."""
+    """Fate of an argument: unchanged, replaced (`flag`), removed, or unknown in the target."""
 
     flag: str | None = None
     values: tuple[str, ...] | None = None
@@ -154,7 +154,7 @@ class MigratedArgument(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Flag, in full if it is shortened."""
+        """Flag, in full even if shortened in the command."""
         written, full = self.token.partition("=")[0], self.item.argument.flag
         known = written.startswith("--no-") or written in self.item.argument.flags
         return written if known else f"{full} (written {written})"
@@ -226,7 +226,8 @@ def _borrowed(
     opaque: Collection[int],
     target: Catalogue,
 ) -> MigrationVerdict | None:
-    """Return a switch for another argument's value as that value, if the command has it."""
+    """Return the verdict for a switch that reused another argument's value: it becomes an argument
+    with that value. None if the command lacks the value."""
     became, lender = BORROWED.get(item.argument.name, (None, None))
     lenders = [other for other in items if canonical(other.dest) == lender]
     new = target.by_name(became) if became else None

@@ -1,4 +1,4 @@
-"""Render deployments, and prove before writing that each text, read back, starts its own."""
+"""Render deployments, and prove before writing that each text starts its deployment."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def plan_rendering(
     baseline: Baseline | None = None,
 ) -> Assembled:
     """Prepare and plan every role, or the named one, for one version, on the role's hardware. This
-    machine's hardware does not count. For the other options see `assemble`.
+    machine's hardware is ignored. For the other options see `assemble`.
 
     Raises InputError, and LaunchError.
     """

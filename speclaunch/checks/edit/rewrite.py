@@ -16,7 +16,7 @@ from speclaunch.core import Place, Problem
 from speclaunch.deployments import Invocation, InvocationKind, Word, bare, prefixed
 
 _END = r"[ \t]*\\?[ \t]*(?:#.*)?"
-"""Text after the last item of a line: a continuation, a comment."""
+"""Text after the last item of a line: a continuation, a comment, or both."""
 _NOTHING = re.compile(rf"[ \t]*(?:,[ \t]*)*{_END}")
 _CLOSED = re.compile(r"[ \t]*(?:,[ \t]*)*[\])].*")
 _LAST_COMMA = re.compile(rf",(?P<blank> ?)(?={_END}\Z)")

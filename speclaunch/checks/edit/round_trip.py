@@ -277,7 +277,7 @@ def _texts(words: Mapping[str, Word]) -> dict[str, str]:
 
 
 def _not_set(found: Difference, value: Any, how: str) -> str:
-    """Return the message for an argument or variable that lacks the fix's value."""
+    """Return the message for an argument or variable without the fix's value."""
     if found.before is MISSING:
         return f"{found.name} is still {how}"
     return f"{found.name} would not become {value}"

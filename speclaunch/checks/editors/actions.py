@@ -1,6 +1,7 @@
 """Quick fixes: the edits of a finding's fix, and a comment that ignores a finding.
 
-A comment is offered only after a test: the new text loses this finding and gains none.
+A comment is offered only if a check of the new text no longer reports this finding and reports no
+new one.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def actions(
     again: Callable[[str], CheckedDocument],
     buffers: Mapping[str, bytes],
 ) -> Iterator[CodeAction]:
-    """Yield the quick fixes for the diagnostics that an editor requests. `again` checks a text."""
+    """Yield quick fixes for the diagnostics of an editor's request. `again` checks a new text."""
 
     def action(title: str, edits: list[TextEdit], of: Diagnostic, *, preferred: bool) -> CodeAction:
         document = OptionalVersionedTextDocumentIdentifier(uri, version)
@@ -77,7 +78,7 @@ def actions(
 
 
 FIX_ALL = "source.fixAll.speclaunch"
-"""Action that editors request on save, if configured."""
+"""Kind of the code action that editors run on save, if configured."""
 
 
 def fix_all(
@@ -159,7 +160,7 @@ def _ignore(
     positions: DocumentPositions,
     again: Callable[[str], CheckedDocument],
 ) -> TextEdit | None:
-    """Return an edit that adds an ignore comment; None if no place works."""
+    """Return an edit that adds an ignore comment; None if no position works."""
     finding = reported.finding
     here = is_same_file(finding.place.path, checked.path)
     if not here or checked.path.endswith(_NO_COMMENTS):
@@ -181,7 +182,7 @@ def _ignore(
 
 
 def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comment: str) -> bool:
-    """True if YAML has the same meaning as before, except for a comment in a script."""
+    """True if the YAML has the same meaning before and after, except for `comment` in a script."""
     if PurePath(path).suffix.lower() not in YAML_SUFFIXES:
         return True
 
@@ -216,7 +217,9 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
 def _candidates(
     checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
-    """Yield lines, and the text to add after the line (it begins with a space) or above it."""
+    """Yield a line number and text: appended to the line if it begins with a space, else put
+    above.
+    """
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)

@@ -41,7 +41,9 @@ _FLAGS = ("online",)
 
 
 class EditorSettings(Struct, frozen=True):
-    """Settings of an editor. They mean the same as `lint` options: see docs/reference/lint.md."""
+    """Settings from an editor, with the meanings of the `lint` options in
+    docs/reference/lint.md.
+    """
 
     engine: str | None = None
     hardware: str | None = None
@@ -76,7 +78,7 @@ class EditorSettings(Struct, frozen=True):
 
 
 def read_settings(settings: Any) -> tuple[EditorSettings, list[str]]:
-    """Return the valid settings of an editor, and the problems of the others."""
+    """Return an editor's valid settings, and the problems of its invalid settings."""
     if settings is None:
         return EditorSettings(), []
     if not isinstance(settings, Mapping):
@@ -97,7 +99,7 @@ def read_settings(settings: Any) -> tuple[EditorSettings, list[str]]:
 
 
 def _read(settings: Mapping[Any, Any], found: dict[str, Any]) -> list[str]:
-    """Add the settings of the right type to `found`, and return the problems of the others."""
+    """Add settings of the right type to `found`, and return the problems of all others."""
     problems = []
     known = (*_TEXTS, *_LISTS, *_FLAGS)
     for key, value in settings.items():
@@ -123,7 +125,7 @@ def _read(settings: Mapping[Any, Any], found: dict[str, Any]) -> list[str]:
 
 
 _MOST_RECIPES = 30
-"""Maximum recipes through which an option of a group is checked during typing."""
+"""Maximum number of recipes used to check a group option while the user types."""
 
 
 class CheckedDocument(Struct, frozen=True):
@@ -133,12 +135,11 @@ class CheckedDocument(Struct, frozen=True):
     source: LintedFile | None = None
     found: tuple[ReportedFinding, ...] = ()
     commands: tuple[tuple[Extent, str], ...] = ()
-    """Lines of each command, and the engine version that it is checked for."""
+    """Lines of each command, with the engine version it is checked for."""
     version: str = ""
-    """Version of the text outside of commands."""
+    """Engine version for text outside commands."""
     config_dirs: tuple[Path, ...] = ()
     options: Options | None = None
-    """Options of the check."""
 
     def version_at(self, line: int) -> str:
         """Return the engine version of a line."""
@@ -200,7 +201,7 @@ def _new(
 def _through_recipes(
     path: str, buffers: Mapping[str, bytes], configuration: Configuration, settings: EditorSettings
 ) -> CheckedDocument:
-    """Check an option of a group through the recipes that choose it."""
+    """Check a group option through the recipes that select it."""
     results: list[FileResult] = []
     for recipe in _choosers(path, settings):
         how = configuration.of(recipe)
@@ -217,7 +218,7 @@ def _through_recipes(
 
 @lru_cache(maxsize=64)
 def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
-    """Return the recipes on disk that choose an option; `look_again` clears the cache."""
+    """Return the recipes on disk that select a group option; `look_again` clears the cache."""
     configuration = settings.configuration()
     found = recipes_with(
         path,
@@ -228,7 +229,7 @@ def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
 
 
 def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
-    """Return an unchecked document with its own problems, or those of its repository."""
+    """Return an unchecked document that reports the problems of `error` as findings."""
     newest = held_versions()[-1]
     findings = (UNREADABLE.finding(problem, path, newest) for problem in error.problems)
     found = tuple(ReportedFinding(finding, (newest,), (path,)) for finding in findings)
@@ -236,7 +237,7 @@ def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
 
 
 def look_again() -> None:
-    """Clear the cached choosers after a save, because other recipes may choose an option now."""
+    """Clear the cached recipes after a save, because other recipes may now select an option."""
     _choosers.cache_clear()
 
 

@@ -71,7 +71,7 @@ def completions(
 
 
 def _making(positions: DocumentPositions, line: int, start: int, column: int) -> Item:
-    """Return a function that makes items, which replace the incomplete word in any editor."""
+    """Return a function that makes completion items that replace the incomplete word."""
     where = Range(positions.position(line, start), positions.position(line, column))
 
     def item(
@@ -123,7 +123,7 @@ def _every_argument(version: str) -> tuple[tuple[str, str, str, str], ...]:
 
 
 def _quoted(value: str, kind_: ArgumentKind) -> str:
-    """Return a value quoted so that YAML reads it as this text."""
+    """Return a value, quoted if YAML would otherwise not read it as text."""
     is_switch = not kind_.takes_value or kind_ is ArgumentKind.OPTIONAL_VALUE
     words = ("true", "false", "null", "yes", "no", "on", "off", "~", "")
     return f'"{value}"' if not is_switch and value.lower() in words else value

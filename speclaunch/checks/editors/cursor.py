@@ -1,4 +1,4 @@
-"""The text under the cursor: a key of a recipe, a flag of a command, and the incomplete word.
+"""Text at the cursor: a recipe key or command flag, and the incomplete word.
 
 Documents are read line by line, because they are often incomplete. speclaunch counts lines and code
 points from 1. Editors count from 0, with characters in the negotiated units (UTF-16 by default).
@@ -43,9 +43,9 @@ class CursorKind(StrEnum):
 
 
 class InYaml(Struct, frozen=True):
-    """A place in a recipe: the keys above it, and the word being typed.
+    """Cursor position in a recipe: its parent keys, and the word being typed.
 
-    If `key` is None, a key is being typed, else the value of `key`. `word` is the text so far.
+    If `key` is None, a key is being typed, otherwise the value of `key`. `word` is the text so far.
     `start` is the column, from 1, where `word` begins.
     """
 
@@ -57,7 +57,7 @@ class InYaml(Struct, frozen=True):
 
 
 def kind(text: str, path: str) -> tuple[CursorKind, tuple[str, ...]]:
-    """Return the kind of a document, and the recipe section that its first level fills."""
+    """Return the kind of a document, and the recipe section that its top-level keys belong to."""
     if not path.endswith((".yaml", ".yml")):
         return CursorKind.COMMANDS, ()
     found = _PACKAGE.search(text)
@@ -74,7 +74,7 @@ def kind(text: str, path: str) -> tuple[CursorKind, tuple[str, ...]]:
 
 
 def in_yaml(lines: Sequence[str], line: int, column: int, base: tuple[str, ...]) -> InYaml | None:
-    """Return the place at a line and column (from 1) of block YAML; None in a comment."""
+    """Return the YAML context of a line and column (from 1); None in a comment."""
     current = lines[line - 1]
     before = current[: column - 1]
     if re.search(r"(?:^|\s)#", before):
@@ -100,7 +100,7 @@ def in_yaml(lines: Sequence[str], line: int, column: int, base: tuple[str, ...])
 def key_at(
     lines: Sequence[str], line: int, column: int, base: tuple[str, ...]
 ) -> tuple[tuple[str, ...], str, int] | None:
-    """Return the keys above, the key, and its column, for the key or value under the cursor."""
+    """Return the parent keys, key and key column for the key or value under the cursor."""
     matched = _KEY.match(lines[line - 1])
     if matched is None or column - 1 < matched.start("key"):
         return None
@@ -134,7 +134,7 @@ def _bare(key: str) -> str:
 
 
 def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
-    """Return the flag under the cursor, its start and its end (from 1, the end excluded)."""
+    """Return the flag under the cursor and its start and end columns (from 1, end excluded)."""
     for found in _FLAG.finditer(line):
         if found.start() <= column - 1 <= found.end():
             return found[0], found.start() + 1, found.end() + 1
@@ -142,7 +142,7 @@ def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
 
 
 class InCommand(Struct, frozen=True):
-    """A word of a command: a flag being typed, or the value of `flag`."""
+    """Word of a command at the cursor: a flag being typed, or the value of `flag`."""
 
     flag: str | None
     word: str
@@ -171,14 +171,14 @@ _LINE = lazy(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
 class DocumentPositions:
-    """Converter of the positions in one text."""
+    """Converter between the editor's and speclaunch's positions in one text."""
 
     def __init__(self, text: str, codec: PositionCodec) -> None:
         self.lines = [line.rstrip("\r\n") for line in re.findall(_LINE.pattern, text)]
         self._codec = codec
 
     def position(self, line: int, column: int) -> Position:
-        """Return an editor's position for our line and column, clamped to the text."""
+        """Return the editor's position for speclaunch's line and column, clamped to the text."""
         if line > len(self.lines):
             line, column = len(self.lines), len(self.lines[-1]) + 1
         number = max(line, 1)
@@ -186,12 +186,12 @@ class DocumentPositions:
         return Position(number - 1, self._codec.client_num_units(before))
 
     def range(self, place: Place) -> Range:
-        """Return the range that a place underlines, at least one character."""
+        """Return the editor's range for a place, at least one character long."""
         end = place.column + max(place.length, 1)
         return Range(self.position(place.line, place.column), self.position(place.line, end))
 
     def place(self, position: Position) -> tuple[int, int]:
-        """Return our line and column, from 1, for an editor's position."""
+        """Return speclaunch's line and column (from 1) for an editor's position."""
         number = min(max(position.line, 0), len(self.lines) - 1)
         units = 0
         for column, character in enumerate(self.lines[number], 1):
@@ -236,7 +236,7 @@ def keys_below(path: Path) -> list[str]:
 
 
 def is_section(path: Path) -> bool:
-    """True if a key has keys below it."""
+    """True if a key contains other keys."""
     return any(
         "properties" in form or "additionalProperties" in form for form in _forms(_at(path) or {})
     )

@@ -47,7 +47,8 @@ _TAGS = {"SPL005": [DiagnosticTag.Deprecated], "SPL006": [DiagnosticTag.Unnecess
 def diagnostics(checked: CheckedDocument, positions: DocumentPositions) -> list[Diagnostic]:
     """Return a diagnostic per finding.
 
-    A finding in another file is shown at the choice of its group, with its place as related.
+    A finding in a group's file is shown where the document selects that file, with its real place
+    as related information.
     """
     return [
         _diagnostic(reported, number, checked.path, positions)
@@ -82,7 +83,9 @@ def _diagnostic(
 
 
 def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
-    """Return the place where a document chooses an option file of a group; else its beginning."""
+    """Return the place where a document selects a group's option file; else the document's
+    start.
+    """
     file = Path(place.path)
     pattern = re.compile(
         rf"^\s*-\s*(?:override\s+)?/?(?:{re.escape(file.parent.name)}\s*:\s*)?"
@@ -95,7 +98,7 @@ def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
 
 
 def message(finding: Finding) -> str:
-    """Return the message, reason and remedy, one per line."""
+    """Return a finding's message, reason and remedy, one per line."""
     parts = [finding.message, finding.why and f"why: {finding.why}"]
     parts.append(f"help: {finding.fix.text}" if finding.fix is not None else "")
     return "\n".join(part for part in parts if part)
@@ -136,7 +139,7 @@ def hover(
 
 
 def found_at(checked: CheckedDocument, line: int, column: int) -> list[ReportedFinding]:
-    """Return the findings that underline a place."""
+    """Return the findings at a line and column (from 1)."""
     return [
         reported for reported in checked.found if _underlines(reported, checked.path, line, column)
     ]

@@ -1,6 +1,6 @@
 """Language server: answer an editor's requests and report lint findings as the text changes.
 
-Messages are bounded: malformed or oversized messages are skipped.
+Malformed and oversized messages are skipped.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from speclaunch.checks.editors.hover import diagnostics, hover
 from speclaunch.core import InputError, Problem, SpeclaunchError
 
 MAX_MESSAGE_BYTES = 32 << 20
-"""Limit that fits an escaped document of 10 MiB."""
+"""Maximum message size, enough for an escaped document of 10 MiB."""
 _MAX_SKIPPED_BYTES = 1 << 30
-"""Limit for skipping a message body; beyond it, the next header is searched immediately."""
+"""Longest body that is skipped by its length; otherwise the next header is searched immediately."""
 _LINE_BYTES = 1 << 16
 _CHUNK = 1 << 20
 SKIPPED = "speclaunch/skippedMessage"
@@ -49,7 +49,7 @@ _LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,20})[ \t]*\r?\n\Z", re.
 
 
 class BoundedInput:
-    """A stream of messages for pygls.
+    """Stream of messages for pygls with a size limit.
 
     `readline` returns a header that pygls understands, `read` returns its body. A header without a
     valid length is skipped. The next header is found even directly after a body of unknown length.
@@ -60,7 +60,7 @@ class BoundedInput:
         self._stream = stream
         self._is_in_header = False
         self._instead: bytes | None = None
-        """The next body, if it is not from the stream."""
+        """Substitute for the next body; None: read it from the stream."""
 
     def readline(self) -> bytes:
         """Return the next line of a header; empty at the end of the stream."""
@@ -102,7 +102,7 @@ class BoundedInput:
 
 
 class CheckingWorker:
-    """A thread that runs functions in order.
+    """Background thread that runs functions in order.
 
     The checks share caches and are not thread-safe, and they must not block the editor's event
     loop. The thread ends with the process, even during a check.
@@ -255,7 +255,7 @@ def _path(uri: str) -> str:
 
 
 def _guarded(request: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | None]]:
-    """Log errors of a request handler and answer None, so the server continues."""
+    """Wrap a request handler so that it logs errors and answers None."""
 
     @functools.wraps(request)
     async def answered(server: Server, params: Any) -> T | None:
@@ -397,10 +397,9 @@ def serve(source: BinaryIO, out: BinaryIO) -> int:
 
 
 def run_and_leave() -> None:
-    """Serve standard input and output and end the process.
+    """Serve an editor on standard input and output, then end the process.
 
-    Other code cannot use the two streams. The process ends even during a check, because the editor
-    has gone.
+    Other code cannot use these streams. A check in progress does not delay the end.
     """
     source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with Path(os.devnull).open("rb") as nothing:

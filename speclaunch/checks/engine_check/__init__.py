@@ -1,1 +1,1 @@
-"""The engine check: a plan as a command for its release, and that release's verdict."""
+"""The engine check: run a plan's command through the validation of its release."""

@@ -1,4 +1,4 @@
-"""Installation of a judge: the release's files, its pinned packages, and a first question."""
+"""Install a judge: a release's files and pinned packages, tested with a first question."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ _MODEL = (
     ' "vocab_size": 256, "num_hidden_layers": 2, "max_position_embeddings": 2048}'
 )
 _ABSENT = ("ModuleNotFoundError", "ImportError")
-"""Errors of a module that needs GPU-only packages, with torch and without."""
+"""Import errors of modules that need GPU-only packages, with torch and without."""
 
 Tell = Callable[[str], None]
 
 
 class NotLightError(Exception):
-    """Reason why a release's verdicts without torch would differ from those with it."""
+    """A release's verdicts would differ without torch; the message is the reason."""
 
 
 class First(Struct, frozen=True):
@@ -88,7 +88,7 @@ class First(Struct, frozen=True):
 
     version: str
     loaded: tuple[str, ...]
-    """Files of its modules."""
+    """Files of the modules loaded so far."""
 
 
 def add(
@@ -102,7 +102,7 @@ def add(
     """Install the judge `name` from a released version, a wheel, a package, or an interpreter.
 
     `source` is None for the release `name`, `installed`, or a path. `torch`: use the CPU engine's
-    torch even if the judge works without. `tell` receives progress messages. An existing judge
+    torch even if the judge works without it. `tell` receives progress messages. An existing judge
     `name` is replaced once the new judge has answered its first question. Raises InputError,
     LaunchError.
     """
@@ -128,7 +128,7 @@ def add(
 def _made(
     name: str, source: str | None, package: Path, place: Path, tell: Tell, lock: int, *, torch: bool
 ) -> AddedJudge:
-    """Build a judge without torch, or over the CPU engine's torch if that would not be exact."""
+    """Build a judge without torch, or with the CPU engine's torch if verdicts would differ."""
     site, why = place / SITE, ""
     pinned = lay_out(package, site)
     if not torch:
@@ -162,7 +162,7 @@ def _cpu_engine(why: str = "") -> CpuEngine:
 
 
 def _light(name: str, site: Path, pinned: Sequence[str], tell: Tell, lock: int) -> First:
-    """Install a judge without torch and query it. Raises NotLightError unless it is exact."""
+    """Install a judge without torch and query it. Raises NotLightError if verdicts would differ."""
     install_light(site, pinned, tell, lock)
     tell("run the first check")
     try:
@@ -185,7 +185,7 @@ def _finish(
     *,
     light: bool,
 ) -> AddedJudge:
-    """Replace the old folder with the new one."""
+    """Store a new judge and its folder in place of the old one. Raises LaunchError."""
     site = place / SITE
     if source is None and first.version != name:
         raise LaunchError(f"the wheel of SGLang {name} contains version {first.version}")
@@ -220,8 +220,8 @@ def _from_interpreter(name: str, runtime: Runtime, tell: Callable[[str], None]) 
 
 
 def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> AddedJudge:
-    """Store a judge in place of an older one, with the catalogue of its engine. On failure all of
-    it is removed. `made.release` is the engine's own version."""
+    """Store a judge and its engine's catalogue, replacing an older judge; remove both on failure.
+    `made.release` is the engine's own version."""
     before = every_name()
     release = _catalogued(package, made.release, fork=made.name != made.release)
     of_judges = {judge.catalogue for judge in added_judges()}
@@ -279,7 +279,7 @@ def _first(
 
 
 def _catalogued(package: Path, version: str, *, fork: bool) -> str:
-    """Return the name of an engine's catalogue; read it from the engine if speclaunch has none."""
+    """Return the version of an engine's catalogue; generate it if speclaunch has none."""
     if fork:
         return add_fork(package)
     if version not in held_versions():
@@ -299,15 +299,15 @@ def _digest(site: Path) -> str:
 
 
 PINNED = ("transformers", "compressed-tensors", "huggingface-hub", "tokenizers")
-"""Pinned packages of a release with which its validation reads configs."""
+"""Packages that a release pins and its validation uses to read configs."""
 LIGHT = (
     *("transformers", "huggingface_hub", "pydantic", "pydantic_core", "annotated-types"),
     *("typing-inspection", "typing_extensions", "msgspec", "orjson", "psutil", "dill"),
     *("PyYAML", "packaging", "filelock", "fsspec", "tqdm", "requests", "urllib3", "idna"),
     *("certifi", "httpx", "httpcore", "h11", "anyio", "sniffio"),
 )
-"""Packages of a judge without torch, each without its dependencies. Versions: those that the
-release pins, else the CPU engine's. Stand-ins replace the rest (worker/light.py)."""
+"""Packages of a judge without torch, each without its dependencies, in the versions that the
+release pins, else the CPU engine's. Stand-ins replace other packages (worker/light.py)."""
 _NEVER = ("*.cu", "*.cuh", "*.hip", "*.so", "*.co", "*.s", "*.h", "*.cpp", "*.md", "*.proto")
 """Files that no validation reads: kernels and compiled files."""
 _UNUSED = (
@@ -449,7 +449,7 @@ def light_requirements(pinned: Sequence[str]) -> list[str]:
 
 
 def _needed_hub(site: Path, pins: Sequence[str]) -> str | None:
-    """Return the huggingface_hub that transformers requires, if another version was installed."""
+    """Return transformers' requirement of huggingface_hub; None if the pinned version meets it."""
     from packaging.requirements import Requirement  # noqa: PLC0415  only here
 
     (have,) = [pin.partition("==")[2] for pin in pins if _plain(pin).startswith("huggingface-hub")]
@@ -503,6 +503,6 @@ def _files(site: Path) -> Iterator[Path]:
 
 
 def base_python() -> Path:
-    """Return the base interpreter of speclaunch, because its environment may be removed."""
+    """Return speclaunch's base interpreter, because its virtual environment may be removed."""
     base: Any = getattr(sys, "_base_executable", None)
     return Path(os.path.realpath(base or sys.executable))

@@ -27,7 +27,7 @@ from speclaunch.engine import (
 )
 
 ANY_MACHINE = ("h200:8", "b200:8")
-"""Machines to try if the hardware is unknown: a refusal on both does not depend on it."""
+"""Machines to emulate if the hardware is unknown: a refusal on both is independent of hardware."""
 STAND_INS = {
     "host": "127.0.0.1",
     "port": "30000",
@@ -57,7 +57,7 @@ class Unit(Struct, frozen=True):
     """Removable part of a command: an argument with its values, or a variable."""
 
     name: str
-    """The engine's newest name of the argument; the name of the variable."""
+    """The argument's newest name in the engine, or the variable's name."""
     written: str
     """The flag or variable as written."""
     place: Place
@@ -66,7 +66,7 @@ class Unit(Struct, frozen=True):
 
 
 class QueryCommand(Struct, frozen=True):
-    """Deployment as a command of its engine. `units`: all removable parts, without the model."""
+    """Deployment as an engine command. `units`: all removable parts; the model is not removable."""
 
     words: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
@@ -76,7 +76,7 @@ class QueryCommand(Struct, frozen=True):
     folder: Path
     configs: tuple[tuple[str, str], ...]
     seen: tuple[str, ...] = ()
-    """Text that the engine reads on this disk, for the key of its verdict."""
+    """Local paths and file contents that the engine reads; part of the verdict's cache key."""
     doubts: tuple[str, ...] = ()
     """Reasons why the config.json of a model may differ."""
 
@@ -94,7 +94,7 @@ class QueryCommand(Struct, frozen=True):
 
 
 def query_command(plan: Plan) -> QueryCommand:
-    """Return the command to query a plan's engine with. Raises NotQueriedError."""
+    """Return the command for querying a plan's engine. Raises NotQueriedError."""
     request = plan.request
     if request.origin is RequestOrigin.SLIME:
         raise NotQueriedError("slime starts the engine with its own arguments")
@@ -193,7 +193,7 @@ def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _is_here(name: str, checkpoint: Checkpoint) -> bool:
-    """True if the checkpoint's facts come from the directory that its name is."""
+    """True if `name` is the local directory that the checkpoint's facts come from."""
     return checkpoint.path is not None and expand_user(name) == checkpoint.path
 
 
@@ -217,8 +217,8 @@ def _doubts(plan: Plan) -> Iterator[str]:
 
 
 def _machines(plan: Plan) -> tuple[str, ...]:
-    """Return the hardware to emulate: the plan's, with as many GPUs as it needs if their number is
-    unset. Both of `ANY_MACHINE` if the hardware is unknown."""
+    """Return the hardware to emulate: the plan's, with the required number of GPUs if it is unset,
+    or both of `ANY_MACHINE` if the hardware is unknown."""
     hardware = plan.facts.hardware
     if hardware is None:
         return ANY_MACHINE

@@ -27,7 +27,7 @@ PATIENCE_S = 20.0
 LOADING_S = 600.0
 """Seconds until a worker has imported its release: usually ten, more on slow or busy machines."""
 _SLACK_S = 5.0
-"""Seconds that a worker gets beyond the limit of its child."""
+"""Extra seconds for a worker beyond its child's time limit."""
 MEMORY = 2 << 30
 """Bytes of memory that a question may use in addition to the loaded release."""
 LONGEST = 1 << 20
@@ -38,7 +38,7 @@ _MODEL = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidd
 "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
 "num_hidden_layers": 2, "max_position_embeddings": 2048, "torch_dtype": "bfloat16"}"""
 _MOST_OTHERS = 2
-"""Maximum number of settings read at import; each uses a process of some 200 MiB."""
+"""Maximum number of variable settings read at import; each uses a process of about 200 MiB."""
 _NAMES_CODE = lazy(r"EXTERNAL|PLUGIN|PLATFORM")
 _OF_NO_WEIGHT = lazy(r"_DIR$|_PATH$|LOG|DUMP|COREDUMP|_PORT|_CI$")
 """Variables that no validation depends on, such as output paths."""
@@ -77,14 +77,14 @@ Variables = tuple[tuple[str, str], ...]
 
 
 class _NotSentError(Exception):
-    """The question is not sent; the text is the reason."""
+    """A question cannot be sent; the message is the reason."""
 
 
 class EngineJudge:
-    """Validation of the SGLang of one interpreter.
+    """Validation by one interpreter's SGLang.
 
-    The first question starts the worker, which serves all later questions. It ends with this
-    process or by `close`. A fork of the process starts its own worker.
+    The first question starts the worker, which serves all later questions until this process ends
+    or calls `close`. A forked process starts its own worker.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class EngineJudge:
         early: Variables = (),
     ) -> None:
         """`compiling`: store compiled Python next to the sources, for the next start, and list all
-        loaded files in `hello`. `early`: variables of the import."""
+        loaded files in `hello`. `early`: variables set before the import."""
         self.release = release
         self.python = python
         self.digest = digest
@@ -110,7 +110,7 @@ class EngineJudge:
         self._compiling = compiling
         self._early = early
         self._others: dict[Variables, EngineJudge] = {}
-        """Judges by the variables that a release reads at import: one for each setting."""
+        """Judges for other settings of the variables that the release reads at import."""
         self._worker: JsonWorker | None = None
         self._lock = threading.Lock()
         self._folder: Path | None = None
@@ -344,7 +344,7 @@ _RESERVED = frozenset(
     }
 )
 _RESERVED_BEGIN = ("HF_", "TRANSFORMERS_", "HUGGING", "PYTHON", "http", "HTTP", "no_proxy")
-"""Variables reserved for the worker: its write directories, and no network."""
+"""Prefixes of variables reserved for the worker, such as write directories and network access."""
 
 
 class PlacedQuestion(Struct, frozen=True):
@@ -358,13 +358,13 @@ class PlacedQuestion(Struct, frozen=True):
     """Model ids by the paths that replace them."""
 
     def own_names(self, text: str) -> str:
-        """Return an engine's text with the original model ids."""
+        """Return an engine's text with the original model ids in place of their paths."""
         for path, name in self.ids.items():
             text = text.replace(path, name)
         return text
 
     def own_names_in(self, value: Any) -> Any:
-        """Return a value of its settings with the original model ids."""
+        """Return a resolved value with the original model ids in place of their paths."""
         if isinstance(value, str):
             return self.own_names(value)
         if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Values resolved by a release, in a plan: for unknown values, and where ours differ."""
+"""Compare a release's resolved values with a plan's, and fill in unknown values."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
 
 
 def _claims(plan: Plan) -> dict[str, Any]:
-    """Return the values of the plan itself: resolved and explicit values. Defaults that it leaves
-    are excluded: resolution is followed only if it matters."""
+    """Return the plan's explicit and resolved values. Unchanged defaults are excluded, because
+    speclaunch follows their resolution only if it matters."""
     found: dict[str, Any] = {}
     for name in sorted({*plan.resolved, *plan.request.values} - _OTHERWISE):
         if name in STAND_INS or is_secret_argument(name):
@@ -94,7 +94,7 @@ def _claims(plan: Plan) -> dict[str, Any]:
 
 
 def _agree(ours: Any, engine: Any) -> bool:
-    """True if two values are equal."""
+    """True if two values are equal, or cannot be compared."""
     if ours is None:
         return True  # resolution leaves it open
     if isinstance(ours, bool) or isinstance(engine, bool):

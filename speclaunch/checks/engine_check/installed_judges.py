@@ -54,7 +54,7 @@ class AddedJudge(Struct, frozen=True):
     """Installed judge."""
 
     name: str
-    """Its name: a release, or the name of a fork."""
+    """Name of a release or fork."""
     release: str
     """Version of its catalogue."""
     python: str
@@ -70,7 +70,7 @@ class AddedJudge(Struct, frozen=True):
     light: bool = False
     """True if a stand-in replaces torch."""
     catalogue: str = ""
-    """Catalogue installed and removed with it."""
+    """Catalogue installed and removed with the judge."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -85,7 +85,7 @@ def folder(name: str) -> Path:
 
 def added_judges() -> list[AddedJudge]:
     """Return all complete judges whose interpreter exists, by name. Raises InputError if other
-    users may have made them."""
+    users could have created them."""
     return [judge for judge in _read_all() if Path(judge.python).exists()]
 
 
@@ -128,7 +128,7 @@ def remove(name: str, *, catalogue: str = "") -> bool:
 
 
 def sweep() -> None:
-    """Remove the rest of an installation that was killed; needs the lock."""
+    """Remove the leftovers of a killed installation; the caller must hold the lock."""
     for place in judges_home().glob(".new-*"):
         shutil.rmtree(place, ignore_errors=True)
     for place in judges_home().glob("[!.]*"):
@@ -153,7 +153,7 @@ def all_judges() -> list[EngineJudge]:
 
 
 def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
-    """Return the judge of a release (None: the newest), or that of an interpreter with SGLang.
+    """Return the judge of a release (None: the newest) or of an interpreter with SGLang.
 
     A fork is also found by the name that it was added with.
     """
@@ -200,7 +200,9 @@ def _added(added: AddedJudge) -> EngineJudge:
 
 
 def cpu_judge() -> EngineJudge | None:
-    """Return the CPU engine, if installed. Raises InputError if other users may have made it."""
+    """Return the CPU engine, if installed. Raises InputError if other users could have created
+    it.
+    """
     engine = CpuEngine(speclaunch_home())
     manifest = read_manifest(engine)
     if manifest is None or "packages" not in manifest:

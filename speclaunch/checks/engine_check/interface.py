@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class EngineQuestion(Struct, frozen=True):
-    """Command, as it would be started."""
+    """Command to validate, exactly as it would be started."""
 
     words: tuple[str, ...]
     """Server arguments as argv tokens; model paths as written."""
@@ -21,7 +21,7 @@ class EngineQuestion(Struct, frozen=True):
     folder: Path | None
     """Root of relative paths; None: an empty folder."""
     configs: tuple[tuple[str, str], ...] = ()
-    """Model id as written, and text of its config.json: known models that are not on disk."""
+    """Id, as written, and config.json text of each known model that is not on disk."""
 
 
 class EngineAnswer(Struct, frozen=True):
@@ -35,11 +35,11 @@ class EngineAnswer(Struct, frozen=True):
     """The engine's message (the last exception's text, the parser's error), or why there is
     none."""
     kind: str
-    """The exception's class; `SystemExit` for the parser."""
+    """Class name of the exception; `SystemExit` for a parser error."""
     place: str
-    """Line that refused, relative to the sglang package: `srt/server_args.py:1234`. For an error of
-    the parser the argument, `--tp-size`."""
+    """Source line of the refusal, relative to the sglang package: `srt/server_args.py:1234`. For a
+    parser error, the argument: `--tp-size`."""
     resolved: Mapping[str, Any] = {}
-    """Resolved values, by SGLang's names; empty if it refused."""
+    """Resolved values, by SGLang's names; empty after a refusal."""
     line: str = ""
-    """Source line that refused, if it can be read."""
+    """Text of the refusing source line, if readable."""

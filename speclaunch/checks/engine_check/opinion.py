@@ -1,4 +1,4 @@
-"""Find out if a release accepts a deployment: its resolved values, or the cause of a refusal."""
+"""Determine whether a release accepts a deployment, and what causes a refusal."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ class ReleaseRefusal(Struct, frozen=True):
     words: str
     """The engine's message, on one line."""
     kind: str
-    """The exception's class; `SystemExit` for its parser."""
+    """Class name of the exception; `SystemExit` for a parser error."""
     place: str
     """`srt/server_args.py:1234`; empty if unknown."""
     line: str
     """Source line of the refusal, or None if it cannot be read."""
     units: tuple[Unit, ...]
     """Arguments and variables that together cause the refusal; those that the engine names come
-    first. Empty: the model alone is refused on this hardware. If speclaunch's errors blame
-    units without which the refusal disappears, it is those units."""
+    first. Empty: the model alone is refused on this hardware. Units that speclaunch's own errors
+    blame are preferred, if the refusal disappears without them."""
     machines: tuple[str, ...]
     named: tuple[Unit, ...] = ()
-    """Other arguments that the engine names in its message or on that line. It refuses without
-    them, too, as `tp_size % dp_size` does for any number of ranks that is too small."""
+    """Other arguments that the engine names in its message or on that line. Removing them does not
+    end the refusal: `tp_size % dp_size` fails for any number of ranks that is too small."""
     doubts: tuple[str, ...] = ()
     """Doubtful facts about the models. If they are wrong, there may be no refusal."""
 
 
 class Opinion(Struct, frozen=True):
-    """Opinion of a release. `why`: the reason if there is neither `refusal` nor `accepted`."""
+    """A release's opinion on a deployment. `why`: the reason if there is neither `refusal` nor
+    `accepted`."""
 
     release: str
     accepted: bool = False
@@ -58,7 +59,7 @@ class Opinion(Struct, frozen=True):
 
 
 def inquire(command: QueryCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
-    """Query a command, and the cause of a refusal. `blamed` are the places of our errors."""
+    """Query a command and the cause of a refusal. `blamed`: places of speclaunch's own errors."""
     answers = yield [command.question(machine) for machine in command.machines]
     open_ = next((answer for answer in answers if answer.accepted is None), None)
     taken = next((answer for answer in answers if answer.accepted), None)
@@ -99,8 +100,8 @@ def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
 def _explained(
     command: QueryCommand, refused: EngineAnswer, blamed: Collection[Place]
 ) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
-    """Return the units at `blamed` if the refusal disappears without them. This needs one query;
-    the search for the needed units needs about twenty."""
+    """Return the units at `blamed` if the refusal disappears without them. This takes one query; a
+    search for the cause takes about twenty."""
     suspected = frozenset(n for n, unit in enumerate(command.units) if unit.place in blamed)
     if not suspected:
         return ()
@@ -113,7 +114,7 @@ def _explained(
 def _needed(
     command: QueryCommand, refused: EngineAnswer
 ) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
-    """Return the units without which the refusal disappears."""
+    """Return a minimal set of units that causes the refusal."""
     search = smallest(len(command.units))
     everything = frozenset(range(len(command.units)))
     machine = command.machines[0]
@@ -129,7 +130,7 @@ def _needed(
 
 
 def _is_same(refused: EngineAnswer, other: EngineAnswer) -> bool:
-    """True for the same refusal: at the same line, or with the same message of the parser."""
+    """True if two refusals are the same: at the same line, or with the same parser message."""
     if other.accepted is not False or other.kind != refused.kind:
         return False
     if refused.kind == _PARSER or not refused.place:
@@ -176,7 +177,7 @@ def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
 UnitSet = frozenset[int]
 """Units that remain in a command."""
 Search = Generator[list[UnitSet], list[bool], UnitSet]
-"""Generator that yields lists of sets and receives, for each, True if it is refused the same."""
+"""Generator that yields lists of sets and receives, for each, True if its refusal is the same."""
 _MOST_ROUNDS = 12
 """Maximum number of batches, after which the current set is the result."""
 
@@ -184,8 +185,9 @@ _MOST_ROUNDS = 12
 def smallest(units: int) -> Search:
     """Search `units`, which are refused together, for a minimal set that is still refused.
 
-    Empty if the command is refused without any of them. Two rounds are usually enough: one without
-    each unit and with each alone, and one with only those that cannot be removed.
+    Empty if the command is refused without any of them. Two rounds are usually enough. The first
+    tries each unit alone and each set without one unit; the second tries only the units that cannot
+    be removed.
     """
     everything = frozenset(range(units))
     without = [everything - {unit} for unit in range(units)]

@@ -121,7 +121,7 @@ class EngineQuerier(Struct):
         return _LOADING_SECONDS if known is None else known
 
     def opinion_on(self, query: PlanQuery) -> Opinion:
-        """Return the opinion; query the answers that are not stored."""
+        """Return the opinion, with queries for the answers that are not stored."""
         return self._opinion(query, self._at_once)
 
     def opinion(
@@ -176,7 +176,7 @@ class EngineQuerier(Struct):
 
 
 def _is_of(judge: EngineJudge, version: str) -> bool:
-    """True if a judge is for a version. Always True for a fork, whose name differs."""
+    """True if a judge validates a version. Always True for a fork, whose name differs."""
     return judge.release == version or MARK in version
 
 
@@ -193,7 +193,7 @@ _MOST_BYTES = 1 << 17
 _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 100, 512 << 10
 """Limits of each of the 256 folders: 128 MiB and 25,600 entries in total."""
 _BROKEN = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
-"""Errors of reading a damaged entry."""
+"""Errors raised by reading a damaged entry."""
 
 
 class Verdicts:
@@ -219,7 +219,9 @@ class Verdicts:
                 self._files.put(name, text.encode())
 
     def seconds(self, judge: str) -> float | None:
-        """Return the seconds that the judge with a digest took to load and answer."""
+        """Return the seconds that a judge, named by its digest, took to load and answer, if
+        stored.
+        """
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(_seconds_name(judge))
             return None if text is None else float(text)
@@ -231,14 +233,16 @@ class Verdicts:
 
 
 def opened(*, enabled: bool = True) -> Verdicts | None:
-    """Return the verdicts in speclaunch's home; None if nothing is to be stored."""
+    """Return the verdicts in speclaunch's home; None if the cache is disabled."""
     if not enabled or os.environ.get(SWITCH):
         return None
     return Verdicts(speclaunch_home() / FOLDER)
 
 
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
-    """Return the key of an answer of the judge with a digest. `seen`: what it reads on disk."""
+    """Return the key of a judge's answer. `judge`: its digest; `seen`: text that it reads on
+    disk.
+    """
     folder = str(question.folder) if seen else ""  # no path is read
     parts = [_FORMAT, judge, to_builtins(replace(question, folder=None)), folder, list(seen)]
     return digest(json.dumps(parts).encode("utf-8", "surrogateescape"))

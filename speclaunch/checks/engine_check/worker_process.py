@@ -1,4 +1,4 @@
-"""The worker's process from outside: start, questions line by line, and end with its children."""
+"""Client of the worker: start its process, exchange lines, and end it with its children."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from speclaunch.core import children
 
 START = Path(__file__).with_name("worker") / "start.py"
 _LONGEST = 8 << 20
-"""Bytes of a line; the worker's own limit is lower."""
+"""Maximum bytes of a line; the worker's own limit is lower."""
 _TAIL = 4000
-"""Maximum number of stored bytes of its other output."""
+"""Maximum bytes stored of the worker's other output."""
 
 
 _DYING_S = 10.0

@@ -1,5 +1,5 @@
 # ruff: noqa: PLC0415, PTH
-"""Limits of a question: no network, no programs, no writes, no code of a model.
+"""Limits on a question: no network, no programs, no writes, no code from a model.
 
 The kernel isolates the network and limits memory, time and files. A Python audit hook, which cannot
 be removed, blocks the rest. Optional attempts of a release (query the driver version, look up a
@@ -42,13 +42,16 @@ class NotChecked(BaseException):
 
 
 def without_network() -> bool:
-    """Leave the machine's network, if the kernel allows it; call before any thread starts."""
+    """Isolate this process from the network; False if the kernel does not allow it.
+
+    Call before any thread starts.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     return any(libc.unshare(flags) == 0 for flags in (CLONE_NEWNET, CLONE_NEWUSER | CLONE_NEWNET))
 
 
 class AuditGuard:
-    """Audit hook, active from the start, and strict in the children of `arm`."""
+    """Audit hook that blocks the network and, after `arm`, programs, writes and new code."""
 
     def __init__(self) -> None:
         self.scratch: str | None = None

@@ -63,11 +63,11 @@ PACKAGES = {
 }
 """Modules of the CPU engine's packages that no verdict depends on, with the distribution and
 version that `importlib.metadata` reports there (cpu/requirements.txt). All other packages that a
-release searches are as absent as in the CPU engine."""
+release looks for are absent, as in the CPU engine."""
 
 
 def fill(module: types.ModuleType) -> None:
-    """Set the attributes of packages other than torch that are more than a name."""
+    """Set the attributes that need real values, in packages other than torch."""
     if module.__name__ == "uvloop":  # asyncio rejects a stand-in
         module.EventLoopPolicy = asyncio.DefaultEventLoopPolicy  # type: ignore[attr-defined]
 

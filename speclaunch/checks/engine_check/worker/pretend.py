@@ -38,11 +38,11 @@ LAZY = re.compile(
 """Lazy imports of the validators."""
 
 GPU_KERNELS = ("silu_and_mul",)
-"""Names that 0.5.4 to 0.5.9 import from `sgl_kernel` on a CPU too (moe_runner/deep_gemm.py), but
-only its GPU build has. Nothing here calls them."""
+"""Names that 0.5.4 to 0.5.9 import from `sgl_kernel` even on a CPU (moe_runner/deep_gemm.py),
+although only its GPU build has them. Nothing here calls them."""
 
 CUDA = (13, 0)
-"""CUDA version of declared NVIDIA GPUs: an up-to-date machine."""
+"""CUDA version reported for declared NVIDIA GPUs."""
 
 
 def facts(machine: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def prepare() -> None:
 
 
 def prepare_torch() -> None:
-    """Prepare for a real torch, its CPU build."""
+    """Prepare the CPU build of a real torch."""
     from speclaunch_shim.cuda_sync import install
     from speclaunch_shim.import_hook import PreparedImport, before_torchvision
 
@@ -133,7 +133,7 @@ def prepare_torch() -> None:
 
 
 def import_all() -> dict[str, str]:
-    """Import the lazy imports of the validators; return the failed imports, with reasons."""
+    """Import the modules that validators import lazily; return failed imports with reasons."""
     stubs.import_standing_in("sglang.srt.server_args")
     from sglang.srt import server_args
 
@@ -152,7 +152,7 @@ def import_all() -> dict[str, str]:
 
 @cache
 def places() -> tuple[tuple[Any, str], ...]:
-    """Return the modules that validate, each with the facts that it queries."""
+    """Return pairs of a validating module and the name of a fact that it queries."""
     names = facts({"device": "cpu", "name": "", "count": 0}).keys() | {"get_amdgpu_memory_capacity"}
     return tuple(
         (module, fact)
@@ -164,7 +164,7 @@ def places() -> tuple[tuple[Any, str], ...]:
 
 
 def pretend(machine: dict[str, Any]) -> None:
-    """Replace the machine's facts in the modules that validate."""
+    """Replace the machine's facts in the validating modules."""
     import torch
 
     values = {name: value for name, value in facts(machine).items() if value is not None}
@@ -183,8 +183,9 @@ def pretend(machine: dict[str, Any]) -> None:
 
 
 def register_quantization(machine: dict[str, Any]) -> None:
-    """Register what depends on hardware at import: `mxfp4` on NVIDIA's GPUs, and AMD's from gfx950;
-    `gptq` on no GPU once its kernel is gone (0.5.23 layers/quantization/__init__.py)."""
+    """Register the quantization methods that depend on hardware at import: `mxfp4` on NVIDIA GPUs
+    and on AMD GPUs from gfx950; `gptq` on no GPU once its kernel is gone (0.5.23
+    layers/quantization/__init__.py)."""
     for name, fact in (("petit", "_is_hip"), ("awq.awq", "_is_cuda"), ("awq", "_is_cuda")):
         module = sys.modules.get(f"sglang.srt.layers.quantization.{name}")
         if hasattr(module, fact):  # queried at import
@@ -205,7 +206,7 @@ def register_quantization(machine: dict[str, Any]) -> None:
 
 
 def pretend_torch(torch: Any, machine: dict[str, Any]) -> None:
-    """Replace torch's own facts."""
+    """Replace the hardware facts that torch reports."""
     gpu = machine["device"] == "cuda"
     torch.cuda.is_available = answering("is_available", gpu)
     torch.cuda.device_count = answering("device_count", machine["count"] if gpu else 0)

@@ -1,4 +1,4 @@
-"""Loop of the worker: a setting, then a verdict for each line with a question."""
+"""Main loop of the worker: read a setting, then answer each question line with a verdict."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def ended(status: int, setting: dict[str, Any]) -> str:
 
 
 def collect(read: int, seconds: float) -> tuple[str, str]:
-    """Return a line from a pipe, or why the wait ended; both empty: the child ended."""
+    """Return a line from a pipe, or the reason for none; both are empty if the child ended."""
     deadline, chunks, size = time.monotonic() + seconds, [], 0
     while True:
         left = deadline - time.monotonic()

@@ -202,7 +202,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.absent: Mapping[str, frozenset[str]] = {}
         """Names that a module lacks."""
         self.fill: list[Callable[[types.ModuleType], None]] = []
-        """Functions that give a new module more than names."""
+        """Functions that set real values in a new module."""
 
     def find_distributions(self, context: Any = None) -> Iterator[StandInDistribution]:
         """Yield the metadata of packages with a version (`importlib.metadata`)."""
@@ -226,7 +226,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Fill in the values that are used."""
+        """Set the values that are used."""
         if module.__name__ == "triton.runtime":
             module.driver = NoDriver()  # type: ignore[attr-defined]
         elif module.__name__ == "triton":

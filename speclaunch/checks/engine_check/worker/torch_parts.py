@@ -166,7 +166,7 @@ EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float
 
 
 class dtype:
-    """Data type: a single object for each, known by its name."""
+    """Data type; each name has a single object."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -254,7 +254,7 @@ class TorchSize(tuple):  # type: ignore[type-arg]
 
 
 class TorchVersion(str):
-    """`torch.__version__`; compares as a version, with texts and tuples too."""
+    """`torch.__version__`; compares as a version, also with strings and tuples."""
 
     def _order(self, other: Any) -> tuple[Any, Any]:
         version = importlib.import_module("packaging.version").Version
@@ -406,7 +406,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "torch._dynamo": {"is_compiling": false},
     "torch.jit": {"is_scripting": false, "is_tracing": false},
 }
-"""Attributes that are more than a name, by torch's modules."""
+"""Attributes that need real values, by torch module."""
 
 
 def fill(module: types.ModuleType) -> None:

@@ -105,7 +105,7 @@ def resolved(server_args: Any) -> dict[str, Any]:
 
 
 def flattened(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the capture lists of releases that keep them in a separate record."""
+    """Yield the fields of `cuda_graph_config`, if the release has this record, under flat names."""
     config = values.get("cuda_graph_config")
     if not isinstance(config, dict):
         config = getattr(config, "__dict__", {})
@@ -163,7 +163,9 @@ def refusal(error: BaseException, stage: str) -> dict[str, Any]:
 
 
 def place(error: BaseException) -> dict[str, Any]:
-    """Return the deepest frame within sglang, else the deepest: file, line and the line's text."""
+    """Return the deepest frame within sglang, else the deepest of all: file, line number and
+    text.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/sglang/" in frame.filename][-1:] or frames[-1:]
     if not ours:
