@@ -239,7 +239,7 @@ def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
         return
     why = f"{advisory.symptom.value}; {advisory.release_range}"
     if advisory.requests:
-        why = f"concerns requests with {', '.join(advisory.requests)}; {why}"
+        why = f"affects requests with {', '.join(advisory.requests)}; {why}"
     yield Verdict(
         advisory.summary.removesuffix("."),
         at=(*advisory.when.names, *advisory.changed, "speculative_algorithm"),
@@ -305,7 +305,7 @@ def page_text(advisory: Advisory) -> str:
     what += ["## What it does", _filled(advisory.details)]
     facts = [f"Symptom: {advisory.symptom.value}.", f"Affected: {advisory.release_range}."]
     if advisory.requests:
-        facts.append(f"It concerns requests with: {', '.join(advisory.requests)}.")
+        facts.append(f"It affects requests with: {', '.join(advisory.requests)}.")
     confidence = advisory.confidence
     facts.append(
         f"Evidence: {confidence.value} ({confidence.meaning}), checked {advisory.checked}."

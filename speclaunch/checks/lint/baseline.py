@@ -52,7 +52,7 @@ class Covered(Struct, frozen=True):
 
     @property
     def inside(self) -> list[str]:
-        """A path inside each of `paths`; it need not exist."""
+        """A path inside each of `paths`; the path need not exist."""
         return [str(Path(path, "x")) if Path(path).is_dir() else path for path in self.paths]
 
     def holds(self, entry: KnownFinding, folder: str) -> bool:

@@ -38,7 +38,7 @@ _VARIABLES = (
     *("HOME", "SPECLAUNCH_HOME", "XDG_CACHE_HOME"),
     *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),
 )
-"""Environment variables that decide where facts are searched; part of every key."""
+"""Environment variables that decide where facts are looked up; part of every key."""
 _MOST_BYTES = 1 << 18
 """Limit of an entry; larger entries are not cached."""
 _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 60, 240 << 10
@@ -48,7 +48,7 @@ _BROKEN = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError),
     *(RecursionError, MemoryError),
 )
-"""Errors of reading a damaged entry."""
+"""Errors raised by reading a damaged entry."""
 
 
 class Cache:
@@ -100,7 +100,7 @@ def opened(
     *,
     enabled: bool = True,
 ) -> tuple[Cache | None, Callable[[], str | None]]:
-    """Return the cache for the options `options`, and a function returning the installed engine."""
+    """Return the cache for `options`, and a function that returns the installed engine."""
     without = None, functools.cache(lambda: installed(None))
     if not enabled or os.environ.get(SWITCH):
         return without
@@ -144,7 +144,7 @@ def _stamps(directory: str) -> Iterator[str]:
 
 @functools.cache
 def installed_engine() -> str | None:
-    """Return the catalogue of the installed engine, searched once; None if there is none."""
+    """Return the catalogue of the installed engine, located once; None if there is none."""
     return remembered_engine(None)
 
 

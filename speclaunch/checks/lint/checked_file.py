@@ -31,9 +31,9 @@ class Options(Struct, frozen=True):
     selected_codes: frozenset[str] | None = None
     """Selected rule codes, or None for all. Needed to detect unused ignore comments."""
     installed: Callable[[], str | None] = installed_engine
-    """Returns the catalogue of the installed engine."""
+    """Function that returns the catalogue of the installed engine."""
     asker: EngineQuerier | None = None
-    """Queries the engines themselves; None: without the engine check."""
+    """Querier of the engines themselves; None disables the engine check."""
     overrides_pins: bool = False
     """True if `versions` come from the command line and override a recipe's pin."""
 
@@ -47,7 +47,7 @@ class EngineChoice(Struct, frozen=True):
 
     version: str
     others: tuple[str, ...] = ()
-    """Other releases it may be meant for; empty if a version is named."""
+    """Other releases that the part may be meant for; empty if a version is named."""
     note: str | None = None
     """Reason for a version other than the named one."""
 
@@ -65,7 +65,7 @@ class FilePart(Struct):
 
 
 class CheckedFile(Struct):
-    """File that was checked alone, and may have to be compared with other files."""
+    """File that was checked by itself, and may have to be compared with other files."""
 
     path: str
     parts: list[FilePart]
@@ -76,7 +76,7 @@ class CheckedFile(Struct):
 
     @property
     def plans(self) -> list[Plan]:
-        """Plans of all its deployments, counting each version."""
+        """Plans of all deployments in the file, one for each version."""
         return [plan for part in self.parts for plan in part.plans]
 
     @property

@@ -1,4 +1,4 @@
-"""Reading of deployments from paths: recipes, and server commands in any file."""
+"""Read deployments from paths: recipes, and server commands in any file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LintedFile(Struct, frozen=True):
     """File with its deployments. `text` is empty if it could not be read."""
 
     path: str
-    """The path as named."""
+    """Path as the user named it."""
     text: str = ""
     recipe: Recipe | None = None
     invocations: tuple[Invocation, ...] = ()
@@ -150,7 +150,7 @@ def _kind(path: str) -> str:
 
 
 def _is_recipe(text: str, suffix: str) -> bool:
-    """True for a recipe of ours: known top-level sections, and `args` or `defaults`."""
+    """True for a speclaunch recipe: known top-level sections, and `args` or `defaults`."""
     if suffix.lower() not in (*YAML_SUFFIXES, "") or not re.search(r"args:|defaults:", text):
         return False
     import yaml  # noqa: PLC0415  not needed for scripts
@@ -180,14 +180,14 @@ def _is_recipe(text: str, suffix: str) -> bool:
 
 
 def _has_sections_only(keys: set[str]) -> bool:
-    """True if all keys belong to a recipe; a list under `args` elsewhere is a container's."""
+    """True if all keys belong to a recipe; in other files, a list under `args` is a container's."""
     from speclaunch.deployments import SECTIONS  # noqa: PLC0415  few files need it
 
     return keys <= {*SECTIONS["Deployment"], "defaults"}
 
 
 def _composes(defaults: yaml.Node | None) -> bool:
-    """True if a list of defaults is a recipe's: `base`, and options of our groups."""
+    """True if a list of defaults is a recipe's: `base`, and options of speclaunch's groups."""
     import yaml  # noqa: PLC0415
 
     if not isinstance(defaults, yaml.SequenceNode):

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class LintSettings(Struct, frozen=True):
-    """Lint settings from the command line, or those of one file.
+    """Lint settings of the command line or of one file.
 
     For one file, `models` and `assume` come only from the command line. Every verb looks up the
-    repository's as facts (rules/examine.py).
+    repository's values as facts (rules/examine.py).
     """
 
     versions: tuple[str, ...] = ()

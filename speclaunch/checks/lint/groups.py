@@ -1,4 +1,4 @@
-"""Files of Hydra groups, which are checked through the recipes that choose them."""
+"""Check files of Hydra groups through the recipes that select them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from speclaunch.checks.rules.finding import Finding
 
 _SUFFIX = ".yaml"
-"""The only suffix that Hydra knows."""
+"""The only suffix that Hydra accepts."""
 _PACKAGE = lazy(r"^#\s*@package\b", 8)
 """Package comment at the start of a group's file; 8 is re.MULTILINE."""
 
@@ -39,8 +39,8 @@ def recipes_with(
     config_dirs: Callable[[str], tuple[Path, ...]],
     left_out: Callable[[], LeftOut] | None,
 ) -> Iterator[FoundFile]:
-    """Yield the recipes that choose a group's file: those next to its directory of groups, else
-    those in its repository."""
+    """Yield the recipes that choose a group's file: those next to its groups directory, else those
+    in its repository."""
     path = Path(os.path.realpath(group))
     for top in _tops(path):
         shown = os.path.relpath(top)

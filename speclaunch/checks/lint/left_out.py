@@ -67,7 +67,7 @@ class Below:
     def __init__(self, rules: LeftOut, top: str, *, by_git: bool) -> None:
         self._rules, self._top, self._by_git = rules, top, by_git
         self._git: dict[str, list[Patterns] | None] = {}
-        """Git patterns by directory; None: it is in no work tree."""
+        """Git patterns by directory; None: outside of work trees."""
 
     def filtered(
         self, directory: str, names: Sequence[str], files: Sequence[str]
@@ -114,7 +114,7 @@ class Below:
 
 def _git_above(directory: str) -> list[Patterns] | None:
     """Return the patterns from a work tree's top to above a directory; none if the directory itself
-    is ignored but was named. None: it is in no work tree."""
+    is ignored but was named. None: outside of work trees."""
     folders = [directory, *map(str, Path(directory).parents)]
     top = next((n for n, folder in enumerate(folders) if os.path.lexists(f"{folder}/.git")), None)
     if top is None:
@@ -175,7 +175,7 @@ def _is_pattern(text: str) -> bool:
 
 
 _ALL, _ALL_DIRECTORIES = ".", "(?P<ps_d>/)"
-"""Patterns that pathspec makes of `*` and `**/`."""
+"""Regular expressions that pathspec makes of `*` and `**/`."""
 
 
 class Patterns:
@@ -215,7 +215,7 @@ class Patterns:
 
 
 def patterns(texts: Sequence[str]) -> Any:
-    """Return the pathspec of patterns. Raises InputError for an invalid pattern."""
+    """Return the compiled patterns. Raises InputError for an invalid pattern."""
     from pathspec import GitIgnoreSpec  # noqa: PLC0415  slow to import, and not always needed
 
     # `x/**` means everything below x, but pathspec also matches x itself

@@ -44,7 +44,7 @@ class LintRun(Struct):
 
     `settings` is called for every file before the first check, `options` only if a file is checked.
     `installed` returns the installed engine; it is called before the modules that check are
-    imported. `jobs` None: as many processes as pay off.
+    imported. `jobs`: number of processes; None: as many as pay off.
     """
 
     paths: Sequence[str]
@@ -58,10 +58,12 @@ class LintRun(Struct):
     only_deployments: bool = False
     """Skip named files without deployments, too."""
     queries_engines: bool = False
-    """True if checking a file may query an engine, by a worker in each process."""
+    """True if checking a file may query an engine, with a worker in each process."""
 
     def report(self, log: Callable[[str], None] = lambda _: None) -> Report:
-        """Check all files, compare those that depend on others; `log` receives progress lines."""
+        """Check all files, and compare those that depend on others. `log` receives progress
+        lines.
+        """
         found = list(find_files(self.paths, self.left_out, only_deployments=self.only_deployments))
         for file in found:  # a wrong configuration is reported before anything is checked
             self.settings(file.path)

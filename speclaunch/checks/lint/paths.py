@@ -1,4 +1,4 @@
-"""Search of the named paths for files that may hold a deployment."""
+"""Search the named paths for files that may contain a deployment."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class FoundFile(Struct, frozen=True):
     """File to read."""
 
     path: str
-    """The path as named, or below the directory as that was named; `-`: standard input."""
+    """Path as named, or below a directory as that was named; `-`: standard input."""
     is_named: bool = False
     """True if it is reported even without deployments."""
     is_unread: bool = False
@@ -89,9 +89,9 @@ def find_files(
 
     A lock is checked with its recipe: it is left out if the recipe is read, too.
 
-    Below a directory, only files that mention a server and are not excluded count. With
-    `only_deployments`, named files are filtered in the same way, but Git's ignores do not apply.
-    Tools that pass every changed file use it.
+    Below a directory, files must mention a server and not be excluded. With `only_deployments`,
+    named files are filtered in the same way, but without Git's ignores, for tools that pass every
+    changed file.
     """
     for found in _found(paths, left_out, only_deployments=only_deployments):
         if not (found.path.endswith(".lock.yaml") and _is_with_recipe(found, paths)):
@@ -99,7 +99,7 @@ def find_files(
 
 
 def _is_with_recipe(lock: FoundFile, paths: Sequence[str]) -> bool:
-    """True if a file is a lock of ours, and its recipe is read, too."""
+    """True if a file is a speclaunch lock, and its recipe is read, too."""
     from speclaunch.deployments import recipe_of_lock  # noqa: PLC0415  few files are locks
 
     recipe = recipe_of_lock(lock.path)

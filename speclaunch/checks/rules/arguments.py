@@ -63,7 +63,7 @@ def refusal(problem: Problem) -> ArgumentRefusal:
 
 
 def refused(plan: Plan, kind: ArgumentRefusal) -> Iterator[Problem]:
-    """Return the problems of a kind, in the order of the tokens."""
+    """Yield the problems of a kind, in the order of the tokens."""
     return (problem for problem in plan.request.problems if refusal(problem) is kind)
 
 
@@ -74,7 +74,7 @@ def verdict(problem: Problem, plan: Plan) -> Verdict:
     own = text.startswith(f"SGLang {version} ")  # a full sentence already
     return Verdict(
         text if own else f"SGLang {version} refuses this: {text}",
-        why="the engine's parser ends with exit code 2 before anything is loaded",
+        why="the engine's parser exits with code 2 before loading anything",
         fix=_with_edits(_or_declare(_instead(problem, plan), problem, plan), problem, plan),
         place=problem.place,
     )
@@ -202,7 +202,7 @@ def unknown_argument(plan: Plan) -> Iterator[Verdict]:
         is_here = plan.facts.runtime is not None  # the installed version counts
         yield Verdict(
             f"no release has `{written(problem)}`; it belongs to {fork.name} of SGLang",
-            why="SGLang itself ends with exit code 2; the arguments of the fork are unknown here",
+            why="SGLang itself exits with code 2; speclaunch does not know the fork's arguments",
             fix=_fix(fork, plan),
             severity=None if is_here else Severity.WARNING,
             place=problem.place,
@@ -238,7 +238,7 @@ def missing_model(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             "--model-path is empty",
             at=("model_path",),
-            why="the engine finds no config.json in a model without a name",
+            why="the engine finds no config.json for an empty model name",
             fix=Fix("set it to the model; a variable may be unset"),
         )
 
@@ -427,7 +427,7 @@ def literal_secret(plan: Plan) -> Iterator[Verdict]:
         example = f"{secret.written}: ${{oc.env:NAME}}" if recipe else f'{secret.written}="$NAME"'
         yield Verdict(
             f"the file contains the value of {secret.name}",
-            why="it remains in the repository and its history, for everyone who can read them",
+            why="it remains in the repository's history, readable to anyone with access",
             fix=Fix(
                 f"read it from the environment ({example}), and rotate it: it has been exposed"
             ),
@@ -464,7 +464,7 @@ def outdated_lock(plan: Plan) -> Iterator[Verdict]:
     for problem in plan.request.lock_differences:
         yield Verdict(
             problem.message,
-            why="the lock records what served before this change",
+            why="the lock records the settings that worked before this change",
             fix=Fix("undo the change, or write the lock again: launch --smoke --lock"),
             place=problem.place,
         )

@@ -109,8 +109,8 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
             at=("page_size", name, "speculative_eagle_topk"),
             why=f"the engine refuses: {_refusal_message(plan, backend)}",
             fix=Fix(
-                "set speculative_eagle_topk to 1 (the draft tokens follow), or page_size to 1 "
-                "if the backend does not force another",
+                "set speculative_eagle_topk to 1 (the engine adjusts the draft tokens), or "
+                "page_size to 1 if the backend does not force another",
                 set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
             ),
         )
@@ -152,7 +152,7 @@ def trtllm_mha_tree(plan: Plan) -> Iterator[Verdict]:
             why="the engine refuses: trtllm_mha backend only supports topk = 1 for speculative "
             "decoding.",
             fix=Fix(
-                "set speculative_eagle_topk to 1; the draft tokens follow",
+                "set speculative_eagle_topk to 1; the engine adjusts the draft tokens",
                 set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
             ),
         )
@@ -236,7 +236,7 @@ def mla_tree(plan: Plan) -> Iterator[Verdict]:
     steps, _ = backends_of_draft(plan)
     if steps == "flashmla" or (steps == "flashinfer" and is_mla(draft_checkpoint(plan))):
         yield Verdict(
-            f"{steps} drafts only chains for MLA models: speculative_eagle_topk 1, not {topk}",
+            f"{steps} drafts only chains for MLA models: topk must be 1, not {topk}",
             at=(
                 "speculative_eagle_topk",
                 "speculative_draft_attention_backend",
@@ -245,7 +245,7 @@ def mla_tree(plan: Plan) -> Iterator[Verdict]:
             why="the draft worker stops: ValueError: Currently only supports topk=1 for "
             "speculative decoding",
             fix=Fix(
-                "set speculative_eagle_topk to 1; the draft tokens follow",
+                "set speculative_eagle_topk to 1; the engine adjusts the draft tokens",
                 set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
             ),
         )
@@ -290,12 +290,12 @@ def aiter_tree(plan: Plan) -> Iterator[Verdict]:
         return
     if "aiter" in backends_of_draft(plan):
         yield Verdict(
-            f"aiter drafts only chains: speculative_eagle_topk 1, not {topk}",
+            f"aiter drafts only chains: speculative_eagle_topk must be 1, not {topk}",
             at=("speculative_eagle_topk", "attention_backend"),
             why="the draft stops: NotImplementedError: AiterAttnBackend SPEC_V2 path currently "
             f"supports topk <= 1 only. Got topk={topk}.",
             fix=Fix(
-                "set speculative_eagle_topk to 1; the draft tokens follow",
+                "set speculative_eagle_topk to 1; the engine adjusts the draft tokens",
                 set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
             ),
         )

@@ -80,7 +80,7 @@ def _verdict_of_mla_backend(backend: str, role: str, fix: Fix) -> Verdict:
     latent = backend in _MLA_BACKEND_LATENT
     kind, models = ("without", "MLA") if latent else ("with", "non-MLA")
     return Verdict(
-        f"{backend} does not serve a {role} {kind} multi-head latent attention",
+        f"{backend} does not support a {role} {kind} multi-head latent attention",
         at=(DRAFT, *BACKENDS),
         why=f"the engine stops: ValueError: {backend} backend can only be used with {models} "
         "models.",
@@ -113,7 +113,7 @@ _ALL = "TRTLLM MHA backend for prefill requires Hopper (SM90), Blackwell (SM100)
 _DECODE = "TRTLLM MHA backend for decode is only supported on Hopper (SM90), Blackwell (SM100) "
 _FA3 = "FlashAttention v3 Backend requires SM>=80 and SM<=90."
 _AMPERE = 8
-"""GPU generation (SM8x) that of these backends supports only fa3, and not with MLA."""
+"""GPU generation (SM8x) on which only fa3 of these backends runs, and not with MLA."""
 _CUTE = "CuteDSL MLA backend is only supported on Blackwell GPUs (SM100)."
 _BACKENDS = (
     _Backend("trtllm_mla", ">=0.4.10,<0.5.1", (10,), _MLA, names=_BOTH),

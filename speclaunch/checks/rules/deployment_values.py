@@ -236,7 +236,7 @@ _MOVING = ("latest", "dev", "nightly", "main", "edge")
 
 
 class Image(Struct, frozen=True):
-    """An image by its name."""
+    """Container image, described by its name."""
 
     name: str
 

@@ -209,8 +209,8 @@ def dflash_block_mismatch(plan: Plan) -> Iterator[Verdict]:
         f"DFLASH uses blocks of {tokens} tokens; the draft was trained with {trained}",
         at=_NAMES,
         why=(
-            "the engine logs a block size mismatch and serves; it accepts fewer drafted tokens "
-            "for the same work"
+            "the engine logs a block size mismatch and continues, but accepts fewer drafted "
+            "tokens for the same work"
         ),
         fix=Fix(f"remove it: the draft's config sets it ({trained})", set=dict.fromkeys(_NAMES)),
     )
@@ -357,8 +357,8 @@ def dflash_target_hook(plan: Plan) -> Iterator[Verdict]:
         f"{name} cannot be the target of {plan.algorithm} in SGLang {plan.version}",
         at=("speculative_algorithm", "model_path"),
         why=(
-            "its class has no set_dflash_layers_to_capture; the engine refuses after it has "
-            "loaded the target"
+            "its class has no set_dflash_layers_to_capture; the engine refuses it after "
+            "loading the target"
         ),
         fix=Fix("use a newer engine, or another algorithm"),
     )
@@ -396,7 +396,7 @@ def domino_runtime(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"a Domino draft needs {what}",
             at=(name, _DRAFT),
-            why="the engine refuses after it has loaded both models",
+            why="the engine refuses it after loading both models",
             fix=Fix("correct it, or use a plain DFLASH draft", set=value),
         )
 
@@ -406,7 +406,7 @@ def _unmet(plan: Plan) -> Iterator[tuple[str, str, dict[str, object]]]:
     target, draft = plan.facts.target, plan.facts.draft
     pool = int(plan.value(_POOL))
     if pool < 0:
-        yield f"a {_POOL} from 0, not {pool}", _POOL, {_POOL: None}
+        yield f"a {_POOL} of at least 0, not {pool}", _POOL, {_POOL: None}
     dtype = plan.user_value("dtype")
     if dtype in (None, "auto") and target is not None and target.dtype != "float32":
         dtype = target.dtype  # the result for float32 depends on the model

@@ -197,7 +197,7 @@ def _prefill(plan: Plan) -> Iterator[Verdict]:
         return
     if max(decode, prefill) % min(decode, prefill):
         yield Verdict(
-            f"neither of {name} {decode} and tp_size {prefill} is a multiple of the other",
+            f"neither {name} {decode} nor tp_size {prefill} is a multiple of the other",
             at=(name, "tp_size"),
             why="the engine stops: AssertionError: Different tp size is supported only when one tp "
             "is multiple of the other.",

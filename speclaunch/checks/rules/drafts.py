@@ -116,7 +116,7 @@ def draft_context_overwritten(plan: Plan) -> Iterator[Verdict]:
             "drafted tokens beyond the trained length"
         ),
         fix=Fix(
-            f"set context_length to {own}, or monitor the accept length of long requests",
+            f"set context_length to {own}, or monitor the acceptance length of long requests",
             set={"context_length": own},
         ),
     )
@@ -145,7 +145,7 @@ def missing_draft(plan: Plan) -> Iterator[Verdict]:
             "hot_token_id (sglang issue #36528)"
         )
         if certain
-        else "the engine starts, but the draft needs the target's memory again and saves no time",
+        else "the engine starts; the draft needs as much memory as the target and saves no time",
         fix=Fix(f"use NGRAM, or set a draft made for this target{known_drafts(plan)}"),
         severity=Severity.ERROR if certain else Severity.WARNING,
     )
@@ -165,7 +165,7 @@ def needless_draft_path(plan: Plan) -> Iterator[Verdict]:
     if not target.mtp_layers or target.mtp_weights is False:
         return
     yield Verdict(
-        f"{target.architecture} carries its own multi-token-prediction layer; {path} is not needed",
+        f"{target.architecture} has its own multi-token-prediction layer; {path} is not needed",
         at=(_PATH,),
         why="without a draft the engine loads the layer from the target's checkpoint",
         fix=Fix("remove the draft", set={_PATH: None}),
@@ -196,7 +196,7 @@ def eagle3_draft_under_eagle(plan: Plan) -> Iterator[Verdict]:
         at=("speculative_algorithm",),
         why=(
             "EAGLE does not capture the target's three hidden states and silently skips the "
-            "draft's fc layer: the accept length is about 1 (sglang issue #21272)"
+            "draft's fc layer: the acceptance length is about 1 (sglang issue #21272)"
         ),
         fix=Fix("use EAGLE3", set={"speculative_algorithm": "EAGLE3"}),
     )
@@ -220,7 +220,7 @@ def eagle_draft_under_eagle3(plan: Plan) -> Iterator[Verdict]:
         ),
         fix=Fix("use EAGLE", set={"speculative_algorithm": "EAGLE"})
         if eagle2
-        else Fix(f"name an EAGLE-3 draft in SGLang's layout{known_drafts(plan)}"),
+        else Fix(f"set an EAGLE-3 draft in SGLang's layout{known_drafts(plan)}"),
     )
 
 
@@ -234,7 +234,7 @@ def eagle3_draft_layers(plan: Plan) -> Iterator[Verdict]:
     if draft.architecture == "LlamaForCausalLMEagle3" and plan.in_versions(">=0.5.12"):
         if target is None or target.num_hidden_layers != layers:
             return
-        why = "this is the target's number: layers without weights remain uninitialized"
+        why = "this is the target's layer count: layers without weights remain uninitialized"
         severity = Severity.WARNING
     elif draft.is_eagle3:
         why = "the engine refuses: EAGLE3 currently only supports 1 layer"
@@ -307,7 +307,7 @@ def standalone_vocabulary(plan: Plan) -> Iterator[Verdict]:
     difference = sizes or _ids(*both)
     if difference is None:
         return
-    rejected = "the draft's token ids mean other words to the target, which rejects them"
+    rejected = "the draft's token ids represent other tokens in the target, which rejects them"
     if sizes is not None and checked:
         why = (
             "the engine refuses: STANDALONE speculative decoding requires the draft model to share "
@@ -382,7 +382,7 @@ def draft_quantization(plan: Plan) -> Iterator[Verdict]:
         fix=Fix(f"set {_DRAFT} to unquant", set={_DRAFT: "unquant"})
         if own
         else Fix(
-            "omit quantization: the target's config.json has it, and the draft inherits nothing",
+            "remove quantization: the target's config.json has it; the draft then inherits nothing",
             set={"quantization": None},
         ),
         # without the complete config, the quantization may be in a file that was not read
@@ -413,13 +413,13 @@ def not_a_draft(plan: Plan) -> Iterator[Verdict]:
         if head
         else "a complete language model does not read the target's hidden states",
         fix=Fix(
-            f"name a head in SGLang's layout{known_drafts(plan)}, or convert this one "
+            f"set a head in SGLang's layout{known_drafts(plan)}, or convert this one "
             "(LlamaForCausalLMEagle)"
         )
         if head
         else Fix("use STANDALONE", set={"speculative_algorithm": "STANDALONE"})
         if plan.in_versions(">=0.5.2")
-        else Fix(f"name an EAGLE head that was made for this target{known_drafts(plan)}"),
+        else Fix(f"set an EAGLE head that was made for this target{known_drafts(plan)}"),
     )
 
 

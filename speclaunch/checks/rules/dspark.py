@@ -108,8 +108,8 @@ def dspark_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"DSPARK does not support pipeline parallelism here (pp_size {stages})",
             at=("pp_size", "speculative_algorithm"),
-            why="the engine refuses: pp_size must be 1; from 0.5.21 only decode servers and those "
-            "that do both",
+            why="the engine refuses: pp_size must be 1; from 0.5.21 on, a prefill server may "
+            "have more stages",
             fix=Fix("distribute the model with tp_size instead", set={"pp_size": None}),
         )
 

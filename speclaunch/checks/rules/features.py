@@ -186,7 +186,7 @@ the classes that mix windows with full attention (0.5.23 configs/model_config.py
 def _is_plain(plan: Plan) -> bool:
     """True if the target has no states and does not mix windows with full attention.
 
-    It is not hybrid in kv_cache_hook.py:606.
+    The engine does not treat it as hybrid (kv_cache_hook.py:606).
     """
     if plan.algorithm not in ("EAGLE", "EAGLE3"):
         return False
@@ -328,7 +328,7 @@ def feature_without_speculation(plan: Plan) -> Iterator[Verdict]:
         if row.on(plan):
             refused.add(row.name)
             yield Verdict(
-                f"{row.name} does not work with {plan.algorithm} speculation as set here",
+                f"{row.name} does not work with {plan.algorithm} speculation as configured",
                 at=(row.name, "speculative_algorithm"),
                 why=f"the engine refuses: {row.engine_message}",
                 fix=Fix(f"remove {row.name}", set={row.name: None}),

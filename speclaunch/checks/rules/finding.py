@@ -24,7 +24,7 @@ class Severity(StrEnum):
 
 
 class Applicability(StrEnum):
-    """Fixes that may be applied without a review."""
+    """Safety of a fix, which decides the option that applies it."""
 
     SAFE = "safe"
     """The deployment still does what was intended: `--fix`."""

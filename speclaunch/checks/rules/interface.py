@@ -87,7 +87,7 @@ class Rule(Struct, frozen=True):
     engine_messages: tuple[str, ...] = ()
     """Beginnings of the engine messages that it predicts; `{}` is the variable part."""
     compares: Callable[[Plan], bool] = every_plan
-    """True for plans that `check_across` needs. Without the others, its result is the same."""
+    """True for plans that `check_across` needs. Other plans do not change its result."""
 
     @property
     def is_advisory(self) -> bool:

@@ -334,7 +334,7 @@ def all_to_all(plan: Plan) -> Iterator[Verdict]:
     row = next(rows, None)
     if row is not None and runner not in (None, "auto", *row.taken):
         yield _verdict_of_all_to_all(
-            f"the all-to-all backend {backend} does not run with {runner}",
+            f"the all-to-all backend {backend} does not work with {runner}",
             row.engine_message,
             (_ALL_TO_ALL_NAME, _RUNNER),
             Fix("let the engine choose the runner", set={_RUNNER: None}),
@@ -343,7 +343,7 @@ def all_to_all(plan: Plan) -> Iterator[Verdict]:
     yield from _room(plan, backend)
     if backend == "pplx" and plan.value("deepep_mode") == "normal":
         yield _verdict_of_all_to_all(
-            "the all-to-all backend pplx does not run with deepep_mode normal",
+            "the all-to-all backend pplx does not work with deepep_mode normal",
             "moe_a2a_backend='pplx' only supports low-latency mode",
             (_ALL_TO_ALL_NAME, "deepep_mode"),
             Fix("remove it", set={"deepep_mode": None}),
@@ -389,7 +389,7 @@ def _room(plan: Plan, backend: str) -> Iterator[Verdict]:
     if not text.isdigit() or chunk <= int(text):
         return
     yield _verdict_of_all_to_all(
-        f"the all-to-all backend {backend} sends {text} tokens a rank, fewer than a chunk of "
+        f"the all-to-all backend {backend} sends {text} tokens per rank, fewer than a chunk of "
         f"{chunk}",
         f"{variable} (default {usual}) must be larger or equal to chunked_prefill_size",
         (_ALL_TO_ALL_NAME, _CHUNK),

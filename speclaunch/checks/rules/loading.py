@@ -67,7 +67,7 @@ def is_tied(checkpoint: Checkpoint) -> bool:
 
 
 def flag(config: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
-    """Return a switch of a config."""
+    """Return the value of a switch in a config."""
     value = config.get(key)
     return value if isinstance(value, bool) else default
 
@@ -101,7 +101,7 @@ def mlp(at: str, hidden: int, width: int) -> dict[str, ExpectedTensor]:
 
 
 def norms(at: str, width: int, *names: str) -> dict[str, ExpectedTensor]:
-    """Return norms of one width."""
+    """Return the tensors of norms of one width."""
     return {f"{at}{name}.weight": ExpectedTensor((width,)) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""Shared parts of rules about models: architectures, drafts, contexts."""
+"""Model facts shared by rules: architectures, drafts, contexts."""
 
 from __future__ import annotations
 

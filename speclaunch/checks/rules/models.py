@@ -187,9 +187,9 @@ def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
     if not beyond:
         return
     several = f"layer {', '.join(map(str, beyond))}"
-    has = f"the target has {layers}"
+    has = f"but the target has {layers}"
     if max(beyond) < layers:
-        has = f"of the target's {layers} (from 0 on) the last is not captured"
+        has = f"but of the target's {layers} (counted from 0) the last is not captured"
     yield Verdict(
         f"the draft reads target {several}, {has}",
         at=("speculative_draft_model_path", "model_path"),
@@ -322,7 +322,7 @@ def cpu_offload(plan: Plan) -> Iterator[Verdict]:
         f"{size} GB of weights are offloaded to the CPU with {plan.algorithm} speculation",
         at=("cpu_offload_gb",),
         why=(
-            "every pass of target and draft copies them; hybrid models crash on the first "
+            "every forward pass of target and draft copies them; hybrid models crash on the first "
             "request (sglang issue #23150)"
         ),
         fix=Fix("disable the offload or speculation", set={"cpu_offload_gb": None}),
@@ -509,7 +509,7 @@ def shared_heads(plan: Plan) -> Iterator[Verdict]:
                 f"{heads} heads of {checkpoint.name} cannot share {shared} KV heads",
                 at=(name,),
                 why=(
-                    "each KV head serves the same number of heads; attention fails on the "
+                    "each KV head must serve equally many heads; attention fails on the "
                     "first tokens"
                 ),
                 fix=Fix("correct `num_key_value_heads` in the config.json"),

@@ -1,4 +1,4 @@
-"""Read the page of a rule, `docs/rules/<CODE>.md`, or make that of an advisory.
+"""Read the page of a rule, `docs/rules/<CODE>.md`, or generate an advisory's page.
 
 It has a title (`# SPL239 cpu-graph`), a one-sentence summary, and sections. The last section is
 Sources. It does not repeat the rule's fields (severity, algorithms, versions).
@@ -17,7 +17,7 @@ from speclaunch.core import docs_url, lazy, rule_pages_dir
 ADVISORY = "SPA-"
 """Prefix of the IDs of advisories."""
 _ADVISORIES = "speclaunch.checks.advisories.advisory"
-"""Module of the advisories, imported for the first page of one: rules are read without it."""
+"""Module of the advisories, imported only when an advisory's page is first read."""
 _BULLET = lazy(r"^- ", re.MULTILINE)
 _REMARK = lazy(r" \(.*\)$")
 

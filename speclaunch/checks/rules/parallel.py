@@ -92,7 +92,7 @@ def _refusal(plan: Plan) -> tuple[str, str] | None:
     if plan.algorithm != "EAGLE" or plan.value("enable_multi_layer_eagle"):
         return (
             "only single-layer EAGLE supports speculation with pp_size {stages}, not {algorithm} "
-            "as set here",
+            "as configured",
             "Pipeline parallelism currently only supports EAGLE (non-multi-layer) speculative "
             "decoding",
         )
@@ -200,7 +200,7 @@ def _nodes(plan: Plan) -> Iterator[Verdict]:
             f"{nodes} nodes do not divide tp_size {tp} times pp_size {pp}",
             at=("nnodes", "tp_size"),
             why="the engine stops: AssertionError: tp_size must be divisible by number of nodes. "
-            "It is the size of the whole deployment",
+            "It counts the ranks of all nodes",
             fix=Fix(
                 f"run the same number of ranks on every node, for example tp_size {tp * nodes}"
             ),
@@ -227,8 +227,8 @@ def dp_attention_sizes(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{ranks} ranks of DP attention do not divide tp_size {tp}",
             at=(ATTENTION_RANKS, REPLICAS, "tp_size"),
-            why="the engine stops: AssertionError, without a message, where it requires tp_size "
-            "% dp_size == 0. The attention ranks are ranks of tp_size",
+            why="the engine requires tp_size % dp_size == 0 and stops with an AssertionError "
+            "without a message. The attention ranks are part of tp_size",
             fix=Fix(f"set tp_size to a multiple of {ranks}"),
         )
     if NO_RANKS.applies(plan):
@@ -328,14 +328,14 @@ def _moe_conflicts(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[V
     own = plan.value("moe_a2a_backend") == "none"  # another backend sets ep_size to tp_size
     if own and experts > 1 and experts * moe != ranks:
         yield Verdict(
-            f"ep_size {experts} times moe_dp_size {moe} is not tp_size {ranks}",
+            f"ep_size {experts} times moe_dp_size {moe} does not equal tp_size {ranks}",
             at=("ep_size", _MOE),
             why="the engine stops: AssertionError: ep_size * moe_dp_size must be equal to tp_size",
             fix=Fix(f"remove {_MOE}", set={_MOE: None}),
         )
     if context != moe and not _is_chosen(plan) and plan.in_versions(_SAME):
         yield Verdict(
-            f"moe_dp_size {moe} is not attn_cp_size {context}",
+            f"moe_dp_size {moe} differs from attn_cp_size {context}",
             at=(_MOE,),
             why="the engine stops: AssertionError: attn_cp_size != moe_dp_size is only supported "
             "when moe_dp_size == 1",

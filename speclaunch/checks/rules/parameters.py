@@ -112,7 +112,7 @@ def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"speculative_num_steps {steps} without speculative_eagle_topk",
         at=("speculative_num_steps",),
-        why="the engine fills in topk only when speculative_num_steps is missing too, and crashes: "
+        why="the engine sets topk only if speculative_num_steps is also missing, and crashes: "
         + (
             "'>' not supported between instances of 'NoneType' and 'int'"
             if plan.in_versions(">=0.5.2")
@@ -138,7 +138,7 @@ def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"a draft tree ({steps} steps, topk {topk}) without speculative_num_draft_tokens",
         at=("speculative_eagle_topk", "speculative_num_steps"),
-        why="the engine fills it in only for topk 1; here it remains empty, passes the argument "
+        why="the engine sets it only for topk 1; here it remains unset, passes the argument "
         "checks, and raises a TypeError while the engine starts",
         fix=Fix(
             f"set speculative_num_draft_tokens, at most {tree_capacity(steps, topk)} here",
@@ -307,7 +307,7 @@ _MODES = ("static", "cap-accept", "compact")
 
 @rule("SPL123")
 def ragged_verify_mode(plan: Plan) -> Iterator[Verdict]:
-    """Report a value of `SGLANG_RAGGED_VERIFY_MODE` other than its three."""
+    """Report an unknown value of `SGLANG_RAGGED_VERIFY_MODE`."""
     mode = plan.env(_RAGGED_VERIFY_MODE_NAME)
     if mode is None or mode in _MODES or plan.algorithm is None:
         return

@@ -99,9 +99,11 @@ def graph_coverage(plan: Plan) -> Iterator[Verdict]:
         if explicit
         else f"max_running_requests is {WHEN_SPECULATING} when speculating; larger batches are "
         "decoded without a graph",
-        fix=Fix(f"add sizes up to {running} to the list, or let fewer requests run")
+        fix=Fix(f"add sizes up to {running} to the list, or limit the running requests")
         if listed
-        else Fix(f"capture up to {running}, or let fewer requests run", set={_MAXIMUM: running}),
+        else Fix(
+            f"capture up to {running}, or limit the running requests", set={_MAXIMUM: running}
+        ),
         severity=Severity.WARNING if explicit and largest * _FEW < running else Severity.INFO,
     )
 
@@ -258,7 +260,7 @@ def _too_small(plan: Plan, room: int) -> Iterator[Verdict]:
         f"a batch of {batch} requests with {tokens} draft tokens has {needed} tokens; DeepEP "
         f"accepts {room} per rank",
         at=(_VARIABLE, "cuda_graph_max_bs_decode", "cuda_graph_bs_decode", "moe_a2a_backend"),
-        why="the capture of that size fails in an assertion of DeepEP",
+        why="capturing that size fails with a DeepEP assertion",
         fix=Fix(
             f"set {_VARIABLE} to {needed} (at most {_LIMIT}), or capture smaller batches",
             env={_VARIABLE: str(min(needed, _LIMIT))},
@@ -286,7 +288,7 @@ def memory_fraction(plan: Plan) -> Iterator[Verdict]:
         at=(_FRACTION,),
         why="no memory is left for the KV cache"
         if number <= 0
-        else "the engine uses all of the memory or more, and the first further allocation fails",
+        else "the engine takes all GPU memory or more, and the next allocation fails",
         fix=Fix(f"set it to {percent:g} if {number:g} % is meant", set={_FRACTION: percent})
         if slip
         else Fix("remove it: the engine chooses a value", set={_FRACTION: None}),

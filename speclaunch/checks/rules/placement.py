@@ -44,8 +44,8 @@ def _verdict(undivided: Undivided, at: tuple[str, ...], instead: str) -> Verdict
         "do" if undivided.what.endswith("heads") or undivided.what.endswith("experts") else "does"
     )
     return Verdict(
-        f"{undivided.what} of the {undivided.whose} {undivided.model} {plural} not divide by "
-        f"{undivided.ranks} {undivided.of}",
+        f"{undivided.what} of the {undivided.whose} {undivided.model} {plural} not divide evenly "
+        f"among {undivided.ranks} {undivided.of}",
         at=at,
         why=f"the engine stops while it builds the model: {undivided.engine}",
         fix=_fix_of_common(undivided, instead),
@@ -86,7 +86,7 @@ def _fix_of_ranks_beyond_gpus(plan: Plan) -> Fix:
     plain = all(number(plan, name) == 1 for name in ("pp_size", "nnodes", "gpu_id_step"))
     is_simple = plain and not number(plan, "base_gpu_id") and replicas(plan) == 1
     if not is_simple or not _all_visible(plan, there):
-        return Fix("reduce the parallel sizes to the GPUs of the machine, or use more GPUs")
+        return Fix("reduce the parallel sizes to the machine's GPU count, or use more GPUs")
     fitting = 1 << (there.bit_length() - 1)
     nodes = -(-(number(plan, "tp_size") or 1) // there)
     more = f", or serve on {nodes} machines (nnodes)" if there >= _FEW else ""

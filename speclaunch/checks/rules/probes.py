@@ -68,7 +68,7 @@ def probe_timeout(plan: Plan) -> Iterator[Verdict]:
                 f"the engine waits {LEAST_SECONDS} s before it checks for a token: "
                 f"{_ENDS[probe.kind]}"
             ),
-            fix=Fix(f"set its timeout to more than {_ENOUGH - 5} s: {_ENOUGH}"),
+            fix=Fix(f"set its timeout to more than {_ENOUGH - 5} s, such as {_ENOUGH}"),
             place=probe.place if probe.timeout is None else probe.timeout.place,
             others=written(plan, "port"),
         )
@@ -133,8 +133,8 @@ def _verdict_of_startup_budget(
         f"the {kind} kills the container after {budget.seconds:g} s and a start "
         f"{'needs at least' if sure else 'is likely to take'} {needed:,.0f} s",
         why=(
-            f"the first answer needs processes, {weights}, graphs and a generation; the "
-            "restarted container loads everything again"
+            f"before its first answer the server starts processes, loads {weights}, captures "
+            "graphs and generates; the restarted container does all of that again"
         ),
         fix=Fix(f"add a startupProbe of {2 * expected.likely:,.0f} s in total"),
         place=budget.probe.place,
@@ -260,7 +260,7 @@ def _refused(plan: Plan, probe: Probe, path: str) -> Iterator[Verdict]:
         yield _verdict_of_refused_probe(
             probe,
             f"{probe_name(probe)} gets 404 from the servers{where}",
-            "a rank after the first serves /health, /health_generate and, from 0.5.4 on, /ping",
+            "a rank after the first serves only /health, /health_generate and, from 0.5.4, /ping",
             "probe /health",
             written(plan, "node_rank", "nnodes"),
         )

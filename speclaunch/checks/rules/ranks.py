@@ -113,7 +113,7 @@ def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict
         if disaggregated is False and {PREFILL, DECODE} <= {*sides}:
             yield _verdict_of_router_disaggregation(
                 found.plans[sides.index(PREFILL)],
-                "the router does not know prefill and decode",
+                "the router is not configured for prefill and decode",
                 "it treats each as a complete server, and both refuse a request without its "
                 "partner's address: Disaggregated request received without bootstrap room id",
                 "pass --pd-disaggregation with --prefill and --decode to the router",
@@ -125,7 +125,7 @@ def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict
                 "the router expects prefill and decode servers, but has neither",
                 "it sends each request to a pair, but a server without disaggregation_mode has "
                 "no partner",
-                "set disaggregation_mode of the servers, or remove --pd-disaggregation",
+                "set disaggregation_mode on the servers, or remove --pd-disaggregation",
                 found.router,
             )
 
@@ -180,7 +180,7 @@ def _compared(
         Verdict(
             f"the router has {name} {setting.value} for {upstream.role}, but the servers have "
             f"{listening}",
-            why="decode requests the ranks of prefill at this port, but no server listens there"
+            why="decode queries the ranks of prefill at this port, but no server listens there"
             if name == _BOOTSTRAP
             else "the router finds no server there",
             fix=Fix(f"set it to {listening} in the router"),
@@ -373,7 +373,7 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"nnodes is {nodes}, but dist_init_addr is not set",
             at=(NODES,),
-            why="each host searches for the others on its own 127.0.0.1 until startup times out",
+            why="each host looks for the others on its own 127.0.0.1 until startup times out",
             fix=Fix(
                 "set it to the address of the first host on all hosts: --dist-init-addr HOST:PORT"
             ),

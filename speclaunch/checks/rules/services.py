@@ -231,7 +231,7 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                             "a prefill server without a decode server answers no request; "
                             "neither does a decode server that receives prompts"
                         ),
-                        fix=Fix("list it under its own role"),
+                        fix=Fix("list it under its actual role"),
                         place=upstream.place,
                         others=written(plan, "disaggregation_mode"),
                     ),
@@ -455,8 +455,7 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                     Verdict(
                         f"the file contains the value of --{name} of the router {router.name}",
                         why=(
-                            "it remains in the repository and its history, for everyone who "
-                            "can read them"
+                            "it remains in the repository's history, readable to anyone with access"
                         ),
                         fix=Fix("read it from a secret, and rotate it: it has been exposed"),
                         place=replace(written.place, hidden=True),

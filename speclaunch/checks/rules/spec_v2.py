@@ -77,7 +77,7 @@ def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
         f"{plan.request.version} verifies only topk 1",
         at=("speculative_algorithm", spec_v2.VARIABLE),
         why=(
-            "the engine chooses after its check and refuses nothing; the worker treats the "
+            "the engine chooses it after its check and refuses nothing; the worker treats the "
             "first tokens of the tree as the accepted path"
         ),
         fix=Fix(

@@ -701,7 +701,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "drafts",
         algorithms=("STANDALONE",),
-        also={WARNING: "before 0.5.12, and for other drafts than EAGLE's"},
+        also={WARNING: "before 0.5.12, and for drafts other than EAGLE's"},
     ),
     row(
         "SPL426",

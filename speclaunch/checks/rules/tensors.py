@@ -383,7 +383,7 @@ def nan_weights(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{_message_of_empty_weights(broken)} not finite (NaN or infinity)",
             at=(found.argument,),
-            why="one such number makes all outputs NaN, and no proposal is accepted",
+            why="one such value makes all outputs NaN, and no proposal is accepted",
             fix=Fix("use a new copy of the weights"),
         )
 
@@ -457,8 +457,8 @@ def unclaimed_layers(plan: Plan) -> Iterator[Verdict]:
             f"builds {built}",
             at=(found.argument,),
             why=(
-                "the engine silently drops layers beyond num_hidden_layers: the draft computes "
-                "with only part of its layers"
+                "the engine silently drops layers beyond num_hidden_layers: the draft runs "
+                "with only some of its layers"
             ),
             fix=Fix("set num_hidden_layers in config.json to the number in the files"),
         )

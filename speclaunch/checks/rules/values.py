@@ -1,4 +1,4 @@
-"""Shared plan values of several rules."""
+"""Plan values shared by several rules."""
 
 from __future__ import annotations
 
