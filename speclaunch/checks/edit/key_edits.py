@@ -57,7 +57,7 @@ class ConfigKeys(EditablePlaces):
         if own is None and not mappings:
             raise NotFixableError("it contains no keys")
         self._own = own or mappings[0]
-        off = {  # a false switch has no word
+        off = {  # a false switch has no token
             canonical(known.dest): nodes.place(key, found.document)
             for key, _ in self._own.value
             if (known := catalogue.by_name(str(key.value).replace("-", "_"))) is not None

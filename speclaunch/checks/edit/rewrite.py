@@ -46,7 +46,7 @@ def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Ed
         before = _LAST_COMMA.search(lines[above - 1].rstrip("\r\n")) if above else None
         is_last = number in closing or _LAST_COMMA.search(line) is None
         if is_last and before is None:
-            continue  # words of a shell, or the first item of the list
+            continue  # tokens of a shell, or the first item of the list
         if is_last and before is not None and number + 1 not in emptied | closing:
             edits.append(Edit(above, before.start() + 1, len(before[0]), before["blank"]))
         start, end = 0, len(line.rstrip().removesuffix("\\"))  # `apply` detects a continuation

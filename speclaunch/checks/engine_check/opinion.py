@@ -211,7 +211,7 @@ def _smaller(units: UnitSet) -> Search:
     """Search with ddmin (Zeller, Hildebrandt 2002), all complements of a round in one batch."""
     left, parts = sorted(units), 2
     for _ in range(_MOST_ROUNDS):
-        if len(left) < 3:  # a single unit needs no search; of two each alone was tried
+        if len(left) < 3:  # a single unit needs no search; of two, each was already tried alone
             break
         parts = min(parts, len(left))
         complements = [frozenset(left).difference(part) for part in _divided(left, parts)]

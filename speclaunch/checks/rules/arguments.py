@@ -131,7 +131,7 @@ def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
         return replace(fix, rename=(name.lstrip("-"), meant[1])) if meant is not None else fix
     flag = _FLAG.search(problem.message)
     argument = plan.catalogue.by_name(flag[0]) if flag is not None else None
-    if meant is None or argument is None:  # same either way: what is refused is named by its flag
+    if meant is None or argument is None:  # same either way: the flag names what is rejected
         return fix
     return replace(fix, set={argument.name: meant[1]})
 

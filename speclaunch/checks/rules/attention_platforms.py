@@ -62,7 +62,7 @@ def mla_backend(plan: Plan) -> Iterator[Verdict]:
     for backend in _different(backends_of_draft(plan)):
         if _unfit(backend, draft):
             fix = Fix("set a separate backend for the draft", set={DRAFT: "flashinfer"}, safe=True)
-            if not plan.has_argument(DRAFT):  # same either way: only another remedy
+            if not plan.has_argument(DRAFT):  # same either way: only the remedy differs
                 fix = Fix("use another backend for both, or SGLang 0.5.7 or later")
             yield _verdict_of_mla_backend(backend, "draft", fix)
 
@@ -185,7 +185,7 @@ def _runs(plan: Plan, row: _Backend) -> bool:
 
 def _hardware(plan: Plan) -> str:
     hardware = plan.facts.hardware
-    if hardware is None or hardware.capability is None:  # same either way: only the words
+    if hardware is None or hardware.capability is None:  # same either way: only the wording differs
         return "this hardware"
     return f"{hardware.name} (SM{hardware.capability})"
 

@@ -31,7 +31,7 @@ def _undivided(
     `what` is a function of `engine/plan/division.py`; `instead` is the remedy if no smaller
     `tp_size` helps.
     """
-    if gpu_ranks(plan).tensor < 2:  # same either way: division.py asks it again
+    if gpu_ranks(plan).tensor < 2:  # same either way: division.py checks it again
         return
     from speclaunch.engine import division  # noqa: PLC0415  it counts weights
 

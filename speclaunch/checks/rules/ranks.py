@@ -176,7 +176,7 @@ def _compared(
         return
     listening = ", ".join(sorted(str(port) for port in ports))
     yield (
-        servers[0],  # same either way: the places are given
+        servers[0],  # same either way: the places are explicit
         Verdict(
             f"the router has {name} {setting.value} for {upstream.role}, but the servers have "
             f"{listening}",
@@ -260,7 +260,7 @@ def _runs_on_all(nodes: Setting | None) -> bool:
 
 def _begins(plan: Plan, others: Sequence[Plan]) -> bool:
     """True if a command begins a new server: it has rank 0, or one of the ranks is unknown."""
-    last = others[-1].value_or_none(RANK)  # same either way: an unknown rank is alone
+    last = others[-1].value_or_none(RANK)  # same either way: an unknown rank begins a server
     rank = plan.value_or_none(RANK)
     return not isinstance(rank, int) or not isinstance(last, int) or rank == 0
 
@@ -297,7 +297,7 @@ def server_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     for commands in servers(plans):
         first = commands[0]
         for name in _ALIKE:
-            for other in commands[1:]:  # same either way: the first is as itself
+            for other in commands[1:]:  # same either way: the first equals itself
                 if _differs(first, other, name):
                     yield _verdict_of_server_ranks(first, other, name)
                     break
@@ -423,7 +423,7 @@ def _hosts(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
         f"nnodes is {nodes}, but the platform starts {hosts} hosts for the server",
         at=(NODES,),
         why="the engine waits for hosts that are never started"
-        if nodes > hosts  # same either way: of equal ones nothing is said
+        if nodes > hosts  # same either way: equal numbers yield no verdict
         else "the hosts beyond nnodes have no ranks and stop",
         fix=Fix(f"set nnodes to {hosts}, or start {nodes} hosts"),
         others=(place,),
@@ -440,7 +440,7 @@ def _gpus(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
         return
     if needed == there:
         return
-    short = needed > there  # same either way: of equal ones nothing is said
+    short = needed > there  # same either way: equal numbers yield no verdict
     yield Verdict(
         f"the arguments need {needed} GPUs per host, but the platform provides {there}",
         at=("tp_size", "pp_size", "dp_size", NODES),

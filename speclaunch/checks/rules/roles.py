@@ -14,8 +14,8 @@ from speclaunch.core import Place
 from speclaunch.engine import LATENT, Group, Plan, UnknownValueError, gpu_ranks
 
 # Servers that work together: prefill with decode, and the ranks of one server. If a file groups
-# them (`Request.server_context`), that counts. Otherwise prefill and decode servers belong together
-# if they serve one model and are in one directory.
+# them (`Request.server_context`), that decides. Otherwise prefill and decode servers belong
+# together if they serve one model and are in one directory.
 
 
 NODES, RANK, ADDRESS = "nnodes", "node_rank", "dist_init_addr"

@@ -29,7 +29,7 @@ def spec_v2_topk(plan: Plan) -> Iterator[Verdict]:
     switched = plan.in_versions(spec_v2.BY_SWITCH)
     own = "set speculative_eagle_topk to 1: the target enables SpecV2"
     fix = Fix(own, set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None})
-    if switched or plan.env_flag(spec_v2.VARIABLE):  # same either way: only another remedy
+    if switched or plan.env_flag(spec_v2.VARIABLE):  # same either way: only the remedy differs
         fix = Fix(
             "set speculative_eagle_topk to 1, or disable SpecV2 to draft a tree",
             set={spec_v2.SWITCH: None},
@@ -102,7 +102,7 @@ def spec_v2_without_effect(plan: Plan) -> Iterator[Verdict]:
     away = Fix("remove it", env={VARIABLE: None}, safe=True)
     if plan.in_versions(spec_v2.ONLY_WORKERS):
         on = plan.env_flag(VARIABLE)
-        if not on:  # same either way: only another remedy
+        if not on:  # same either way: only the remedy differs
             away = Fix(
                 "remove it; disable_overlap_schedule selects the synchronous worker",
                 set={"disable_overlap_schedule": True},

@@ -897,7 +897,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "dspark",
         algorithms=("DSPARK",),
-        versions=">=0.5.16",  # same either way: its rows and the algorithm have them
+        versions=">=0.5.16",  # same either way: its rows and the algorithm limit them
         engine_messages=(
             "DSpark with dp attention",
             "DSpark ignores --speculative-moe-a2a",
