@@ -100,7 +100,6 @@ def _uses(text: SourceLines, name: str) -> int:
 
 
 def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Iterator[Edit]:
-    """Yield the ways to edit the text at a place."""
     source = text.at(place)
 
     def edit(start: int, end: int, with_: str) -> Edit:
@@ -479,7 +478,6 @@ class CommandWords(EditablePlaces):
         return env_ways(self._invocation, name, value, self._text.text)
 
     def _is_here(self, word: Word) -> bool:
-        """True if a token is part of the command in this file."""
         return word.place.path == self._invocation.place.path and any(
             word is own for own in self._invocation.words
         )

@@ -96,7 +96,6 @@ def _position(starts: Sequence[int], offset: int, most: int) -> tuple[int, int]:
 
 
 def _common(first: str, second: str) -> int:
-    """Return the length of the common prefix."""
     for at, (a, b) in enumerate(zip(first, second, strict=False)):
         if a != b:
             return at

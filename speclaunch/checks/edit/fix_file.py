@@ -176,7 +176,6 @@ class _Work(Struct):
     """Fixes that failed, with the reason."""
 
     def is_requested(self, finding: Finding) -> bool:
-        """True if a finding's fix is to be applied."""
         kind = finding.fix.applicability if finding.fix is not None else None
         return kind is Applicability.SAFE or (self.unsafe and kind is Applicability.UNSAFE)
 

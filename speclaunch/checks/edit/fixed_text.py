@@ -369,7 +369,6 @@ def _check(
 
 
 def _rest(invocation: Invocation) -> Sequence[Any]:
-    """Return all fields of a command except its tokens."""
     return (
         invocation.kind,
         invocation.name,

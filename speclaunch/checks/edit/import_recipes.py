@@ -210,7 +210,6 @@ def _plain(value: Any, variables: frozenset[str]) -> Any:
 
 
 def _without_default(text: str) -> frozenset[str]:
-    """Return the variables that a recipe uses without a default."""
     return frozenset(name for name, end in _IN_RECIPE.findall(text) if end == "}")
 
 

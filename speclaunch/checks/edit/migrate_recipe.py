@@ -297,7 +297,6 @@ def _secrets(data: Any) -> list[str]:
 
 
 def _roles(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the roles of a recipe that are not empty."""
     roles = data.get("roles")
     pairs = roles.items() if isinstance(roles, dict) else ()
     return {str(name): role for name, role in pairs if isinstance(role, dict)}

@@ -110,7 +110,7 @@ def check_source(source: LintedFile, options: Options) -> CheckedText:
 
 
 def findings_of(source: LintedFile, options: Options) -> tuple[Finding, ...]:
-    """Return the findings of one file, ordered by place; empty if no reader supports the file."""
+    """Return a file's findings, ordered by place; empty if no reader supports it."""
     if source.not_read:
         return ()
     checked = check(source, options)

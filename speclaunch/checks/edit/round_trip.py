@@ -136,7 +136,7 @@ class Meaning(Struct, frozen=True):
 
 
 def _is_equal(first: Any, second: Any) -> bool:
-    """True if the engine gets the same value: 1 is 1.0, but not True."""
+    """True if the engine gets the same value: 1 equals 1.0, but not True."""
     return bool(first == second) and isinstance(first, bool) == isinstance(second, bool)
 
 

@@ -229,6 +229,5 @@ def _out_of_flow(
 
 
 def _removed_lines(found: Yaml, first: int, last: int) -> list[Edit]:
-    """Return the edits that remove lines."""
     lines = enumerate(found.lines[first - 1 : last], first)
     return [Edit(number, 1, len(line), "") for number, line in lines if line]

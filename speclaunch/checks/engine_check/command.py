@@ -165,7 +165,6 @@ def _refused(request: Request, taken: set[int]) -> list[Unit]:
 
 
 def _stand_in(words: list[str], written: str, at: tuple[int, ...], value: str) -> None:
-    """Replace the value of an argument."""
     if len(at) == 1:
         words[at[0]] = f"{written.partition('=')[0]}={value}"
     for index in at[1:]:

@@ -48,7 +48,7 @@ def _numbered(
     subject: Callable[[Finding], str],
     order: Callable[[str], str],
 ) -> list[str]:
-    """Return digests of code, path, subject, and a number in the order of the places."""
+    """Return digests of code, path, subject and a number by order of place."""
     base = os.path.abspath(root)  # noqa: PTH100  links are not resolved
     findings = list(findings)
     keys = [

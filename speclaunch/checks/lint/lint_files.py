@@ -91,7 +91,6 @@ class LintRun(Struct):
         return Report(tuple(reports), tuple(result.path for result in results if result.not_read))
 
     def _results(self, found: Sequence[FoundFile]) -> Iterator[FileResult]:
-        """Yield the results of the files, in order."""
         groups = self._groups(found)
         known = [groups.get(file.path) or self._cached(file) for file in found]
         missing = [file for file, result in zip(found, known, strict=True) if result is None]

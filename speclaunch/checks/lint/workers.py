@@ -72,7 +72,6 @@ class _Pool(Generic[T]):
         self._waiting.register(reading, selectors.EVENT_READ)
 
     def stop(self) -> None:
-        """Kill the remaining processes."""
         # a second Ctrl-C must not interrupt this
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         for reading in list(self._children):
@@ -91,7 +90,6 @@ class _Pool(Generic[T]):
         return status
 
     def in_order(self) -> Iterator[Answer]:
-        """Yield the answers."""
         for number in range(len(self._items)):
             while number not in self._answers and self._begun:
                 for key, _ in self._waiting.select():

@@ -221,7 +221,6 @@ def _shape(place: str, expected: Mapping[str, ExpectedTensor]) -> Shape:
 
 
 def _parts(place: str, expected: Mapping[str, ExpectedTensor]) -> tuple[str, ...]:
-    """Return the tensors that a fused tensor replaces."""
     for fused, parts in _FUSED.items():
         if f".{fused}." in place:
             names = tuple(place.replace(fused, part) for part in parts)
@@ -230,7 +229,6 @@ def _parts(place: str, expected: Mapping[str, ExpectedTensor]) -> tuple[str, ...
 
 
 def _quantized(place: str) -> list[str]:
-    """Return the tensor that a quantized tensor replaces."""
     module, _, last = place.rpartition(".")
     return [f"{module}.weight"] if last in _QUANTIZED else []
 

@@ -74,7 +74,6 @@ def has_extra_buffer(plan: Plan) -> bool:
 
 
 def _listed(plan: Plan, early: Mapping[str, str], listed: str) -> Checkpoint | None:
-    """Return the target if its class is in the list."""
     target = plan.facts.target
     name = target.architecture if target is not None else None
     if name is None:

@@ -460,7 +460,6 @@ def _platform_gpus(context: ServerContext) -> Setting | None:
 
 
 def _amount(setting: Setting | None) -> tuple[int, Place] | None:
-    """Return a known number and its place."""
     if setting is None or not str(setting.value).isdecimal():
         return None
     return (int(str(setting.value)), setting.place) if setting.known else None

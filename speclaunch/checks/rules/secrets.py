@@ -42,7 +42,6 @@ def _is_secret(value: RequestedValue, *, named: bool) -> bool:
 
 
 def _literal(value: RequestedValue) -> str:
-    """Return the text of a value in the file."""
     if value.place.path == COMMAND_LINE:
         return ""
     if value.literal is not None:
