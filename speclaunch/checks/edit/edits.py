@@ -118,8 +118,7 @@ class ShownDiff(Struct, frozen=True):
 
 
 def shown_diff(before: str, after: str, name: str, hidden: Collection[str]) -> ShownDiff:
-    """Return the diff with secrets redacted: the values of `hidden`, and text that looks like a
-    secret.
+    """Return the diff with secrets redacted: the values of `hidden`, and text that looks secret.
 
     If only context lines contain secrets, fewer context lines are shown.
     """

@@ -217,9 +217,7 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
 def _candidates(
     checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
-    """Yield a line number and text: appended to the line if it begins with a space, else put
-    above.
-    """
+    """Yield a line, and the text to append (it begins with a space) or to insert above it."""
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)

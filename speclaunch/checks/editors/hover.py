@@ -83,9 +83,7 @@ def _diagnostic(
 
 
 def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
-    """Return the place where a document selects a group's option file; else the document's
-    start.
-    """
+    """Return the place where a document selects a group's option file, else its start."""
     file = Path(place.path)
     pattern = re.compile(
         rf"^\s*-\s*(?:override\s+)?/?(?:{re.escape(file.parent.name)}\s*:\s*)?"

@@ -200,9 +200,7 @@ def _added(added: AddedJudge) -> EngineJudge:
 
 
 def cpu_judge() -> EngineJudge | None:
-    """Return the CPU engine, if installed. Raises InputError if other users could have created
-    it.
-    """
+    """Return the CPU engine, if installed. Raises InputError if other users could have made it."""
     engine = CpuEngine(speclaunch_home())
     manifest = read_manifest(engine)
     if manifest is None or "packages" not in manifest:

@@ -219,9 +219,7 @@ class Verdicts:
                 self._files.put(name, text.encode())
 
     def seconds(self, judge: str) -> float | None:
-        """Return the seconds that a judge, named by its digest, took to load and answer, if
-        stored.
-        """
+        """Return the seconds that a judge (by digest) took to load and answer, if stored."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(_seconds_name(judge))
             return None if text is None else float(text)
@@ -240,9 +238,7 @@ def opened(*, enabled: bool = True) -> Verdicts | None:
 
 
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
-    """Return the key of a judge's answer. `judge`: its digest; `seen`: text that it reads on
-    disk.
-    """
+    """Return the key of an answer. `judge`: the judge's digest; `seen`: text it reads on disk."""
     folder = str(question.folder) if seen else ""  # no path is read
     parts = [_FORMAT, judge, to_builtins(replace(question, folder=None)), folder, list(seen)]
     return digest(json.dumps(parts).encode("utf-8", "surrogateescape"))

@@ -61,9 +61,7 @@ class LintRun(Struct):
     """True if checking a file may query an engine, with a worker in each process."""
 
     def report(self, log: Callable[[str], None] = lambda _: None) -> Report:
-        """Check all files, and compare those that depend on others. `log` receives progress
-        lines.
-        """
+        """Check all files and compare those that depend on others; `log` receives progress."""
         found = list(find_files(self.paths, self.left_out, only_deployments=self.only_deployments))
         for file in found:  # a wrong configuration is reported before anything is checked
             self.settings(file.path)
