@@ -373,7 +373,7 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"nnodes is {nodes}, but dist_init_addr is not set",
             at=(NODES,),
-            why="each host looks for the others on its own 127.0.0.1 until startup times out",
+            why="each host waits for the others on its own 127.0.0.1 until startup times out",
             fix=Fix(
                 "set it to the address of the first host on all hosts: --dist-init-addr HOST:PORT"
             ),
