@@ -1,4 +1,4 @@
-"""Start, supervise, recover, diagnose; doctor; the CPU engine.
+"""Launch, supervision, recovery and diagnosis of engines; machine checks; the CPU engine.
 
 Other libraries import only these names. See README.md.
 """

@@ -1,4 +1,4 @@
-"""Artifacts of the installed engine on this machine: tiny models, and the compiled NGRAM corpus."""
+"""Artifacts of the installed engine: tiny models and the compiled NGRAM corpus."""
 
 import hashlib
 import json
@@ -20,7 +20,8 @@ _CORPUS = (
 def ensure_model(engine: CpuEngine, name: str) -> Path:
     """Return the folder of the tiny model ``name``, writing it on first use.
 
-    It is written again when ``make_models.py``, which lists the names, or a part of it changes.
+    Rewrites it when ``make_models.py``, which lists the names, or a module in ``tiny_models`` has
+    changed.
     """
     _require_interpreter(engine)
     folder = engine.model(name)
@@ -52,9 +53,9 @@ def models_fingerprint() -> str:
 
 
 def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None:
-    """Compile the extension that NGRAM speculation needs, unless it is compiled already.
+    """Compile the extension for NGRAM speculation unless it is already compiled.
 
-    SGLang would compile it at the first start with NGRAM, which then takes 10 seconds longer.
+    Otherwise SGLang compiles it at the first start with NGRAM, which adds 10 seconds.
     """
     _require_interpreter(engine)
     mark = engine.cache / "ngram-corpus.done"
@@ -77,7 +78,7 @@ def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None
 
 
 def engine_environment(engine: CpuEngine) -> dict[str, str]:
-    """Return the complete environment of a process of the engine."""
+    """Return the complete environment for the engine's processes."""
     inherited = pip_environment()
     return inherited | engine.environment(inherited)
 

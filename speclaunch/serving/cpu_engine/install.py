@@ -1,9 +1,9 @@
 """Installation of the CPU engine: once, resumable, one process at a time.
 
-An installation has steps. Each leaves a mark in the virtual environment when it is done, so an
-interrupted run resumes there. The manifest is written after the last step: if it exists, the engine
-is complete. The child processes inherit the lock: even if speclaunch is killed and pip survives, a
-second installation waits for it.
+Each completed step leaves a mark in the virtual environment, so an interrupted run resumes after
+the last completed step. The manifest is written after the last step: if it exists, the engine is
+complete. The child processes inherit the lock: if speclaunch is killed and pip survives, a second
+installation waits for pip.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _AFTER_NAME = re.compile(r"[^\w.-].*|-\d.*")
 
 
 def _package(line: str) -> str:
-    """Return pip's activity and the package, without versions, places and lists."""
+    """Return pip's activity and the package name, without version, URL or package list."""
     verb, _, rest = line.strip().partition(" ")
     if verb == "Installing":
         return "Installing packages"
@@ -93,7 +93,7 @@ def _package(line: str) -> str:
 
 
 class PipProgress:
-    """Filter of pip's lines that adds the size and rate of what arrives in ``scratch``.
+    """Filter for pip's output that adds the size and rate of downloads to ``scratch``.
 
     ``scratch`` is pip's TMPDIR: downloads stay there until all of them are installed. With
     ``single``, only one package is downloaded, so the size that pip announces is the total.
@@ -107,7 +107,7 @@ class PipProgress:
         self._began = time.monotonic()
 
     def line(self, line: str) -> None:
-        """Process a line of pip; pass it on if it shows pip's activity."""
+        """Process an output line of pip; pass it on if it shows pip's activity."""
         if not line.strip().startswith(_DOING):
             return
         if self._single and (announced := announced_bytes(line)) is not None:
@@ -116,7 +116,7 @@ class PipProgress:
         self._report(self._doing)
 
     def tick(self) -> None:
-        """Report progress after another second."""
+        """Report download progress; called every second."""
         downloading = "" if self._doing.startswith("Installing") else f"{self._growth.text()}; "
         self._report(f"{downloading}{duration(time.monotonic() - self._began)}; {self._doing}")
 
@@ -131,13 +131,13 @@ _PROBE = (
     " platform.system(), platform.machine(), platform.libc_ver()[1] or '-')"
 )
 OLDEST_GLIBC = (2, 34)
-"""SGLang 0.5.23 is published for Linux on x86-64 only: its wheels are manylinux_2_34_x86_64."""
+"""Oldest supported glibc: SGLang 0.5.23 has wheels for manylinux_2_34_x86_64 only."""
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Installation(Struct, frozen=True):
-    """One run through the steps, with the lock held."""
+    """Run of all installation steps while holding the lock."""
 
     engine: CpuEngine
     report: Report
@@ -233,7 +233,9 @@ class Installation(Struct, frozen=True):
             )
 
     def make_venv(self, report: ReportDetail) -> bool | None:
-        """Create the virtual environment; replace it without a mark or if its Python is gone."""
+        """Create the virtual environment; replace an environment that has no mark or has lost its
+        Python.
+        """
         venv = self.engine.venv
         if self._is_marked("venv", "1") and self._python_starts():
             return None
@@ -262,7 +264,7 @@ class Installation(Struct, frozen=True):
         return self._pip("torch", TORCH, [*options, source.requirement], report)
 
     def _offer(self, options: Sequence[str]) -> Offer:
-        """Query the index in these options of pip."""
+        """Query the package index that these pip options select."""
         ended = run_logged(
             [self.engine.python, "-I", "-m", "pip", *probe_options(options)],
             log=self.engine.log,
@@ -305,7 +307,7 @@ class Installation(Struct, frozen=True):
         return True
 
     def _python_starts(self) -> bool:
-        """True if the environment's interpreter works: the system's may have been removed."""
+        """True if the environment's interpreter runs; False if the system's Python was removed."""
         try:
             return self._run(self.engine.python, "-I", "-c", "").status == 0
         except OSError:
@@ -389,12 +391,12 @@ STEPS: tuple[tuple[str, Act], ...] = (
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the first two numbers of a version; empty for other texts (musl has no glibc)."""
+    """Return the first two numbers of a version; empty if there are none (musl has no glibc)."""
     return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 def _drop_half_installed(venv: Path) -> None:
-    """Remove the leftovers of a killed pip, which would count as an installed package."""
+    """Remove the leftovers of a killed pip, which would pass for installed packages."""
     for folder in site_packages(venv):
         for found in folder.iterdir():
             half = found.suffix == ".dist-info" and not (found / "RECORD").is_file()

@@ -5,26 +5,26 @@ The same name always gives the same bytes, and DEST appears complete or not at a
 
 ========================  =======================================================================
 ``cycle``                 a target whose next token is a fixed successor of the last one
-``cycle-8``               the same of 8 layers
-``cycle-draft``           a STANDALONE draft for it, wrong on 30 % of the vocabulary
+``cycle-8``               ``cycle`` with 8 layers
+``cycle-draft``           a STANDALONE draft for ``cycle``, wrong on 30 % of the vocabulary
 ``cycle-draft-PERCENT``   the same, wrong on PERCENT % (or ``--error-rate``)
-``llama``                 a target of 8 layers (EAGLE3's hooks need them) that mostly does the same
-``llama-eagle3``          an EAGLE3 draft for it, with a vocabulary of its own
-``llama-eagle``           an EAGLE-2 draft for it
-``glm-mtp``               a Glm4Moe target with one MTP (nextn) layer that drafts for it
+``llama``                 a target with 8 layers (EAGLE3's hooks need them), mostly like ``cycle``
+``llama-eagle3``          an EAGLE3 draft for ``llama``, with its own vocabulary
+``llama-eagle``           an EAGLE-2 draft for ``llama``
+``glm-mtp``               a Glm4Moe target with one MTP (nextn) layer as its draft
 ========================  =======================================================================
 
-How acceptance is brought about. The vocabulary is cut into cycles of 8 tokens. The embedding of
-the next token of a cycle is that of the last one turned by a fixed rotation R; one coordinate
-is the same for all. A row of the output layer is the embedding of the token's *predecessor*, so a
-hidden state close to an embedding predicts the successor of that token, and so would R times it
-predict the one after. Layers that add nothing give ``cycle``; layers that add a little noise from
-their random attention and MLP give ``llama`` and ``glm-mtp``, whose output depends on the context
-now and then. The EAGLE3 draft averages the three hidden states it is given and applies R in its
-MLP, so that each further draft step is one token ahead; tokens outside of its vocabulary it never
-proposes. The EAGLE-2 draft does so with one hidden state and the embedding of the last token.
-Both draft for ``cycle-8``, too, which is always predictable. The MTP layer passes on the embedding
-of the last token, with some noise. Special tokens are never predicted: a reply runs to its
+How acceptance works. The vocabulary is divided into cycles of 8 tokens. The embedding of the next
+token of a cycle is the embedding of the current token rotated by a fixed R; all embeddings share
+one coordinate. A row of the output layer is the embedding of the token's *predecessor*. A hidden
+state close to a token's embedding therefore predicts that token's successor, and R times this state
+predicts the token after that. Layers that add nothing give ``cycle``. Layers that add a little
+noise from random attention and MLP weights give ``llama`` and ``glm-mtp``, whose output sometimes
+depends on the context. The EAGLE3 draft averages its three hidden states and applies R in its MLP,
+so each draft step is one token further ahead. It never proposes tokens outside its vocabulary. The
+EAGLE-2 draft does the same with one hidden state and the embedding of the last token. Both also
+draft for ``cycle-8``, which is always predictable. The MTP layer passes on the embedding of the
+last token, with some noise. Special tokens are never predicted, so a reply runs to its
 ``max_tokens``.
 """
 
@@ -61,7 +61,7 @@ DEFAULT_ERROR_RATE = 0.3
 
 
 def build(name: str, error_rate: float | None) -> tuple[Config, Tensors]:
-    """Config and weights of the model ``name``; raises ``ValueError`` for an unknown one."""
+    """Return config and weights of the model ``name``. Raises ``ValueError`` if it is unknown."""
     draft = CYCLE_DRAFT.fullmatch(name)
     if draft is None:
         if name not in MODELS:
@@ -77,16 +77,16 @@ def build(name: str, error_rate: float | None) -> tuple[Config, Tensors]:
 
 
 def fingerprint() -> str:
-    """The hash of this script and its parts, in the order of their names."""
+    """Return the hash of this script and the modules in ``tiny_models``."""
     parts = [Path(__file__), *sorted(PARTS.glob("*.py"))]
     return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
 
 
 def write_model(name: str, destination: Path, error_rate: float | None = None) -> None:
-    """Write the model into a folder beside ``destination``, then rename it into place.
+    """Write the model to a temporary folder next to ``destination``, then rename the folder.
 
-    A model that is there already is replaced. ``speclaunch-model.json`` tells by the hash of these
-    scripts whether a model on disk is the one that this version writes.
+    Replaces an existing model. ``speclaunch-model.json`` stores the hash of these scripts, which
+    shows whether the model is current.
     """
     config, tensors = build(name, error_rate)
     destination.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def write_model(name: str, destination: Path, error_rate: float | None = None) -
 
 
 def main() -> int:
-    """Read the command line, write the model, return the exit status."""
+    """Write the model that the command line names; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

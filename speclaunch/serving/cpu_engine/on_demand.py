@@ -28,7 +28,7 @@ _ENGINE_BYTES = 2 * 2**30
 
 
 class OnDemandEngine(Struct, frozen=True):
-    """An engine installed on demand. `used`: seconds since the epoch."""
+    """An engine installed on demand. `used`: last use, in seconds since the epoch."""
 
     engine: CpuEngine
     used: float
@@ -46,7 +46,7 @@ def mark_on_demand(engine: CpuEngine) -> None:
 
 
 def note_use(engine: CpuEngine) -> None:
-    """Note that an engine is used now, if it was installed on demand."""
+    """Record the time of use of an engine that was installed on demand."""
     if _mark(engine).is_file():
         mark_on_demand(engine)
 
@@ -62,7 +62,7 @@ def on_demand_engines(home: Path) -> list[OnDemandEngine]:
 
 
 def _disk_bytes(folder: Path) -> int:
-    """Return the disk space of a folder, counting each file once."""
+    """Return the disk usage of a folder, counting each file once."""
     total = 0
     for directory, _, names in os.walk(folder):
         for name in names:
@@ -98,7 +98,7 @@ def _total(found: Collection[OnDemandEngine]) -> int:
 
 
 def _user(engine: CpuEngine) -> int | None:
-    """Return a process that runs the engine's interpreter; None if there is none."""
+    """Return the ID of a process that runs the engine's interpreter; None if there is none."""
     program = str(engine.python)
     for process in psutil.process_iter(["cmdline"]):
         if (process.info.get("cmdline") or [])[:1] == [program]:
@@ -107,7 +107,7 @@ def _user(engine: CpuEngine) -> int | None:
 
 
 def remove_engine(engine: CpuEngine) -> None:
-    """Remove an engine, but not the models that all engines share.
+    """Remove an engine but keep the models, which all engines share.
 
     Raises InstallError if a process uses it, or it cannot be removed.
     """

@@ -33,7 +33,7 @@ def do_nothing() -> None:
 
 
 class Completed(Struct, frozen=True):
-    """Result of a program: its exit status and its last lines."""
+    """Result of a program: its exit status and last output lines."""
 
     status: int
     lines: tuple[str, ...]
@@ -41,9 +41,7 @@ class Completed(Struct, frozen=True):
     """False if it was stopped at the deadline."""
 
     def last_error(self) -> str:
-        """Return the line with the error: pip's last ``ERROR:``, else the last line that isn't
-        blank.
-        """
+        """Return the line with the error: pip's last ``ERROR:``, else the last nonblank line."""
         texts = [line for line in self.lines if line.strip()]
         errors = [line for line in texts if line.startswith("ERROR: ")]
         if errors:
@@ -66,9 +64,9 @@ def run_logged(
     ``on_tick`` is called every second from a separate thread, even while the program is silent;
     after ``deadline_s`` seconds the program is killed.
 
-    The child has its own session: when an exception leaves this call, Ctrl-C included, the child
-    and all of its children are stopped first. The child inherits the file descriptors
-    ``keep_open``, so a lock outlives a parent that is killed.
+    The child has its own session. If an exception leaves this call, including Ctrl-C, the child and
+    all its descendants are stopped first. The child inherits the file descriptors ``keep_open``, so
+    a lock outlives a parent that is killed.
     """
     tail: deque[str] = deque(maxlen=_TAIL)
     with log.open("a", encoding="utf-8", errors="replace") as record:
@@ -107,7 +105,9 @@ def _clock(
     deadline_s: float | None,
     late: threading.Event,
 ) -> Iterator[None]:
-    """Tick while the block runs; past the deadline set ``late`` and kill the child's session."""
+    """Call ``on_tick`` while the block runs. At the deadline, set ``late`` and kill the child's
+    session.
+    """
     ended = threading.Event()
     began = time.monotonic()
 

@@ -18,7 +18,7 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's public index of CPU builds (https://pytorch.org/get-started/locally/)."""
 
 READ_S = 5
-"""Seconds that an index may be silent; it is queried twice."""
+"""Read timeout of an index in seconds; a query is retried once."""
 
 PROBE_S = 40.0
 """Seconds after which an index that is still answering counts as unavailable."""
@@ -34,7 +34,7 @@ _AVAILABLE = re.compile(r"^\s*Available versions: (.+)$", re.MULTILINE)
 
 
 class Offer(Struct, frozen=True):
-    """Answer of a source: its versions of torch for this interpreter, or why it has none."""
+    """Answer of a source: its torch versions for this interpreter, or why it has none."""
 
     versions: frozenset[str]
     why_not: str = ""
@@ -49,7 +49,7 @@ class TorchSource(Struct, frozen=True):
     notice: str = ""
     """Notice for the user before the download starts."""
     disk_bytes: int = 0
-    """Free disk that this build needs in addition to the rest of the installation."""
+    """Disk space that this build needs in addition to the rest of the installation."""
 
 
 Probe = Callable[[Sequence[str]], Offer]

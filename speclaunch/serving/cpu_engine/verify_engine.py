@@ -13,7 +13,7 @@ MODULES = ("sgl_kernel", "sglang.srt.server_args", "sglang.srt.layers.attention.
 
 
 def main() -> None:
-    """Import, then report."""
+    """Import the engine's core, then print the report."""
     for name in MODULES:
         importlib.import_module(name)
     packages = {

@@ -45,9 +45,7 @@ class PendingAnswer(Generic[T]):
 
 
 class BoundedTasks:
-    """Runner of each task in its own thread, which does not keep this process alive. All tasks
-    share `seconds`.
-    """
+    """Runner of tasks in daemon threads, with a shared time limit of `seconds`."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
@@ -58,7 +56,7 @@ class BoundedTasks:
 
 
 def unknown(what: str, error: BaseException) -> UnknownFact:
-    """Return the reason for a missing result, from the error's text."""
+    """Return the reason for a missing result, taken from the error."""
     if isinstance(error, SpeclaunchError):
         problem = error.problems[0]
         return UnknownFact(what, problem.message, problem.help)

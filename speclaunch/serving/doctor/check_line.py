@@ -40,7 +40,7 @@ class CheckLine(Struct, frozen=True):
 
 
 class CheckSection(Struct, frozen=True):
-    """Lines about one part of the machine."""
+    """Check lines about one aspect of the machine."""
 
     title: str
     lines: tuple[CheckLine, ...]

@@ -263,9 +263,7 @@ def _places(
 
 
 def _user_home(env: Mapping[str, str]) -> Path:
-    """Return the home directory that the engine's libraries find; without one, a path that shows
-    this.
-    """
+    """Return the home directory that the engine's libraries find; `/nonexistent` without one."""
     chosen = env.get("HOME")
     if chosen:
         return Path(chosen)
@@ -280,8 +278,8 @@ def _lookup(
 ) -> Lookup:
     """Return the lookup with the hardware for the rules.
 
-    The doctor checks a start on this machine, so its GPUs override the recipe's hardware. The
-    doctor's GPU line reports a difference.
+    The doctor checks a start on this machine, so this machine's GPUs override the recipe's
+    hardware. The GPU line reports a difference.
     """
     chosen = choose_hardware(
         lookup.hardware,

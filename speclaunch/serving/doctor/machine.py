@@ -132,7 +132,7 @@ def _limit(value: int) -> int | None:
 
 
 def _memory_limit() -> tuple[int | None, int | None]:
-    """Return the smallest limit of this process's control groups, and its use."""
+    """Return the smallest memory limit of this process's control groups, and the memory used."""
     found: list[tuple[int, int | None]] = []
     for directory in _groups("memory"):
         for limit_file, used_file in (
@@ -160,9 +160,9 @@ def _cpu_quota() -> float | None:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Yield the directories of this process's control groups, its own first, versions 1 and 2.
+    """Yield the directories of this process's control groups (versions 1 and 2), innermost first.
 
-    Inside a container the path in /proc may be that of the host, so the root is included as well.
+    Inside a container, /proc may show the host's path, so the root is included as well.
     """
     roots = {_CGROUPS: "", _CGROUPS / controller: ""}
     with contextlib.suppress(OSError):
@@ -274,7 +274,7 @@ def _weights(directory: Path) -> bool:
 
 
 def _token(env: Mapping[str, str], base: Path) -> str | None:
-    """Return the place of a token, in the search order of the hub's library."""
+    """Return the location of a token, in the search order of the hub's library."""
     for name in _TOKENS:
         if env.get(name, "").strip():
             return name
@@ -337,9 +337,7 @@ class EngineTree(Struct, frozen=True):
 
     @property
     def port(self) -> int | None:
-        """Port that the engine serves on, if it serves. Its processes use other ports among
-        themselves.
-        """
+        """Port that the engine serves on, if it serves. Internally it uses other ports."""
         configured = _option(self.root.argv, "--port") or str(_DEFAULT_PORT)
         listening = {port for member in self.members for port in member.ports}
         return int(configured) if configured.isdigit() and int(configured) in listening else None
@@ -479,7 +477,7 @@ def _custody(root: Process, table: Mapping[int, Process]) -> tuple[Custody, int 
 
 
 def _runs_by_itself(root: Process, table: Mapping[int, Process]) -> bool:
-    """True if a process without a parent was started that way on purpose.
+    """True if a process was intentionally started without a parent.
 
     A process started by a service manager or with setsid leads its own session. A container's main
     process is in the session of process 1. An orphan's session has lost its leader.

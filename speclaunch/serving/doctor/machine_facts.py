@@ -113,7 +113,7 @@ class Hub(Struct, frozen=True):
 
     cache: Path
     token: str | None = None
-    """Place of an access token; never the token itself."""
+    """Location of an access token, never the token itself."""
     offline: str | None = None
     """Name of a set variable that forbids downloads."""
     modelscope: bool = False
@@ -165,7 +165,7 @@ class Tools(Struct, frozen=True):
     compat: bool = False
     """True if a CUDA forward-compatibility package exists: an older driver may suffice."""
     devices: tuple[str, ...] = ()
-    """Vendors whose accelerators have a device file here, whether or not anything answers."""
+    """Vendors whose accelerators have a device file here, even without a working driver."""
 
 
 class RecipeNeeds(Struct, frozen=True):

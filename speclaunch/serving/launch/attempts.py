@@ -58,8 +58,8 @@ class RestartPolicy(Struct):
 
 
 class Conclusion(Struct, frozen=True):
-    """Result of a launch: the last engine's outcome and diagnosis, why no attempt followed, and all
-    attempts.
+    """Result of a launch: outcome and diagnosis of the last engine, why no attempt followed, and
+    all attempts.
     """
 
     outcome: EngineOutcome

@@ -32,7 +32,7 @@ _INFO_SECONDS = 30.0
 _OK, _NOT_FOUND, _BAD_REQUEST = 200, 404, 400
 _MAX_REDIRECTS = 5
 _DEEPEST = 50
-"""Maximum levels of a JSON answer; SGLang's have fewer than 10."""
+"""Maximum nesting depth of a JSON answer; SGLang's answers have fewer than 10 levels."""
 _LONGEST = 1e6
 """Maximum acceptance length; larger and infinite values are invalid."""
 
@@ -69,7 +69,7 @@ class EngineRefusalError(EngineError):
 
 
 class EngineResponse(Struct, frozen=True):
-    """Answer of the engine, with any status."""
+    """Answer of the engine, whatever its status."""
 
     status_code: int
     content: bytes
@@ -89,7 +89,7 @@ class EngineResponse(Struct, frozen=True):
         return found
 
     def document(self) -> Any:
-        """Return the body as a JSON document of few levels. Raises EngineError."""
+        """Return the body as a JSON document of limited depth. Raises EngineError."""
         try:
             found = parse_document(self.content, "its answer")
         except UnreadableFileError as error:
@@ -113,7 +113,7 @@ class EngineClient:
 
     @classmethod
     def of_server(cls, url: str, key: str | None) -> EngineClient:
-        """Return a client of any server. It verifies the server's certificate."""
+        """Return a client for any server. It verifies the server's certificate."""
         client = cls.__new__(cls)
         client._reader = HttpReader(url, _headers(key))
         client._prefix = urlsplit(url).path
@@ -135,13 +135,11 @@ class EngineClient:
     def get(
         self, path: str, timeout: float = HEALTH_SECONDS, *, most: int | None = None
     ) -> EngineResponse:
-        """Request any other path; return the answer with any status. `most`: maximum bytes
-        to read.
-        """
+        """Return the answer to a GET request with any status. `most`: maximum bytes to read."""
         return self._request("GET", path, timeout, redirects=_MAX_REDIRECTS, most=most)
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineResponse:
-        """Send a JSON document; return the answer with any status."""
+        """Return the answer to a POST of a JSON document, with any status."""
         return self._request("POST", path, timeout, json.dumps(body).encode())
 
     def server_info(self, timeout: float = _INFO_SECONDS) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 An engine must never outlive its supervisor, however the supervisor ends. speclaunch holds the other
 end of this process's standard input. When that end closes, even by `kill -9`, the guard stops the
-engine. It adopts every orphan below it (PR_SET_CHILD_SUBREAPER), so no process of the engine is
+engine. It adopts orphaned descendants (PR_SET_CHILD_SUBREAPER), so no process of the engine is
 left, not even in another session. If the guard itself is killed, the kernel kills the engine's
 parent with it (PR_SET_PDEATHSIG).
 
@@ -50,12 +50,12 @@ def _prctl(option: int, value: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of every orphan below it."""
+    """Make this process adopt orphaned descendants."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def descendants(root: int) -> list[int]:
-    """Return the process ids below `root`, without zombies, children before their parents."""
+    """Return the ids of the descendants of `root`, without zombies, children before parents."""
     parents = parents_by_pid()
     found: list[int] = []
     level = [root]
@@ -96,7 +96,7 @@ def parents_by_pid() -> dict[int, int]:
 
 
 def kill_all(root: int, seconds: float = 5.0) -> list[int]:
-    """Kill everything below `root` until nothing is left; return the survivors."""
+    """Kill all descendants of `root` for up to `seconds`; return the survivors."""
     deadline = time.monotonic() + seconds
     while True:
         left = descendants(root)
@@ -123,7 +123,7 @@ def reap() -> dict[int, int]:
 
 
 class Log:
-    """Log file of the engine's output, with secrets redacted. A full disk loses only text.
+    """Log file of the engine's output, with secrets redacted. A full disk costs only text.
 
     When a file would exceed `most` bytes, it is renamed to `PATH.1`, the previous `PATH.1` to
     `PATH.2`, and so on up to `keep`. A new file is then started.

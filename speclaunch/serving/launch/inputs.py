@@ -103,7 +103,7 @@ def _quietly(_what: str) -> contextlib.AbstractContextManager[None]:
 
 
 def tiny_models(prepared: Prepared) -> Iterator[Path]:
-    """Yield the arguments that name a tiny model, which speclaunch makes for the CPU engine."""
+    """Yield the paths of the tiny models that a deployment uses on the CPU engine."""
     if prepared.cpu is None:
         return
     for value in prepared.recipe.deployment.args.values():

@@ -1,8 +1,8 @@
 """Journal of a launch, sufficient to understand and replay it.
 
-Every event replaces `journal.json` in the run directory completely. It is therefore readable
-whenever speclaunch ends, even by `kill -9`. A full disk costs the journal, not the engine; the next
-event retries.
+Every event rewrites `journal.json` in the run directory atomically, so the file is readable even if
+speclaunch is ended by `kill -9`. A full disk costs the journal, not the engine; the next event
+retries.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class PlanEntry(Struct, frozen=True):
 
 
 class JournalHeader(Struct, frozen=True):
-    """Parts of a journal that are known before the first attempt, without secrets."""
+    """Sections of a journal that are known before the first attempt, without secrets."""
 
     recipe: RecipeEntry = RecipeEntry()
     engine: EngineEntry = EngineEntry()
@@ -107,7 +107,7 @@ class JournalHeader(Struct, frozen=True):
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> JournalHeader:
-        """Return the header of a journal. Missing or malformed sections have their defaults."""
+        """Return the header of a journal. Missing or malformed sections get their defaults."""
         found = {}
         for field in fields(cls):
             with contextlib.suppress(KeyError, ValidationError):
@@ -158,7 +158,7 @@ class Journal:
         environment: Mapping[str, str | None],
         log: Path,
     ) -> None:
-        """Note that an engine is about to start."""
+        """Record that an engine is about to start."""
         self._attempts.append(
             {
                 "number": number,
@@ -183,12 +183,12 @@ class Journal:
         self._state(LaunchState.STARTING)
 
     def spawned(self, pid: int | None) -> None:
-        """Note that the engine process was started."""
+        """Record that the engine process was started."""
         self._last["pid"] = pid
         self._write()
 
     def progress(self, tracker: PhaseTracker) -> None:
-        """Note new milestones; write nothing if there are none."""
+        """Record new milestones; write nothing if there are none."""
         steps = _milestones(tracker.steps)
         if steps != self._last["milestones"]:
             self._last["milestones"] = steps
@@ -196,7 +196,7 @@ class Journal:
             self._write()
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Note that the engine is ready and was verified."""
+        """Record that the engine is ready and was verified."""
         self._last["ready_seconds"] = round(seconds, 3)
         self._last["verification"] = plain(verification)
         if verification is None or verification.ok:
@@ -205,7 +205,7 @@ class Journal:
             self._write()
 
     def served(self, changes: Mapping[str, Any], overrides: Sequence[str]) -> None:
-        """Note the settings that served, as changes to the recipe and as overrides."""
+        """Record the settings that served, as changes to the recipe and as overrides."""
         self._document["served"] = {
             "attempt": self._last["number"],
             "changes": dict(changes),
@@ -214,13 +214,13 @@ class Journal:
         self._write()
 
     def event(self, kind: str, text: str, facts: Mapping[str, Any]) -> None:
-        """Note an event of a serving engine. Beyond the limit, the oldest events are dropped."""
+        """Record an event of a serving engine. Beyond the limit, the oldest events are dropped."""
         self._events.append({"at": now(), "kind": kind, "text": text, **facts})
         del self._events[:-_MOST_EVENTS]
         self._write()
 
     def course(self, course: Mapping[str, Any]) -> None:
-        """Note the speculation of the serving engine over time."""
+        """Record the speculation of the serving engine over time."""
         self._last["course"] = dict(course)
         self._write()
 
@@ -232,7 +232,7 @@ class Journal:
         steps: Sequence[PhaseStep],
         diagnosis: Diagnosis | None,
     ) -> None:
-        """Note that the engine has ended."""
+        """Record that the engine has ended."""
         self._last["milestones"] = _milestones(steps)
         self._last.update(
             ended=now(),
@@ -244,17 +244,17 @@ class Journal:
         self._write()
 
     def waiting(self) -> None:
-        """Note the pause before the next engine starts."""
+        """Record the pause before the next engine starts."""
         self._state(LaunchState.WAITING)
 
     def stopping(self) -> None:
-        """Note that the engine is being stopped."""
+        """Record that the engine is being stopped."""
         self._state(LaunchState.STOPPING)
 
     def ended(
         self, result: str, reason: str | None, exit_code: int, explanation: str | None = None
     ) -> None:
-        """Note the end of the launch, its reason, and why no further settings were tried."""
+        """Record the end of the launch, the reason, and why no further settings were tried."""
         self._document["ending"] = {
             "result": result,
             "reason": reason,
@@ -266,7 +266,7 @@ class Journal:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """Events so far."""
+        """Journal so far, as a document."""
         return self._document
 
     @property
@@ -306,7 +306,7 @@ def now() -> str:
 
 
 def _milestones(steps: Sequence[PhaseStep]) -> list[dict[str, Any]]:
-    """Return phases with their begin and end in seconds since the spawn."""
+    """Return phases with their beginning and end in seconds since the spawn."""
     return [
         {
             "phase": step.phase.value,

@@ -178,7 +178,7 @@ class LaunchRun:
     # Events of its engines, as their observer
 
     def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:
-        """Note that an engine is about to start."""
+        """Record that an engine is about to start."""
         self._changes, self._phase = changes, None
         command = self._command(changes)
         self._journal.attempt(
@@ -193,12 +193,12 @@ class LaunchRun:
         self._shown.attempt(number, changes, rung)
 
     def spawned(self, pid: int | None, log: Path) -> None:
-        """Note that the engine process was started."""
+        """Record that the engine process was started."""
         self._journal.spawned(pid)
         self._shown.spawned(pid, log)
 
     def progress(self, tracker: PhaseTracker, seconds: float) -> None:
-        """Note milestones, and extend the service manager's start timeout."""
+        """Record milestones, and extend the service manager's start timeout."""
         self._journal.progress(tracker)
         now, phase = time.monotonic(), tracker.current.phase
         if phase is not self._phase and phase is not Phase.READY:
@@ -213,13 +213,15 @@ class LaunchRun:
         self._shown.progress(tracker, seconds)
 
     def output(self, lines: Sequence[str]) -> None:
-        """Read the engine's statistics and pass its lines to the user. The log already has them."""
+        """Read statistics from the engine's lines and show the lines to the user. The log already
+        has them.
+        """
         if self._serving_since is not None:
             self._read_statistics(lines, time.monotonic())
         self._shown.output(lines)
 
     def _read_statistics(self, lines: Sequence[str], now: float) -> None:
-        """Report a drop of the acceptance length once, and report its end."""
+        """Report a drop in the acceptance length once, and the recovery from it."""
         start = self._start
         changes = self._monitor.read(lines, now - (self._serving_since or now))
         for rank, change in changes:
@@ -248,7 +250,7 @@ class LaunchRun:
             self._journal.course(self._monitor.document())
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Note that the engine is ready. It counts as serving only if verification passed."""
+        """Record that the engine is ready. It counts as serving only if verification passed."""
         start, journal = self._start, self._journal
         journal.ready(verification, seconds)
         if verification is None or verification.ok:
@@ -263,19 +265,19 @@ class LaunchRun:
         self._shown.ready(verification, seconds)
 
     def stopping(self, why: str) -> None:
-        """Note that the engine is being stopped."""
+        """Record that the engine is being stopped."""
         self._journal.stopping()
         if not why:
             self._notifier.notify(STOPPING=1, STATUS="stopping the engine")
         self._shown.stopping(why)
 
     def failed(self, why: str) -> None:
-        """Note that an attempt ended and that the next follows."""
+        """Record that an attempt ended and the next follows."""
         self._notifier.notify(STATUS=f"starting again: {why}"[:500].replace("\n", " "))
         self._shown.failed(why)
 
     def waiting(self, seconds: float) -> None:
-        """Note a pause before the next engine."""
+        """Record the pause before the next engine starts."""
         self._journal.waiting()
         self._shown.waiting(seconds)
 

@@ -81,7 +81,7 @@ class LockRequest(Struct, frozen=True):
     """Overrides of the recipe, without secrets."""
     certificates: tuple[LockedCertificate, ...] = ()
     verify: bool = False
-    """Read all weights again."""
+    """True to read all weights again."""
 
 
 def lock_request(
@@ -91,7 +91,7 @@ def lock_request(
     certificates: Sequence[LockedCertificate] = (),
     verify: bool = False,
 ) -> LockRequest:
-    """Return the request to lock a recipe (or a role of one).
+    """Return the request to lock a recipe or one of its roles.
 
     Raises InputError if it is a lock itself, or if its lock would replace another file.
     """

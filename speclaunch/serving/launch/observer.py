@@ -18,28 +18,28 @@ class LaunchObserver(Protocol):
     """Observer of an engine, and of the time between engines."""
 
     def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:
-        """Note that an engine is about to start with these changes to the recipe."""
+        """Handle the upcoming start of an engine with these changes to the recipe."""
 
     def spawned(self, pid: int | None, log: Path) -> None:
-        """Note that the engine process was started."""
+        """Handle the start of the engine process."""
 
     def progress(self, tracker: PhaseTracker, seconds: float) -> None:
-        """Note the progress of a start. Called several times a second."""
+        """Handle the progress of a start. Called several times a second."""
 
     def output(self, lines: Sequence[str]) -> None:
-        """Note lines that the engine printed."""
+        """Handle lines that the engine printed."""
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Note that the engine is ready and was verified."""
+        """Handle an engine that is ready and was verified."""
 
     def stopping(self, why: str) -> None:
-        """Note that the engine is being stopped. Without a reason, the stop is final."""
+        """Handle the stop of the engine. Without a reason, the stop is final."""
 
     def failed(self, why: str) -> None:
-        """Note that an attempt ended and another follows."""
+        """Handle the end of an attempt that another attempt follows."""
 
     def waiting(self, seconds: float) -> None:
-        """Note that the next engine starts in `seconds`."""
+        """Handle the pause of `seconds` before the next engine starts."""
 
     def note(self, text: str) -> None:
         """Show a note to the user."""
@@ -77,7 +77,7 @@ class Notifier:
         usec = environment.get("WATCHDOG_USEC", "")
         meant = environment.get("WATCHDOG_PID") in (None, "", str(os.getpid()))
         self.watchdog_seconds = int(usec) / 1e6 if usec.isdigit() and meant else None
-        """Maximum interval between messages to systemd (`WatchdogSec=`); None if unlimited."""
+        """Maximum seconds between messages to systemd (`WatchdogSec=`); None if unlimited."""
 
     def notify(self, **states: str | int) -> None:
         """Send lines such as `READY=1` and `STATUS=…`; failures are ignored."""

@@ -7,10 +7,10 @@ speclaunch ──fork──> planner: command line, recipe, rules, facts, memory
 ```
 
 The planner runs the usual command up to the start. If it refuses, it prints the reason and exits;
-we exit with its code. Meanwhile speclaunch loads what supervision needs and starts the guard.
-Therefore rules, catalogues and their libraries never enter the process that lives as long as the
-engine. If an attempt failed and other settings are needed, another process opens the session again
-and exits with its answer.
+the waiting process exits with the same code. Meanwhile speclaunch loads what supervision needs and
+starts the guard. Therefore rules, catalogues and their libraries never enter the process that lives
+as long as the engine. If an attempt failed and other settings are needed, a new process reopens the
+session, answers and exits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PlannerResult(Struct, frozen=True):
     verbose: bool
     as_json: bool
     title: str | None
-    """Process title if its command line has secrets."""
+    """Process title if the command line has secrets."""
 
 
 _to_supervisor: BinaryIO | None = None
@@ -182,7 +182,8 @@ class ReopenedPlanner:
 def _answered(
     question: Callable[[], Any], failed: str = "the next attempt could not be planned"
 ) -> Any:
-    """Return a separate process's answer to a question. The process's memory is freed when it ends.
+    """Return the result of `question`, called in a separate process. Its memory is freed when it
+    ends.
 
     Raises LaunchError. Its text begins with `failed` unless the process itself states the reason.
     """
@@ -205,7 +206,7 @@ def _answered(
 
 
 def _answer_and_end(question: Callable[[], Any], pipe: int) -> NoReturn:
-    """In the planner: answer into `pipe`, and exit."""
+    """In the planner: write the answer to `pipe` and exit."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGHUP):

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _MISFIT = "SPL711"
 _CHEAP_S = 5.0
-"""Query the engine before its start if that takes less than this, or less than a third of the
-start.
+"""Maximum seconds of an engine query before a start; a third of the start's duration if that is
+longer.
 """
 _LEAST_START_S = 20.0
 """Seconds of a start without weights: imports, processes, graphs. The CPU engine's tiny models take
@@ -125,7 +125,7 @@ def with_other_roles(
 def _engine_refusals(
     prepared: Prepared, examined: CheckedRequest, asker: EngineQuerier
 ) -> tuple[Finding, ...]:
-    """Return the engine's own refusals if a query is cheap compared with a start."""
+    """Return the engine's own refusals if a query is quick compared with a start."""
     from speclaunch.checks import engine_findings  # noqa: PLC0415  rarely needed
 
     blamed = examined.results.blamed

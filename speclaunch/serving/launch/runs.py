@@ -61,7 +61,8 @@ class HeldLock:
 
 
 def acquire(name: str, holder: Holder) -> HeldLock | Holder | None:
-    """Lock `name`. Return the other holder if it is locked; None if locks are impossible here.
+    """Lock `name`. Return the other holder if it is already locked; None if locks are unsupported
+    here.
 
     A full file system, or one without locks, must not prevent an engine from starting.
     """
@@ -205,7 +206,7 @@ class Run(Struct, frozen=True):
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
-        """Events of its serving engines, such as a drop of the acceptance length."""
+        """Events of its serving engines, such as a drop in the acceptance length."""
         found = self.document.get("events")
         return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 

@@ -1,4 +1,4 @@
-"""Speculation of a serving engine, from its log: acceptance over time, and its drops.
+"""Speculation of a serving engine, from its log: acceptance over time, and drops in it.
 
 Reading the log costs the engine nothing and needs no `--enable-metrics`. An engine that logs no
 decode steps (`--log-level warning`) has no course.

@@ -38,7 +38,7 @@ class Rung(Struct, frozen=True):
     changes: Mapping[str, Any]
     why: str
     cost: str
-    """Loss against the recipe: KV tokens, concurrency, speculation depth."""
+    """Loss compared with the recipe: KV tokens, concurrency, speculation depth."""
     predicted: MemoryBudget | None = None
 
 
@@ -129,7 +129,7 @@ class PlannedLaunch(Struct, frozen=True):
     memory_key: str
     """Key of the last known good settings (`last_good.key`)."""
     changes: Mapping[str, Any]
-    """Changes of the first attempt against the recipe."""
+    """Changes of the first attempt to the recipe."""
     rung: Rung | None
     """Reason for these changes if a failure was predicted."""
     announced: tuple[str, ...]

@@ -216,7 +216,6 @@ class _Run:
         self._watchdog: Watchdog | None = None
 
     def close(self) -> None:
-        """Close open resources."""
         self._follower.close()
         if self._watchdog is not None:
             self._watchdog.stop()

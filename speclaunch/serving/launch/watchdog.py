@@ -75,7 +75,7 @@ class HangDetector(Struct):
 
     settings: Settings
     armed: bool = False
-    """True once it has generated; silence proves nothing before."""
+    """True once the engine has generated; before that, silence proves nothing."""
     last_progress: float = 0.0
     failures: int = 0
     reason: str = ""

@@ -101,7 +101,7 @@ _GAUGES = {
 }
 _DECODED, _PASSES = "sglang:realtime_tokens_total", "sglang:cuda_graph_passes_total"
 _RETRACTED = ("sglang:num_retracted_requests_total", "sglang:total_retracted_reqs")
-"""From 0.5.7; from 0.4.9 to 0.5.2."""
+"""Metric names of retracted requests: from 0.5.7, and from 0.4.9 to 0.5.2."""
 _GENERATED = "sglang:generation_tokens_total"
 _FINISHED = {
     _GENERATED: "generated",
@@ -142,7 +142,7 @@ class RankMetrics(Struct, frozen=True, kw_only=True):
     prefilled: float | None = None
     graph_passes: float | None = None
     other_passes: float | None = None
-    """Decode steps in CUDA graphs, and without."""
+    """`graph_passes`, `other_passes`: decode steps with and without CUDA graphs."""
     retracted: float | None = None
 
 

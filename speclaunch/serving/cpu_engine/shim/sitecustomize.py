@@ -1,7 +1,8 @@
-"""Prepare every Python process of a CPU engine; read by ``site`` when this folder is on PYTHONPATH.
+"""Prepare each Python process of a CPU engine; ``site`` imports this if its folder is on
+PYTHONPATH.
 
-Nothing heavy is imported here: import hooks wait for ``sglang`` (see ``speclaunch_shim``). A
-``sitecustomize`` of the user, further down the path, also runs.
+Nothing heavy is imported here: import hooks wait for ``sglang`` (see ``speclaunch_shim``). A user's
+``sitecustomize`` later on the path also runs.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The drafts."""
+"""Draft models."""
 
 import torch
 from tiny_parts import (
@@ -22,7 +22,7 @@ from tiny_targets import llama_model
 
 
 def turning_mlp(prefix: str) -> Tensors:
-    """An MLP that adds ``(R - 1) x``: with the residual, the hidden state turns by R."""
+    """Return an MLP that adds ``(R - 1) x``; with the residual, it turns the hidden state by R."""
     # gate is the same large value for every hidden state (coordinate 0 is constant), so that
     # silu(gate) is a constant too and the MLP is the linear map R - 1
     gate = torch.zeros(INTERMEDIATE, HIDDEN)
@@ -39,7 +39,7 @@ def turning_mlp(prefix: str) -> Tensors:
 
 
 def cycle_draft(error_rate: float) -> tuple[Config, Tensors]:
-    """One layer of the same, whose successors are exchanged on a share of the vocabulary."""
+    """Return a one-layer ``cycle`` with wrong successors for a share of the vocabulary."""
     following = successor()
     ordinary = torch.arange(len(SPECIAL), VOCABULARY)
     shuffled = ordinary[torch.randperm(ordinary.numel(), generator=generator(3))]
@@ -50,7 +50,9 @@ def cycle_draft(error_rate: float) -> tuple[Config, Tensors]:
 
 
 def llama_eagle3() -> tuple[Config, Tensors]:
-    """The EAGLE3 draft of ``llama``: mean of three hidden states, R in the MLP, 7/8 vocabulary."""
+    """Return the EAGLE3 draft of ``llama``: mean of three hidden states, R in the MLP, 7/8 of the
+    tokens.
+    """
     embedding, noise = embeddings(generator(1)), generator(4)
     everything = torch.randperm(VOCABULARY - len(SPECIAL), generator=noise) + len(SPECIAL)
     known = everything[: VOCABULARY * 7 // 8].sort().values
@@ -72,10 +74,11 @@ def llama_eagle3() -> tuple[Config, Tensors]:
 
 
 def llama_eagle() -> tuple[Config, Tensors]:
-    """The EAGLE-2 draft of ``llama``: it shares the target's embedding and output layer.
+    """Return the EAGLE-2 draft of ``llama``, which shares the target's embedding and output layer.
 
-    Both halves of ``fc`` give the embedding of the last token but one (the embedding of the last
-    one turned back by R, and the target's hidden state, which is that), and the MLP applies R.
+    Both halves of ``fc`` yield the embedding of the second-to-last token: the first rotates the
+    last token's embedding back by R, the second passes on the target's hidden state. The MLP
+    applies R.
     """
     noise, turn = generator(6), rotation()
     tensors = {

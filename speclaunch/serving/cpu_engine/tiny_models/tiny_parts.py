@@ -1,4 +1,4 @@
-"""What the tiny models are made of: embeddings, a rotation, random layers, a config."""
+"""Building blocks of the tiny models: embeddings, a rotation, random layers, a config."""
 
 import math
 from typing import Any
@@ -17,13 +17,13 @@ HEAD_DIM = HIDDEN // HEADS
 POSITIONS = 2048
 RMS_EPSILON = 1e-5
 CONSTANT = 2.0
-"""The coordinate that all embeddings share. Each has the norm ``sqrt(HIDDEN)``."""
+"""Coordinate 0 of all embeddings, whose norm is ``sqrt(HIDDEN)``."""
 
 
 def successor() -> torch.Tensor:
-    """The token that follows each token, ``[VOCABULARY]``: the next of its cycle.
+    """Return the token that follows each token, ``[VOCABULARY]``: the next token of its cycle.
 
-    A special token is followed by one in the last cycle, so no cycle contains one.
+    A special token is followed by a token of the last cycle, so no cycle contains special tokens.
     """
     token = torch.arange(VOCABULARY)
     following = token // CYCLE * CYCLE + (token + 1) % CYCLE
@@ -32,9 +32,9 @@ def successor() -> torch.Tensor:
 
 
 def rotation() -> torch.Tensor:
-    """R: ``[HIDDEN, HIDDEN]``, of order ``CYCLE``, leaving the constant coordinate 0 alone.
+    """Return R, ``[HIDDEN, HIDDEN]``, of order ``CYCLE``. It does not change coordinate 0.
 
-    Planes of coordinates turn by 1, 2 or 3 steps of 45 degrees; coordinate 1 is not used.
+    It rotates planes of coordinates by 1, 2 or 3 steps of 45 degrees; coordinate 1 is unused.
     """
     turn = torch.eye(HIDDEN)
     for plane in range(1, HIDDEN // 2):
@@ -47,7 +47,7 @@ def rotation() -> torch.Tensor:
 
 
 def embeddings(noise: torch.Generator) -> torch.Tensor:
-    """The embedding of each token, ``[VOCABULARY, HIDDEN]``, of norm ``sqrt(HIDDEN)``."""
+    """Return the embedding of each token, ``[VOCABULARY, HIDDEN]``, with norm ``sqrt(HIDDEN)``."""
     turn, rows = rotation(), []
     for _ in range(VOCABULARY // CYCLE):
         row = torch.randn(HIDDEN, generator=noise)
@@ -61,23 +61,23 @@ def embeddings(noise: torch.Generator) -> torch.Tensor:
 
 
 def output_layer(embedding: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
-    """The output layer that maps the embedding of a token to ``following[token]``."""
+    """Return the output layer that maps the embedding of a token to ``following[token]``."""
     head = torch.zeros(VOCABULARY, HIDDEN)
     return head.index_add_(0, following, embedding / embedding.norm(dim=1, keepdim=True))
 
 
 def generator(seed: int) -> torch.Generator:
-    """A source of noise of its own for each part of a model."""
+    """Return a separate noise source for each component of a model."""
     return torch.Generator().manual_seed(seed)
 
 
 def random_weight(noise: torch.Generator, rows: int, columns: int, scale: float) -> torch.Tensor:
-    """A random matrix; at ``scale`` 1 it keeps the norm of what it is applied to."""
+    """Return a random matrix; at ``scale`` 1 it preserves the norm of vectors."""
     return torch.randn(rows, columns, generator=noise) * (scale / math.sqrt(columns))
 
 
 def attention(noise: torch.Generator, prefix: str, inputs: int, added: float) -> Tensors:
-    """Random attention weights; what they add to the hidden state is scaled by ``added``."""
+    """Return random attention weights; ``added`` scales their contribution to the hidden state."""
     name = prefix + "self_attn."
     return {
         name + "q_proj.weight": random_weight(noise, HEADS * HEAD_DIM, inputs, 1),
@@ -88,7 +88,7 @@ def attention(noise: torch.Generator, prefix: str, inputs: int, added: float) ->
 
 
 def mlp(noise: torch.Generator, prefix: str, width: int, added: float) -> Tensors:
-    """Random weights of one gated MLP; what it adds is scaled by ``added``."""
+    """Return random weights of a gated MLP; ``added`` scales its contribution to the state."""
     return {
         prefix + "gate_proj.weight": random_weight(noise, width, HIDDEN, 1),
         prefix + "up_proj.weight": random_weight(noise, width, HIDDEN, 1),
@@ -97,12 +97,12 @@ def mlp(noise: torch.Generator, prefix: str, width: int, added: float) -> Tensor
 
 
 def norms(prefix: str, *names: str) -> Tensors:
-    """Norm weights of 1."""
+    """Return norm weights of 1."""
     return {f"{prefix}{name}.weight": torch.ones(HIDDEN) for name in names}
 
 
 def common_config(architecture: str, model_type: str, layers: int) -> Config:
-    """The part of ``config.json`` that all these models share."""
+    """Return the fields of ``config.json`` that all tiny models share."""
     return {
         "architectures": [architecture],
         "model_type": model_type,

@@ -1,4 +1,4 @@
-"""The targets; ``glm-mtp`` drafts for itself."""
+"""Target models; ``glm-mtp`` includes its own draft layer."""
 
 import torch
 from tiny_parts import (
@@ -19,7 +19,7 @@ from tiny_parts import (
 
 
 def llama_model(layers: int, added: float, following: torch.Tensor) -> tuple[Config, Tensors]:
-    """A Llama whose layers add ``added`` times a random state to each embedding."""
+    """Return a Llama whose layers add ``added`` times a random state to each embedding."""
     embedding, noise = embeddings(generator(1)), generator(2)
     tensors = {
         "model.embed_tokens.weight": embedding,
@@ -35,22 +35,22 @@ def llama_model(layers: int, added: float, following: torch.Tensor) -> tuple[Con
 
 
 def cycle() -> tuple[Config, Tensors]:
-    """The target that is right about its own next token by construction."""
+    """Return the target that always predicts the next token of its cycle."""
     return llama_model(layers=2, added=0.0, following=successor())
 
 
 def cycle_8() -> tuple[Config, Tensors]:
-    """``cycle`` of 8 layers: what EAGLE3 reads in between are embeddings, too."""
+    """Return ``cycle`` with 8 layers, whose hidden states for EAGLE3 are also embeddings."""
     return llama_model(layers=8, added=0.0, following=successor())
 
 
 def llama() -> tuple[Config, Tensors]:
-    """The target of 8 layers."""
+    """Return the target with 8 layers."""
     return llama_model(layers=8, added=0.4, following=successor())
 
 
 def glm_mtp() -> tuple[Config, Tensors]:
-    """A Glm4Moe of 2 layers, the second with 4 experts, and one nextn layer."""
+    """Return a Glm4Moe with 2 layers, the second with 4 experts, and one nextn layer."""
     layers, experts, expert_width, added = 2, 4, 32, 0.15
     embedding, noise = embeddings(generator(1)), generator(5)
     head = output_layer(embedding, successor())

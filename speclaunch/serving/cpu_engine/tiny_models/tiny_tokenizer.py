@@ -1,4 +1,4 @@
-"""The tokenizer that all tiny models share, and the text that it is trained on."""
+"""Tokenizer shared by all tiny models, and its training text."""
 
 import json
 from pathlib import Path

@@ -89,9 +89,7 @@ def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLi
 def _version_mismatch(
     installed: str, target: RecipeNeeds | None
 ) -> tuple[CheckState, str, str] | None:
-    """Return the severity, reason and package if the recipe or command line needs another
-    version.
-    """
+    """Return the state, reason and package if the recipe or command line needs another version."""
     if target is None:
         return None
     if target.requested and installed not in target.requested:
@@ -186,8 +184,8 @@ def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
-    """Yield problems of NGRAM: SGLang compiles its corpus at its first start (cpp_ngram, from 0.5.4
-    on).
+    """Yield problems with NGRAM, whose corpus SGLang compiles at the first start (cpp_ngram, 0.5.4
+    and later).
     """
     if tools.compiler is None:
         yield CheckLine(
@@ -231,8 +229,7 @@ _WATCHED = frozenset(
         "apache-tvm-ffi",
     }
 )
-"""Packages whose wrong version causes a crash or wrong output; for others it is an inconvenience.
-"""
+"""Packages that crash or produce wrong output in a wrong version; other mismatches are minor."""
 _FLASHINFER_BINARIES = ("flashinfer-cubin", "flashinfer-jit-cache")
 _SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
 _SHOWN = 6
@@ -378,7 +375,7 @@ def _mismatches(
 def _install(
     found: MachineFacts, runtime: Runtime, mismatches: list[_Mismatch]
 ) -> tuple[str, bool]:
-    """Return the fix: a few packages by name; for many, SGLang itself installs its requirements."""
+    """Return the fix: install a few packages by name, or SGLang again if there are many."""
     if len(mismatches) > _SHOWN:
         return pip_install(found, f"sglang=={runtime.sglang}")
     return pip_install(found, *(mismatch.requirement for mismatch in mismatches))

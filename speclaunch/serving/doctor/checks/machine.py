@@ -326,7 +326,7 @@ _SWITCHES = {
     "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": TRUE_TEXTS,  # 0.5.3 to 0.5.20
     memory.NO_BALANCE_CHECK: TRUE_TEXTS,
 }
-"""Variables, of all releases, that turn the engine's error into a warning."""
+"""Variables of all releases that turn the engine's error into a warning."""
 
 
 def check_gpus(found: MachineFacts) -> Iterator[CheckLine]:

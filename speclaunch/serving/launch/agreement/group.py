@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from speclaunch.deployments import Agreement
 
 SERVER = "server"
-"""Part of a deployment that is one server."""
+"""Part name for a deployment of one server."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 _JOB_HELP = "set launch.agreement.job to a name that is new for each run and the same on all ranks"
 
@@ -36,7 +36,7 @@ class RankGroup(Struct, frozen=True):
     key: str = ""
     """Digest of the launch; the same on all ranks of a part."""
     begin: Mapping[str, Any] = {}
-    """Initial changes of this rank."""
+    """Recipe changes with which this rank begins."""
     fresh: bool = False
     """True to ignore the last known good settings."""
 
@@ -84,10 +84,10 @@ def group_of(
 
 
 def job_of(environment: Mapping[str, str], *, alone: bool) -> str | None:
-    """Return the platform's name of this run, the same on all of its ranks.
+    """Return the platform's name for this run, the same on all ranks.
 
-    A job that Slurm requeues is another run. A group of a LeaderWorkerSet has one name for all of
-    its runs; the directory distinguishes runs that ended. It names one server, so it needs
+    A job that Slurm requeues is a new run. A group of a LeaderWorkerSet has one name for all its
+    runs; the directory shows which runs have ended. The name covers a single server, so it requires
     `alone`.
     """
     slurm = environment.get("SLURM_JOB_ID")

@@ -78,7 +78,7 @@ class DirectoryStore:
     """A directory that ranks share. All methods raise StoreError."""
 
     def __init__(self, path: Path, owner: str) -> None:
-        """`owner`: name of this rank's life. The names of its unfinished files contain it."""
+        """`owner`: name of this rank's life, contained in the names of its unfinished files."""
         self._path, self._owner = path, owner
 
     def create(self, name: str, data: bytes) -> bool:
@@ -101,11 +101,10 @@ class DirectoryStore:
                 temporary.unlink()
 
     def overwrite(self, name: str, data: bytes) -> None:
-        """Overwrite a file that only this rank writes. All of its contents must have the same
-        length.
+        """Overwrite a file that only this rank writes. All its versions must have the same length.
 
         It overwrites in place: NFS revalidates a file on open, but may show a replaced file a
-        minute later. On a full disk the blocks already exist.
+        minute later. It also works on a full disk, because the blocks already exist.
         """
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -182,7 +181,7 @@ def make_directory(path: Path) -> None:
 
 
 MARK = "SPECLAUNCH_RANK"
-"""Environment variable of every engine of a life, and so of all its processes."""
+"""Environment variable set for every engine of a life and inherited by its processes."""
 
 
 def process_space() -> str:
@@ -260,7 +259,7 @@ class SharedMemory:
 OpenStore = Callable[[Path, str], DirectoryStore]
 _SLACK = 1.25
 _SLACK_SECONDS = 2.0
-"""Extra time until a lease expires for other ranks: in it the holder's engine is killed."""
+"""Extra seconds before a lease expires for other ranks, to kill the holder's engine."""
 _TRIES = 100
 _LEASES, _LEASE_SECONDS = 10, 60.0
 """Longest accepted lease of another rank: this multiple of this rank's lease, and at least these
@@ -323,7 +322,7 @@ class Membership:
         return view
 
     def beat(self, state: RankState) -> None:
-        """Write a sign of life and this rank's state."""
+        """Write this rank's state, which also proves that it is alive."""
         self._store.overwrite(life_file("beat", self.joined.name), dump_state(state))
 
     def create(self, file: str, data: bytes) -> bool:
@@ -471,7 +470,7 @@ class Membership:
     def _ended_here(self, joined: Joined) -> bool:
         """True if this earlier life, on this host, has no processes left at two checks.
 
-        Its guard ends between the two checks.
+        The engine's guard ends between the two checks.
         """
         if not is_gone(joined):
             self._suspects.discard(joined.name)
@@ -508,7 +507,6 @@ class Membership:
         return self._immutable[key]
 
     def _key(self, file: str, *, former: bool = False) -> str:
-        """Return the path of a file."""
         return str(generation_directory(self._job, self.generation - former) / file)
 
     def _fits(self, found: Joined | Decision | Failure, file: str) -> bool:

@@ -41,7 +41,7 @@ AGREED = frozenset(
 
 
 class Peer(Struct, frozen=True):
-    """Life of any rank that has joined, except this life."""
+    """Life of a rank that has joined, except this life."""
 
     joined: Joined
     state: RankState | None
@@ -71,7 +71,9 @@ class View(Struct, frozen=True):
     """Reason why decisions, or this rank's own failures, are incomplete; no decision is possible.
     """
     stale: bool = False
-    """True if it has been damaged for a lease, so no late write can repair it."""
+    """True if decisions have been damaged for the duration of a lease, so no late write can repair
+    them.
+    """
 
 
 class Mine(Struct, frozen=True):

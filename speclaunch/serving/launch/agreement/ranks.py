@@ -589,12 +589,10 @@ class _Watching:
         return getattr(self._observer, name)
 
     def ready(self, verification: Any, seconds: float) -> None:
-        """Report to the rank and to the observer."""
         if verification is None or verification.ok:
             self._rank.set_stage(RankStage.SERVING)
         self._observer.ready(verification, seconds)
 
     def stopping(self, reason: str) -> None:
-        """Report to the rank and to the observer."""
         self._rank.announce_stop()
         self._observer.stopping(reason)

@@ -24,7 +24,7 @@ STATE_BYTES = 256
 _LONGEST = 1 << 20
 """Maximum bytes of a document."""
 _DEEPEST = 50
-"""Maximum levels of a document."""
+"""Maximum nesting depth of a document."""
 _LONGEST_LEASE = 1e9
 
 
@@ -48,7 +48,7 @@ class DecisionKind(StrEnum):
     MEMORY = "memory"
     """A rank ran out of memory: other settings."""
     RETURN = "return"
-    """A rank came back after it was killed: the same settings, started together again."""
+    """A rank returned after it was killed: all restart together with the same settings."""
     END = "end"
 
 
@@ -76,7 +76,7 @@ class Joined(Struct, frozen=True):
     key: str
     """Digest of its launch: recipe, engine version, hardware."""
     begin: Mapping[str, Any] = {}
-    """Its initial changes against the recipe."""
+    """Changes to the recipe with which it begins."""
     fresh: bool = False
     """True to ignore the last known good settings."""
     lease_seconds: float = 0.0
@@ -93,7 +93,7 @@ class RankState(Struct, frozen=True):
 
     beat: int = 0
     epoch: int = -1
-    """Newest decision that it has adopted: no engine of an older one runs here."""
+    """Newest decision that it has adopted: it runs no engine of an older decision."""
     stage: RankStage = RankStage.WAITING
     engine: int = -1
     """Decision that its engine was started for; -1 without an engine."""

@@ -148,16 +148,16 @@ class Stream:
         self.launch = LaunchLog()
         self.launches = 0
         self.earlier: LaunchLog | None = None
-        """Last failed start before it."""
+        """Last failed start before `launch`."""
         self.ours = False
-        """True if something proves that this is SGLang."""
+        """True if a line proves that this is a log of SGLang."""
         self._known = Wording()
         self._tracebacks = Tracebacks(self._failure, self._raised)
         self._before = ""
         """Previous line if it has a header: `logger.exception` puts its text there."""
 
     def know(self, version: Version) -> None:
-        """Set the engine's version, so its wording need not be interpreted."""
+        """Set the engine's version, so it need not be derived from the wording."""
         self._known = Wording(version, version)
         self.launch.wording = Wording(version, version)
 
@@ -347,11 +347,13 @@ _STAGES: tuple[tuple[Phase, LogMark | None, int, bool], ...] = (
     (Phase.GRAPHS, LogMark.CAPTURE_BEGIN, 2, False),
     (Phase.READY, LogMark.BATCH, 2, False),
 )
-"""Phase, last milestone, loads of weights, and True if a pool came before the last load."""
+"""Stages: phase, last milestone, number of weight loads, and True if a pool came before the last
+load.
+"""
 
 
 def _circumstances(failure: LogFailure) -> Iterator[LogFailure]:
-    """Yield the error as if it had occurred at each stage of a start, its actual stage first."""
+    """Yield copies of the error, one for each stage of a start; the actual stage is first."""
     yield failure
     for cpu in (failure.cpu, not failure.cpu):
         for phase, last, loads, pooled in _STAGES:
@@ -414,7 +416,7 @@ _EARLIER = "it ended an earlier start in this log"
 def diagnose(
     lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
 ) -> Diagnosis:
-    """Return how far an engine came and the cause of its end.
+    """Return the progress of an engine and the cause of its end.
 
     `lines` may be of any length and origin, and are read once, in order. `version` is the engine's,
     if known; otherwise it is derived from the wording. `exit_code` is the engine's, negative for a

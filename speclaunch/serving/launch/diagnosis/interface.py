@@ -49,7 +49,7 @@ class Cause(Struct, frozen=True):
     memory: bool
     directions: Mapping[str, Direction] = {}
     versions: SpecifierSet = field(default_factory=SpecifierSet)
-    """Releases that print it."""
+    """Releases that print the error."""
     sources: tuple[str, ...] = ()
 
 
@@ -64,16 +64,16 @@ class CauseCandidate(Struct, frozen=True):
 
 
 class Diagnosis(Struct, frozen=True):
-    """Diagnosis from a log: how far the engine came, and the cause of its end.
+    """Diagnosis from a log: progress of the engine, and the cause of its end.
 
     `cause` is None if the log shows no known failure. `line` is then the engine's last error, if
     any.
     """
 
     phase: Phase
-    """Last milestone in the log."""
+    """Phase of the last milestone in the log."""
     served: bool = False
-    """True if the engine was ready before."""
+    """True if the engine had become ready."""
     cause: Cause | None = None
     line: str | None = None
     """Unchanged log line that proves the cause; secrets are redacted in the log itself."""
@@ -90,17 +90,17 @@ class Diagnosis(Struct, frozen=True):
     """Number of starts in the log; only the last is reported."""
     milestones: tuple[Milestone, ...] = ()
     settings: Mapping[str, float] = {}
-    """Server arguments that the engine logged at its start, as far as directions name them."""
+    """Server arguments that the engine logged at its start and that directions name."""
     arguments: Mapping[str, Any] = {}
-    """Server arguments that the engine logged at its start, as far as their values are plain."""
+    """Server arguments that the engine logged at its start, if their values are plain."""
     cpu: bool = False
     """True if the engine runs on a CPU."""
     rule: str | None = None
-    """Code of the lint rule that finds it before the start."""
+    """Code of the lint rule that finds the cause before a start."""
     rank: str | None = None
     """Rank that failed (`TP1`), if the engine has several."""
     notes: tuple[str, ...] = ()
-    """Warnings that the engine survived and that concern memory or speed."""
+    """Warnings about memory or speed that did not stop the engine."""
     unclear: bool = False
     """True if the log shows a failure, but its lines contradict each other about the cause: `cause`
     is None and `candidates` has the causes. Lines of several processes in one log cause this.
@@ -137,7 +137,7 @@ class FailureLevel(IntEnum):
     END = 0
     """The engine ended itself for an unknown reason."""
     AFTERMATH = 1
-    """A process ended or a peer was lost, as a result of an earlier error if the log shows one."""
+    """A process ended or a peer was lost. An earlier error, if logged, is the cause."""
     UNKNOWN = 2
     """An exception without a signature."""
     CAUSE = 3
@@ -164,9 +164,9 @@ class LogFailure(Struct, frozen=True):
     rank: str
     phase: Phase = Phase.IMPORTS
     last: LogMark | None = None
-    """Last milestone of its rank before it."""
+    """Last milestone of its rank before the error."""
     loads: int = 0
-    """Number of weight loads started before it."""
+    """Number of weight loads started before the error."""
     pooled_before_load: bool = False
     served: bool = False
     cpu: bool = False
@@ -179,9 +179,9 @@ class LogFailure(Struct, frozen=True):
     code: str = ""
     """Source line that raised it, if the traceback shows it."""
     contested: bool = False
-    """True if its traceback contains a second exception: one belongs to another process."""
+    """True if its traceback contains two exceptions, one of them from another process."""
     chain: int = 0
-    """Line where its traceback begins, shared by exceptions that followed from each other."""
+    """Line number where its traceback begins, shared by chained exceptions."""
 
     def within(self, *names: str) -> bool:
         """True if the traceback passed through a file or function with one of these names."""
@@ -226,7 +226,7 @@ Condition = Callable[[LogFailure], bool]
 
 
 class Signature(Struct, frozen=True):
-    """A log pattern of a cause.
+    """Log pattern that identifies a cause.
 
     Named groups that hold a number become `Diagnosis.numbers`.
     """

@@ -247,7 +247,7 @@ class Suspect(Struct, frozen=True):
     fatal: bool = False
     """True if nothing catches the error: later signs of life are from another process."""
     life: int = 0
-    """Signs of life in the log before it."""
+    """Signs of life in the log before the error."""
     where: Where = Where.EXCEPTION
 
 
@@ -305,7 +305,7 @@ class LaunchLog(Struct):
     suspects: list[Suspect] = []
     """Errors that no later line proves survived."""
     survived: dict[str, Suspect] = {}
-    """By cause or class, the last error that a sign of life followed."""
+    """Last error followed by a sign of life, by cause or class."""
     settings: dict[str, float] = {}
     arguments: str = ""
     """Line with its server arguments."""
@@ -315,7 +315,7 @@ class LaunchLog(Struct):
     """Line of the request to stop; 0 if there is none."""
     dead: bool = False
     begun: bool = False
-    """True if it has shown a milestone."""
+    """True once it has reached a milestone."""
     contradicted: bool = False
     """True if its milestones contradict each other."""
     unended: bool = False
@@ -372,7 +372,7 @@ class LaunchLog(Struct):
         )
 
     def take(self, mark: LogMark, rank: str, number: int, time: str = "") -> None:
-        """Record a line's milestone, and set aside errors that the engine evidently survived."""
+        """Record a line's milestone, and dismiss errors that the engine evidently survived."""
         self.begun = True
         if mark is LogMark.STOP:
             self.stopped_at = self.stopped_at or number

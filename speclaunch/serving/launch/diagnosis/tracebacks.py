@@ -42,7 +42,7 @@ _LONGEST_MESSAGE = 8000
 MakeFailure = Callable[[LogLine, str, str], LogFailure]
 """Function that makes a failure from its line, kind and message."""
 Raised = Callable[[LogFailure, bool], None]
-"""Callback for each exception, and whether it ended a process."""
+"""Callback for each exception, with True if it ended a process."""
 
 
 class _Traceback(Struct):
@@ -56,7 +56,9 @@ class _Traceback(Struct):
     frames: list[Frame] = []
     code: str = ""
     is_cut: bool = False
-    """True if a new traceback began below the last frame; source lines belong to it."""
+    """True if a new traceback began below the last frame; later source lines belong to the new
+    traceback.
+    """
     failure: LogFailure | None = None
     """Exception, once it has been read; its message may continue for some lines."""
     doubted: LogFailure | None = None
@@ -94,7 +96,7 @@ class Tracebacks:
         self._reading: _Traceback | None = None
 
     def begin(self, line: LogLine, head: str) -> None:
-        """Begin a traceback: `Traceback (most recent call last):` ends `head`, or is alone."""
+        """Begin a traceback. `head`: text before `Traceback (most recent call last):`, if any."""
         self.flush()
         top = not line.stamped and not _OF_REQUESTS.match(head)
         shown = head if line.stamped or not top else ""
@@ -119,7 +121,7 @@ class Tracebacks:
             self.end()
 
     def flush(self) -> None:
-        """Pass on the exception that was read."""
+        """Pass the completed exception to `raised`."""
         if self._reading is not None and self._reading.failure is not None:
             self.end()
 

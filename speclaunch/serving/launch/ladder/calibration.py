@@ -35,10 +35,10 @@ _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
 
 
 class Observation(Struct, frozen=True):
-    """Failed start that memory explains."""
+    """Failed start caused by a memory shortage."""
 
     changes: Mapping[str, Any]
-    """All changes of the attempt against the recipe."""
+    """All changes of the attempt to the recipe."""
     fraction: float | None
     """Effective `mem_fraction_static`; None if unknown."""
     cause: Cause
@@ -49,7 +49,7 @@ class Observation(Struct, frozen=True):
     tokens: int | None = None
     """KV tokens that the engine allocated."""
     missing_gib: float = 0.0
-    """Amount by which an allocation exceeded the free memory."""
+    """GiB by which an allocation exceeded the free memory."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -70,8 +70,8 @@ class Observation(Struct, frozen=True):
 
 
 def observe(attempt: Attempt, plan: Plan) -> Observation | None:
-    """Return the observation of an attempt that ran with `plan`; None if memory does not explain
-    its end.
+    """Return the observation of an attempt that ran with `plan`; None if memory was not the cause
+    of its end.
     """
     diagnosis = attempt.diagnosis
     if diagnosis is None or diagnosis.cause is None or not diagnosis.cause.memory:
@@ -170,10 +170,10 @@ _BLINDLY, _AGAIN = 0.6, 0.5
 _HUNGRY = 0.75
 """Position in the possible range for a pool that was too small for the requests."""
 _HOPELESS = 0.006
-"""Share of the memory: a narrower range is not worth another restart."""
+"""Minimum width of a range worth another restart, as a share of the memory."""
 _CONSISTENT = 3
-"""Number of starts out of memory outside the pool that rules out chance. From then on, settings
-that leave less memory free than the observed excess are not tried.
+"""Number of starts that ran out of memory outside the pool to rule out chance. From then on,
+settings that leave less memory free than the observed excess are not tried.
 """
 _SCARCE = -0.75
 """Largest share by which the estimates are expected to be too high."""
@@ -197,8 +197,8 @@ class Excess(Struct, frozen=True):
     """True if graph capture exceeded the memory, False if a running batch did."""
 
     def scale(self, plan: Plan) -> float:
-        """Return the share of it that other settings should have. Graphs shrink with the largest
-        batch; a batch only if both its prompts and its drafts do.
+        """Return the share of this excess to expect with other settings. Graphs shrink with the
+        largest batch; a batch only if both its prompts and its drafts do.
         """
         if self.least <= 0:
             return 1.0
@@ -253,9 +253,7 @@ class Calibration(Struct, frozen=True):
         return Bounds(low, min(high, self._pool_ceiling(low)))
 
     def below(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return `bounds`, limited to at most the last fraction if the engine requested to lower
-        it.
-        """
+        """Return `bounds`, capped at the last fraction if the engine's error says to lower it."""
         bounds, last = self.bounds(changes), self.observations[-1]
         if bounds is None or last.direction is not Direction.LOWER or last.fraction is None:
             return bounds
@@ -389,7 +387,7 @@ def needed_tokens(predictor: Predictor, observations: Sequence[Observation]) -> 
 
 
 def _moved(predictor: Predictor, seen: Observation) -> float | None:
-    """Return the error of the lower end if the failure shows it."""
+    """Return the error of the predicted lower end if the failure shows it."""
     bounds = predictor.bounds(seen.changes)
     if bounds is None:
         return None

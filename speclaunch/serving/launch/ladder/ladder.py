@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from speclaunch.deployments import Recovery
 
 _TOO_LARGE = frozenset({"weights-do-not-fit", "weights-exceed-machine"})
-"""Diagnoses that the weights are larger than the memory."""
+"""Diagnoses that mean the weights are larger than the memory."""
 
 _CHANCES = 2
 """Maximum starts with all settings at their floor and no safe fraction left."""
@@ -74,7 +74,7 @@ _CHANCES = 2
 # Settings in order, stepped one by one: without a known budget, or by request.
 
 _CLOSE = 0.01
-"""Minimum distance between two fractions for a value between them to be tried."""
+"""Minimum distance between two fractions that still allows trying a value between them."""
 _POOL = 0.05
 """Share of the memory for the pool, above the fraction at which nothing is left for it."""
 _PATIENCE = 2
@@ -83,13 +83,13 @@ _UNKNOWN_TOO_HIGH, _UNKNOWN_TOO_LOW = 0.7, 0.9
 """Fractions to try if the previous fraction is unknown."""
 
 Step = tuple[Mapping[str, Any], str]
-"""All changes against the recipe, and the reason for the new changes."""
+"""All changes to the recipe, and the reason for the new changes."""
 
 
 def walk(
     settings: Recovery, predictor: Predictor, seen: Sequence[Observation], tried: set[str]
 ) -> Step | None:
-    """Return the first settings in order that were not tried; None if all were tried."""
+    """Return the first untried settings in order; None if all were tried."""
     for changes, why in _options(settings, predictor, seen):
         if key(changes) not in tried and _differs(seen[-1], changes):
             return changes, why
@@ -99,8 +99,8 @@ def walk(
 def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mapping[str, Any] | None:
     """Return the settings to continue from; None if no step is possible.
 
-    They are unchanged if the engine names the fraction. Otherwise the first setting that it names
-    takes one step.
+    They are unchanged if the engine names the fraction. Otherwise, the first setting that the
+    engine names is stepped once.
     """
     if now.direction is not None:
         return now.settings
@@ -111,7 +111,7 @@ def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mappi
 def _named(
     limits: FitLimits, predictor: Predictor, now: Observation
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield steps of the settings that the engine requests to lower."""
+    """Yield steps of the settings that the engine says to lower."""
     lower = {name for name, way in now.cause.directions.items() if way is Direction.LOWER}
     plan = predictor.plan(now.changes)
     for knob in limits.order:
@@ -186,7 +186,7 @@ def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> 
 
 def _between(value: float, low: float, high: float, *, closed: bool) -> float | None:
     """Return the value if it is between the bounds, otherwise their middle; None if the bounds
-    meet. `closed`: the bound on the value's side is allowed itself.
+    meet. `closed`: the bound nearest the value is itself allowed.
     """
     if high - low < _CLOSE:
         return None

@@ -71,11 +71,11 @@ class LogLine(NamedTuple):
     text: str
     """Text that the engine wrote."""
     source: str
-    """Actor, pod or service that a collector names as the source; tells several engines apart."""
+    """Actor, pod or service that a collector names as the source; distinguishes several engines."""
     stamped: bool
     """True if it has the engine's header; a traceback's lines have none."""
     rank: str
-    """Rank, as `DP0 TP1`; empty for a single process, and in lines without a header."""
+    """Rank, for example `DP0 TP1`; empty for a single process and in lines without a header."""
 
 
 def lines_of(file: io.BufferedReader) -> Iterator[str]:
@@ -215,7 +215,7 @@ class Follower:
         return self._rest[-_UNFINISHED_BYTES:].decode(errors="replace")
 
     def close(self) -> None:
-        """Close the file. The next call opens the file that then has its name."""
+        """Close the file. The next call opens whichever file then has this name."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -49,13 +49,15 @@ class LogMark(Enum):
 
 
 BATCH = re.compile(r"(?:Decode|Prefill) batch\b")
-"""Scheduler's line of each (n-th) batch: managers/scheduler_metrics_mixin.py, all versions from
+"""Scheduler's line for every n-th batch: managers/scheduler_metrics_mixin.py, all versions from
 0.4.6 to 0.5.23, at `--log-level info`.
 """
 DEAD_PROCESS = r"Subprocess (?P<name>\S{1,80}) \(pid=(?P<pid>\d{1,9})\) crashed with exit code "
 """Message about a crashed child from the watchdog in the engine's parent (utils/watchdog.py)."""
 PORT_TAKEN = r"\[Errno 98\] (?:error while attempting to bind on address|[Aa]ddress already in use)"
-"""Messages of asyncio and of the kernel. The engine does not exit then (seen on 0.5.23)."""
+"""Messages of asyncio and the kernel about a port in use. The engine does not exit then (seen on
+0.5.23).
+"""
 AFTERMATH = re.compile(
     # messages of the parent and the siblings of a process that failed
     r"Initialization failed\. Please see the error messages above"

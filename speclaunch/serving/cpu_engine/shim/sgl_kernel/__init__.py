@@ -1,7 +1,8 @@
 """The CPU kernels of SGLang in plain torch, replacing the CPU build of sgl-kernel.
 
-PyPI has only the CUDA build. This package has what 0.5.16 to 0.5.23 import when ``is_cpu()``, and
-call while they serve a dense or mixture-of-experts decoder with or without a draft:
+PyPI has only the CUDA build. This package has the functions that 0.5.16 to 0.5.23 import if
+``is_cpu()`` is true, and call to serve a dense or mixture-of-experts decoder with or without a
+draft:
 
 ``attention``    the two kernels of the ``intel_amx`` backend, and its draft metadata
 ``cache_locs``   request-to-token table: writes it, reads ranges of it, moves KV rows
@@ -12,7 +13,7 @@ call while they serve a dense or mixture-of-experts decoder with or without a dr
 The functions write into their argument tensors, like the compiled kernels. They raise
 ``NotImplementedError`` for unsupported input and ``ValueError`` for invalid input.
 
-``convert_weight_packed`` is missing on purpose. Its absence tells SGLang that there are no AMX
+``convert_weight_packed`` is omitted on purpose. Its absence tells SGLang that there are no AMX
 layers (``_is_intel_amx_backend_available``), and all layers use ``forward_native``.
 """
 

@@ -7,8 +7,8 @@ def child_and_sibling(parent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     """Return ``(first child, next sibling)`` for ``parent`` ``[bs, n]``, -1 if there is none.
 
     ``parent[b, i]`` is the index of node ``i``'s parent, less than ``i``, or -1 for a root. Both
-    results are ``[bs, n]`` int64 with the smallest fitting index: the order in which a
-    verification tries the branches.
+    results are ``[bs, n]`` int64. Of several candidates, the smallest index is returned:
+    verification tries branches in this order.
     """
     n = parent.shape[1]
     index = torch.arange(n)

@@ -1,4 +1,4 @@
-"""Index helpers for one range of columns per row of a table, the ranges laid end to end."""
+"""Index helpers for a table with one range of columns per row; the ranges are concatenated."""
 
 import torch
 
@@ -9,7 +9,7 @@ def ragged_columns(
     """Return ``(row, column)`` of every cell of ``rows[i], start[i]:end[i]``, in order.
 
     ``rows``, ``start``, ``end`` are ``[n]``; the results ``[sum(end - start)]``, int64. ``width``
-    is the number of columns; a range outside raises ``ValueError``.
+    is the number of columns; a range beyond them raises ``ValueError``.
     """
     start, end = start.to(torch.int64), end.to(torch.int64)
     lengths = end - start

@@ -4,7 +4,7 @@
 ``q`` is ``[tokens, heads, d]``, ``key_buffer`` ``[slots, kv_heads, d]``, ``value_buffer`` ``[slots,
 kv_heads, dv]``, ``o`` ``[tokens, heads, dv]`` (written); ``req_to_token[row]`` lists the slots of a
 request, ``req_pool_indices`` ``[bs]`` names its row, ``seq_lens`` int64 ``[bs]`` counts the
-positions to attend to. The sum is done in float32 whatever the dtype of the cache.
+positions to attend to. Sums are computed in float32 for every cache dtype.
 
 Not supported, and rejected: cross attention, attention sinks, quantized caches, MLA's shared
 buffer.
@@ -20,7 +20,7 @@ import torch
 def with_optional_scales(kernel: Callable[..., None]) -> Callable[..., None]:
     """Return the kernel for calls with or without ``k_scale`` and ``v_scale``.
 
-    The backend passes them since 0.5.20, as floats; earlier releases have a tensor in their place.
+    0.5.20 and later pass them as floats. Earlier calls omit them, so a tensor is at their position.
     """
     place = list(inspect.signature(kernel).parameters).index("k_scale")
 
@@ -56,11 +56,11 @@ def extend_attention_cpu(
     tree_mask: torch.Tensor | None = None,
     is_causal: bool = True,
 ) -> None:
-    """Attend from the last ``extend_seq_lens[i]`` positions of each request to all of it.
+    """Attend from the last ``extend_seq_lens[i]`` positions of each request to all its positions.
 
-    Its queries are the rows ``extend_start_loc[i]`` and following of ``q``. Among themselves the
-    new positions see each other causally, or as ``tree_mask`` says: ``n * n`` booleans per request
-    laid end to end (``TreeMaskMode.QLEN_ONLY``), used while a draft tree is verified.
+    Its queries are the rows of ``q`` from ``extend_start_loc[i]`` on. New positions see each other
+    causally, or according to ``tree_mask``: ``n * n`` booleans per request, concatenated
+    (``TreeMaskMode.QLEN_ONLY``), used while a draft tree is verified.
     """
     _refuse(key_buffer, value_buffer, k_scale, v_scale, is_cross_attn, encoder_lens, sinks)
     if tree_mask is not None and sliding_window > 0:
@@ -185,7 +185,7 @@ def _refuse(
     encoder_lens: torch.Tensor | None,
     sinks: torch.Tensor | None,
 ) -> None:
-    """Raise for input that these kernels would compute wrongly."""
+    """Raise for input that these kernels do not support."""
     if is_cross_attn or encoder_lens is not None:
         raise NotImplementedError("cross attention on the CPU engine")
     if sinks is not None:
@@ -208,8 +208,8 @@ def build_draft_decode_metadata_cpu(
 ) -> torch.Tensor:
     """Return a table with one row per branch of each request's draft, ``[bs * topk, pool_len]``.
 
-    A row has the request's own slots up to ``seq_lens[i]``, then the ``num_steps`` slots of that
-    branch, which follow in ``req_to_token`` branch after branch; the rest is 0. Called by
+    A row contains the request's slots up to ``seq_lens[i]``, then the branch's ``num_steps`` slots,
+    which ``req_to_token`` stores branch by branch, then zeros. Called by
     ``IntelAMXMultiStepDraftBackend.init_forward_metadata``.
     """
     batch = seq_lens.numel()

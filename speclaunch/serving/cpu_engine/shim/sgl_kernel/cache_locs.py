@@ -37,7 +37,7 @@ def assign_extend_cache_locs_cpu(
     out_cache_loc: torch.Tensor,
     pool_len: int,
 ) -> None:
-    """Read the slots of the ranges out of the table, into the head of ``out_cache_loc``.
+    """Copy the slots of the ranges from the table to the beginning of ``out_cache_loc``.
 
     Called by ``kernels/ops/speculative/cache_locs.py`` (``assign_extend_cache_locs_func``,
     ``fill_front_out_cache_loc_func``).
@@ -79,8 +79,8 @@ def copy_all_layer_kv_cache_cpu(
 ) -> None:
     """Copy the rows ``src_loc`` onto the rows ``tgt_loc`` in the K and V buffer of every layer.
 
-    ``data_ptrs`` uint64 ``[buffers]`` are their addresses, ``strides`` ``[buffers]`` the bytes of
-    a row. All rows are read before one is written, so the two lists may overlap. Called by
+    ``data_ptrs`` uint64 ``[buffers]`` are their addresses, ``strides`` ``[buffers]`` the bytes of a
+    row. All rows are read before any row is written, so the two lists may overlap. Called by
     ``kernels/ops/kvcache/cache_move.py`` when accepted tree branches are made contiguous.
     """
     targets, sources = tgt_loc.tolist(), src_loc.tolist()

@@ -1,4 +1,4 @@
-"""Small moves of token ids and slots between a verification and the next draft."""
+"""Updates of token ids and slots between a verification and the next draft."""
 
 import torch
 
@@ -11,8 +11,8 @@ def fill_bonus_tokens_cpu(
 ) -> None:
     """Write the last accepted token of each request into ``bonus_tokens`` ``[bs]``.
 
-    ``accept_tokens`` holds ``accept_stride`` places per request, of which the first
-    ``accept_lens[i]`` (bonus token included, so at least 1) are filled. Called by
+    ``accept_tokens`` has ``accept_stride`` entries per request. The first ``accept_lens[i]`` are
+    filled (at least 1, because they include the bonus token). Called by
     ``kernels/ops/speculative/eagle.py``.
     """
     lengths = accept_lens.to(torch.int64)
@@ -49,8 +49,8 @@ def rotate_input_ids_cpu(
 ) -> None:
     """Shift each request's ids left by one and put its newly drafted token at the end.
 
-    Request ``i`` has ``extend_seq_lens[i]`` ids from ``extend_start_loc[i]`` on; one without ids
-    is unchanged. With ``select_index`` the new token is written there instead of at the end.
+    Request ``i`` has ``extend_seq_lens[i]`` ids from ``extend_start_loc[i]`` on; a request without
+    ids is unchanged. With ``select_index`` the new token is written there instead of at the end.
     Called by ``kernels/ops/speculative/multi_layer_eagle.py``.
     """
     drafted = topk_index.reshape(-1).to(input_ids.dtype)

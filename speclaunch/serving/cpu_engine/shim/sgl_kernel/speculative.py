@@ -38,5 +38,5 @@ def reconstruct_indices_from_tree_mask(
 
 
 def _write(target: torch.Tensor, values: torch.Tensor) -> None:
-    """Copy ``values`` over the head of ``target``, whatever the shape of either."""
+    """Copy ``values`` to the beginning of ``target``; their shapes may differ."""
     target.view(-1)[: values.numel()] = values.reshape(-1).to(target.dtype)

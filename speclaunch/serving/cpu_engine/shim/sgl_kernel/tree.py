@@ -1,4 +1,4 @@
-"""Building a draft tree, and verifying it greedily.
+"""Construction and greedy verification of draft trees.
 
 A tree has ``n = draft_token_num`` nodes per request. Node 0 is the last accepted token; node
 ``t > 0`` is the draft token at ``selected_index[:, t - 1]``. Called by
@@ -92,14 +92,14 @@ def verify_tree_greedy_cpu(
     retrive_next_sibling: torch.Tensor,
     target_predict: torch.Tensor,
 ) -> None:
-    """Follow each tree from its root as long as a child is what the target predicts.
+    """Follow each tree from its root while a child matches the target's prediction.
 
     Read: ``candidates`` ``[bs, n]`` the tokens of the nodes, ``retrive_*`` int64 ``[bs, n]`` as
-    built above, ``target_predict`` ``[bs * n]`` the target's choice after each node.
-    Written: ``accept_index`` ``[bs, s]`` the places of the accepted nodes, root first, the rest
-    left as it was (-1); ``accept_token_num`` ``[bs]`` how many beyond the root;
-    ``predicts`` ``[bs * n]`` the target's choice at each accepted node.
-    The spelling ``retrive`` is that of the call in ``kernels/ops/speculative/spec_tree.py``.
+    built above, ``target_predict`` ``[bs * n]`` the target's choice after each node. Written:
+    ``accept_index`` ``[bs, s]`` the indices of the accepted nodes, root first, the rest unchanged
+    (-1); ``accept_token_num`` ``[bs]`` their count without the root; ``predicts`` ``[bs * n]`` the
+    target's choice at each accepted node. The spelling ``retrive`` follows the call in
+    ``kernels/ops/speculative/spec_tree.py``.
     """
     tokens, place = candidates.tolist(), retrive_index.tolist()
     child, sibling = retrive_next_token.tolist(), retrive_next_sibling.tolist()

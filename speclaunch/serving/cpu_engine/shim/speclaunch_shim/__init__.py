@@ -1,9 +1,9 @@
-"""Patches with which SGLang serves without a GPU, one module per need.
+"""Patches that let SGLang serve without a GPU, one module per patch.
 
 ``import_hook``     runs the others around the first import of the modules that they patch
 ``torchvision_ops`` declares two operators that are compiled only in the CUDA build
 ``triton_stub``     SGLang's own substitute for a missing ``triton``
-``cuda_sync``       ``torch.cuda.synchronize`` as a no-op, for the models that call it always
+``cuda_sync``       ``torch.cuda.synchronize`` as a no-op, for models that always call it
 ``platform_facts``  keeps the attention backend that can verify a draft on a CPU
 ``verify_lengths`` corrects the lengths of a verification up to 0.5.18
 ``chain``           runs the ``sitecustomize`` that this package hides

@@ -1,4 +1,4 @@
-"""Run the module of the same name that a folder at the front of the path hides."""
+"""Run a module hidden by a module of the same name earlier on the path."""
 
 import importlib.machinery
 import importlib.util

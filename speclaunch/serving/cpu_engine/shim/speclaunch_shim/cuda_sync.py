@@ -2,7 +2,7 @@
 """Make ``torch.cuda.synchronize`` a no-op without a CUDA device.
 
 ``set_embed_and_head`` of the models with an MTP layer (``srt/models/glm4_moe.py`` and others) calls
-it on every device; on a CPU build of torch it raises.
+it on every device; torch's CPU build then raises.
 """
 
 from typing import Any
@@ -17,4 +17,4 @@ def install() -> None:
 
 
 def _nothing_to_wait_for(device: Any = None) -> None:
-    """Return at once: without a device there is no work under way."""
+    """Return at once: without a device there is no work to wait for."""

@@ -1,9 +1,9 @@
 # ruff: noqa: PLC0415 (nothing heavy is imported before the package that needs it is)
-"""Run the preparations around the first import of the packages that need them.
+"""Run patches before and after the first import of the packages that need them.
 
-Waiting for that import spares torch in every other Python process that inherits PYTHONPATH
-(compilers, helper tools). It also times each preparation: triton exists before SGLang's code looks
-for it, and SGLang's facts are set as soon as its package is complete.
+Waiting for that import avoids loading torch in other Python processes that inherit PYTHONPATH
+(compilers, helper tools). It also ensures the right order: triton exists before SGLang imports it,
+and SGLang's facts are set as soon as its package is complete.
 """
 
 import gc
@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 
 
 class PreparedImport:
-    """Meta-path finder that answers for one package until it is imported, then removes itself.
+    """Meta-path finder for one package that removes itself when the package is imported.
 
-    Searching for the package (``importlib.util.find_spec``) prepares nothing.
+    A search alone (``importlib.util.find_spec``) runs no patch.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class PreparedImport:
         path: Sequence[str] | None = None,
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the package's own spec with the preparations wrapped around its execution."""
+        """Return the package's own spec, extended to run the patches around its execution."""
         if fullname != self.package:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -54,14 +54,14 @@ class PreparedImport:
 
 
 def before_torchvision(package: types.ModuleType) -> None:
-    """Prepare ``torchvision``: it is found, and not yet executed."""
+    """Patch ``torchvision`` after it is found and before it is executed."""
     from speclaunch_shim import torchvision_ops
 
     torchvision_ops.declare(package)
 
 
 def before_sglang(package: types.ModuleType) -> None:
-    """Prepare ``sglang``: it is found, and not yet executed."""
+    """Patch ``sglang`` after it is found and before it is executed."""
     from speclaunch_shim import cuda_sync, triton_stub
 
     gc.disable()  # garbage collection takes a tenth of the import and finds nothing
@@ -70,7 +70,7 @@ def before_sglang(package: types.ModuleType) -> None:
 
 
 def after_sglang() -> None:
-    """Apply the changes that need a complete ``import sglang``."""
+    """Apply the patches that require a complete ``import sglang``."""
     from speclaunch_shim import platform_facts
 
     platform_facts.install()
@@ -103,7 +103,7 @@ def nixl_hook(name: str) -> PreparedImport:
 
 
 def install() -> None:
-    """Put the hooks in front of the import system."""
+    """Install the hooks ahead of all other finders."""
     sys.meta_path[:0] = [
         PreparedImport("torchvision", before_torchvision),
         PreparedImport("sglang", before_sglang, after_sglang),

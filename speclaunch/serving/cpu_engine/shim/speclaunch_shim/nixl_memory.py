@@ -10,7 +10,7 @@ from typing import Any
 
 
 def install(name: str) -> None:
-    """Patch the agent of this module, which has been imported."""
+    """Patch the agent class in the imported module ``name``."""
     agent = sys.modules[name].nixl_agent
     made = agent.__init__
 

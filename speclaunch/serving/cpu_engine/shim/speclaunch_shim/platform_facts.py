@@ -5,7 +5,7 @@ Without the fact ``has_amx``, ``_attention_backend_platform_fallbacks`` in
 ``srt/arg_groups/overrides.py`` resolves to ``torch_native``, which has no TARGET_VERIFY mode. The
 two kernels of that backend are in the stand-in ``sgl_kernel``. Layers don't read this fact: they
 call ``cpu_has_amx_support()``, which remains false, and use their plain torch path. Up to 0.5.18
-``overrides.py`` calls that function too, so it is replaced there alone.
+``overrides.py`` calls that function too, so it is replaced in that module only.
 """
 
 import sys
@@ -14,7 +14,7 @@ OVERRIDES = "sglang.srt.arg_groups.overrides"
 
 
 def install() -> None:
-    """Set the fact for the complete process, with SGLang's own function if there is one."""
+    """Set the fact for the entire process, with SGLang's own function if there is one."""
     from sglang.srt import runtime_context
 
     if hasattr(runtime_context, "override_platform"):
@@ -22,7 +22,7 @@ def install() -> None:
 
 
 def patch_overrides() -> None:
-    """Set the fact in the module ``OVERRIDES`` of 0.5.18 and older, which has been imported."""
+    """Set the fact in the imported module ``OVERRIDES`` of 0.5.18 and older."""
     module = sys.modules[OVERRIDES]
     if hasattr(module, "cpu_has_amx_support"):
         module.cpu_has_amx_support = lambda: True

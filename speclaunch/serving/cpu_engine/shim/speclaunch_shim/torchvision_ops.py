@@ -1,9 +1,9 @@
 # ruff: noqa: PLC0415 (torch is there by the time torchvision is imported)
-"""Declare the two torchvision operators that its Python half requires.
+"""Declare the two operators that torchvision's Python code requires.
 
 PyPI's torchvision is the CUDA build. On a CPU torch its compiled library cannot be loaded, so
 ``nms`` and ``qnms`` are never defined, and ``torchvision/_meta_registrations.py`` fails on import.
-Declared here they exist without a kernel: importing torchvision works, calling them is an error.
+Declared here, they have no kernel: importing torchvision works; calling them raises.
 """
 
 import types

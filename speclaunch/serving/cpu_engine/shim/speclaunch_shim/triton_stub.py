@@ -1,10 +1,10 @@
 # ruff: noqa: PLC0415 (nothing heavy is imported before sglang is)
-"""Stand in for the absent ``triton`` with the stubs that SGLang ships for macOS.
+"""Replace the missing ``triton`` with the stubs that SGLang ships for macOS.
 
 SGLang's kernels are decorated with ``@triton.jit`` at import time on every platform, though none of
-them runs on a CPU. ``sglang/_platform_stubs.py`` mocks the package for Apple machines. It runs here
-as if on one, without its changes to ``Tensor.to`` and ``Tensor.copy_``, which concern Metal alone.
-Up to 0.5.17 the module is ``sglang/_triton_stub.py``, which mocks triton alone.
+them runs on a CPU. ``sglang/_platform_stubs.py`` mocks the package for Apple machines. Here it runs
+as if on such a machine, without its changes to ``Tensor.to`` and ``Tensor.copy_``, which concern
+only Metal. Up to 0.5.17 the module is ``sglang/_triton_stub.py``, which mocks triton alone.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ from unittest import mock
 
 
 def install(package: types.ModuleType) -> None:
-    """Install the stubs found in ``package`` (``sglang``), unless there is a real triton."""
+    """Install the stubs found in ``package`` (``sglang``) unless the real triton is available."""
     if importlib.util.find_spec("triton") is not None:
         return
     folder = Path(package.__path__[0])

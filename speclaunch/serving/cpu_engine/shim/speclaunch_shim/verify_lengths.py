@@ -1,6 +1,6 @@
-"""Verify a draft with the lengths that SGLang computed for it; 0.5.16 to 0.5.18 do not.
+"""Use the lengths that SGLang computed to verify a draft; 0.5.16 to 0.5.18 ignore them.
 
-``forward_extend`` of ``srt/layers/attention/intel_amx_backend.py`` replaces them by the lengths
+``forward_extend`` of ``srt/layers/attention/intel_amx_backend.py`` replaces them with the lengths
 before the draft tokens, so the target does not see the last tokens of its context. 0.5.19 removes
 the line. On other passes both lengths are equal.
 """
@@ -14,7 +14,7 @@ _LINE = "        seq_lens = forward_batch.seq_lens\n"
 
 
 def install() -> None:
-    """Patch the module ``BACKEND``, which has been imported, if it has the line."""
+    """Patch the imported module ``BACKEND`` if it has the line."""
     backend = sys.modules[BACKEND].IntelAMXAttnBackend
     extend = backend.forward_extend
     if _LINE not in inspect.getsource(extend):

@@ -47,8 +47,9 @@ _CAPTURE_FILES = re.compile(r"graph_runner\.py$|^cuda_graph_setup\.py$|^cpu_grap
 _POOL_FILES = {"memory_pool.py", "kv_cache_configurator.py", "model_runner_kv_cache_mixin.py"}
 _POOL_FUNCTIONS = {"init_memory_pool", "_init_pools", "alloc_memory_pool", "init_memory_pools"}
 _DEVICE_FILES = {"dp_attention.py", "parallel_state.py", "bootstrap.py"}
-"""Files that set up the device before `load_model`, which is missing in their tracebacks (0.5.23
-srt/distributed/, srt/layers/dp_attention.py)."""
+"""Files that set up the device before `load_model`, which is absent from their tracebacks (0.5.23
+srt/distributed/, srt/layers/dp_attention.py).
+"""
 _LOAD_FUNCTIONS = {"load_model", "load_weights", "process_weights_after_loading"}
 _FORWARD_FUNCTIONS = {
     "event_loop_normal",
