@@ -1,1 +1,1 @@
-"""Output for users: presents results, without knowledge of how they were computed."""
+"""Output for users: presentation of results, independent of their computation."""

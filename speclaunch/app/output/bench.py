@@ -53,7 +53,7 @@ def show_certificate(console: Console, found: CertificateDocument) -> None:
 
 
 def _show_title(console: Console, title: str, found: CertificateDocument | SingleDocument) -> None:
-    """Print the title, caveats, and objections."""
+    """Print the title, the caveats and the objections."""
     console.print(Text(title, "bold"))
     for caveat in found.caveats:
         console.print(Text(f"note: {caveat}", "yellow"))
@@ -104,7 +104,7 @@ def row(found: CertificateDocument, cell: CellRecord) -> list[str]:
 
 
 def show_single(console: Console, found: SingleDocument) -> None:
-    """Print the numbers of one server, and that they are no comparison."""
+    """Print the numbers of one server, and a note that they are not a comparison."""
     _show_title(console, found.candidate, found)
     if not found.counts:
         return
@@ -136,7 +136,7 @@ def single_columns(found: SingleDocument) -> list[str]:
 
 
 def single_row(found: SingleDocument, cell: SingleCellRecord) -> list[str]:
-    """Return the text of these columns."""
+    """Return the texts of `single_columns` for a cell."""
     own = cell.candidate
     has_context = any(cell.context for cell in found.cells)
     return [

@@ -12,14 +12,14 @@ from speclaunch.measure import CertificateDocument, DifferenceDocument, SingleDo
 _MEANS = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 """Characters that GitHub reads as markup, a mention, or the end of a cell.
 
-An `@` gets a joiner behind it, because a backslash in front does not prevent a mention.
+A joiner follows each `@`, because a backslash before it does not prevent a mention.
 """
 _LIST = re.compile(r"^(\s*)([-+]|\d+[.)])(?=\s)")
 _NO_MENTION = "@\N{ZERO WIDTH NON-JOINER}"
 
 
 def escaped(text: str) -> str:
-    """Return text in one line that GitHub shows unchanged."""
+    """Return the text as one line of Markdown that GitHub shows literally."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     line = _MEANS.sub(lambda found: _NO_MENTION if found[0] == "@" else f"\\{found[0]}", line)
     return _LIST.sub(r"\1\\\2", line)
@@ -91,7 +91,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _code(text: str, language: str = "sh") -> list[str]:
-    """Return a code block whose fence does not occur in the text."""
+    """Return a code block with a fence that does not occur in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{language}", *text.splitlines(), fence]

@@ -29,7 +29,7 @@ from speclaunch.measure import (
 
 _SILENT_SECONDS = 60.0
 _RATE = 1000
-"""Output tokens per second for an example if no rate is known."""
+"""Assumed output tokens per second if no rate is known."""
 
 
 class BenchCourse:
@@ -62,7 +62,7 @@ class BenchCourse:
         return round_name(self._due[0]) if self._due else ""
 
     def engine_changed(self) -> None:
-        """Record an engine start or stop, whose time does not count as round time."""
+        """Record an engine start or stop; its time does not count as round time."""
         self._starting = True
 
     def round(self, found: Round) -> None:
@@ -88,7 +88,7 @@ class BenchCourse:
         )
 
     def left_now(self) -> str:
-        """Return `about 3 min left`; empty if unknown."""
+        """Return the remaining time as text: `about 3 min left`; empty if unknown."""
         left = self.left()
         if left is None or not self._due:
             return ""
@@ -96,7 +96,7 @@ class BenchCourse:
 
 
 def round_name(step: Step) -> str:
-    """Return `cpu_ngram, code at 4`."""
+    """Return the name of a round: `cpu_ngram, code at 4`."""
     return f"{step.side.name}, {per_cell(step.at)}"
 
 
@@ -124,7 +124,7 @@ class LineProgress:
         self._stack.close()
 
     def say(self, text: str) -> None:
-        """Print a message about starts and stops."""
+        """Print a message about a start or stop."""
         self._course.engine_changed()
         self._last_text = text
         self._print(text)
@@ -179,7 +179,7 @@ class DrawnProgress:
             self._bar.stop()
 
     def say(self, text: str) -> None:
-        """Print a message about starts and stops."""
+        """Print a message about a start or stop."""
         self._course.engine_changed()
         self._bar.console.print(text, markup=False)
 
@@ -207,7 +207,7 @@ class _Left(TextColumn):
 
 
 def round_line(course: BenchCourse, name: str, found: Round) -> str:
-    """Return `7/20 cpu_ngram, code at 4: 52.1 tokens/s, about 3 min left`."""
+    """Return a progress line: `7/20 cpu_ngram, code at 4: 52.1 tokens/s, about 3 min left`."""
     left = course.left_now()
     speed = f"{found.throughput:.1f} tokens/s"
     return f"{course.done}/{course.total} {name}: {speed}{f', {left}' if left else ''}"
@@ -234,7 +234,7 @@ def show_schedule(console: Console, schedule: Schedule, expected: TimeEstimate) 
 
 
 def lines(schedule: Schedule, expected: TimeEstimate) -> list[str]:
-    """Return lines about starts, rounds, tokens and time."""
+    """Return lines about the starts, rounds, tokens and time of a schedule."""
     due = steps(schedule)
     how = "one engine at a time" if schedule.blocks else "both running, the waiting engine paused"
     return [

@@ -29,7 +29,7 @@ class InCell(Protocol):
 
     @property
     def context(self) -> int:
-        """Tokens per prompt; 0: prompts are unchanged."""
+        """Tokens per prompt; 0 for unchanged prompts."""
 
     @property
     def concurrency(self) -> int:
@@ -37,39 +37,39 @@ class InCell(Protocol):
 
 
 def per_cell(cell: InCell, *, concurrency: bool = True) -> str:
-    """Return `code at 8`, `chat, 4,096 tokens, at 1`."""
+    """Return the name of a cell: `code at 8`, `chat, 4,096 tokens, at 1`."""
     context = f", {cell.context:,} tokens" if cell.context else ""
     at = f"{',' if context else ''} at {cell.concurrency}" if concurrency else ""
     return f"{cell.workload}{context}{at}"
 
 
 def span(found: Interval | RatioRecord) -> str:
-    """Return `1.10 to 1.35`."""
+    """Return an interval as text: `1.10 to 1.35`."""
     return f"{ratio(found.low)} to {ratio(found.high)}"
 
 
 def ratio(number: float) -> str:
-    """Return `1.25`; a number far from 1 has few digits."""
+    """Return a ratio as text: `1.25`; with fewer digits if it is far from 1."""
     return f"{number:.2f}" if 0.01 <= number < 1000 else f"{number:.3g}"
 
 
 def speed_up(cell: CellRecord) -> str:
-    """Return `1.25 (1.10 to 1.35)`."""
+    """Return the speed-up with its interval: `1.25 (1.10 to 1.35)`."""
     return f"{ratio(cell.speed_up.ratio)} ({span(cell.speed_up)})"
 
 
 def throughput(side: MeasuredRecord) -> str:
-    """Return `52.1`: output tokens per second."""
+    """Return output tokens per second as text: `52.1`."""
     return f"{side.output_tokens_per_second:.1f}"
 
 
 def percents(shares: Iterable[float]) -> str:
-    """Return `80% 62% 41%`."""
+    """Return shares as text: `80% 62% 41%`."""
     return " ".join(f"{100 * share:.0f}%" for share in shares)
 
 
 def milliseconds(seconds: float | None, digits: int = 0) -> str:
-    """Return `1250 ms`; empty if nothing was measured."""
+    """Return a time as text: `1250 ms`; empty if nothing was measured."""
     return "" if seconds is None else f"{1000 * seconds:.{digits}f} ms"
 
 
@@ -79,7 +79,7 @@ def length(found: MeasuredRecord) -> str:
 
 
 def confidence(found: CertificateDocument) -> str:
-    """Return `95%`."""
+    """Return the confidence level as text: `95%`."""
     return f"{100 * (1 - found.error_rate):g}%"
 
 
@@ -98,7 +98,7 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
 
 
 def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bool]]:
-    """Return a line per cell with its published acceptance, and True if it is far below."""
+    """Return a line per cell with its published acceptance, and True if the cell is far below."""
     lines = []
     for cell in found.published:
         below = "far below the " if cell.far_below else ""
@@ -119,7 +119,7 @@ def has_context(found: CertificateDocument) -> bool:
 
 
 def context(cell: InCell) -> str:
-    """Return `4,096`, or `as is` for unchanged prompts."""
+    """Return the context length as text: `4,096`, or `as is` for unchanged prompts."""
     return f"{cell.context:,}" if cell.context else "as is"
 
 
@@ -133,12 +133,12 @@ def goodput(cell: CellRecord) -> list[str]:
 
 
 def bounds(found: CertificateDocument) -> str:
-    """Return `ttft 500 ms, tpot 50 ms`."""
+    """Return the latency bounds as text: `ttft 500 ms, tpot 50 ms`."""
     return ", ".join(f"{name} {most:g} ms" for name, most in found.goodput_within.items())
 
 
 def memory(found: CertificateDocument) -> str:
-    """Return the KV tokens that speculation costs; empty if a side does not report them."""
+    """Return the KV tokens that speculation costs; empty if a side does not report KV tokens."""
     tokens = [usage.max_total_num_tokens for usage in found.memory]
     if len(tokens) != 2 or not tokens[0] or not tokens[1]:
         return ""
@@ -148,9 +148,9 @@ def memory(found: CertificateDocument) -> str:
 
 
 def command_text(side: SideRecord) -> str:
-    """Return a command to paste, one variable or option per line.
+    """Return a side's command to paste, with one variable or option per line.
 
-    For a server that already ran, return its address.
+    For a server that was already running, return its address.
     """
     if side.url is not None:
         return side.url
@@ -177,7 +177,7 @@ DIFFERENCE_COLUMNS = (
 
 
 def difference_row(cell: CellDifferenceRecord) -> list[str]:
-    """Return the text of these columns."""
+    """Return the texts of a row in the comparison of two certificates."""
     return [
         per_cell(cell),
         ratio(cell.before.ratio),

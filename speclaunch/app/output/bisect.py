@@ -1,4 +1,4 @@
-"""Terminal output of a search over releases."""
+"""Terminal output of `bisect`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from speclaunch.measure import BisectDocument, DependencyRecord, SearchOutcome, 
 
 
 def show_bisect(console: Console, found: BisectDocument) -> None:
-    """Print the pair, the probes that support it, and what differs between both releases."""
+    """Print the pair of releases, the checks that support it, and the differences between them."""
     paper = LineWriter(console)
     style = "bold green" if found.outcome is SearchOutcome.FOUND else "bold red"
     paper.say(_headline(found), style)

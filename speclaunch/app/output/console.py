@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _PIPED_WIDTH = 400
-"""Width of tables in a pipe, which has no width."""
+"""Width of tables in a pipe, in columns."""
 _DRAW = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 """Variables that make rich treat a pipe as a terminal."""
 

@@ -32,7 +32,7 @@ def show_contract(console: Console, found: ContractDocument) -> None:
 
 
 def contract_page(found: ContractDocument) -> str:
-    """Return the page of a contract; deterministic. Text of servers is escaped."""
+    """Return the page of a contract. It is deterministic, and text from servers is escaped."""
     rows = [(row, *_shown(row)[1::2], list(notes(row))) for row in found.fields]
     template = page_environment().get_template("contract.html.j2")
     return template.render(found=found, rows=rows, verdict=verdict(found))

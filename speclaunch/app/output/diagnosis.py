@@ -115,7 +115,7 @@ def _story(diagnosis: Diagnosis, path: str) -> list[Text]:
 
 
 def _possible(diagnosis: Diagnosis, name: str) -> list[Text]:
-    """Return lines about the causes that the log may show."""
+    """Return lines about the possible causes."""
     if not diagnosis.candidates:
         return []
     lines = [Text(), Text("Possible causes", "bold")]
@@ -193,7 +193,7 @@ def _color(diagnosis: Diagnosis) -> str:
 
 
 def _safe(text: str | None) -> str:
-    """Return text without control characters and secrets, shortened."""
+    """Return shortened text without control characters and secrets."""
     shown = "".join(c if c.isprintable() else " " for c in (text or ""))
     shown = masked(shown)
     return shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]} …"

@@ -1,4 +1,4 @@
-"""Report of `doctor`: one line per check, its state in front, the remedy below."""
+"""Report of `doctor`: one line per check that begins with its state, and the remedy below."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _STATES = {
     Severity.INFO: CheckState.NOTE,
 }
 _NARROWEST = 30
-"""Minimum columns for text next to the labels; with fewer it is below them."""
+"""Minimum columns for text next to the labels; with fewer, the text is below the labels."""
 
 
 class DoctorReport(Struct, frozen=True):

@@ -20,8 +20,8 @@ VERSION = 1
 def show_drafts(console: Console, found: DraftListing, *, everything: bool = False) -> None:
     """Print each method with its releases, published acceptance, memory and sources.
 
-    `everything`: also methods that no release accepts, and each published number. Without other
-    methods, the former are always shown.
+    `everything`: also print methods that no release accepts, and each published number. If there
+    are no other methods, methods that no release accepts are always printed.
     """
     target = found.target
     architecture = ", ".join(target.field_or_none("architectures") or ()) or "unknown architecture"
@@ -65,7 +65,9 @@ def _show_published(console: Console, found: Sequence[PublishedAcceptance], targ
 
 
 def measured(found: PublishedAcceptance, target: str) -> str:
-    """Return `2.50 tokens a step, 1.65 times as fast: mtbench, …`, and a different target."""
+    """Return a measurement as text: `2.50 tokens a step, 1.65 times as fast: mtbench, …`. Names the
+    measured target if it is not `target`.
+    """
     values = [] if found.length is None else [f"{found.length:.2f} tokens a step"]
     values += [] if found.speedup is None else [f"{found.speedup:.2f} times as fast"]
     other = "" if found.target == target else f", target {found.target}"
@@ -73,12 +75,12 @@ def measured(found: PublishedAcceptance, target: str) -> str:
 
 
 def heading(way: ListedWay) -> str:
-    """Return `EAGLE-3 with ORG/DRAFT`."""
+    """Return the name of a method and its draft: `EAGLE-3 with ORG/DRAFT`."""
     return f"{way.way.method} with {way.way.draft}" if way.way.draft else str(way.way.method)
 
 
 def releases(way: ListedWay, found: DraftListing) -> str:
-    """Return the releases that accept it as text."""
+    """Return as text the releases that accept a method."""
     if not way.spans:
         return f"not accepted by any release: {way.refused}"
     newest = found.versions[-1]
@@ -93,7 +95,7 @@ def releases(way: ListedWay, found: DraftListing) -> str:
 
 
 def memory(found: WayMemory, hardware: Hardware) -> str:
-    """Return its memory cost on one GPU as text."""
+    """Return the memory cost of a method on one GPU as text."""
     where = f"{hardware.name}" if not found.ranks else f"{found.ranks} x {hardware.name}"
     if found.draft_weights is None and found.draft_kv is None:
         return f"on {where}: {found.note or 'unknown'}"

@@ -21,7 +21,8 @@ Forecast = tuple[Sequence[Rung], str]
 def show_forecast(
     console: Console, forecast: Forecast, known: LastGood | None, *, ladder: bool
 ) -> None:
-    """Print the last known good settings and the recovery steps: all with `ladder`, else a count.
+    """Print the last known good settings and the recovery steps; without `ladder`, only their
+    number.
 
     Each step shows its cost and the prediction of the budget.
     """

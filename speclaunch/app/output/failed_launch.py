@@ -1,4 +1,4 @@
-"""A failed launch as text: event, cause, remedy."""
+"""Text about a failed launch: event, cause, remedy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Findings in compiler style, and causes of skipped checks, each once.
 
-A cause in one file is shown with its path. A cause in several files is one line with their number,
-because many files share most causes.
+A cause in one file is shown with the file's path. A cause in several files is one line with the
+number of files, because most causes are common to many files.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _numbered(reason: str, codes: Sequence[str]) -> str:
 
 
 def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]:
-    """Return all skipped checks, one line per cause: those of one file first, in file order."""
+    """Return all skipped checks, one line per cause: first causes in one file, in file order."""
     by_path: dict[str, list[FileReport]] = {}
     for file in files:
         by_path.setdefault(file.path, []).append(file)
@@ -58,7 +58,7 @@ def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]
 
 
 def brief_reasons(skipped: Sequence[SkippedRule]) -> list[str]:
-    """Return the reasons of rules without a result, with their number; the hardware last."""
+    """Return the reasons of missing results, with the number of rules; missing hardware last."""
     known = [rule for rule in skipped if rule.reason != UNKNOWN_HARDWARE]
     return [*reasons(known, _numbered), *_needing_hardware(skipped)]
 
@@ -70,23 +70,23 @@ def _needing_hardware(skipped: Iterable[SkippedRule]) -> list[str]:
 
 
 def brief_causes(files: Sequence[FileReport]) -> list[str]:
-    """Return what `causes` returns, with the number of rules per cause instead of their codes.
+    """Return the lines of `causes` with the number of rules per cause instead of their codes.
 
-    A missing fact is named once. The hardware comes last, with the option that declares it.
+    Each missing fact is named once. Missing hardware comes last, with the option that declares it.
     """
     last = _needing_hardware(rule for file in files for rule in file.skipped_rules)
     return [*causes(list(map(_without_named, files)), _numbered), *last]
 
 
 def _without_named(file: FileReport) -> FileReport:
-    """Return a report without the rules whose missing fact is listed anyway."""
+    """Return a report without the rules whose missing fact is listed separately."""
     named = [UNKNOWN_HARDWARE, *(fact.what for fact in file.unknown)]
     left = (rule for rule in file.skipped_rules if not any(what in rule.reason for what in named))
     return replace(file, skipped_rules=tuple(left))
 
 
 Counted = tuple[int, str]
-"""Number of files, and the line."""
+"""Number of files, and their line of text."""
 
 
 def _shared(listed: Iterable[Counted]) -> Iterator[str]:
@@ -169,7 +169,7 @@ def _unknown_text(whats: Sequence[str], why: str, hint: str | None) -> str:
 
 
 def reasons(skipped: Sequence[SkippedRule], wording: Wording = _listed) -> list[str]:
-    """Return the rules without a result, by reason."""
+    """Return the rules without a result, grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     for rule in skipped:
         by_reason.setdefault(rule.reason, []).append(rule.code)
@@ -177,7 +177,7 @@ def reasons(skipped: Sequence[SkippedRule], wording: Wording = _listed) -> list[
 
 
 def _codes(codes: Sequence[str]) -> str:
-    """Return rules by code; very many (a deployment without facts) by number."""
+    """Return the codes of rules as text; only their number if there are very many."""
     return ", ".join(codes) if len(codes) <= _MANY_CODES else f"{len(codes)} rules"
 
 
@@ -210,7 +210,7 @@ def left_out(report: Report) -> list[str]:
 
 
 def of_baseline(report: Report) -> list[str]:
-    """Return lines about findings in the baseline, and about its stale entries."""
+    """Return lines about findings in the baseline and about stale baseline entries."""
     lines = [f"{many(report.known, 'known finding')} in the baseline"] if report.known else []
     if report.gone:
         lines.append(
@@ -250,7 +250,7 @@ def render(
 
     `engines`: versions to name. `through`: files that include the file of the finding.
     `name_option`: name the option of `lint` that applies the fix. An advisory is one line unless
-    `full`; `speclaunch explain` has its reason.
+    `full`; `speclaunch explain` shows the reason.
     """
     if finding.is_advisory and not full:
         return _one_line(finding, engines)

@@ -83,7 +83,7 @@ class PlainObserver:
         self._now: tuple[PhaseTracker, float] | None = None
         self._heartbeat = Heartbeat(self.say, lambda _: self._how_far(), every=every)
         self.log: Path | None = None
-        """Log of the engine that was started last."""
+        """Log of the last engine started."""
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print text literally, without markup."""
@@ -97,7 +97,7 @@ class PlainObserver:
         self.say(f"engine started (process {pid}), log: {log}")
 
     def progress(self, tracker: PhaseTracker, seconds: float) -> None:
-        """Print each phase when it begins, and its progress if it takes long."""
+        """Print each phase when it begins, and the progress of long phases."""
         for step in tracker.steps[self._shown :]:
             self.say(f"[{step.started:6.1f} s] {step.phase.value}")
         self._shown = len(tracker.steps)
@@ -128,7 +128,7 @@ class PlainObserver:
         self.say(f"stopping the engine{f': {why}' if why else ''}")
 
     def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:  # noqa: ARG002
-        """Print the next attempt: changes, reason and cost. The first attempt prints nothing."""
+        """Print the changes, reason and cost of an attempt; nothing for the first attempt."""
         self._shown = 0
         if number == 1:
             return

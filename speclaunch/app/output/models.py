@@ -53,7 +53,7 @@ def show_stored(console: Console, found: Iterable[tuple[str, CheckpointFile | st
 
 
 def stored_json(file: CheckpointFile | str) -> dict[str, Any]:
-    """Return a row of that table as JSON."""
+    """Return a facts file, or the reason why it is unreadable, as JSON."""
     if isinstance(file, str):
         return {"error": file}
     row = {"kind": file.kind, "source": file.source, "read": file.read}
@@ -61,7 +61,7 @@ def stored_json(file: CheckpointFile | str) -> dict[str, Any]:
 
 
 def show_known(console: Console, name: str, known: CheckpointSources) -> None:
-    """Print the facts of a checkpoint with their source, then those of other sources."""
+    """Print the facts of a checkpoint with their source, then the facts from other sources."""
     console.print(Text(name, "bold"))
     used = known.used
     if isinstance(used, UnknownFact):
@@ -116,7 +116,7 @@ def show_checked(console: Console, found: Iterable[ComparedFacts]) -> None:
 
 
 def checked_json(facts: ComparedFacts) -> dict[str, Any]:
-    """Return a facts file as a JSON document."""
+    """Return the comparison of a facts file as JSON."""
     document: dict[str, Any] = {"model": facts.name, "state": facts.state.value}
     document |= {"differences": list(facts.differences)} if facts.differences else {}
     return document | {key: v for key, v in (("why", facts.why), ("help", facts.help)) if v}
@@ -198,7 +198,7 @@ def _about(found: Inspection) -> str:
 
 
 def _sum(found: Inspection) -> str:
-    """Return `15 tensors: 14 loaded, 1 skipped; …`."""
+    """Return the counts as text: `15 tensors: 14 loaded, 1 skipped; …`."""
     counts = Counter(map(found.status, found.headers))
     text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     return f"{len(found.headers)} tensors: {text}" + "".join(_unsaid(found))

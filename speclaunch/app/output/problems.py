@@ -46,7 +46,7 @@ def render(problem: Problem, severity: str = "error") -> Styled:
 def located(place: Place, *, brief: bool = False, others: Sequence[Place] = ()) -> Styled:
     """Return a place and (unless `brief`) its line with a caret below the marked text.
 
-    `others` are underlined with hyphens: in the same line if possible, otherwise each in its own.
+    `others` are underlined with hyphens: in the same line if possible, otherwise in separate lines.
     """
     line = None if brief else source_line(place)
     same_line = (
@@ -60,7 +60,7 @@ def located(place: Place, *, brief: bool = False, others: Sequence[Place] = ()) 
 
 
 def _shares_line(other: Place, place: Place) -> bool:
-    """True if it can be underlined in the line of another place."""
+    """True if `other` can be underlined in the line of `place`."""
     hidden = other.hidden or place.hidden
     return (other.path, other.line) == (place.path, place.line) and not hidden
 
@@ -90,7 +90,7 @@ def _shown(
 
 
 def source_line(place: Place) -> str | None:
-    """Return the line of a place without its secrets and line end; None if unavailable."""
+    """Return the line of a place without secrets and line end; None if unavailable."""
     line = complete_line(place)
     if line is None or len(line) > _LONGEST_MASKED:
         return None
@@ -128,8 +128,8 @@ def _may_quote(path: str) -> bool:
     """True if lines of a file may be shown.
 
     The file must be in the project of the working directory or of a path on the command line.
-    Always true in library use. A file of a repository may name, or link to, any file of this
-    machine, such as `/etc/shadow`.
+    Always true in library use. The reason: a file in a repository may name, or link to, any file of
+    this machine, such as `/etc/shadow`.
     """
     args = errors.command_line
     if args is None:

@@ -1,4 +1,4 @@
-"""Report of an engine that is ready: its check, and how to send requests."""
+"""Report of a ready engine: its check, and how to send requests."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def show_run(console: Console, run: Run) -> None:
 
 
 def run_json(run: Run) -> dict[str, Any]:
-    """Return the journal as JSON, with its actual current state."""
+    """Return the journal as JSON, with the launch's current state."""
     return {
         "version": 1,
         **run.document,
@@ -203,5 +203,5 @@ def _words(value: object) -> list[str]:
 
 
 def _local(stamp: object) -> str:
-    """Return `2026-11-21T10:04:00.123Z` without its fraction, still in UTC."""
+    """Return a UTC time such as `2026-11-21T10:04:00.123Z` without its fraction."""
     return str(stamp)[:19].replace("T", " ") if stamp else ""

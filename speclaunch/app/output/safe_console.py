@@ -12,7 +12,7 @@ from speclaunch.core import printable
 
 
 class SafeConsole(Console):
-    """Console that escapes control characters in text; its own codes reach the terminal."""
+    """Console that escapes control characters in text but sends its own codes to the terminal."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -27,7 +27,7 @@ class SafeConsole(Console):
 
     @property
     def file(self) -> IO[str]:
-        """The stream, past its own escaping of control characters."""
+        """Stream that does not escape control characters again."""
         stream: Any = Console.file.fget(self)  # type: ignore[attr-defined]
         return _Drawing(stream) if hasattr(stream, "write_drawn") else stream  # type: ignore[return-value]
 

@@ -15,7 +15,7 @@ _NOT_PRINTED = dict.fromkeys((7, 8, 11, 12, 13))
 
 
 class Styled:
-    """Text in pieces, each with the name of a rich style; empty: no style."""
+    """Text in pieces, each with the name of a rich style (empty for no style)."""
 
     __slots__ = ("pieces",)
 
@@ -50,7 +50,7 @@ class Styled:
 
 
 def many(count: int, noun: str) -> str:
-    """Return `1 request`, `2 requests`."""
+    """Return a count with its noun: `1 request`, `2 requests`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

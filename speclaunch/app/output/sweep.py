@@ -26,7 +26,7 @@ Result = tuple[Job, Row | None]
 
 
 def show_jobs(console: Console, results: Iterable[Result]) -> None:
-    """Print the jobs that would run, and those that would not."""
+    """Print the jobs that would run, and the jobs that would not."""
     table = plain_table(("recipe", "overrides", "state"), overflow="fold")
     for job, row in results:
         state = "to run" if row is None else row.verdict.value
@@ -36,7 +36,7 @@ def show_jobs(console: Console, results: Iterable[Result]) -> None:
 
 
 def row_line(job: Job, row: Row, number: int, total: int) -> str:
-    """Return the line that is printed when a row arrives."""
+    """Return the line to print when a row arrives."""
     line = f"[{number}/{total}] {' '.join((job.recipe, *job.varied))}: {row.verdict.value}"
     if row.acceptance_length is not None:
         line += f", acceptance length {row.acceptance_length:.2f}"

@@ -17,8 +17,8 @@ def plain_table(
 ) -> Table:
     """Return a table without rows.
 
-    `right`: columns of numbers, aligned right. `overflow`: treatment of a cell without room; with
-    `fold` it has several lines.
+    `right`: columns to align right. `overflow`: treatment of cells that are too long; `fold` breaks
+    them into several lines.
     """
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
@@ -31,9 +31,9 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """Return a course as bars from its minimum to its maximum; a gap where values are missing.
+    """Return values over time as bars scaled from minimum to maximum; missing values leave gaps.
 
-    More than `width` values are shown as means of neighbors.
+    More than `width` values are shown as means of neighboring values.
     """
     size = max(1, -(-len(values) // width))
     parts = [values[start : start + size] for start in range(0, len(values), size)]

@@ -44,7 +44,7 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ComparedRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """A setting against the recipe's own, with the interval of the ratio."""
+    """A setting compared with the recipe's own, with the interval of the ratio."""
 
     arguments: Arguments
     claim: Literal["faster", "slower", "not shown"]
@@ -56,8 +56,9 @@ class ComparedRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TuningComparison(Struct, frozen=True, forbid_unknown_fields=True):
-    """The comparison of the best settings; `counts` is false if it is invalid. `starts`: starts of
-    each side; with several, the intervals include variation between starts."""
+    """The comparison of the best settings; `counts` is false if it is invalid. `starts`: engine
+    starts of each side; with several, the intervals include variation between starts.
+    """
 
     counts: bool
     objections: list[str]
@@ -83,7 +84,7 @@ class TuneDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     objective: str
     own: Arguments | None
     published: Arguments | None = None
-    """Setting from published evidence, which was tried too; null if the rules reject it."""
+    """Setting from published evidence, which was also tried; null if the rules reject it."""
     best: Arguments | None
     trials: list[TrialRecord]
     failed: list[FailureRecord]
@@ -111,7 +112,7 @@ class TuningOutcome(Struct, frozen=True):
     trials: tuple[Trial, ...]
     failed: Mapping[str, str]
     verdict: TuningVerdict | None
-    """Result of the comparison; None: nothing was compared."""
+    """Result of the comparison; None if nothing was compared."""
     compared_starts: int
     """Starts of each side of the comparison."""
     ended: str

@@ -39,7 +39,7 @@ def show_upgrade(
     *,
     everything: bool,
 ) -> None:
-    """Print the page of one deployment: verdict, reasons, then what they follow from."""
+    """Print the page of one deployment: verdict, reasons, then the supporting details."""
     paper = LineWriter(console)
     paper.line(
         (f"{record.name}: SGLang {record.source} → {record.to}: ", "bold"),

@@ -1,4 +1,4 @@
-"""Watched engines on a terminal: a table, what is wrong, and details of a single engine."""
+"""Watched engines on a terminal: a table, problems, and details of a single engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from speclaunch.app.output.tables import label_line
 from speclaunch.measure import RankSpan, WatchedEngine
 
 _WIDE = 130
-"""Columns from which more values are shown."""
+"""Terminal width in columns from which more values are shown."""
 _EVENTS = 3
 _NARROW_COLUMNS = ("accept", "5 min", "usual", "tok/s", "KV", "run", "queue", "graphs")
 _WIDE_COLUMNS = (
@@ -57,7 +57,7 @@ def watch_view(records: Sequence[WatchedEngine], width: int, height: int | None)
 
 
 def _rows(records: Sequence[WatchedEngine], width: int, *, has_ranks: bool) -> list[Text]:
-    """Return the lines of the table. Drawn here, because rich's tables cost 1 % of a core."""
+    """Return the lines of the table. rich's tables would cost 1 % of a core."""
     columns = _WIDE_COLUMNS if width >= _WIDE else _NARROW_COLUMNS
     rows: list[tuple[tuple[str, str], str, dict[str, str], str]] = []
     for record in records:

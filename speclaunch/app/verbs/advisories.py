@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def list_advisories(options: AdvisoriesListOptions) -> None:
-    """List the advisories, of some releases if the user names any. Raises InputError."""
+    """List the advisories, optionally only for some releases. Raises InputError."""
     versions = engine_versions(options.engine)
     found = [
         advisory
@@ -77,7 +77,7 @@ def show(options: AdvisoriesShowOptions) -> None:
 
 
 class _Server(Struct, frozen=True):
-    """A server, the advisories that affect it, and the undecided advisories with the reason."""
+    """A server, the advisories that affect it, and the undecided advisories with their reasons."""
 
     label: str
     plan: Plan
@@ -110,7 +110,7 @@ def check(options: AdvisoriesCheckOptions) -> ExitCode:
 
 
 def _is_linted(word: str) -> bool:
-    """True for standard input, a directory, and a file that is not a recipe."""
+    """True for standard input, a directory, or a file that is not a recipe."""
     if word == STDIN or Path(word).is_dir():
         return True
     if not Path(word).is_file():
@@ -132,7 +132,8 @@ def _of_recipes(options: AdvisoriesCheckOptions, words: Sequence[str]) -> list[t
 def _of_files(
     options: AdvisoriesCheckOptions, paths: Sequence[str]
 ) -> tuple[list[tuple[str, Plan]], list[Problem]]:
-    """Return the plan of each server that `lint` finds in files, and what cannot be read.
+    """Return the plan of each server that `lint` finds in files, and problems with unreadable
+    files.
 
     Raises InputError.
     """

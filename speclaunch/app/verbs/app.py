@@ -114,8 +114,8 @@ class _Output(io.TextIOWrapper):
     """Output stream that redacts secrets and escapes control characters and workflow commands.
 
     After the reader has closed the pipe (`speclaunch … 2>&1 | head`), text is dropped. The verb
-    still runs to its end: findings must fail even if not all are read, and a serving engine must
-    not stop.
+    still runs to its end: findings must set the exit code even if not all are read, and a serving
+    engine must not stop.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -135,7 +135,7 @@ class _Output(io.TextIOWrapper):
         return self.write_drawn(printable(text))
 
     def write_drawn(self, text: str) -> int:
-        """Write output of rich with its terminal codes; its texts are already escaped."""
+        """Write rich's output with its terminal codes; texts in it are already escaped."""
         from speclaunch.core import redact
 
         return self.write_commands(self._without_commands(redact(text)))

@@ -183,7 +183,9 @@ def _require_load(schedule: Schedule, generator: Generators) -> None:
 def _objections(
     schedule: Schedule, sides: Sequence[AnySide], rounds: Sequence[Round]
 ) -> tuple[Objection, ...]:
-    """Return the objections, checked per context length and concurrency: round sizes differ."""
+    """Return the objections, checked per context length and concurrency, because round sizes
+    differ.
+    """
     expected = [side.expected for side in sides]
     found = [
         objection
@@ -258,13 +260,13 @@ def _require_prompts(workloads: Sequence[Prompts], schedule: Schedule) -> None:
 
 
 BeginLoad = Callable[[Path], LoadGenerator]
-"""Starts a load generator that stores its files in a folder. Raises LaunchError."""
+"""Function that starts a load generator, which stores its files in a folder. Raises LaunchError."""
 
 
 def _measured(
     schedule: Schedule, sides: Sequence[AnySide], stored: StoredBench, begin_load: BeginLoad
 ) -> list[Round]:
-    """Measure the missing rounds, saving each, and return all rounds."""
+    """Measure and save each missing round; return all rounds."""
     rounds = list(stored.rounds)
     due = [step for step in steps(schedule) if not step.is_done(rounds)]
     if not due:
@@ -302,8 +304,8 @@ def _measured(
 def _chosen(options: BenchOptions, sides: Sequence[AnySide]) -> tuple[Generators, BeginLoad]:
     """Return the load generator of `--generator`, and the function that starts it.
 
-    `sglang` runs in an interpreter of the engine; `aiperf` is a program. Raises LaunchError if it
-    is not available.
+    `sglang` runs in the engine's interpreter; `aiperf` is a program. Raises LaunchError if the
+    generator is not available.
     """
     # do not trust a tokenizer that only a running server names
     trusted = options.tokenizer is not None or isinstance(sides[0], LaunchedSide)

@@ -37,7 +37,7 @@ from speclaunch.measure import (
 
 _WIDTH = 400
 _PROFILE = "speculation_profile.json"
-"""File name that implies the format of NVIDIA Model-Optimizer."""
+"""File name that implies the format of NVIDIA Model Optimizer."""
 _SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".txt": "text"}
 
 Form = TypeVar("Form", bound=StrEnum)
@@ -53,7 +53,7 @@ class BenchOutput(Struct, frozen=True):
     files: tuple[tuple[Path, StrEnum], ...] = ()
 
     def write(self, found: BenchDocument) -> None:
-        """Write everything.
+        """Write the result to standard output and to all files.
 
         Raises InputError for a file that cannot be written and for an unavailable format.
         """
@@ -78,7 +78,7 @@ class BenchOutput(Struct, frozen=True):
 
 
 def output(shown: CertificateFormat | DifferenceFormat, files: Sequence[str]) -> BenchOutput:
-    """Return the requested output.
+    """Return the requested formats and files.
 
     Raises InputError, before anything is measured, for files that cannot be written.
     """
@@ -112,7 +112,7 @@ def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form],
 
 
 def _text(found: BenchDocument, form: StrEnum) -> str:
-    """Return the text of a document in a format; only a certificate has a page."""
+    """Return a document as text in a format; only a certificate has a page."""
     document: object = found if form == CertificateFormat.JSON else None
     if form == CertificateFormat.SPECULATION_PROFILE and not isinstance(found, DifferenceDocument):
         document = speculation_profile(found)
@@ -177,7 +177,7 @@ def show(options: BenchShowOptions) -> ExitCode:
 
 
 def exit_code(found: CertificateDocument | SingleDocument, fail_under: float | None) -> ExitCode:
-    """Return FAILED if the result does not count or the speed-up may be below `fail_under`."""
+    """Return FAILED if the result is invalid or the speed-up may be below `fail_under`."""
     if not found.counts:
         return ExitCode.FAILED
     if isinstance(found, SingleDocument):

@@ -66,7 +66,7 @@ def hardware_of(side: AnySide) -> str | None:
 
 
 def tell_replaced(*sides: AnySide) -> None:
-    """Report ignored overrides: each measured engine gets its own port."""
+    """Report overrides that are ignored, because each measured engine gets its own port."""
     found = (side.replaced for side in sides if not isinstance(side, RunningSide))
     for word in dict.fromkeys(word for some in found for word in some):
         note = f"note: {word} is ignored: each measured engine gets its own port"
@@ -76,7 +76,7 @@ def tell_replaced(*sides: AnySide) -> None:
 def numbers(option: str, text: str, least: int, most: int) -> tuple[int, ...]:
     """Return the distinct numbers of a list, in input order.
 
-    Raises InputError for a part that is not a number from `least` to `most`.
+    Raises InputError for an item that is not a number from `least` to `most`.
     """
     found: list[int] = []
     for part in text.split(","):
@@ -95,16 +95,16 @@ def numbers(option: str, text: str, least: int, most: int) -> tuple[int, ...]:
 
 
 def default_blocks(starts: int) -> int:
-    """Return the blocks of rounds of each side per start, when one engine runs at a time.
+    """Return the number of blocks of rounds per start and side, if one engine runs at a time.
 
-    One start uses A B B A, because a machine that becomes slower then affects both sides. Several
+    A single start uses A B B A, so a machine that slows down affects both sides equally. Several
     starts alternate.
     """
     return 2 if starts == 1 else 1
 
 
 def require_starts(option: str, starts: int, rounds: int) -> None:
-    """Raise InputError for a number of starts that allows no conclusion."""
+    """Raise InputError for a number of starts that is too small for a conclusion."""
     place = Place(COMMAND_LINE, text=f"{option} {starts}")
     if 1 < starts < LEAST_PAIRS:
         message = f"{starts} starts cannot show the variation between starts"

@@ -33,7 +33,7 @@ from speclaunch.measure import (
 
 
 def bisect(options: BisectOptions) -> ExitCode:
-    """Search, and show the pair. Raises InputError, LaunchError."""
+    """Search the releases and show the pair. Raises InputError, LaunchError."""
     hide_secrets("bisect", options.overrides)
     name, overrides = split_recipe(options.overrides)
     recipe = load(name, overrides, options.config_dir)
@@ -79,7 +79,7 @@ def _searched(
     supply: EngineSupply,
     options: BisectOptions,
 ) -> BisectDocument:
-    """Search, store and show the result; return its document."""
+    """Search the releases; store, show and return the result."""
     lines = err_lines()
     end_on_signals()
     with stored.resuming(lines.print):
@@ -95,7 +95,7 @@ def _searched(
 
 
 def _release(option: str, text: str) -> str:
-    """Return the release of an option. Raises InputError for one that is not known exactly."""
+    """Return the release of an option. Raises InputError if it is not known exactly."""
     found = engine_release(option, text)
     if found.note:
         why, _, _ = found.note.partition(";")

@@ -1,4 +1,4 @@
-"""The options of the verbs that read or write deployments, engines and checkpoints' facts."""
+"""The options of the verbs that read or write deployments, engines and checkpoint facts."""
 
 from __future__ import annotations
 

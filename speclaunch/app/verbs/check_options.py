@@ -39,7 +39,7 @@ def engine_version(text: str) -> str:
 
 
 def engine_release(option: str, text: str) -> ResolvedVersion:
-    """Return the known release of an option, without a note if it is of the same line.
+    """Return the known release of an option, without a note if it is of the same release line.
 
     Raises InputError.
     """

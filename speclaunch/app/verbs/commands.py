@@ -48,7 +48,7 @@ class _Verbs(TyperGroup):
 
 
 def _meant_as_recipe(words: list[str]) -> None:
-    """Raise InputError with the launch command if a recipe is in a verb's place.
+    """Raise InputError with the launch command if a recipe is named instead of a verb.
 
     The recipe is not started, because the word may be a typo of a verb.
     """
@@ -76,7 +76,7 @@ class _Command(TyperCommand):
         return pieces
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, the verb's own options, then the other sections."""
+        """Write the arguments, the verb's own options, then the other sections of options."""
         declared = self.verb.declared.declared()
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
@@ -108,7 +108,7 @@ class _Group(TyperGroup):
 
 
 def _write_example(verb: Verb, ctx: Any, formatter: Any) -> None:
-    """Write the example in one line."""
+    """Write the verb's example in one line."""
     with formatter.section("Example"):
         formatter.write(f"  {ctx.command_path} {verb.example}".rstrip() + "\n")
 
@@ -128,7 +128,7 @@ class _Bench(TyperGroup):
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of `bench run`, then the verbs below."""
+        """Write the help of `bench run`, then the verbs below `bench`."""
         self.commands[BENCH_RUN].format_help(ctx, formatter)
         rows = [(name, command.get_short_help_str(200)) for name, command in self.commands.items()]
         with formatter.section("Verbs"):
@@ -136,7 +136,7 @@ class _Bench(TyperGroup):
 
 
 def _require_no_typo(args: list[str], verbs: list[str]) -> None:
-    """Raise InputError if the word in a recipe's place resembles a verb."""
+    """Raise InputError if the word instead of a recipe resembles a verb."""
     word = args[0] if args else ""
     if not word or word.startswith("-") or "=" in word or Path(word).exists():
         return
@@ -179,7 +179,7 @@ def _root(
 
 
 def register(words: list[str]) -> None:
-    """Add the verb of a command line; without a verb, the names and summaries of all.
+    """Register the verb of a command line; without a verb, the names and summaries of all verbs.
 
     The options of other verbs are not loaded. A verb's module is loaded when the verb runs.
     """

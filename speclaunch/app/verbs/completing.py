@@ -1,6 +1,6 @@
-"""Completions of the word under the cursor, for shells.
+"""Completions of the word at the cursor, for shells.
 
-Loads neither typer nor Hydra nor pydantic: the user waits at a keystroke.
+Loads neither typer nor Hydra nor pydantic, because the user waits for each completion.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ line would execute a file name such as `$(…).yaml`."""
 
 
 class CompletionCandidate(Struct, frozen=True):
-    """A completion and its description. After a final `=`, `.` or `/`, the word continues."""
+    """A completion and its description. If the completion ends in `=`, `.` or `/`, the word
+    continues.
+    """
 
     value: str
     help: str = ""
@@ -50,15 +52,15 @@ class CompletionCandidate(Struct, frozen=True):
 def answer(words: Sequence[str]) -> None:
     """Print the completions of the last word after `speclaunch`.
 
-    Each line is a value, a tab and a description. Prints nothing for files, because a shell lists
-    them itself.
+    Each line is a value, a tab and a description. Prints nothing for files, which the shell lists
+    itself.
     """
     lines = [f"{candidate.value}\t{candidate.help}" for candidate in candidates(words)]
     sys.stdout.write("".join(f"{line}\n" for line in dict.fromkeys(lines)))
 
 
 def candidates(words: Sequence[str]) -> list[CompletionCandidate]:
-    """Return the completions of the last of `words`; empty if none is known."""
+    """Return the completions of the last of `words`; empty if there are none."""
     *before, current = words or ("",)
     quote = current[:1] if current[:1] in ("'", '"') else ""
     verb, rest = _verb([word.strip("'\"") for word in before])
@@ -287,7 +289,7 @@ def _role(begun: str) -> tuple[str | None, str]:
 
 
 def _roles_of(before: Sequence[str], dirs: Sequence[Path]) -> list[str]:
-    """Return the roles of a command line's recipe."""
+    """Return the roles of the recipe in a command line."""
     from speclaunch.deployments import load as load_recipe
 
     for named in _named(before)[:1]:
@@ -297,7 +299,7 @@ def _roles_of(before: Sequence[str], dirs: Sequence[Path]) -> list[str]:
 
 
 def _named(before: Sequence[str]) -> list[str]:
-    """Return the recipes of a command line."""
+    """Return the recipes that a command line names."""
     named = [word.removeprefix(_RECIPE) for word in before if word.startswith(_RECIPE)]
     return named + [word for word in before if "=" not in word and not word.startswith("-")]
 

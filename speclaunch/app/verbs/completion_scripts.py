@@ -1,4 +1,4 @@
-"""`speclaunch completion`: scripts with which a shell queries speclaunch for completions.
+"""`speclaunch completion`: scripts that let a shell query speclaunch for completions.
 
 Each runs `speclaunch` with the words up to the cursor, the last of them unfinished, and
 `_SPECLAUNCH_COMPLETE` in its environment. Answers are lines: a value, a tab, a description.

@@ -66,7 +66,7 @@ def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:
 
 
 _MAX_LOG_BYTES = 4 << 30
-"""Limit of a log file; reading runs at about 40 MB/s."""
+"""Maximum bytes of a log file, which is read at about 40 MB/s."""
 
 
 def _run(name: str) -> Run:
@@ -80,7 +80,7 @@ def _run(name: str) -> Run:
 
 
 def _of_run(run: Run, engine: str | None) -> tuple[str, Diagnosis]:
-    """Return log and diagnosis of a launch's last engine, using its journal. Raises InputError."""
+    """Return log and diagnosis of a launch's last engine, from its journal. Raises InputError."""
     if run.log is None or not run.log.exists():
         raise InputError(Problem(f"{run.name}: the engine's log does not exist"))
     attempt = run.attempts[-1]

@@ -46,7 +46,7 @@ def doctor(options: DoctorOptions) -> ExitCode:
 
 
 def _with_recipe(request: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
-    """Return the request with a recipe. Separate, because only a recipe loads Hydra."""
+    """Return the request with a recipe. Separate, because only recipes need Hydra."""
 
     name, changes = split_recipe(options.overrides)
 
@@ -60,7 +60,7 @@ def _with_recipe(request: DoctorRequest, options: DoctorOptions) -> DoctorReques
 
 
 def _end_what_hangs() -> None:
-    """Kill child processes, such as an interpreter that did not answer in time."""
+    """Kill remaining child processes, such as an interpreter that did not answer in time."""
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):

@@ -121,7 +121,7 @@ def remove(options: EngineRemoveOptions) -> None:
 
 
 def list_catalogues(_options: VerbOptions) -> None:
-    """List the versions with their number of server arguments."""
+    """List the catalogue's versions with the number of their server arguments."""
     for version in held_versions():
         out().print(f"{version:<14} {len(load_catalogue(version).arguments)} arguments")
 
@@ -149,7 +149,7 @@ def show_argument(options: CatalogueShowOptions) -> None:
 
 
 def add_catalogue(options: CatalogueAddOptions) -> None:
-    """Read the server arguments of an engine that is newer than speclaunch."""
+    """Read the server arguments of an engine that is newer than speclaunch into a catalogue."""
     with tempfile.TemporaryDirectory() as directory:
         if options.what == "installed":
             package = find_runtime(options.python).sglang_path

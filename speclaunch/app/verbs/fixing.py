@@ -49,18 +49,18 @@ class Fixes(Struct):
 
     @property
     def would_change(self) -> bool:
-        """True if there is a difference to show."""
+        """True if the fixes change anything."""
         return any(file.is_changed for file in self.files)
 
     @property
     def has_left(self) -> bool:
-        """True if a requested fix was not applied and its finding is above INFO."""
+        """True if a requested fix for a finding above INFO was not applied."""
         left = (fix.finding for file in self.files for fix in file.left)
         return any(finding.severity is not Severity.INFO for finding in left)
 
 
 def fix_found(report: Report, run: LintRun, *, unsafe: bool, only_shown: bool) -> Fixes:
-    """Fix the files of a report and write them; with `only_shown` print the difference instead."""
+    """Fix the files of a report and write them; with `only_shown`, only print the diff."""
     done = Fixes(stdin=run.stdin)
     paths = fixable_paths(report, unsafe=unsafe)
     made = fixed_files(paths, run, unsafe=unsafe, independent=independent_files(report))
@@ -82,7 +82,7 @@ def fix_found(report: Report, run: LintRun, *, unsafe: bool, only_shown: bool) -
 
 
 def tell(done: Fixes, report: Report, printer: Printer, *, only_shown: bool = False) -> None:
-    """Print a line for each fix, and for each that is left with its reason; then the counts."""
+    """Print a line for each applied fix, for each other fix with the reason, and the counts."""
     would = "would fix" if only_shown else "fixed"
     for file in done.files:
         for finding in file.applied:
@@ -117,7 +117,7 @@ def put_stdin(done: Fixes) -> None:
 
 
 def edits_in(run: LintRun, report: Report) -> Edits:
-    """Return a function from a finding of a report to its edits; it reads each file once."""
+    """Return a function from a finding of a report to its edits, which reads each file once."""
     versions: dict[str, set[str]] = {}
     for file in report.files:
         versions.setdefault(file.path, set()).add(file.engine)

@@ -80,7 +80,7 @@ def _stated(engine: str | None) -> str | None:
 def _require_sound(
     imported: Imported, text: str, path: str, source: str, *, force: bool, what: str | None = None
 ) -> None:
-    """Raise OutputRefusedError for errors that the recipe has and its command does not."""
+    """Raise OutputRefusedError for errors in the recipe that the command does not have."""
     command = imported.command
     options = configured(path, (imported.version,), command.hardware if command else None)
     linted = LintedFile(source, invocations=(command,) if command else ())
@@ -101,7 +101,7 @@ def _make(directory: Path) -> None:
 
 
 def read(words: Sequence[str]) -> tuple[Reading, str, str]:
-    """Read a file, standard input or a command; return it with its source and its stem."""
+    """Read a file, standard input or a command; return it with its source and file stem."""
     if len(words) > 1:
         found = followed(read_words(words), None)
         if not found.invocations:
@@ -123,7 +123,7 @@ def read(words: Sequence[str]) -> tuple[Reading, str, str]:
 def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
     """Report assumptions and losses of the recipes, and unread parts of the file.
 
-    Exit 1 if a recipe is not the same deployment, 2 if a part of the file was not read.
+    Return exit code 1 if a recipe is not the same deployment, 2 if part of the file was not read.
     """
     for result in imported:
         if result.note:

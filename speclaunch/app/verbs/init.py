@@ -135,7 +135,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
-    """Report the choice on standard error, because the recipe may go to a pipe."""
+    """Report the choice on standard error, because standard output may be piped."""
     budget = made.placed.budget
     gpus = "1 GPU" if made.placed.ranks == 1 else f"{made.placed.ranks} GPUs"
     draft = f" with {made.way.draft}" if made.way.draft else ""

@@ -170,9 +170,9 @@ def _hook(program: Path | None) -> Path | None:
 
 
 def _asker(options: LaunchOptions) -> EngineQuerier | None:
-    """Return the querier of the engine check before a launch.
+    """Return the querier for the engine check before a launch.
 
-    None if it is not selected, and for a dry run without an explicit `--ask`.
+    Returns None if the check is not selected, and for a dry run without an explicit `--ask`.
     """
     if not asks(options.select, options.ignore):
         return None

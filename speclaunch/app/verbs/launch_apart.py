@@ -41,7 +41,7 @@ def launched(words: Sequence[str]) -> ExitCode | int | None:
 
 
 def _hide_secrets(words: Sequence[str]) -> None:
-    """Hide secrets from `ps` at once: the planner may first wait for the hub."""
+    """Hide secrets from `ps` at once, because the planner may first wait for the hub."""
     pairs = [(key, value) for key, _, value in (word.partition("=") for word in words)]
     if any(is_secret_flag(key.rpartition(".")[2]) or holds_secret(value) for key, value in pairs):
         from speclaunch.app.verbs.own_title import hide_secrets

@@ -73,7 +73,9 @@ class LintOutput(Struct, frozen=True):
         return not _WITH_EDITS.isdisjoint((self.shown, *(name for _, name in self.files)))
 
     def write(self, source: FormatInput) -> None:
-        """Write everything. Raises InputError for a file that cannot be written."""
+        """Write the results to standard output and to all files. Raises InputError for a file that
+        cannot be written.
+        """
         self._show(source)
         written: dict[LintFormat, str] = {}
         for path, name in self.files:
@@ -100,7 +102,7 @@ class LintOutput(Struct, frozen=True):
 
 
 class NothingToCheckError(SpeclaunchError):
-    """Error for paths without a deployment (exit 3)."""
+    """Error for paths without a deployment (exit code 3)."""
 
     exit_code = ExitCode.NOTHING
 
@@ -234,7 +236,7 @@ def lint_run(options: LintOptions) -> LintRun:
 
 
 def _warn_of_distrust() -> None:
-    """Warn once on standard error if other users could have written the cache or the judges."""
+    """Warn once on standard error if other users could have modified the cache or the judges."""
     for what, folder in (("the cache", speclaunch_home() / CACHE), ("judges", judges_home())):
         found = distrust(folder)
         if found is not None:
@@ -244,7 +246,7 @@ def _warn_of_distrust() -> None:
 
 
 def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]:
-    """Return the querier of the engine check, and its identity, on which results depend."""
+    """Return the querier for the engine check, and the identity on which its results depend."""
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is EngineCheckMode.AUTO and not has_judges():
         return None, ()

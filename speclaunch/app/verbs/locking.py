@@ -1,4 +1,4 @@
-"""The options `--lock`, `--locked` and `--verify`: locks of launched and of measured recipes."""
+"""The options `--lock`, `--locked` and `--verify`: locks of launched and measured recipes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LaunchLock:
             raise InputError(Problem("--verify needs --lock or --locked"))
 
     def chosen(self, recipe: Recipe, overrides: Sequence[str]) -> Recipe:
-        """Return the recipe to start: with `--locked` its lock. Raises InputError."""
+        """Return the recipe to start, which is its lock with `--locked`. Raises InputError."""
         if self._options.lock:
             self.request = lock_request(recipe, overrides, verify=self._options.verify)
             return recipe
@@ -65,7 +65,8 @@ class LaunchLock:
         return self._lock
 
     def prepare(self, recipe: Recipe, engine: str | None, *, dry_run: bool) -> Prepared:
-        """Prepare the recipe; a lock even for a different engine, to name all differences.
+        """Prepare the recipe. A lock is prepared even for a different engine, to name all
+        differences.
 
         Raises InputError, LaunchError.
         """
@@ -84,13 +85,13 @@ class LaunchLock:
         return prepared
 
     def overrides(self, overrides: list[str]) -> list[str]:
-        """Return the overrides that start the same again: with `--locked` those of the lock."""
+        """Return the overrides that repeat this start; with `--locked`, those in the lock."""
         if self._lock is None:
             return overrides
         return [f"recipe={self._lock.path}", *of_this_host(overrides)]
 
     def require(self, prepared: Prepared, facts: Lookup, busy: Busy) -> None:
-        """Print what differs from the lock. Raises PreflightError if that prevents its start."""
+        """Print the differences from the lock. Raises PreflightError if they prevent a start."""
         lock = self._lock
         if lock is None or self._source is None:
             return
@@ -119,7 +120,7 @@ class LaunchLock:
 
 
 def _named(recipe: Recipe) -> str:
-    """Return a recipe as `recipe=` names it."""
+    """Return the name of a recipe for `recipe=`."""
     return recipe.path.stem if recipe.is_shipped else from_here(recipe.path)
 
 

@@ -23,13 +23,13 @@ from speclaunch.core import ExitCode, InputError, Problem, SpeclaunchError, from
 
 
 class NoFactsError(SpeclaunchError):
-    """Error when no `.speclaunch/models` has facts (exit 3)."""
+    """Error if no `.speclaunch/models` has facts (exit code 3)."""
 
     exit_code = ExitCode.NOTHING
 
 
 def inspect(options: InspectOptions) -> ExitCode:
-    """Check a checkpoint's tensors against what the engine loads. Raises InputError."""
+    """Compare a checkpoint's tensors with those that the engine loads. Raises InputError."""
     from speclaunch.app.output.models import inspection_json, show_inspection
     from speclaunch.app.verbs.check_options import engine_versions
     from speclaunch.checks import Severity

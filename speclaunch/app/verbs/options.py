@@ -18,7 +18,7 @@ _METAVARS: dict[type, str] = {int: "N", float: "NUMBER", Path: "PATH"}
 
 
 class Option(Generic[T]):
-    """An option, or an argument if it has no `names`. `aliases` are accepted, but not shown."""
+    """An option, or an argument if it has no `names`. `aliases` are accepted but not shown."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Option(Generic[T]):
 
     @property
     def is_flag(self) -> bool:
-        """True if no value follows it."""
+        """True if the option has no value."""
         return self.kind is bool
 
     @property
@@ -80,12 +80,12 @@ def option(kind: type[T], *names: str, default: Any = None, **more: Any) -> Opti
 
 
 def required(kind: type[T], *names: str, **more: Any) -> Option[T]:
-    """Return a required option, or a required argument if without names."""
+    """Return a required option, or, without names, a required argument."""
     return Option(kind, names, None, is_required=True, **more)  # type: ignore[arg-type]
 
 
 def repeated(kind: type[T], *names: str, **more: Any) -> Option[tuple[T, ...]]:
-    """Return an option with any number of values, or arguments if without names."""
+    """Return an option with any number of values, or, without names, repeated arguments."""
     return Option(kind, names, (), is_list=True, **more)
 
 

@@ -9,7 +9,7 @@ from speclaunch.core import printable
 
 
 def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
-    """Redact secrets in the command line that `ps` shows.
+    """Redact secrets in the command line shown by `ps`.
 
     Returns the new title, or None if there are no secrets.
     """

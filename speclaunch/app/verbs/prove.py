@@ -191,7 +191,9 @@ def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPromp
 
 
 def _lengthened(texts: Sequence[str], index: int, words: int) -> str:
-    """Return a prompt with others of its workload before it, of at least `words` words."""
+    """Return a prompt of at least `words` words: other prompts of the workload, then the prompt
+    itself.
+    """
     parts = [texts[index]]
     step = 1
     while sum(len(part.split()) for part in parts) < words:
@@ -239,7 +241,7 @@ class Served(Struct, frozen=True):
 
 
 class Engines:
-    """Engines that are stopped when the block ends, also on errors."""
+    """Engines that are stopped when the block ends, even after an error."""
 
     def __init__(self, folder: Path, say: Say) -> None:
         """`folder` receives the logs; `say` receives progress messages."""
@@ -254,7 +256,7 @@ class Engines:
         self._stack.close()
 
     def begin(self, side: LaunchedSide) -> MeasuredEngine:
-        """Start the engine of a side, unless it was started, and do not wait for it."""
+        """Start the engine of a side unless already started, without waiting for it."""
         if side.name not in self._begun:
             self._say(f"starting {side.name}")
             engine = MeasuredEngine(side.order(free_port()), next_log(self._folder))
@@ -296,7 +298,7 @@ _SAMPLING_AT_ONCE = 8
 
 
 class Task(Struct, frozen=True):
-    """Inputs of a proof: `samples` answers are drawn for each question in `few`."""
+    """Inputs of a proof; `samples` answers are drawn for each prompt in `few`."""
 
     ours: LaunchedSide
     plain: LaunchedSide
@@ -308,7 +310,7 @@ class Task(Struct, frozen=True):
     def together(self) -> bool:
         """True if both engines run at the same time: on the CPU engine, as for `bench`.
 
-        Two engines do not fit on GPUs sized for one.
+        Two engines do not fit on GPUs sized for one engine.
         """
         return self.ours.prepared.cpu is not None and self.plain.prepared.cpu is not None
 
@@ -327,8 +329,8 @@ class Task(Struct, frozen=True):
     def of_plain(self) -> int:
         """Minimum number of requests to the plain server.
 
-        For each prompt: its tokens, the server's own answer, and its logprobs at once. Then the
-        samples. Each answer that differs takes another request.
+        Each prompt needs requests for its tokens, for the server's own answer and for its logprobs.
+        The samples follow. Each answer that differs needs one more request.
         """
         return 3 * len(self.questions) + self.drawn
 
@@ -340,7 +342,7 @@ class Task(Struct, frozen=True):
 
     @property
     def about(self) -> dict[str, Any]:
-        """Description of the proof in its record on disk."""
+        """Description of the proof for its record on disk."""
         sides = (self.ours, self.plain)
         return {
             "sides": [side.name for side in sides],
@@ -362,7 +364,7 @@ class Task(Struct, frozen=True):
         )
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of a dry run."""
+        """Yield the lines that a dry run prints."""
         how = "both at once" if self.together else "one after the other"
         yield f"starts:   2, {how}: {self.ours.name}; {self.plain.name}"
         count, tokens = len(self.questions), self.questions[0].tokens

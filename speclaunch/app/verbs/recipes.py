@@ -75,7 +75,7 @@ def _require(directories: Sequence[Path]) -> None:
 
 
 def _description(path: Path) -> str:
-    """Return the `description:` in a recipe's own file, without composing it."""
+    """Return the `description:` in a recipe's own file, without composing the recipe."""
     try:
         root = compose_node(reads.read_text(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -86,7 +86,7 @@ def render(options: RenderOptions) -> None:
 
 
 def _baseline(text: str) -> Baseline:
-    """Return the expected acceptance length of an option. Raises InputError."""
+    """Return the expected acceptance length that an option sets. Raises InputError."""
     try:
         length, source = float(text), "--acceptance"
     except ValueError:
@@ -108,11 +108,11 @@ def _baseline(text: str) -> Baseline:
 
 
 _MOST_LENGTH = 1024
-"""More tokens than any method drafts for one verification."""
+"""Upper limit of an acceptance length: no method drafts as many tokens for one verification."""
 
 
 def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:
-    """Raise PreflightError if an image has another release than the target, unless `force`."""
+    """Raise PreflightError if an image has a different release than the target, unless `force`."""
     found: dict[str, Problem] = {}
     for role, prepared in zip(assembled.rendering.roles, assembled.prepared, strict=True):
         image, version = role.image, prepared.catalogue.version

@@ -1,4 +1,4 @@
-"""The options of the verbs about launches: `ps`, `logs`, `stop`, `runs`, `diagnose`."""
+"""The options of the verbs for launches: `ps`, `logs`, `stop`, `runs`, `diagnose`."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _living() -> list[Run]:
 
 
 class NothingRunsError(SpeclaunchError):
-    """Error when no engine is running (exit 3)."""
+    """Error if no engine is running (exit code 3)."""
 
     exit_code = ExitCode.NOTHING
 

@@ -100,7 +100,7 @@ def _planned(requested: SweepOptions) -> tuple[Folder, Planned]:
 
 
 def _of_jobs(options: SweepOptions) -> JobOptions:
-    """Return the options of each job, as the sweep's folder stores them."""
+    """Return the options of each job, in the form stored in the sweep's folder."""
     values: dict[str, Any] = {name: getattr(options, name) for name in JobOptions.__struct_fields__}
     for name, value in values.items():
         if isinstance(value, tuple):

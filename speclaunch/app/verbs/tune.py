@@ -115,7 +115,9 @@ class TuningTask(Struct, frozen=True):
     space: tuple[DraftSetting, ...]
     own: DraftSetting | None
     published: DraftSetting | None
-    """Setting from published evidence, which the best must beat; None outside of the space."""
+    """Setting from published evidence, which the best setting must beat; None if not in the search
+    space.
+    """
     aim: TuningObjective
     protocol: Protocol
     budget: TuningBudget
@@ -125,7 +127,7 @@ class TuningTask(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Digest of what determines the trials: command, search space and protocol."""
+        """Digest of the command, search space and protocol, which determine the trials."""
         parts = [
             command(self.side.prepared),
             to_builtins(self.space),
@@ -217,9 +219,9 @@ def _show_starts(question: TuningTask) -> None:
 
 
 def _best(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting, ...]:
-    """Return the settings that ranked above the recipe's own, at most `--verify` of them.
+    """Return the settings that rank above the recipe's own, at most `--verify` settings.
 
-    With two or more, the published setting is one of them, unless it is the recipe's own.
+    If `--verify` is 2 or more, they include the published setting unless it is the recipe's own.
     """
     trials = [trial for start in memory.starts for trial in start.trials]
     order = ranked(question.aim, trials)
@@ -330,7 +332,7 @@ def _diff(change: Tuned | None, args: Mapping[str, object]) -> str:
 
 
 def tried(question: TuningTask, memory: StoredStarts) -> tuple[StoredStarts, str]:
-    """Run the trials that the budget allows, saving each, and return why they ended."""
+    """Run and save the trials that the budget allows; return them and why they ended."""
     lines = err_lines()
     if memory.starts:
         lines.print(f"resuming: {len(memory.starts)} settings already measured")

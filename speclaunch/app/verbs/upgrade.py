@@ -1,4 +1,4 @@
-"""`speclaunch upgrade`: whether a deployment can move to another engine version."""
+"""`speclaunch upgrade`: check if a deployment can move to another engine version."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
 def _upgrades(
     words: Sequence[str], settings: UpgradeSettings
 ) -> tuple[bool, list[DeploymentUpgrade]]:
-    """Return the upgrades, and whether one deployment was named. Raises SpeclaunchError."""
+    """Return True if a single deployment was named, and the upgrades. Raises SpeclaunchError."""
     if _is_recipe(words):
         return True, recipe_upgrades(words, settings)
     for word in words:
@@ -160,7 +160,8 @@ def _write(
     upgrade: DeploymentUpgrade,
     python: str | None = None,
 ) -> None:
-    """Migrate the recipe's file, and its lock if it has one. `python`: the interpreter that ran.
+    """Migrate the recipe's file, and its lock if it has one. `python`: interpreter of the new
+    version.
 
     Raises InputError, LaunchError and OutputRefusedError; then no file is changed.
     """

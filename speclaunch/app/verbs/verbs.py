@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from speclaunch.app.verbs.options import VerbOptions
 
 DEFAULT = "launch"
-"""Verb of `speclaunch recipe=NAME …`."""
+"""Verb that `speclaunch recipe=NAME …` runs."""
 
 BENCH_RUN = "run"
-"""Verb of `speclaunch bench recipe=NAME …`, below bench."""
+"""Verb below `bench` that `speclaunch bench recipe=NAME …` runs."""
 DEFAULT_BELOW = {"bench": BENCH_RUN}
-"""Default verb of each group that can be used without one."""
+"""Default verbs, by group."""
 
 _BENCH = "Measure whether speculation pays, against a baseline and with a confidence interval."
 
@@ -30,7 +30,7 @@ class Verb(Struct, frozen=True):
 
     `where` names a function and `options` the class of its options: `module:name` below
     `speclaunch.app.verbs`, loaded on first use. `help` is the text of `--help`, and `example` the
-    arguments of its example. A group with a function runs it if no verb below is named.
+    arguments of its example. A group with a function runs it if no verb of the group is named.
     """
 
     name: str
@@ -536,7 +536,7 @@ COMPLETION = "_SPECLAUNCH_COMPLETE"
 
 
 def verb_named(name: str) -> Verb:
-    """Return a verb by its name; `bench run` names a verb below a group."""
+    """Return a verb by its name, such as `lint` or `bench run`."""
     found, *below = name.split(" ")
     verb = next(verb for verb in VERBS if verb.name == found)
     for part in below:
@@ -573,7 +573,7 @@ _MULTIRUN = ("-m", "--multirun")
 
 
 def rewrite_multirun(words: Sequence[str]) -> list[str]:
-    """Rewrite a command line with `-m` to use `sweep`; return any other unchanged.
+    """Rewrite a command line with `-m` to use `sweep`; return other command lines unchanged.
 
     `-m` applies to `speclaunch -m recipe=a,b key=1,2` and `speclaunch plan -m …`. Each job of a
     launch implies `--smoke`, which is removed.
@@ -589,11 +589,11 @@ def rewrite_multirun(words: Sequence[str]) -> list[str]:
 
 
 _RETURNS = ("-h", "--help", "--dry")
-"""Prefixes of the options with which a launch starts nothing."""
+"""Prefixes of the options that prevent a launch from starting an engine."""
 
 
 def is_foreground_launch(words: Sequence[str]) -> bool:
-    """True if a command line is a launch that starts and supervises an engine, unless refused."""
+    """True if a command line requests a launch that starts and supervises an engine."""
     if COMPLETION in os.environ or verb_of(words) != DEFAULT:
         return False
     return not any(word.startswith(_RETURNS) for word in words)

@@ -22,7 +22,7 @@ from speclaunch.measure import (
 
 
 def watch(options: WatchOptions) -> ExitCode:
-    """Show running engines until Ctrl-C, or until the pipe is closed; with --once, their state.
+    """Show running engines until Ctrl-C or until the pipe is closed; with --once, only once.
 
     Raises InputError, NothingRunsError.
     """
@@ -40,7 +40,9 @@ def watch(options: WatchOptions) -> ExitCode:
 
 
 def exit_code(records: list[WatchedEngine]) -> ExitCode:
-    """Return 2 if a server is unreachable, 1 if something is wrong, 2 while an engine starts."""
+    """Return 2 if a server is unreachable, else 1 if an engine has a problem, else 2 while an
+    engine starts.
+    """
     if not all(record.is_reachable or record.is_starting for record in records):
         return ExitCode.USAGE
     if any(record.problems for record in records):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class OutputRefusedError(SpeclaunchError):
-    """Error when the rules find errors in an output (exit 1)."""
+    """Error if the rules find errors in an output (exit code 1)."""
 
 
 def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:

@@ -27,11 +27,11 @@ MOST_LABELS = 8
 """Maximum points with numbers; more do not fit, and the table has them."""
 _TOTAL = 100.0
 _INTEGER = 99.95
-"""Number from which three digits show an integer."""
+"""Number above which three digits show an integer."""
 _LEAST = 0.9995
-"""Number from which three digits round to 1."""
+"""Number above which three digits round to 1."""
 _SHORTEST = 1e-12
-"""Minimum seconds of a scale."""
+"""Minimum length of a scale in seconds."""
 
 
 class Tick(Struct, frozen=True):
@@ -67,7 +67,7 @@ class RatioPlot(Struct, frozen=True):
 
 
 class Curve(Struct, frozen=True):
-    """Line in SVG points, in a field of 100 by 100."""
+    """Line as SVG points, in a field of 100 by 100."""
 
     name: str
     points: str
@@ -265,7 +265,7 @@ def _bar(side: str, times: Marks, scale: float) -> Bar:
 def distributions(
     cell: CellRecord, shares: Sequence[float], names: tuple[str, str]
 ) -> list[Distribution]:
-    """Return the distributions of a cell's times, one curve per side."""
+    """Return the distributions of a cell's times, with one curve per side."""
     found = []
     for key, title in TIMES:
         sides = [
@@ -320,7 +320,7 @@ def time_ticks(scale: float) -> tuple[Tick, ...]:
 
 
 def seconds(value: float) -> str:
-    """Return `1.25 s`, `84 ms`, `3.1 ms`."""
+    """Return a time as text: `1.25 s`, `84 ms`, `3.1 ms`."""
     if value == 0:
         return "0"
     for unit, word in ((1.0, "s"), (1e-3, "ms")):

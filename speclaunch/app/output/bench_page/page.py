@@ -56,7 +56,6 @@ def certificate_page(found: CertificateDocument) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Return the environment of the pages of certificates."""
     found = page_environment(TEMPLATES)
     found.filters["px"] = lambda number: f"{number:.2f}"
     found.globals.update(
@@ -96,7 +95,7 @@ def claims(cells: Sequence[CellRecord]) -> list[tuple[str, str]]:
 
 
 def engines(found: CertificateDocument) -> str:
-    """Return `SGLang 0.5.23 on cpu`, as far as known."""
+    """Return engines and hardware, if known: `SGLang 0.5.23 on cpu`."""
     versions = dict.fromkeys(side.engine for side in found.sides if side.engine)
     text = f"SGLang {' and '.join(versions)}" if versions else ""
     return f"{text} on {found.hardware}" if text and found.hardware else text or "An engine"

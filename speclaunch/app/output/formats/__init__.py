@@ -19,7 +19,7 @@ FORMATS = {
     "rdjson": "json_documents:RdjsonFormat",
     "azure": "ci_commands:AzureFormat",
 }
-"""Module and class of each format; a module is imported when its format is requested."""
+"""Module and class of each format; modules are imported on first use."""
 
 
 def format_named(name: str) -> Format:

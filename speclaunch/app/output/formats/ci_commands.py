@@ -71,7 +71,7 @@ def _workflow_command(source: FormatInput, finding: Finding) -> str:
 def without_commands(text: str) -> str:
     """Return a text for a step's log in which GitHub executes no commands.
 
-    It quotes files that anybody may have written.
+    The text quotes untrusted files.
     """
     if not text:
         return text
@@ -81,7 +81,7 @@ def without_commands(text: str) -> str:
 
 
 def add_summary(source: FormatInput, environment: Mapping[str, str] = os.environ) -> None:
-    """Append to the job summary, if GitHub names a file for it. Raises OSError."""
+    """Append to the job summary if `environment` names its file. Raises OSError."""
     file = environment.get("GITHUB_STEP_SUMMARY")
     if file:
         with Path(file).open("a", encoding="utf-8") as opened:
@@ -120,7 +120,7 @@ def _cell(text: str) -> str:
 
 
 def counted(source: FormatInput) -> str:
-    """Return `2 errors, 1 warning in 3 deployments`."""
+    """Return the counts as text: `2 errors, 1 warning in 3 deployments`."""
     counts = Counter(finding.severity for finding in source.findings)
     words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
     parts = [many(counts[severity], word) for severity, word in words.items() if counts[severity]]

@@ -15,8 +15,8 @@ from speclaunch.checks import fingerprints as findings_
 def fingerprints(findings: Sequence[Finding]) -> list[str]:
     """Return unique fingerprints in order, by paths from the repository root.
 
-    If findings agree in code, message and place, all but the first get a separate fingerprint,
-    because GitLab shows only one finding per fingerprint.
+    If findings have the same code, message and place, all but the first get a different
+    fingerprint, because GitLab shows only one finding per fingerprint.
     """
     return _unique(findings, findings_.fingerprints)
 

@@ -22,7 +22,7 @@ Edits = Callable[[ReportedFinding], "FileEdits | None"]
 """Function that returns the edits of a finding's fix; None if a person must make them."""
 
 NO_FILES = frozenset({"<stdin>", COMMAND_LINE})
-"""Names of places outside files."""
+"""Path names of findings outside files."""
 
 RANK = {severity: at for at, severity in enumerate(Severity)}
 """Sort order of severities, errors first."""
@@ -34,7 +34,7 @@ def no_edits(_found: ReportedFinding) -> FileEdits | None:
 
 
 class FormatInput(Struct, frozen=True, dict=True):
-    """Input of a format. `strict`: warnings also fail. `info`: the text has all details."""
+    """Input of a format. `strict`: warnings also fail. `info`: text output has all details."""
 
     report: Report
     strict: bool = False
@@ -43,12 +43,12 @@ class FormatInput(Struct, frozen=True, dict=True):
 
     @cached_property
     def found(self) -> list[ReportedFinding]:
-        """Every finding once, in file order."""
+        """Each finding once, in file order."""
         return deduplicate(self.report.files)
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """Every finding once, errors first."""
+        """Each finding once, errors first."""
         return sorted(
             (reported.finding for reported in self.found),
             key=lambda finding: RANK[finding.severity],
@@ -59,7 +59,7 @@ class FormatInput(Struct, frozen=True, dict=True):
         return {id(reported.finding): reported for reported in self.found}
 
     def edits_of(self, finding: Finding) -> FileEdits | None:
-        """Return the edits of the fix of one of `findings`, unless they contain a secret."""
+        """Return the edits of a finding's fix, unless they contain a secret."""
         made = self.edits(self._once[id(finding)])
         return made if made is not None and made.edits and _is_public(made) else None
 
@@ -69,7 +69,7 @@ class FormatInput(Struct, frozen=True, dict=True):
         return len({file.engine for file in self.report.files if not file.template}) > 1
 
     def message(self, finding: Finding) -> str:
-        """Return the message of a finding, with its version if there are several."""
+        """Return the message of a finding, with the engine version if the report has several."""
         if not self.names_engines:
             return finding.message
         once = self._once.get(id(finding))
@@ -115,7 +115,7 @@ class Format(ABC):
         """Return the complete output, with a final newline; empty for no output."""
 
     def show(self, source: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
-        """Show it on standard output. `printer` draws there; `write` writes text unchanged."""
+        """Show the output. `printer` draws on standard output; `write` writes text unchanged."""
         del printer
         write(self.text(source))
 
@@ -137,9 +137,9 @@ def one_line(text: str) -> str:
 
 
 def from_root(path: str) -> str:
-    """Return a file's path from the root of its repository, as services name it.
+    """Return a file's path from the root of its repository, as services expect.
 
-    Outside a repository, from the working directory. Files elsewhere have absolute paths.
+    Outside a repository, the path is from the working directory. Other files have absolute paths.
     """
     if path in NO_FILES:
         return path

@@ -1,7 +1,7 @@
 """JUnit XML: a suite per file, a case per finding, as CI servers show tests.
 
 A finding that fails the command is a failure. Other findings are passed cases with their text as
-output. A file without findings is one passed case; an unchecked file is skipped.
+output. A file without findings is one passed case, and an unchecked file is one skipped case.
 """
 
 from __future__ import annotations

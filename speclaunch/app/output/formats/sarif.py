@@ -37,11 +37,11 @@ _LINK = lazy(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)")
 _MARKS = lazy(r"^#+ |^```\w*\n|`", re.MULTILINE)
 
 MOST_DESCRIBED = 1024
-"""Characters of a rule's description that GitHub shows."""
+"""Maximum characters of a rule's description that GitHub shows."""
 
 
 class RuleHelp(Struct, frozen=True):
-    """A rule for a reader who has only the document.
+    """Description of a rule for readers who have only the SARIF document.
 
     `severity`: the rule's own, or that of a finding that lint itself reports.
     """
@@ -51,7 +51,7 @@ class RuleHelp(Struct, frozen=True):
     severity: Severity
     summary: str
     description: str
-    """The finding of the rule, in at most `MOST_DESCRIBED` characters."""
+    """Description of the problem that the rule finds, in at most `MOST_DESCRIBED` characters."""
     text: str
     markdown: str
     tags: tuple[str, ...]
@@ -91,7 +91,7 @@ def _described(found: Page) -> str:
 
 
 def _alone(markdown: str) -> str:
-    """Return Markdown whose links work without the other pages; other links become text."""
+    """Return Markdown without links to other pages; these links become text."""
 
     def link(found: re.Match[str]) -> str:
         base, (text, target) = docs_url(), found.groups()

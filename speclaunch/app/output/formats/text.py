@@ -91,7 +91,7 @@ def _summary(source: FormatInput) -> Styled:
 
 
 class ConciseFormat(Format):
-    """One line per finding in file order, and nothing else."""
+    """One line per finding, in file order."""
 
     def text(self, source: FormatInput) -> str:
         """Return the lines."""

@@ -49,7 +49,7 @@ def _json_value(value: Any) -> Any:
 
 
 class _Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """Converts from an object with attributes of the same names, or from its own JSON."""
+    """Record that reads an object's attributes of the same names, or its own JSON."""
 
 
 class ArgumentRecord(_Record, frozen=True):

@@ -20,7 +20,7 @@ _RUN = 3
 
 
 def size(count: int) -> str:
-    """Return bytes in a suitable unit: `79.6 GiB`, `131 MiB`, `128 KiB`."""
+    """Return bytes as text in a suitable unit: `79.6 GiB`, `131 MiB`, `128 KiB`."""
     for unit, word in ((GIB, "GiB"), (MIB, "MiB"), (_KIB, "KiB")):
         if abs(count) >= (unit if unit < GIB else unit // 10):
             number = count / unit
@@ -30,7 +30,7 @@ def size(count: int) -> str:
 
 
 def percent(part: float) -> str:
-    """Return a share of 1 in percent."""
+    """Return a fraction as a percentage."""
     return f"{part * 100:.1f} %"
 
 
@@ -40,7 +40,7 @@ def number(count: int | float) -> str:
 
 
 def value(found: Any) -> str:
-    """Return the value of an argument; None is `none`, a list of sizes is shown as runs."""
+    """Return the value of an argument as text; None is `none`, a list of sizes is shown as runs."""
     if found is None or isinstance(found, bool):
         return {None: "none", True: "true", False: "false"}[found]
     if isinstance(found, float):
@@ -59,7 +59,7 @@ def _listed(found: Sequence[Any]) -> str:
 
 
 def place(found: Place) -> str:
-    """Return a short file and line, relative to this directory or to our own files."""
+    """Return file and line, relative to the working directory or to speclaunch's own files."""
     if found.path == COMMAND_LINE:
         return masked(str(found))
     path = Path(found.path)
@@ -84,7 +84,7 @@ def effective(row: EffectiveArgument) -> str:
 
 
 def sizes(numbers: Sequence[int]) -> str:
-    """Return `1-8, 10-32 by 2, 48`: runs of equally spaced numbers."""
+    """Return numbers as runs of equal spacing: `1-8, 10-32 by 2, 48`."""
     parts: list[str] = []
     start = 0
     while start < len(numbers):
@@ -108,12 +108,12 @@ def quoted(found: Sequence[str]) -> str:
 
 
 def many(count: int, what: str) -> str:
-    """Return `1 request`, `2 requests`."""
+    """Return a count with its noun: `1 request`, `2 requests`."""
     return f"{number(count)} {what}{'' if count == 1 else 's'}"
 
 
 def ranks(numbers: Sequence[int]) -> str:
-    """Return `rank 0`, `ranks 0-3`, `ranks 0, 2`."""
+    """Return rank numbers as text: `rank 0`, `ranks 0-3`, `ranks 0, 2`."""
     parts = []
     for _, group in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
         run = [rank for _, rank in group]

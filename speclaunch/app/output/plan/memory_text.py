@@ -58,12 +58,12 @@ def show_memory(paper: LineWriter, budget: MemoryBudget) -> None:
 
 
 def missing(budget: MemoryBudget) -> list[str]:
-    """Return the missing facts that the first sentence does not name."""
+    """Return the missing facts that the verdict does not name."""
     return [fact for fact in budget.unknown if fact not in budget.why]
 
 
 def numbers(budget: MemoryBudget, margins: Margins | None = None) -> list[tuple[str, str]]:
-    """Return the remaining capacity by name."""
+    """Return the names and texts of the memory numbers."""
     found: list[tuple[str, str]] = []
     if budget.tokens is not None:
         found.append(("tokens in the KV cache", formatting.number(budget.tokens)))
@@ -150,7 +150,7 @@ def _legend(paper: LineWriter, rank: RankBudget) -> None:
 
 
 def _style(use: MemoryUse) -> str:
-    """Return the style of a use: its color, and a readable letter color on it."""
+    """Return the style of a use: its color, and a color for letters on it."""
     color = COLORS[use]
     if not color:
         return "dim"
@@ -193,7 +193,7 @@ _LINES = 6
 
 
 def show_coverage(paper: LineWriter, found: Coverage | NoCoverage) -> None:
-    """Print the picture and the padding, or the reason why there is none."""
+    """Print the picture and the padding, or the reason why they are missing."""
     paper.heading("CUDA graphs of decode")
     if isinstance(found, NoCoverage):
         lead = "unknown: " if found.unknown else ""

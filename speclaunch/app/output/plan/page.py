@@ -89,7 +89,7 @@ def plan_page(planned: PlannedDeployment) -> str:
 
 
 def comparison_page(comparisons: Sequence[PlanComparison]) -> str:
-    """Return the page of two or more plans, each compared with the next."""
+    """Return the page of two or more plans, comparing each with the next."""
     plans = [comparisons[0].before, *(comparison.after for comparison in comparisons)]
     template = _environment().get_template("comparison.html.j2")
     return template.render(comparisons=comparisons, plans=plans)
@@ -111,13 +111,13 @@ def roles_page(found: DeploymentPlan) -> str:
 
 
 def memory_bar(rank: RankBudget, label: str) -> str:
-    """Return only the picture of a rank's memory; empty if none of it is known."""
+    """Return the picture of a rank's memory; empty if its memory use is unknown."""
     pictures: Any = _environment().get_template("pictures.html.j2").module
     return str(pictures.memory_bar(rank, label)).strip()
 
 
 def page_environment(*folders: Path) -> Environment:
-    """Return the environment of a page's templates in `folders`, and of the shared folder.
+    """Return the environment for a page's templates in `folders` and the shared folder.
 
     Text of recipes, checkpoints, servers and processes is escaped.
     """
@@ -136,7 +136,6 @@ def page_environment(*folders: Path) -> Environment:
 
 @cache
 def _environment() -> Environment:
-    """Return the environment of the pages of plans."""
     found = page_environment()
     found.tests["uncovered"] = lambda coverage: isinstance(coverage, NoCoverage)
     functions = (
@@ -176,7 +175,7 @@ def notes(*plans: PlannedDeployment) -> list[str]:
 
 
 def counted(planned: PlannedDeployment, severity: Severity) -> str:
-    """Return `2 errors`, `1 info`."""
+    """Return the number of findings of a severity: `2 errors`, `1 info`."""
     count = planned.count(severity)
     return f"{count} {severity.value}{'s' * (count > 1 and severity is not Severity.INFO)}"
 
@@ -187,14 +186,14 @@ def counts(found: Coverage) -> str:
 
 
 def named(rank: RankBudget) -> str:
-    """Return equal ranks and the memory of each."""
+    """Return the text for ranks of equal memory, with the memory of each."""
     each = " each" if len(rank.ranks) > 1 else ""
     short = f", {formatting.size(rank.short_bytes)} short" if rank.short_bytes > 0 else ""
     return f"{formatting.ranks(rank.ranks)}, {formatting.size(rank.memory_bytes)}{each}{short}"
 
 
 def contents(rank: RankBudget) -> str:
-    """Return the text alternative of a bar."""
+    """Return the text alternative of a rank's memory bar."""
     return ", ".join(
         f"{share.use.value} {formatting.size(share.size.bytes)}" for share in used(rank)
     )

@@ -25,7 +25,7 @@ LETTERS = {
     MemoryUse.ACTIVATIONS: "A",
     MemoryUse.FREE: ".",
 }
-"""Letter of each use, so that a bar is readable without colors.
+"""Letters of the uses, so that a bar is readable without colors.
 
 Capital letters are the target's, small letters the draft's.
 """
@@ -57,7 +57,7 @@ def ink(color: str) -> str:
 
 
 class BarPart(Struct, frozen=True):
-    """Part of a bar: its number of cells, `beyond` of them past the end of the memory."""
+    """Segment of a bar: its number of cells, of which `beyond` are past the end of the memory."""
 
     use: MemoryUse
     cells: int
@@ -72,9 +72,9 @@ def used(rank: RankBudget) -> tuple[MemoryShare, ...]:
 
 
 def cells(rank: RankBudget, width: int) -> tuple[BarPart, ...]:
-    """Return a bar of `width` cells, at least one per share, by largest remainder.
+    """Return a bar of `width` cells, apportioned by largest remainder, with at least one per share.
 
-    If memory is short the bar extends past the end: `beyond` counts the cells after it.
+    If memory is short, the bar extends past the end of the memory; `beyond` counts these cells.
     """
     shares = used(rank)
     if not shares or width < len(shares):
@@ -108,9 +108,9 @@ def _apportioned(sizes: Sequence[int], width: int) -> list[int]:
 
 
 _LETTER = 2.2
-"""Minimum percent of a part with room for its letter."""
+"""Minimum width in percent of a piece with room for its letter."""
 _BARS = 360
-"""Maximum bars of a chart; with more batch sizes each bar shows the worst of several."""
+"""Maximum number of bars in a chart; beyond it, each bar shows the worst of several batch sizes."""
 _HIGHEST = 60
 
 
@@ -124,7 +124,7 @@ class BarPiece(Struct, frozen=True):
 
     @property
     def lettered(self) -> bool:
-        """True if its letter fits."""
+        """True if its letter fits into the piece."""
         return self.width >= _LETTER
 
 
@@ -152,7 +152,7 @@ def memory_picture(rank: RankBudget) -> MemoryBar | None:
 
 
 def spans(found: Coverage) -> Iterator[tuple[BatchSpan, float, float]]:
-    """Yield batch sizes with the same decode mode, with position and width."""
+    """Yield spans of batch sizes with one decode mode, each with its position and width."""
     for span in found.spans():
         at = (span.first - 1) * 100 / found.most
         yield span, at, (span.last - span.first + 1) * 100 / found.most

@@ -26,7 +26,7 @@ _ARROW = "\N{RIGHTWARDS ARROW}"
 
 
 def show_comparison(console: Console, found: PlanComparison, *, everything: bool = False) -> None:
-    """Print changes of arguments, findings, memory and command, and the summary of both plans."""
+    """Print changes in arguments, findings, memory and command, and the summary of both plans."""
     paper = LineWriter(console)
     paper.line((found.title, "bold"))
     for hardware in dict.fromkeys(map(place, (found.before, found.after))):
@@ -182,7 +182,7 @@ def _stacked_number(paper: LineWriter, row: BudgetNumber) -> None:
 
 
 def amount(row: BudgetNumber, number: int | float | str | None) -> str:
-    """Return one of the two numbers as text."""
+    """Return one of the two compared numbers as text."""
     if number is None:
         return "unknown" if row.unit else ""
     if isinstance(number, str):
@@ -193,7 +193,7 @@ def amount(row: BudgetNumber, number: int | float | str | None) -> str:
 
 
 def change(row: BudgetNumber) -> str:
-    """Return the amount of change; empty if there is none or it is unknown."""
+    """Return the amount of change as text; empty if zero or unknown."""
     if isinstance(row.before, str) or isinstance(row.after, str):
         return "changes" if row.differs else ""
     if row.before is None or row.after is None or not row.differs:
@@ -298,7 +298,7 @@ def _pool(role: RolePlan) -> str:
 
 
 def _sizes(ranks: tuple[RankBudget, ...], kinds: tuple[MemoryUse, ...]) -> str:
-    """Return the memory of some uses on each kind of rank."""
+    """Return as text the memory of some uses on each kind of rank."""
     found = dict.fromkeys(
         formatting.size(sum(share.size.bytes for share in rank.shares if share.use in kinds))
         for rank in ranks

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 NARROW = 100
-"""Columns below which a table row takes several lines."""
+"""Width in columns below which a table row takes several lines."""
 _PIPE = 100
-"""Width of a picture without a terminal."""
+"""Width of a picture in a pipe, in columns."""
 _ASCII = str.maketrans(
     {
         "\N{HORIZONTAL ELLIPSIS}": "...",
@@ -35,7 +35,7 @@ class TableCell(Struct, frozen=True):
     text: str
     style: str = ""
     below: str = ""
-    """Dim text below it, such as a source."""
+    """Dimmed text below the cell's text, such as a source."""
 
 
 class LineWriter(Struct, frozen=True):
@@ -96,9 +96,9 @@ class LineWriter(Struct, frozen=True):
     def table(
         self, rows: Iterable[Sequence[TableCell]], most: Sequence[int], *, indent: int = 2
     ) -> None:
-        """Print columns as wide as needed, up to `most`; the last takes the rest.
+        """Print columns as wide as needed, up to `most`; the last column takes the remaining width.
 
-        A row with one cell is a heading. A column that is empty in all rows takes no room.
+        A row with one cell is a heading. Columns that are empty in all rows are omitted.
         """
         laid = [list(row) for row in rows]
         multiple = [row for row in laid if len(row) > 1]

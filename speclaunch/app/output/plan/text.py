@@ -1,4 +1,4 @@
-"""A plan on a terminal: a table of arguments, and everything else below."""
+"""A plan on a terminal: a table of arguments, and all other results below."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _show_engine(paper: LineWriter, check: EngineCheck) -> None:
 
 
 def place(planned: PlannedDeployment) -> str:
-    """Return the hardware of the plan."""
+    """Return the hardware of the plan as text."""
     return planned.hardware or "unknown hardware"
 
 
@@ -191,7 +191,7 @@ def show_arguments(
 ) -> None:
     """Print the arguments by concern.
 
-    Without `everything`, only explicit, changed or notable rows.
+    Without `everything`, print only explicit, changed or notable rows.
     """
     shown = [row for row in rows if everything or row.notable]
     left = len(rows) - len(shown)
@@ -218,7 +218,7 @@ def mark(row: EffectiveArgument) -> tuple[str, str]:
 
 
 def why(row: EffectiveArgument) -> str:
-    """Return the reason for a value: from the engine, or the place where it is set."""
+    """Return the reason for a value: the engine's reason, or the place where the value is set."""
     if row.outcome is ArgumentOutcome.ACCEPTED and row.place is not None:
         return formatting.place(row.place)
     if row.silent:
@@ -227,7 +227,7 @@ def why(row: EffectiveArgument) -> str:
 
 
 def values(row: EffectiveArgument) -> str:
-    """Return `set \N{RIGHTWARDS ARROW} effective`; once if both are the same."""
+    """Return `set \N{RIGHTWARDS ARROW} effective`, or one value if both are equal."""
     effective = formatting.effective(row)
     if row.outcome in (ArgumentOutcome.ACCEPTED, ArgumentOutcome.DEFAULT):
         return effective
