@@ -174,12 +174,12 @@ def _advice(diagnosis: Diagnosis) -> list[Text]:
 
 def _verdict(diagnosis: Diagnosis) -> str:
     if diagnosis.cause is not None:
-        when = "after it had served" if diagnosis.served else f"at: {diagnosis.phase.value}"
+        when = "after serving" if diagnosis.served else f"at: {diagnosis.phase.value}"
         return f"The engine failed ({when}): {diagnosis.cause.title} [{diagnosis.cause.name}]"
     if diagnosis.unclear:
         return "Unclear: this log shows a failure, but its lines contradict each other"
     if diagnosis.failed:
-        when = "after it had served" if diagnosis.served else f"at: {diagnosis.phase.value}"
+        when = "after serving" if diagnosis.served else f"at: {diagnosis.phase.value}"
         return f"The engine failed ({when}) with an unknown error"
     if diagnosis.stopped:
         return "The engine was stopped on request; no failure"

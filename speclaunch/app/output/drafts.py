@@ -37,7 +37,7 @@ def show_drafts(console: Console, found: DraftListing, *, everything: bool = Fal
         for doubt in way.doubts:
             _line(console, "but", doubt)
         if way.changes:
-            _line(console, "set also", ", ".join(way.changes))
+            _line(console, "also set", ", ".join(way.changes))
         if summary := way.way.published_at(way.way.arguments):
             _line(console, "published", summary)
         if everything:

@@ -26,7 +26,7 @@ from speclaunch.measure import (
     adaptive_words,
 )
 
-_COLUMNS = ("setting", "tokens/s per request", "against own", "accept length", "ms per step")
+_COLUMNS = ("setting", "tokens/s per request", "vs. recipe", "accept length", "ms per step")
 Arguments = dict[str, int]
 """A setting as server arguments."""
 

@@ -47,9 +47,9 @@ def watch_view(records: Sequence[WatchedEngine], width: int, height: int | None)
     if height is not None:
         bad = sum(bool(record.problems) for record in records)
         starting = sum(record.is_starting for record in records)
-        state = (f"{starting} starting", "yellow") if starting else ("all well", "green")
-        state = (f"{bad} wrong", "bold red") if bad else state
-        stamp = (f"   {time.strftime('%H:%M:%S')}   Ctrl-C ends", "dim")
+        state = (f"{starting} starting", "yellow") if starting else ("no problems", "green")
+        state = (f"{bad} with problems", "bold red") if bad else state
+        stamp = (f"   {time.strftime('%H:%M:%S')}   Ctrl-C to quit", "dim")
         lines.insert(0, Text.assemble(("speclaunch watch   ", "bold"), state, stamp))
         for line in lines[:height]:
             line.truncate(width, overflow="ellipsis")

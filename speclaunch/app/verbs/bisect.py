@@ -111,5 +111,5 @@ def _show_task(task: BisectTask, supply: EngineSupply) -> None:
     repeated = ", more if probes contradict each other" if task.flaky else ""
     out().print(f"starts:   at most {starts}{repeated}", markup=False, highlight=False)
     if missing:
-        text = f"installs: those needed of {', '.join(missing)} (2 minutes, 1.6 GB each)"
+        text = f"installs: if needed, {', '.join(missing)} (2 minutes, 1.6 GB each)"
         out().print(text, markup=False, highlight=False)

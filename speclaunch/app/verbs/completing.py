@@ -268,7 +268,7 @@ def _keys_of_roles(
     if not role:
         yield from ((f"roles.{name}.", "") for name in _roles_of(before, dirs))
         return
-    yield f"roles.{role}.replicas=", "number of such servers"
+    yield f"roles.{role}.replicas=", "number of servers in this role"
     for key, text in _keys(begun, before, dirs):
         if key.partition(".")[0] in _OF_A_ROLE:
             yield f"roles.{role}.{key}", text

@@ -93,7 +93,7 @@ def init(options: InitOptions) -> None:
         _write(path, made.text)
     _conclude(made, path)
     if is_taken:
-        note = f"note: --force replaced {path}; use --overwrite, --force writes despite errors"
+        note = f"note: --force replaced {path}; use --overwrite for that, not --force"
         err().print(note, markup=False)
 
 

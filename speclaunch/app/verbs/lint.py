@@ -98,7 +98,7 @@ class LintOutput(Struct, frozen=True):
             add_summary(source)
         except (OSError, ValueError) as error:  # the lint result remains valid
             reason = getattr(error, "strerror", None) or error
-            err_lines().print(f"warning: cannot write the summary of the job: {reason}")
+            err_lines().print(f"warning: cannot write the job summary: {reason}")
 
 
 class NothingToCheckError(SpeclaunchError):

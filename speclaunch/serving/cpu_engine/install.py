@@ -209,7 +209,7 @@ class Installation(Struct, frozen=True):
             raise InstallError(
                 f"{sglang} needs glibc 2.34 or newer; this has"
                 f" {'a different C library' if libc == '-' else libc}",
-                "use a newer distribution (Debian 12, Ubuntu 22.04), or a container of one",
+                "use a newer distribution (Debian 12, Ubuntu 22.04) or a container with one",
             )
         compiler = shlex.split(os.environ.get("CXX", "")) or ["c++"]
         if shutil.which(compiler[0]) is None:
@@ -227,7 +227,7 @@ class Installation(Struct, frozen=True):
         free = shutil.disk_usage(self.engine.root).free
         if free < needed:
             raise InstallError(
-                f"{free / 2**30:.1f} GiB are free at {self.engine.root}, and"
+                f"only {free / 2**30:.1f} GiB are free at {self.engine.root};"
                 f" {needed // 2**30} GiB are needed",
                 "free some space there, or set SPECLAUNCH_HOME to another directory",
             )
@@ -292,7 +292,7 @@ class Installation(Struct, frozen=True):
         )
         if ended.status != 0:
             raise InstallError(
-                f"the engine does not import: {ended.last_error()}",
+                f"the engine cannot be imported: {ended.last_error()}",
                 "see the log; install again with --force to rebuild the environment",
                 self.engine.log,
             )

@@ -122,7 +122,9 @@ def main() -> int:
     parser.add_argument("name")
     parser.add_argument("dest", type=Path)
     parser.add_argument(
-        "--error-rate", type=float, help="share of the vocabulary a cycle-draft is wrong about"
+        "--error-rate",
+        type=float,
+        help="share of the vocabulary that a cycle-draft predicts wrongly",
     )
     arguments = parser.parse_args()
     try:

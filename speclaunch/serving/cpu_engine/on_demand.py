@@ -83,7 +83,7 @@ def make_room(home: Path, needed: Collection[str]) -> list[str]:
         gone = next((entry for entry in free if _user(entry.engine) is None), None)
         if gone is None:
             raise InstallError(
-                f"{len(found)} CPU engines were installed on demand, with "
+                f"{len(found)} CPU engines installed on demand use "
                 f"{_total(found) / 2**30:.1f} GiB, and none can be removed now",
                 "remove one: speclaunch engine rm cpu --release VERSION",
             )
@@ -129,4 +129,6 @@ def remove_engine(engine: CpuEngine) -> None:
         if not engine.models.is_relative_to(engine.root):
             shutil.rmtree(engine.root)
     except OSError as error:
-        raise InstallError(f"cannot remove {engine.root}: {error.strerror}", "check it") from error
+        raise InstallError(
+            f"cannot remove {engine.root}: {error.strerror}", "check permissions"
+        ) from error

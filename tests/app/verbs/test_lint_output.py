@@ -252,4 +252,4 @@ class TestGithub:
     def test_a_summary_that_cannot_be_written_is_no_failure(self, files: Path) -> None:
         done = lint(files, "good.sh", *ENGINE, env={**ON, "GITHUB_STEP_SUMMARY": str(files)})
         assert done.returncode == 0
-        assert "warning: cannot write the summary of the job: Is a directory" in done.stderr
+        assert "warning: cannot write the job summary: Is a directory" in done.stderr

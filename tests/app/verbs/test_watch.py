@@ -43,7 +43,7 @@ def test_an_engine_that_starts_is_neither_well_nor_wrong() -> None:
     assert exit_code([bad, starting]) is ExitCode.FAILED
     assert exit_code([bad, starting, away]) is ExitCode.USAGE
     assert "1 starting" in watch_view([well, starting], 80, 24).plain
-    assert "1 wrong" in watch_view([bad, starting], 80, 24).plain
+    assert "1 with problems" in watch_view([bad, starting], 80, 24).plain
 
 
 @pytest.mark.thorough

@@ -86,11 +86,11 @@ def terminal(size: tuple[int, int] = (80, 24), **env: str) -> Iterator[Terminal]
 
 def test_the_view_follows_the_size_and_gives_the_terminal_back() -> None:
     with terminal() as found:
-        assert ALT in found.read_until(b"all well", 2) and COLOR.search(found.shown)
+        assert ALT in found.read_until(b"no problems", 2) and COLOR.search(found.shown)
         assert b"EAGLE3" in found.shown
         found.resize(44, 8)
         drawn = len(found.shown)
-        found.read_until(b"all well", found.shown.count(b"all well") + 4)
+        found.read_until(b"no problems", found.shown.count(b"no problems") + 4)
         frames = found.shown[drawn:].split(b"\x1b[H")[2:-1]
         assert frames
         lines = CONTROL.sub(b"", frames[-1]).decode().splitlines()
@@ -101,7 +101,7 @@ def test_the_view_follows_the_size_and_gives_the_terminal_back() -> None:
 
 def test_without_color_the_view_has_none() -> None:
     with terminal(NO_COLOR="1") as found:
-        assert ALT in found.read_until(b"all well", 2)
+        assert ALT in found.read_until(b"no problems", 2)
         assert not COLOR.search(found.interrupt())
 
 

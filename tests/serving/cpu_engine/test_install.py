@@ -155,7 +155,7 @@ def test_the_gpu_build_needs_more_disk(
     monkeypatch.setenv("FAKE_CPU_INDEX", "")
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 10**12, 6 * 2**30))
-    with pytest.raises(InstallError, match=r"6\.0 GiB are free at .*, and 10 GiB are needed"):
+    with pytest.raises(InstallError, match=r"only 6\.0 GiB are free at .*; 10 GiB are needed"):
         install(home, python=fake.python)
     assert fake.calls("pip install") == []
 

@@ -75,7 +75,7 @@ def _memory(memory: MachineMemory, found: MachineFacts, target: RecipeNeeds | No
             "use a smaller model, or a machine with more memory",
         )
     if weights > total:
-        why = f"{weights / _GIB:.0f} GiB of weights do not fit into it at once: loading is slower"
+        why = f"{weights / _GIB:.0f} GiB of weights do not fit in memory at once: loading is slower"
         return CheckLine("memory", CheckState.NOTE, text, why)
     return CheckLine("memory", CheckState.OK, text)
 
@@ -89,7 +89,7 @@ def _processors(memory: MachineMemory, target: RecipeNeeds | None) -> CheckLine:
     if target is not None and target.device != "cpu" and memory.cpus < ranks + 2:
         few = memory.cpus < ranks + 1
         several = f"{ranks} schedulers" if ranks > 1 else "a scheduler"
-        why = f"{several}, a tokenizer and a detokenizer share them, so the GPU waits"
+        why = f"{several}, a tokenizer and a detokenizer share these processors, so the GPU waits"
         return CheckLine("processors", CheckState.WARNING if few else CheckState.NOTE, text, why)
     return CheckLine("processors", CheckState.OK, text)
 
@@ -179,7 +179,7 @@ def _low(soft: int | None, hard: int | None, processes: int | None) -> Iterator[
             "limits",
             CheckState.WARNING if few else CheckState.NOTE,
             f"open files {_amount(soft)}, at most {hard}",
-            f"the engine needs {_FILES}, and refuses connections when it runs out",
+            f"the engine needs {_FILES}, and refuses connections when they run out",
             "docker run --ulimit nofile=65535; elsewhere nofile in /etc/security/limits.conf",
         )
     if processes is not None and processes < _FEW_PROCESSES:
@@ -296,7 +296,7 @@ def _compared(found: MachineFacts, driver: str, cuda: str) -> CheckLine:
     if compat:
         why = (
             f"CUDA {cuda} needs driver {minimum} or newer; CUDA's forward-compatibility package "
-            "is installed, which lets data-center GPUs run with an older one"
+            "is installed, which lets data-center GPUs run with an older driver"
         )
         return CheckLine("driver", CheckState.WARNING, text, why)
     return CheckLine(
@@ -447,7 +447,7 @@ def _unbalanced(
     yield CheckLine(
         "gpu-memory",
         CheckState.WARNING if switched_off else CheckState.ERROR,
-        f"GPU {where} has {_gib(least)} GiB free, another {_gib(most)}",
+        f"GPU {where} has {_gib(least)} GiB free, another GPU has {_gib(most)}",
         'the engine refuses to start: "The memory capacity is unbalanced"',
         f"free GPU {where}, or exclude it with CUDA_VISIBLE_DEVICES",
     )

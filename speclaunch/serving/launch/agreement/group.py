@@ -66,7 +66,7 @@ def group_of(
             )
     if parts.get(part) != nodes:
         raise LaunchError(
-            f"launch.agreement.parts gives {part!r} {parts.get(part, 0)} ranks, nnodes is {nodes}",
+            f"launch.agreement.parts: {part!r} has {parts.get(part, 0)} ranks, nnodes is {nodes}",
             help=f"set launch.agreement.part to this server, one of: {', '.join(parts)}",
         )
     job = settings.job or job_of(environment, alone=len(parts) == 1)

@@ -150,8 +150,8 @@ ARGUMENTS: tuple[KnownCause, ...] = (
         title="the engine refuses this combination of arguments",
         meaning="The engine validated its arguments and found a combination that this release "
         "does not support; the line names it.",
-        remedy="Change what the line names; `speclaunch lint` finds such combinations before "
-        "the start and suggests a fix.",
+        remedy="Change the arguments that the line names; `speclaunch lint` finds such "
+        "combinations before the start and suggests a fix.",
         sources=("server_args.py, arg_groups/ of all releases",),
         signatures=(
             raised(r"", lambda failure: rule_of(failure.message) is not None),
@@ -256,7 +256,7 @@ SERVING: tuple[KnownCause, ...] = (
     known(
         name="pool-leak",
         title="the engine lost count of its KV pool",
-        meaning="Its check while idle found slots that belong to no request: a bug in the "
+        meaning="Its idle check found slots that belong to no request: a bug in the "
         "engine (or a plug-in), not in the settings.",
         remedy="Use a newer release, and report it with the log.\n"
         "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE=0 makes it a warning (0.5.4 and later).",
@@ -269,7 +269,7 @@ SERVING: tuple[KnownCause, ...] = (
     known(
         name="engine-hung",
         title="the engine made no progress, and its watchdog stopped it",
-        meaning="A batch took longer than the watchdog waits: a deadlock between ranks, a "
+        meaning="A batch took longer than the watchdog allows: a deadlock between ranks, a "
         "kernel that does not return, or a very slow step.",
         remedy="For slow steps (first compilation, huge prompts) raise {watchdog_timeout}.\n"
         "Otherwise check the stack traces that the engine printed before it.",
@@ -284,7 +284,7 @@ SERVING: tuple[KnownCause, ...] = (
         title="the engine stopped answering its own health check",
         meaning="A test request got no answer for 20 s. The engine may recover under load; "
         "this log does not show that it did.",
-        remedy="If it repeats, check for a hang: the last batch line, the GPUs' load.",
+        remedy="If this repeats, check for a hang: the last batch line, the GPUs' load.",
         sources=("entrypoints/http_server.py health_generate",),
         signatures=(
             logged(

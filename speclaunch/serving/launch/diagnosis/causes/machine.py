@@ -92,7 +92,7 @@ NETWORK: tuple[KnownCause, ...] = (
         title="the communication between GPUs failed",
         meaning="NCCL failed: shared memory, the fabric, an incompatible driver, or a GPU that "
         "another error took down.",
-        remedy="Run again with NCCL_DEBUG=INFO: it names what failed.\n"
+        remedy="Run again with NCCL_DEBUG=INFO to see what failed.\n"
         "In a container: --ipc=host or a larger --shm-size.\n"
         "As a test: NCCL_P2P_DISABLE=1, {disable_custom_all_reduce}.",
         sources=("distributed/device_communicators/pynccl_wrapper.py", "NCCL, torch"),
@@ -157,7 +157,7 @@ KERNELS: tuple[KnownCause, ...] = (
     known(
         name="device-assertion",
         title="a kernel used an index out of range",
-        meaning="Usually a token id beyond the vocabulary (a draft with its own), or a "
+        meaning="Usually a token id beyond the vocabulary (if the draft has its own), or a "
         "position beyond the draft's context.",
         remedy="Check that draft and target share tokenizer and vocabulary, and that the "
         "draft's context is not shorter: `speclaunch lint` compares both.",
@@ -191,7 +191,7 @@ KERNELS: tuple[KnownCause, ...] = (
     known(
         name="no-gpu",
         title="the engine found no GPU",
-        meaning="No driver, no GPU in the container, or CUDA_VISIBLE_DEVICES hides them.",
+        meaning="No driver, no GPU in the container, or CUDA_VISIBLE_DEVICES hides the GPUs.",
         remedy="In Docker: --gpus all. In Kubernetes: a request for nvidia.com/gpu.\n"
         "`speclaunch doctor` shows the GPUs. On a machine without one: `{device=cpu}`.",
         sources=("torch", "utils/common.py get_device"),
@@ -274,7 +274,7 @@ PROCESSES: tuple[KnownCause, ...] = (
     known(
         name="killed-filling-pool",
         title="the machine ran out of memory while the KV pool was filled",
-        meaning="On a CPU the pool lies in the machine's memory. The system killed the process "
+        meaning="On a CPU the pool is in the machine's memory. The system killed the process "
         "when no memory was left.",
         remedy="Lower {mem_fraction_static}.\nOr set {max_total_tokens} lower.\nOr serve fewer "
         "concurrent requests: {max_running_requests}.",

@@ -19,7 +19,7 @@ POOL: tuple[KnownCause, ...] = (
     known(
         name="weights-exceed-fraction",
         title="mem_fraction_static is too low: the weights use all of it",
-        meaning="It covers weights and KV pool, and leaves nothing for the pool. From "
+        meaning="It covers weights and KV pool, but leaves nothing for the pool. From "
         f"{FIRST_IN_POOL} the draft's weights count too.",
         remedy="Raise {mem_fraction_static} above the value that the line names.\n"
         "Or make the weights smaller: {tp_size}, {quantization}, a smaller draft.",
@@ -113,7 +113,7 @@ POOL: tuple[KnownCause, ...] = (
     known(
         name="pool-exceeds-machine",
         title="the KV pool is larger than the machine's free memory",
-        meaning="On a CPU the pool lies in the machine's memory, which other processes share.",
+        meaning="On a CPU the pool is in the machine's memory, which other processes share.",
         remedy="Lower {mem_fraction_static}.\nOr set {max_total_tokens} lower.\nOr serve fewer "
         "concurrent requests: {max_running_requests}.",
         memory=True,
@@ -128,7 +128,7 @@ POOL: tuple[KnownCause, ...] = (
     known(
         name="host-cache-too-large",
         title="the machine has too little memory for the hierarchical cache",
-        meaning="The host cache is sized by the KV pool, and exceeds the free memory.",
+        meaning="The host cache is sized relative to the KV pool, and exceeds the free memory.",
         remedy="Lower {hicache_ratio} or {hicache_size}.\nOr omit {enable_hierarchical_cache}.",
         memory=True,
         directions={"hicache_ratio": Direction.LOWER, "hicache_size": Direction.LOWER},
@@ -167,7 +167,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
     known(
         name="gpu-taken",
         title="the GPU had no memory left before anything was loaded",
-        meaning="Other processes hold it: the engine cannot even start.",
+        meaning="Other processes hold the memory: the engine cannot even start.",
         remedy="Stop them (`nvidia-smi` lists them), or choose another GPU with "
         "CUDA_VISIBLE_DEVICES.",
         sources=("torch's wording, before `Load weight begin`",),
@@ -176,7 +176,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
     known(
         name="weights-exceed-machine",
         title="the weights do not fit in the machine's memory",
-        meaning="On a CPU the weights lie in the machine's memory, which other processes share.",
+        meaning="On a CPU the weights are in the machine's memory, which other processes share.",
         remedy="Give the machine or the container more memory.\nOr use a smaller model, a "
         "smaller draft, or a quantized checkpoint.",
         sources=("torch's wording, after `Load weight begin`, device=cpu",),

@@ -111,7 +111,7 @@ DRAFTS: tuple[KnownCause, ...] = (
     ),
     known(
         name="draft-layers",
-        title="an EAGLE3 draft with more than one layer",
+        title="the EAGLE3 draft has more than one layer",
         meaning="The engine's EAGLE3 draft classes have one layer.",
         remedy="Use a draft with one layer; a config.json copied from the target has the "
         "target's `num_hidden_layers` by mistake.",
