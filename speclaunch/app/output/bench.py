@@ -53,7 +53,6 @@ def show_certificate(console: Console, found: CertificateDocument) -> None:
 
 
 def _show_title(console: Console, title: str, found: CertificateDocument | SingleDocument) -> None:
-    """Print the title, the caveats and the objections."""
     console.print(Text(title, "bold"))
     for caveat in found.caveats:
         console.print(Text(f"note: {caveat}", "yellow"))

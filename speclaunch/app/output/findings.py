@@ -86,7 +86,7 @@ def _without_named(file: FileReport) -> FileReport:
 
 
 Counted = tuple[int, str]
-"""Number of files, and their line of text."""
+"""A line of text, and the number of files that share it."""
 
 
 def _shared(listed: Iterable[Counted]) -> Iterator[str]:
@@ -246,7 +246,7 @@ def render(
     name_option: bool = False,
     full: bool = False,
 ) -> Styled:
-    """Return one finding: message, place with line and caret, reason, remedy.
+    """Return one finding as text: message, place with line and caret, reason, remedy.
 
     `engines`: versions to name. `through`: files that include the file of the finding.
     `name_option`: name the option of `lint` that applies the fix. An advisory is one line unless

@@ -74,7 +74,7 @@ def checkpoint_json(checkpoint: Checkpoint | KnownCheckpoint) -> dict[str, Any]:
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
-    """Return one finding."""
+    """Return one finding as JSON."""
     place = finding.place
     on_command_line = place.path == COMMAND_LINE
     return {

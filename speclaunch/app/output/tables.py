@@ -1,4 +1,4 @@
-"""Terminal tables without lines between columns, and lines that start with a label."""
+"""Terminal tables without column borders, and lines that start with a label."""
 
 from __future__ import annotations
 

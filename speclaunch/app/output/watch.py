@@ -87,7 +87,6 @@ def _rows(records: Sequence[WatchedEngine], width: int, *, has_ranks: bool) -> l
 def _cells(
     record: WatchedEngine, span: RankSpan | None, *, is_rank: bool = False
 ) -> dict[str, str]:
-    """Return the texts of a row by column."""
     span = span or RankSpan(rank="")
     speculates = bool(record.algorithm) and record.role != "prefill"
     is_off = record.source in ("metrics", "log", "server_info") and not record.algorithm

@@ -79,7 +79,6 @@ def _searched(
     supply: EngineSupply,
     options: BisectOptions,
 ) -> BisectDocument:
-    """Search the releases; store, show and return the result."""
     lines = err_lines()
     end_on_signals()
     with stored.resuming(lines.print):

@@ -108,7 +108,6 @@ class _Group(TyperGroup):
 
 
 def _write_example(verb: Verb, ctx: Any, formatter: Any) -> None:
-    """Write the verb's example in one line."""
     with formatter.section("Example"):
         formatter.write(f"  {ctx.command_path} {verb.example}".rstrip() + "\n")
 

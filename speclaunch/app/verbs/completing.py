@@ -74,7 +74,7 @@ def candidates(words: Sequence[str]) -> list[CompletionCandidate]:
 
 
 def options_of(verb: str) -> dict[str, Option[Any]]:
-    """Return the options of a verb by each spelling; those of the program for `""`."""
+    """Return the options of a verb by spelling; for `""`, the options of the program."""
     declared = verb_named(verb).declared.declared().values() if verb else (_VERSION,)
     return {way: option for option in (*declared, _HELP) for way in option.spellings}
 
@@ -289,7 +289,6 @@ def _role(begun: str) -> tuple[str | None, str]:
 
 
 def _roles_of(before: Sequence[str], dirs: Sequence[Path]) -> list[str]:
-    """Return the roles of the recipe in a command line."""
     from speclaunch.deployments import load as load_recipe
 
     for named in _named(before)[:1]:
@@ -339,7 +338,6 @@ def _values_of_type(key: str) -> Iterable[str]:
 
 
 def _recipe_keys(path: str) -> Iterable[tuple[str, Key]]:
-    """Return the keys of a section by its dotted path."""
     keys = plain_class("Deployment").model_fields
     for part in filter(None, path.split(".")):
         key = keys.get(part)

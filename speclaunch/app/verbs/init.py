@@ -198,7 +198,6 @@ def _chosen(found: DraftListing) -> Way:
 
 
 def _until_right(question: str, default: str | None, check: Callable[[str], object]) -> str:
-    """Prompt until `check` accepts the answer."""
     while True:
         answer = str(typer.prompt(question, default=default, err=True)).strip()
         try:

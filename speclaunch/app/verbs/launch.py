@@ -123,7 +123,6 @@ def launch(options: LaunchOptions) -> ExitCode:
 
 
 def _require_sensible(options: LaunchOptions) -> None:
-    """Raise InputError for options that contradict each other."""
     if options.detach and options.smoke:
         raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
     if options.ladder and not options.dry_run:

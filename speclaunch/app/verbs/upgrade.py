@@ -1,4 +1,4 @@
-"""`speclaunch upgrade`: check if a deployment can move to another engine version."""
+"""`speclaunch upgrade`: check whether a deployment can move to another engine version."""
 
 from __future__ import annotations
 

@@ -169,8 +169,6 @@ class Installation(Struct, frozen=True):
         replace_file(self.engine.manifest, json.dumps(manifest, indent=2) + "\n", 0o666)
 
     def _do(self, index: int, title: str, act: Act) -> object:
-        """Run one step and report its result."""
-
         def report(detail: str, state: StepState = StepState.RUNNING, /) -> None:
             self.report(InstallStep(index, len(STEPS), title, detail, state))
 

@@ -308,7 +308,6 @@ def _hardware_text(hardware: Hardware | None) -> str | None:
 
 
 def _models(plan: Plan, hub: Hub, made: Path) -> tuple[LocalModel, ...]:
-    """Return the checkpoints that the recipe names."""
     facts, values = plan.facts, plan.request.values
     named: list[tuple[str, str, Checkpoint | UnknownFact | None]] = []
     for role, name, checkpoint in (

@@ -321,7 +321,7 @@ class Custody(StrEnum):
     SERVICE = "service"
     """It was started to run without a parent (a service, a container's main process, setsid)."""
     LEFT_OVER = "left over"
-    """Its parent has exited, and it was not started to run without one."""
+    """Its parent has exited, although it was not started to run without a parent."""
     ZOMBIE = "zombie"
     """It has exited, and its parent has not reaped it."""
 
@@ -337,7 +337,7 @@ class EngineTree(Struct, frozen=True):
 
     @property
     def port(self) -> int | None:
-        """Port that the engine serves on, if it serves. Internally it uses other ports."""
+        """Port on which the engine serves, if any; ports for internal use are excluded."""
         configured = _option(self.root.argv, "--port") or str(_DEFAULT_PORT)
         listening = {port for member in self.members for port in member.ports}
         return int(configured) if configured.isdigit() and int(configured) in listening else None

@@ -117,7 +117,7 @@ class Hub(Struct, frozen=True):
     offline: str | None = None
     """Name of a set variable that forbids downloads."""
     modelscope: bool = False
-    """True if models come from another hub, whose cache is not inspected."""
+    """True if models come from ModelScope, whose cache is not inspected."""
 
 
 class LocalModel(Struct, frozen=True):
@@ -175,8 +175,7 @@ class RecipeNeeds(Struct, frozen=True):
     version: str
     """SGLang version that the recipe is checked for."""
     called: str | None = None
-    """Value of `recipe=` that selects it: a path, or the name of a recipe shipped with speclaunch.
-    """
+    """Value of `recipe=` for it: a path, or the name of a recipe shipped with speclaunch."""
     needs: str | None = None
     """`engine.version` of the recipe."""
     pinned: str | None = None

@@ -85,7 +85,7 @@ class EngineStarts(Struct, kw_only=True):
     ladder: Ladder | None = None
     """Recovery ladder; None if recovery is off."""
     max_attempts: int = 6
-    """Maximum engine starts until one serves. The count restarts once an engine has served."""
+    """Maximum number of engine starts until an engine serves, which resets the count."""
     run_engine: Callable[[EngineSpec, LaunchObserver, Interrupts], EngineOutcome] = supervise
     ended: Callable[[Attempt, EngineOutcome], None] = lambda *_: None
     """Callback for every ended attempt, for the record."""

@@ -108,7 +108,6 @@ def recipe_diff(changes: Mapping[str, Any], deployment: Deployment) -> list[str]
 
 
 def _hydra(value: Any) -> str:
-    """Return a value in Hydra's override grammar."""
     if value is None:
         return "null"
     if isinstance(value, list):

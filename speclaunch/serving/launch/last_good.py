@@ -86,7 +86,7 @@ def recall(name: str) -> LastGood | None:
 
 
 def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None) -> None:
-    """Store the settings that served. Stores nothing without changes: the recipe itself served.
+    """Store the settings that served. Without changes, store nothing: the recipe itself served.
 
     An unwritable disk does not stop the launch; the next launch walks the ladder again.
     """

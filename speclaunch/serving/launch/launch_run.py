@@ -95,7 +95,6 @@ class LaunchRun:
             return conclusion
 
     def _attempts(self, interrupts: Interrupts) -> Conclusion:
-        """Run the attempts, alone or as one of several ranks."""
         start = self._start
         ladder = self._planner.next_step if start.recovers else None
         if start.group is None:

@@ -226,7 +226,6 @@ def _hardware(plan: Plan) -> LockedHardware | None:
 
 
 def _processor() -> str | None:
-    """Return the processor's model."""
     try:
         text = read_regular("/proc/cpuinfo", 1 << 16).decode("utf-8", "replace")
     except OSError:

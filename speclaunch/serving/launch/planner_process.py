@@ -39,7 +39,7 @@ class PlannerResult(Struct, frozen=True):
 
     start: PlannedLaunch
     session: bytes
-    """Pickled Session, which plans the next attempt after a failed one."""
+    """Pickled Session, which plans the next attempt after a failure."""
     detach: bool
     verbose: bool
     as_json: bool

@@ -78,7 +78,7 @@ def prepare_guard() -> None:
 
 
 def drop_guard() -> None:
-    """Let a guard that was started early exit."""
+    """End a guard that was started early."""
     while _prepared:
         _, process = _prepared.pop()
         process.communicate()

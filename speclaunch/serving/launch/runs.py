@@ -223,7 +223,7 @@ class Run(Struct, frozen=True):
 
 
 def default_directory() -> Path:
-    """Return the directory of runs, unless `launch.log_dir` is set."""
+    """Return the directory for runs that is used unless `launch.log_dir` is set."""
     return speclaunch_home() / "runs"
 
 

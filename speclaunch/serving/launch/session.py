@@ -68,7 +68,7 @@ class FailureForecast(Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Point of failure, with the numbers."""
+        """Predicted point of failure, with the numbers."""
         phase = self.budget.phase.value if self.budget.phase is not None else "start"
         return f"it is predicted to fail at '{phase}': {self.budget.why}"
 
@@ -209,7 +209,7 @@ class Session(Struct):
 
     @property
     def attempts_allowed(self) -> int:
-        """Maximum engine starts until one serves."""
+        """Maximum number of engine starts until an engine serves."""
         return self.max_attempts or self.deployment.recovery.max_attempts
 
     def known_good(self) -> last_good.LastGood | None:
@@ -266,7 +266,7 @@ class Session(Struct):
         )
 
     def _group(self, begin: Mapping[str, Any]) -> RankGroup | None:
-        """Return the ranks that agree with this one. Raises LaunchError."""
+        """Return the ranks that must agree with this rank. Raises LaunchError."""
         deployment, hardware = self.deployment, self.facts.hardware
         group = group_of(deployment.launch.agreement, deployment.args, os.environ)
         if group is None:

@@ -39,7 +39,7 @@ _HEALTH_SECONDS = 0.2
 
 
 class Prober(LaunchThread):
-    """Thread that waits for the engine's health and verifies it."""
+    """Thread that waits until the engine is healthy, then verifies it."""
 
     def __init__(
         self,

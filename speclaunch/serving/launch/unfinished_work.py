@@ -119,7 +119,7 @@ class StoredWork(Struct, Generic[Done]):
 
     @contextmanager
     def resuming(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Report the saved progress, and on Ctrl-C within the block, what remains saved."""
+        """Report the saved progress, and again if Ctrl-C interrupts the block."""
         if self.progress.saved:
             saved = self.progress.saved
             say(f"resuming {self.directory.name} ({saved} saved; --fresh starts over)")

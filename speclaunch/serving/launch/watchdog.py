@@ -65,7 +65,7 @@ class ProbeAnswer(StrEnum):
     BUSY = "busy"
     """It cannot accept a request now (429, or 503 for a full queue)."""
     UNFIT = "unfit"
-    """It rejects such requests in general, which proves nothing."""
+    """It never accepts such requests, so the answer proves nothing."""
     FAILED = "failed"
     SILENT = "silent"
 
@@ -144,7 +144,7 @@ class Watchdog(Struct):
         self._ended.set()
 
     def output(self, lines: Sequence[str]) -> None:
-        """Note lines that the engine printed. Called by another thread."""
+        """Record lines that the engine printed. Called by another thread."""
         if any(BATCH.search(line) for line in lines):
             self._progress = self.clock()
 

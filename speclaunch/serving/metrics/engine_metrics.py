@@ -75,7 +75,6 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
 
 @lru_cache(1_024)
 def _labels(text: str) -> Mapping[str, str]:
-    """Return the labels of a sample. Raises ExpositionError."""
     found, position = {}, 0
     while text[position:].strip():
         match = _LABEL.match(text, position)

@@ -551,7 +551,6 @@ _DERIVED: Mapping[str, Callable[[Plan], Any]] = {
 
 
 def _derived(plan: Plan) -> dict[str, Any]:
-    """Return the derived facts; None for unknown facts."""
     found: dict[str, Any] = {}
     for name, ask in _DERIVED.items():
         try:

@@ -94,7 +94,6 @@ def show_title(paper: LineWriter, planned: PlannedDeployment, *, origins: bool =
 
 
 def _show_engine(paper: LineWriter, check: EngineCheck) -> None:
-    """Print the result of the engine check."""
     if check.accepted is None:
         paper.say(f"engine check skipped for SGLang {check.release}: {check.why}", mark="? ")
         return

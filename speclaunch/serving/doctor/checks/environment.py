@@ -108,7 +108,7 @@ def _engine_variable(name: str, catalogue: Catalogue) -> CheckLine | None:
 
 
 def _catalogue(found: MachineFacts) -> Catalogue:
-    """Return the catalogue of the installed engine; without one, the newest."""
+    """Return the catalogue of the installed engine, or the newest if no engine is installed."""
     runtime = found.runtime
     if isinstance(runtime, Runtime) and runtime.sglang:
         try:

@@ -454,7 +454,6 @@ def _unbalanced(
 
 
 def _holder(process: OtherProcess, found: MachineFacts) -> str:
-    """Return a description of a process on a GPU and its owner."""
     known = _process(process.pid, found)
     memory = f" holds {_gib(process.memory_bytes)} GiB" if process.memory_bytes else ""
     name = known.name if known is not None else process.name

@@ -23,7 +23,7 @@ _JOB_HELP = "set launch.agreement.job to a name that is new for each run and the
 
 
 class RankGroup(Struct, frozen=True):
-    """Ranks that agree, and this rank among them."""
+    """Ranks that must agree, and this rank's position among them."""
 
     directory: Path
     job: str

@@ -468,7 +468,7 @@ class Membership:
             self._gone.add(key)
 
     def _ended_here(self, joined: Joined) -> bool:
-        """True if this earlier life, on this host, has no processes left at two checks.
+        """True if two checks found no process of this earlier life on this host.
 
         The engine's guard ends between the two checks.
         """

@@ -364,7 +364,6 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return None
 
     def _wait_for_directory(self, membership: Membership) -> None:
-        """Wait for the directory's first answer."""
         until = time.monotonic() + max(self.group.lease_seconds, 1.0)
         while self._keeper.view is None and not self.interrupts.received:
             error = self._keeper.error
@@ -543,7 +542,6 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return f"the lease of this rank has expired, so it stops serving: {why} (for {seconds:g} s)"
 
     def _interrupted(self) -> Conclusion:
-        """End after a stop request."""
         self._end_all()
         served = self._last is not None and self._last[0].served
         stopped = served and self.interrupts.received[0].name != "SIGINT"
@@ -560,7 +558,6 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             self._decide(ended(self._mine, newest, why))
 
     def _conclude(self, decision: Decision) -> Conclusion:
-        """End together with the other ranks."""
         if decision.ending == Ending.STOPPED:
             code = self._last[0].engine_exit_code if self._last else None
             return self._concluded(EngineOutcome(Ending.STOPPED, None, code))

@@ -20,7 +20,7 @@ from speclaunch.core import is_shallow
 T = TypeVar("T")
 VERSION = 1
 STATE_BYTES = 256
-"""Length of every written state."""
+"""Length in bytes of every written state."""
 _LONGEST = 1 << 20
 """Maximum bytes of a document."""
 _DEEPEST = 50
@@ -192,7 +192,7 @@ def _text(value: Any) -> str:
 
 
 def document(data: bytes) -> dict[str, Any]:
-    """Return the document; empty if it is invalid."""
+    """Return a record's JSON object; empty if the data is invalid."""
     try:
         content = json.loads(data) if len(data) <= _LONGEST else None
     except (ValueError, RecursionError):

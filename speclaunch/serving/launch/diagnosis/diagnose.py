@@ -287,7 +287,7 @@ class Stream:
             )
 
     def _match(self, where: Where, failure: LogFailure, *, final: bool = True) -> bool:
-        """Record the error as a suspect if a signature matches it. Return True if one does."""
+        """Record the error as a suspect and return True if a signature matches it."""
         match = _first_match(where, failure)
         if match is None:
             return False
@@ -372,7 +372,6 @@ _Match = tuple[KnownCause, Signature, re.Match[str]]
 
 
 def _first_match(where: Where, failure: LogFailure) -> _Match | None:
-    """Return the first signature that matches the error."""
     for known, signature in _SIGNATURES[where]:
         found = signature.pattern.match(failure.message)
         if found is not None and (signature.when is None or signature.when(failure)):

@@ -312,7 +312,7 @@ class LaunchLog(Struct):
     cpu: bool = False
     served: bool = False
     stopped_at: int = 0
-    """Line of the request to stop; 0 if there is none."""
+    """Line number of the request to stop; 0 if there is none."""
     dead: bool = False
     begun: bool = False
     """True once it has reached a milestone."""
@@ -351,7 +351,7 @@ class LaunchLog(Struct):
         return found
 
     def best_course(self, rank: str) -> RankProgress:
-        """Return the progress by which to evaluate an error of `rank`: its own, otherwise the
+        """Return the progress used to evaluate an error of `rank`: the rank's own, otherwise the
         furthest.
         """
         own = self.courses.get(rank)

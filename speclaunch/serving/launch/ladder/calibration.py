@@ -229,7 +229,7 @@ class Calibration(Struct, frozen=True):
     predictor: Predictor
     observations: Sequence[Observation]
     shift: float
-    """Offset of the range's lower end from the predicted one; negative if it is below."""
+    """Offset of the range's lower end from its predicted value; negative if lower."""
     excesses: tuple[Excess, ...] = ()
 
     def bounds(

@@ -21,8 +21,8 @@ from speclaunch.core import open_regular
 from speclaunch.serving.launch.log.marks import CONSEQUENCES, DEAD_PROCESS
 
 LONGEST = 32_768
-"""Maximum characters of a line that are inspected. `server_args=…` has some 20,000, with its memory
-settings early.
+"""Maximum characters inspected per line. `server_args=…` has some 20,000, with the memory settings
+near the beginning.
 """
 
 _LONGEST_LINE = 1 << 16
@@ -182,7 +182,7 @@ class Follower:
         self._file: BinaryIO | None = None
         self._rest = b""
         self.is_behind = False
-        """True if more was added than one call returns."""
+        """True if more lines were added than one call returns."""
 
     def lines(self) -> list[str]:
         """Return the lines completed since the last call, up to 4 MiB. `is_behind` is set if there
@@ -228,7 +228,7 @@ class Follower:
         return True
 
     def _read(self, parts: list[bytes], most: int) -> int:
-        """Append data added to the file to `parts`; return its size."""
+        """Append data added to the file to `parts`; return the data's size."""
         file = self._file
         assert file is not None  # noqa: S101 - for the type checker
         try:

@@ -23,7 +23,7 @@ _PORT_TAKEN = re.compile(PORT_TAKEN)
 
 
 class PhaseTracker(Struct):
-    """Tracker of the engine's output, line by line; `steps` are the phases so far."""
+    """Tracker that derives start phases from the engine's output. `steps`: phases so far."""
 
     steps: list[PhaseStep] = field(default_factory=lambda: [PhaseStep(Phase.IMPORTS, 0.0)])
     max_total_tokens: int | None = None

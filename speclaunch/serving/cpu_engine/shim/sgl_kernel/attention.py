@@ -185,7 +185,6 @@ def _refuse(
     encoder_lens: torch.Tensor | None,
     sinks: torch.Tensor | None,
 ) -> None:
-    """Raise for input that these kernels do not support."""
     if is_cross_attn or encoder_lens is not None:
         raise NotImplementedError("cross attention on the CPU engine")
     if sinks is not None:

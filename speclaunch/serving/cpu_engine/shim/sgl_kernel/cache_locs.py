@@ -95,7 +95,6 @@ def copy_all_layer_kv_cache_cpu(
 
 
 def _first(tensor: torch.Tensor, count: int, name: str) -> torch.Tensor:
-    """Return the first ``count`` elements of ``tensor``, as a view."""
     if tensor.numel() < count:
         raise ValueError(f"{name} has {tensor.numel()} slots, {count} are needed")
     return tensor.view(-1)[:count]

@@ -161,8 +161,8 @@ def _by_milestones(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one li
 
 
 def during(*stages: StartStage, cpu: bool | None = None) -> Condition:
-    """Return a condition: out of memory in one of these stages. `cpu`: only on a CPU engine, or
-    only on a GPU.
+    """Return a condition that is true if memory ran out in one of these stages. `cpu`: only on a
+    CPU engine (True) or only on a GPU (False).
     """
     return lambda failure: (
         cpu in (None, failure.cpu) and out_of_memory(failure) and stage(failure) in stages
