@@ -86,7 +86,7 @@ def _without_named(file: FileReport) -> FileReport:
 
 
 Counted = tuple[int, str]
-"""A line of text, and the number of files that share it."""
+"""Number of files, and the line of text that they share."""
 
 
 def _shared(listed: Iterable[Counted]) -> Iterator[str]:

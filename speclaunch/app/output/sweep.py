@@ -22,7 +22,7 @@ _COLORS = {
     JobVerdict.UNKNOWN: "dim",
 }
 Result = tuple[Job, Row | None]
-"""A job and its row; None if it is not done."""
+"""A job and its row, or None if the job is not done."""
 
 
 def show_jobs(console: Console, results: Iterable[Result]) -> None:

@@ -15,7 +15,7 @@ _BASH = r"""# bash completion of speclaunch: source it, or save it where bash-co
 # ~/.local/share/bash-completion/completions/speclaunch
 
 _speclaunch() {
-    # bash ends words at `=` and `:`; here `recipe=NAME` is one word. What touches is joined.
+    # bash ends words at `=` and `:`; here `recipe=NAME` is one word, so adjacent pieces are joined.
     local line=${COMP_LINE:0:COMP_POINT} i part
     local -a words=()
     for ((i = 0; i <= COMP_CWORD; i++)); do
@@ -36,7 +36,7 @@ _speclaunch() {
         [[ -n $value ]] && COMPREPLY+=("$value")
     done < <(_SPECLAUNCH_COMPLETE=bash "$program" "${words[@]:1}" 2>/dev/null)
     [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[=./] ]] && compopt -o nospace
-    # bash puts the answer in the place of what stands behind the last `=` or `:`
+    # bash replaces only the text after the last `=` or `:` with the answer
     if [[ $current != [\'\"]* ]]; then
         local tail=$current
         [[ $COMP_WORDBREAKS == *=* ]] && tail=${tail##*=}

@@ -46,7 +46,7 @@ class LaunchLock:
         self._lock: Recipe | None = None
         self._source: Recipe | None = None
         self.request: LockRequest | None = None
-        """Lock to write once it has served."""
+        """Lock to write once the recipe has served."""
         if options.lock and not options.smoke:
             raise InputError(Problem("--lock needs --smoke: it records what served"))
         if options.lock and options.locked:

@@ -50,7 +50,7 @@ def render(options: RenderOptions) -> None:
     found = lookup(options.models, options.hardware)
     recipe = load(name, changes, options.config_dir)
     if renderer.single_server:
-        select_role(recipe, options.role, f"{options.to} takes one")
+        select_role(recipe, options.role, f"{options.to} supports only one")
     carries = renderer.carries_speclaunch
     assembled = plan_rendering(
         recipe,

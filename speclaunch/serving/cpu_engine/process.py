@@ -38,7 +38,7 @@ class Completed(Struct, frozen=True):
     status: int
     lines: tuple[str, ...]
     in_time: bool = True
-    """False if it was stopped at the deadline."""
+    """False if the program was stopped at the deadline."""
 
     def last_error(self) -> str:
         """Return the line with the error: pip's last ``ERROR:``, else the last nonblank line."""

@@ -317,13 +317,13 @@ class Custody(StrEnum):
     SPECLAUNCH = "speclaunch"
     """A live speclaunch launch, which stops the engine when it ends."""
     PARENT = "parent"
-    """Its parent is the process that started it."""
+    """The engine's parent is the process that started it."""
     SERVICE = "service"
-    """It was started to run without a parent (a service, a container's main process, setsid)."""
+    """The engine was started without a parent (a service, a container's main process, setsid)."""
     LEFT_OVER = "left over"
-    """Its parent has exited, although it was not started to run without a parent."""
+    """The engine's parent has exited, and the engine was not started to run without a parent."""
     ZOMBIE = "zombie"
-    """It has exited, and its parent has not reaped it."""
+    """The engine has exited, and its parent has not reaped it."""
 
 
 class EngineTree(Struct, frozen=True):
@@ -333,7 +333,7 @@ class EngineTree(Struct, frozen=True):
     members: tuple[Process, ...]
     custody: Custody
     keeper: int | None = None
-    """Process that supervises it."""
+    """Process that supervises the engine."""
 
     @property
     def port(self) -> int | None:

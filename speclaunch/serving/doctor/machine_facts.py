@@ -61,7 +61,7 @@ class Process(Struct, frozen=True):
     run: str | None = None
     """Run ID that speclaunch sets in the environment of the processes it launches."""
     ports: tuple[int, ...] = ()
-    """TCP ports that it listens on."""
+    """TCP ports on which the process listens."""
 
 
 class VolumeUse(StrEnum):
@@ -175,7 +175,7 @@ class RecipeNeeds(Struct, frozen=True):
     version: str
     """SGLang version that the recipe is checked for."""
     called: str | None = None
-    """Value of `recipe=` for it: a path, or the name of a recipe shipped with speclaunch."""
+    """Value of `recipe=`: a path, or the name of a recipe shipped with speclaunch."""
     needs: str | None = None
     """`engine.version` of the recipe."""
     pinned: str | None = None
@@ -186,7 +186,7 @@ class RecipeNeeds(Struct, frozen=True):
     python: str | None = None
     """`engine.python` of the recipe."""
     cpu: bool = False
-    """True if it runs on the CPU engine."""
+    """True if the recipe runs on the CPU engine."""
     hardware: str | None = None
     """Hardware for the rules, as text for users."""
     elsewhere: bool = False
@@ -205,7 +205,7 @@ class RecipeNeeds(Struct, frozen=True):
     dummy_weights: bool = False
     """True if no weights are read (`load_format: dummy`)."""
     compiled: bool = False
-    """True if all code that the engine would compile for it is already compiled."""
+    """True if all code that the engine would compile for the recipe is already compiled."""
     budget: MemoryBudget | None = None
     """Predicted memory use on this machine; None if the rules could not run."""
     own_variables: frozenset[str] = frozenset()

@@ -256,7 +256,7 @@ class Verification(Struct, frozen=True):
     algorithm: str | None
     changes: tuple[OverriddenArgument, ...] = ()
     problems: tuple[str, ...] = ()
-    """Reasons why it does not serve the requested settings."""
+    """Reasons why the engine does not serve the requested settings."""
     warnings: tuple[str, ...] = ()
 
     @property

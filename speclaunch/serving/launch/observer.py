@@ -36,7 +36,7 @@ class LaunchObserver(Protocol):
         """Handle the stop of the engine. Without a reason, the stop is final."""
 
     def failed(self, why: str) -> None:
-        """Handle the end of an attempt that another attempt follows."""
+        """Handle the end of an attempt before another attempt starts."""
 
     def waiting(self, seconds: float) -> None:
         """Handle the pause of `seconds` before the next engine starts."""

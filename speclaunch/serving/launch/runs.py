@@ -170,7 +170,7 @@ class Run(Struct, frozen=True):
     directory: Path
     document: Mapping[str, Any]
     holder: Holder | None
-    """Running speclaunch process that supervises it."""
+    """Running speclaunch process that supervises the launch."""
 
     @property
     def name(self) -> str:

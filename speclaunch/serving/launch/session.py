@@ -133,7 +133,7 @@ class Session(Struct):
     max_attempts: int | None = None
     """Override of the recipe's `recovery.max_attempts`."""
     lock: LockRequest | None = None
-    """Lock to write once it has served."""
+    """Lock to write once the engine has served."""
 
     @property
     def deployment(self) -> Deployment:

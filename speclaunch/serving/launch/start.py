@@ -52,7 +52,7 @@ class Attempt(Struct, frozen=True):
     steps: tuple[PhaseStep, ...] = ()
     served: bool = False
     diagnosis: Diagnosis | None = None
-    """None while it runs, and after a normal end."""
+    """Diagnosis of a failure; None while the engine runs, and after a normal end."""
     tokens: int | None = None
     """`max_total_num_tokens` that the engine logged."""
 
@@ -147,15 +147,15 @@ class PlannedLaunch(Struct, frozen=True):
     """Weight bytes of target and draft, if known."""
     smoke: bool = False
     tiny: bool = False
-    """True if it serves a model that speclaunch makes for the CPU engine."""
+    """True if the launch serves a tiny model made for the CPU engine."""
     exits_after: bool = False
     """True if the process exits after this launch."""
     writes_lock: bool = False
-    """True if a lock is written once it has served."""
+    """True if a lock is written once the engine has served."""
     stops_degraded: bool = False
     """True if the launch ends when the acceptance length drops (serving.on_degraded)."""
     on_degraded: Path | None = None
-    """Program to run when it drops (`--on-degraded-exec`)."""
+    """Program to run when the acceptance length drops (`--on-degraded-exec`)."""
 
 
 def without_model(section: Section) -> Section:

@@ -129,16 +129,16 @@ class Ending(StrEnum):
     FAILED = "failed"
     """The engine never became ready, or does not serve the requested settings."""
     DIED = "died"
-    """It was serving and exited without being stopped."""
+    """The engine was serving and exited without being stopped."""
     HUNG = "hung"
-    """It was serving and was stopped because it no longer generated."""
+    """The engine was serving and was stopped because it no longer generated."""
     DEGRADED = "degraded"
-    """It was serving and was stopped because its acceptance dropped (serving.on_degraded)."""
+    """The engine was serving and was stopped because acceptance dropped (serving.on_degraded)."""
     STOPPED = "stopped"
-    """It was serving and was stopped on request (SIGTERM, or a smoke test)."""
+    """The engine was serving and was stopped on request (SIGTERM, or a smoke test)."""
     INTERRUPTED = "interrupted"
     RECALLED = "recalled"
-    """It was stopped because the ranks of the deployment agreed on other settings."""
+    """The engine was stopped because the deployment's ranks agreed on other settings."""
 
 
 class EngineOutcome(Struct, frozen=True):

@@ -63,9 +63,9 @@ class ProbeAnswer(StrEnum):
 
     GENERATED = "generated"
     BUSY = "busy"
-    """It cannot accept a request now (429, or 503 for a full queue)."""
+    """The engine cannot accept a request now (429, or 503 for a full queue)."""
     UNFIT = "unfit"
-    """It never accepts such requests, so the answer proves nothing."""
+    """The engine never accepts such requests, so the answer proves nothing."""
     FAILED = "failed"
     SILENT = "silent"
 

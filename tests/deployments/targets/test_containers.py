@@ -431,7 +431,7 @@ def test_speclaunch_itself_is_started_where_the_recipe_says_so(mode: str, tmp_pa
         ),
         ("kubernetes", "router: {args: {port: 1}}", "sets router.args.port itself", "remove it"),
         ("kubernetes", "engine: {env: {X: '{{y}}'}}", "template", "space"),
-        ("shell", "roles: {a: {}, b: {}}", "shell takes one", "--role"),
+        ("shell", "roles: {a: {}, b: {}}", "shell supports only one", "--role"),
     ],
 )
 def test_what_a_target_cannot_carry_is_refused(

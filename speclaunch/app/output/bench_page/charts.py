@@ -55,7 +55,7 @@ class RatioPoint(Struct, frozen=True):
     claim: str
     text: str
     label: str
-    """Label below it: the concurrency."""
+    """Label below the point: the concurrency."""
 
 
 class RatioPlot(Struct, frozen=True):

@@ -46,7 +46,7 @@ class Peer(Struct, frozen=True):
     joined: Joined
     state: RankState | None
     gone: bool
-    """True if it runs no engine and starts none: it left, or its lease has expired."""
+    """True if the peer runs no engine and starts none: it left, or its lease has expired."""
     former: bool = False
     """True for an earlier generation, whose decisions do not count here."""
 
@@ -83,12 +83,12 @@ class Mine(Struct, frozen=True):
     world: Mapping[str, int]
     """Parts, and the number of ranks of each."""
     joined_at: int = -1
-    """Newest epoch when it joined."""
+    """Newest epoch when this rank joined."""
     epoch: int = -1
     engine: int = -1
-    """Epoch that its engine was started for; -1 without an engine."""
+    """Epoch for which this rank's engine was started; -1 without an engine."""
     settled: bool = False
-    """True if its engine ended long ago: a rank that ran out of memory would have reported it."""
+    """True if the engine ended long ago: a rank that ran out of memory would have reported this."""
     max_attempts: int = 8
     max_returns: int = 8
 

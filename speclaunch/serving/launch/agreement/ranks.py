@@ -90,7 +90,7 @@ class AgreementKeeper(LaunchThread):
         self._stopping = False
         self._started_cycle = 0
         self.view: View | None = None
-        """View of the last cycle; None until it has joined."""
+        """View of the last cycle; None until the rank has joined."""
         self._done_cycle = 0
         self.deadline = float("inf")
         """Time until which the view is valid, by `boot_seconds`."""

@@ -32,13 +32,13 @@ class RankStage(StrEnum):
     """Stage of a rank."""
 
     WAITING = "waiting"
-    """It runs no engine."""
+    """The rank runs no engine."""
     STARTING = "starting"
     SERVING = "serving"
     FAILED = "failed"
-    """Its engine has ended."""
+    """The rank's engine has ended."""
     LEFT = "left"
-    """It runs no engine and will start none."""
+    """The rank runs no engine and will start none."""
 
 
 class DecisionKind(StrEnum):
@@ -74,9 +74,9 @@ class Joined(Struct, frozen=True):
 
     name: Name
     key: str
-    """Digest of its launch: recipe, engine version, hardware."""
+    """Digest of the rank's launch: recipe, engine version, hardware."""
     begin: Mapping[str, Any] = {}
-    """Changes to the recipe with which it begins."""
+    """Changes to the recipe with which the rank begins."""
     fresh: bool = False
     """True to ignore the last known good settings."""
     lease_seconds: float = 0.0
@@ -85,7 +85,7 @@ class Joined(Struct, frozen=True):
     """Boot and process namespace in which `pid` is valid."""
     pid: int = 0
     mark: str = ""
-    """Mark in the environment of all its engines."""
+    """Mark in the environment of all engines of this life."""
 
 
 class RankState(Struct, frozen=True):
@@ -93,10 +93,10 @@ class RankState(Struct, frozen=True):
 
     beat: int = 0
     epoch: int = -1
-    """Newest decision that it has adopted: it runs no engine of an older decision."""
+    """Newest decision that the rank has adopted; it runs no engine of an older decision."""
     stage: RankStage = RankStage.WAITING
     engine: int = -1
-    """Decision that its engine was started for; -1 without an engine."""
+    """Decision for which the rank's engine was started; -1 without an engine."""
 
 
 class PartSettings(Struct, frozen=True):

@@ -177,7 +177,7 @@ class LogFailure(Struct, frozen=True):
     """Engine's text before the traceback."""
     frames: tuple[Frame, ...] = ()
     code: str = ""
-    """Source line that raised it, if the traceback shows it."""
+    """Source line that raised the exception, if the traceback shows this line."""
     contested: bool = False
     """True if its traceback contains two exceptions, one of them from another process."""
     chain: int = 0

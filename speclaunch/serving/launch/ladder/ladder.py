@@ -397,7 +397,7 @@ def _remedy(now: Observation) -> str | None:
 
 
 def _instead(found: Sequence[Alternative]) -> str | None:
-    """Describe up to three alternatives that fit, otherwise the checked ones without changes."""
+    """Describe up to three alternatives that fit; if none fit, the alternatives without changes."""
     good = [alternative for alternative in found if alternative.fits]
     if good:
         return "; or ".join(

@@ -56,7 +56,7 @@ _TASK = re.compile(r"\d{1,5}: (?=\[|Traceback|  |[A-Z]|[a-z_]+\.|$)")
 """`srun --label`."""
 _AFTER_BAR = re.compile(r"\] ?(?=\[\d{4}-\d\d-\d\d \d\d:|Traceback \(most recent call last\):)")
 _BAR = re.compile(r"\d{1,3}%[^%]{0,300}<[^%\]]{1,60}\]$")
-"""Progress bar (`0%|   | 0/4 [00:00<?, ?it/s]`): it has no end of line when an error follows it."""
+"""Progress bar (`0%|   | 0/4 [00:00<?, ?it/s]`): an error may follow on the same line."""
 _MAX_COLLECTORS = 4
 """Maximum nesting of collectors, for example a pod's lines in Compose output in a journal."""
 

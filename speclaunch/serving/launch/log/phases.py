@@ -29,7 +29,7 @@ class PhaseTracker(Struct):
     max_total_tokens: int | None = None
     max_running_requests: int | None = None
     port_taken: bool = False
-    """True if the engine could not bind its port. It does not exit then (seen on 0.5.23)."""
+    """True if the engine could not bind its port. The engine does not exit (seen on 0.5.23)."""
     bar: ProgressBar | None = None
     """Progress of the current phase, if the engine draws it."""
     last_output: float = 0.0
