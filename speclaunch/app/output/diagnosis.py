@@ -115,7 +115,6 @@ def _story(diagnosis: Diagnosis, path: str) -> list[Text]:
 
 
 def _possible(diagnosis: Diagnosis, name: str) -> list[Text]:
-    """Return lines about the possible causes."""
     if not diagnosis.candidates:
         return []
     lines = [Text(), Text("Possible causes", "bold")]

@@ -56,7 +56,6 @@ def show_drafts(console: Console, found: DraftListing, *, everything: bool = Fal
 
 
 def _show_published(console: Console, found: Sequence[PublishedAcceptance], target: str) -> None:
-    """Print each measurement with its conditions, below its source."""
     for source in dict.fromkeys(each.source for each in found):
         _line(console, "", str(source))
         for each in found:

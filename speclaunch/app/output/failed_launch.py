@@ -45,7 +45,6 @@ def _remedy(conclusion: Conclusion) -> str | None:
 
 
 def _repeats(reason: str | None, line: str) -> bool:
-    """True if the reason repeats the line, ignoring its time stamp."""
     return bool(reason) and (str(reason) in line or line.strip() in str(reason))
 
 

@@ -157,7 +157,6 @@ def _counted(paths: dict[str, None], line: str) -> Counted:
 
 
 def _facts(facts: Sequence[UnknownFact]) -> list[str]:
-    """Return the missing facts, one line per reason."""
     by_reason: dict[tuple[str, str | None], list[str]] = {}
     for fact in facts:
         by_reason.setdefault((fact.why, fact.help), []).append(fact.what)

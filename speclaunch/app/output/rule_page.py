@@ -23,7 +23,6 @@ def _limits(rule: Rule | FileCode) -> tuple[tuple[str, str], ...]:
 
 
 def _severities(rule: Rule) -> str:
-    """Return `error; warning in 0.5.3`."""
     others = (f"{severity.value} {when}" for severity, when in rule.also.items())
     return "; ".join((rule.severity.value, *others))
 

@@ -157,7 +157,6 @@ def _show_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
 
 
 def _show_course(console: Console, course: Mapping[str, Any]) -> None:
-    """Print acceptance and speed over time, each with its range."""
     for label, name, form in (
         ("acceptance", "accept_length", ".2f"),
         ("tokens/s", "tokens_per_second", ",.0f"),

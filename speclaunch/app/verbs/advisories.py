@@ -120,7 +120,6 @@ def _is_linted(word: str) -> bool:
 
 
 def _of_recipes(options: AdvisoriesCheckOptions, words: Sequence[str]) -> list[tuple[str, Plan]]:
-    """Return the plan of each role of each recipe. Raises InputError."""
     facts = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
     chosen = sides(words, options.engine, options.config_dir, options.role, all_roles=True)
     return [

@@ -238,7 +238,6 @@ def _blocks(options: BenchOptions, sides: Sequence[AnySide]) -> int:
 
 
 def _require_starts(options: BenchOptions, sides: Sequence[AnySide]) -> None:
-    """Raise InputError if `--starts` does not fit the sides or the rounds."""
     running = next((side for side in sides if isinstance(side, RunningSide)), None)
     if running is not None and options.starts > 1:
         message = f"{running.url} is already running and cannot be restarted"

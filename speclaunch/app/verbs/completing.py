@@ -84,7 +84,6 @@ _HELP = flag("--help", "-h", help="Show this message and exit.")
 
 
 def _sentence(text: str) -> str:
-    """Return the first sentence, without its period."""
     return " ".join(text.partition(". ")[0].rstrip(".").split())
 
 
@@ -298,7 +297,6 @@ def _roles_of(before: Sequence[str], dirs: Sequence[Path]) -> list[str]:
 
 
 def _named(before: Sequence[str]) -> list[str]:
-    """Return the recipes that a command line names."""
     named = [word.removeprefix(_RECIPE) for word in before if word.startswith(_RECIPE)]
     return named + [word for word in before if "=" not in word and not word.startswith("-")]
 

@@ -105,7 +105,6 @@ def _require_sound(
     *,
     force: bool,
 ) -> None:
-    """Raise OutputRefusedError for errors that `lint` finds in the recipe."""
     shown = str(path) if path is not None else f"{file_stem(request.target.name)}.yaml"
     options = configured(shown, (request.version,), request.hardware, models)
     options = replace(options, lookup=replace(request.lookup, project=options.lookup.project))

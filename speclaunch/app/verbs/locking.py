@@ -120,7 +120,6 @@ class LaunchLock:
 
 
 def _named(recipe: Recipe) -> str:
-    """Return the name of a recipe for `recipe=`."""
     return recipe.path.stem if recipe.is_shipped else from_here(recipe.path)
 
 

@@ -75,7 +75,6 @@ def migrate(options: MigrateOptions) -> ExitCode:
 def _require_sound(
     shown: str, before: str, migration: Migration, target: str, *, force: bool
 ) -> None:
-    """Raise OutputRefusedError for errors that are new in the migrated text."""
     options = configured(shown, (target,))
     versions = [source.version for source in migration.versions]
     old = check_text(shown, before, replace(options, versions=()), versions=versions)

@@ -80,7 +80,6 @@ def plain_options(declared: type[VerbOptions], words: Sequence[str]) -> VerbOpti
 def _with_arguments(
     declared: type[VerbOptions], words: list[str], found: dict[str, Any]
 ) -> VerbOptions | None:
-    """Return the options with the verb's arguments set; None if the words do not fit."""
     for attribute, option in declared.declared().items():
         if option.names:
             continue
@@ -94,7 +93,6 @@ def _with_arguments(
 
 
 def _value(option: Option[Any], text: str) -> Any:
-    """Return the value of a text; None if it is not plainly valid."""
     kind: Any = option.kind
     if issubclass(kind, StrEnum):
         return next((member for member in kind if member.value == text), None)

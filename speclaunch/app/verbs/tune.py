@@ -183,7 +183,6 @@ def _question(options: TuneOptions) -> TuningTask:
 
 
 def _require_files(options: TuneOptions) -> None:
-    """Raise InputError before the first start if an output file cannot be written."""
     files = (("--output-file", options.output_file), ("--adaptive-config", options.adaptive_config))
     for option, path in files:
         if path is None:

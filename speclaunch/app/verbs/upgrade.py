@@ -135,7 +135,6 @@ def _run(
     upgrade: DeploymentUpgrade,
     pythons: Mapping[str, str],
 ) -> StoredUpgrade:
-    """Start both releases in turn and return their runs. Raises InputError, LaunchError."""
     say = err_lines().print
     releases = (upgrade.source, settings.to)
     recipes = [

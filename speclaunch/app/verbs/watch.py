@@ -51,7 +51,6 @@ def exit_code(records: list[WatchedEngine]) -> ExitCode:
 
 
 def _follow(targets: list[WatchTarget], options: WatchOptions) -> None:
-    """Show the servers until Ctrl-C, or until the reader closes the pipe."""
     with watching(targets, options.interval) as watchers:
         is_drawn = sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
         if options.output_format is OutputFormat.TEXT and is_drawn:

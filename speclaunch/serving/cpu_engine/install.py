@@ -262,7 +262,6 @@ class Installation(Struct, frozen=True):
         return self._pip("torch", TORCH, [*options, source.requirement], report)
 
     def _offer(self, options: Sequence[str]) -> Offer:
-        """Query the package index that these pip options select."""
         ended = run_logged(
             [self.engine.python, "-I", "-m", "pip", *probe_options(options)],
             log=self.engine.log,

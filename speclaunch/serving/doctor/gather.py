@@ -239,7 +239,6 @@ def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | 
 
 
 def _port(recipe: Recipe | None) -> Port:
-    """Return the availability of the recipe's port, or of the engine's default port."""
     args = recipe.deployment.args if recipe is not None else {}
     host = str(value_of(args, "host") or _DEFAULT_HOST)
     number = value_of(args, "port") or _DEFAULT_PORT
@@ -253,7 +252,6 @@ def _port(recipe: Recipe | None) -> Port:
 def _places(
     home: Path, hub: object, env: Mapping[str, str], user_home: Path
 ) -> dict[VolumeUse, Path]:
-    """Return the directories that may fill up."""
     places = {VolumeUse.MODELS: hub.cache} if isinstance(hub, Hub) else {}
     caches = env.get("XDG_CACHE_HOME")
     places[VolumeUse.SPECLAUNCH] = home

@@ -287,7 +287,6 @@ def _token(env: Mapping[str, str], base: Path) -> str | None:
 
 
 def _unfinished(folder: Path) -> tuple[int, int]:
-    """Return the number of unfinished downloads, and their bytes so far."""
     sizes: list[int] = []
     with contextlib.suppress(OSError):
         for file in folder.glob("blobs/*.incomplete"):

@@ -407,7 +407,6 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
                 self._do(action)
 
     def _do(self, action: Action) -> None:
-        """Execute an action that needs no engine."""
         if isinstance(action, Adopt):
             self._mine = replace(self._mine, engine=-1)
             self._adopt(action.decision)
@@ -532,7 +531,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
     @property
     def _lost(self) -> str | None:
-        """Reason to stop serving; None while this rank holds its lease."""
+        """Return the reason to stop serving; None while this rank holds its lease."""
         if self._keeper.failure is not None:
             return self._keeper.failure
         if not self._keeper.lapsed:

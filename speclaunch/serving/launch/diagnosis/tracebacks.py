@@ -211,7 +211,6 @@ def lone(text: str) -> tuple[str, str] | None:
 
 
 def _within(reading: _Traceback, text: str) -> None:
-    """Add a frame, or the source line beneath it."""
     frame = _FRAME.match(text)
     if frame is None:
         if text.strip(" ^~") and not reading.is_cut:  # skip marks beneath the source line

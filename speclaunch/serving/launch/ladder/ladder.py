@@ -211,7 +211,6 @@ def _minimal(settings: Recovery, now: Observation, low: float) -> Iterator[Step]
 
 
 def _differs(now: Observation, changes: Mapping[str, Any]) -> bool:
-    """True if a value differs from the effective value."""
     fraction = changes.get(FRACTION)
     if fraction is not None and now.fraction is not None and abs(fraction - now.fraction) > 1e-6:
         return True

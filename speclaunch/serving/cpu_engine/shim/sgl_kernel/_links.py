@@ -19,6 +19,5 @@ def child_and_sibling(parent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
 
 
 def _first_true(candidates: torch.Tensor) -> torch.Tensor:
-    """Return the first true index of the last dimension, -1 if there is none."""
     place = candidates.int().argmax(-1)  # of equal values, torch returns the first on a CPU
     return torch.where(candidates.any(-1), place, -1)
