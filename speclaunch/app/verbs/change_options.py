@@ -36,7 +36,7 @@ def _render_help() -> str:
 def _release_help() -> str:
     from speclaunch.engine import SGLANG_VERSION
 
-    return f"SGLang version. Several can be installed side by side. Default: {SGLANG_VERSION}."
+    return f"SGLang version; several can be installed side by side. Default: {SGLANG_VERSION}."
 
 
 class InitOptions(VerbOptions):
@@ -55,7 +55,8 @@ class InitOptions(VerbOptions):
         str,
         "--engine",
         metavar="VERSION",
-        help="SGLang version to write for. Default: the installed version, else the newest.",
+        help="SGLang version to write the recipe for. Default: the installed version, else the "
+        "newest.",
     )
     output = option(
         Path,
@@ -72,9 +73,11 @@ class InitOptions(VerbOptions):
         "--algorithm",
         metavar="NAME",
         help="Speculation method: mtp, eagle3, eagle2, dflash, dspark, standalone, ngram. "
-        "Default: the best supported method that works.",
+        "Default: the best-supported method that works.",
     )
-    draft = option(str, "--draft", metavar="NAME", help="Draft, from `speclaunch drafts`.")
+    draft = option(
+        str, "--draft", metavar="NAME", help="Draft to use, as listed by `speclaunch drafts`."
+    )
     unknown_memory = flag(
         "--unknown-memory", help="Write the recipe even if its memory use is unknown."
     )
@@ -84,7 +87,8 @@ class InitOptions(VerbOptions):
         metavar="L",
         least=1,
         most=MOST_TOKENS,
-        help="Maximum tokens per request, prompt and output. Default: the model's context length.",
+        help="Maximum number of tokens per request (prompt plus output). Default: the model's "
+        "context length.",
     )
     tight = flag(
         "--tight",
@@ -139,8 +143,8 @@ class MigrateOptions(VerbOptions):
         str,
         "--from",
         metavar="VERSION",
-        help="SGLang version of the file. Default: its image's, else the newest that accepts the "
-        "complete command.",
+        help="SGLang version of the file. Default: the image's version, else the newest version "
+        "that accepts the complete command.",
     )
     diff = flag("--diff", section="Output", help="Print the change as a patch without writing it.")
     force = FORCE
@@ -161,7 +165,7 @@ class RenderOptions(VerbOptions):
         str,
         "--acceptance",
         metavar="LENGTH|CERTIFICATE",
-        help="Acceptance length that alerts compare with: tokens per verification, or the name or "
+        help="Expected acceptance length, for alerts: tokens per verification, or the name or "
         "file of a certificate (`speclaunch bench`). Default: the mean of the last day.",
     )
     output = option(
@@ -223,8 +227,8 @@ class PullOptions(VerbOptions):
         Path,
         "--into",
         metavar="DIR",
-        help="Directory to write to. Default: the nearest `.speclaunch/models`, searched upward "
-        "from the recipe, else from the working directory; without one, a new directory.",
+        help="Directory to write to. Default: the nearest `.speclaunch/models` at or above the "
+        "recipe, else at or above the working directory. If none exists, creates one.",
     )
     config_dir = CONFIG_DIR
 
@@ -274,7 +278,7 @@ class InspectOptions(VerbOptions):
         str,
         "--engine",
         metavar="VERSION",
-        help="SGLang version whose loader to check against. Default: the newest known.",
+        help="SGLang version whose loader must accept the checkpoint. Default: the newest known.",
     )
     output_format = OUTPUT_FORMAT
 
@@ -451,4 +455,4 @@ class AdvisoriesUpdateOptions(VerbOptions):
 class LspOptions(VerbOptions):
     """The options of `speclaunch lsp`."""
 
-    stdio = flag("--stdio", help="Accepted for editors that pass it; no effect.")
+    stdio = flag("--stdio", help="Ignored. Accepted because some editors pass it.")

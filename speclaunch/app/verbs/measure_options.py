@@ -65,7 +65,8 @@ _OUTPUT_FILES = repeated(
     aliases=("--output-file",),
     metavar="[FORMAT=]FILE",
     section="Output",
-    help="Also write the result to FILE. Without FORMAT, the suffix selects it. Repeatable.",
+    help="Also write the result to FILE. Without FORMAT, the file suffix selects the format. "
+    "Repeatable.",
 )
 _FAIL_UNDER = option(
     float,
@@ -107,7 +108,7 @@ class BenchOptions(VerbOptions):
         metavar="N,…",
         default="1,8",
         section="Load",
-        help="Numbers of concurrent requests to measure, for example 1,8,32.",
+        help="Concurrency levels to measure, for example 1,8,32.",
     )
     context = option(
         str,
@@ -115,15 +116,16 @@ class BenchOptions(VerbOptions):
         metavar="TOKENS,…",
         default="0",
         section="Load",
-        help="Prompt lengths to measure, in tokens: 0,2000,8000. 0: the workload's prompts.",
+        help="Prompt lengths to measure, in tokens, for example 0,2000,8000. 0 leaves the "
+        "workload's prompts unchanged.",
     )
     goodput = option(
         str,
         "--goodput",
         metavar="METRIC=MS,…",
         section="Load",
-        help="Also report the requests per second within these latency bounds in milliseconds, "
-        "for example ttft=500,tpot=50,e2el=4000.",
+        help="Also report how many requests per second meet these latency limits in "
+        "milliseconds, for example ttft=500,tpot=50,e2el=4000.",
     )
     generator = option(
         Generators,
@@ -158,7 +160,7 @@ class BenchOptions(VerbOptions):
         "--blocks",
         least=0,
         section="Rounds",
-        help="Blocks of rounds per side, with one engine running at a time. 0: both engines run "
+        help="Blocks of rounds per side, with one engine running at a time. 0 runs both engines "
         "at once. Default: 0 on a CPU, else 2 (1 per start with --starts).",
     )
     starts = option(
@@ -168,10 +170,11 @@ class BenchOptions(VerbOptions):
         most=100,
         default=1,
         section="Rounds",
-        help="Starts per side. With 3 or more, the intervals include variation between starts.",
+        help="Engine starts per side. With 3 or more, the intervals include the variation "
+        "between starts.",
     )
     fail_under = _FAIL_UNDER
-    dry_run = flag("--dry-run", help="List the starts and rounds. Start nothing.")
+    dry_run = flag("--dry-run", help="List the engine starts and rounds. Start nothing.")
     fresh = flag("--fresh", help="Start over instead of resuming an interrupted comparison.")
     config_dir = CONFIG_DIR
     engine = ENGINE
@@ -189,8 +192,8 @@ class BenchShowOptions(VerbOptions):
     name = option(
         str,
         default="last",
-        help="Saved comparison: its name, its recipe (newest comparison), `last`, a directory, its "
-        "bench.json, or a certificate as JSON.",
+        help="Saved comparison: its name, its recipe (selects the newest comparison), `last`, "
+        "its directory, its bench.json, or a certificate in JSON.",
     )
     output_format = _CERTIFICATE_FORMAT
     output_file = _OUTPUT_FILES
@@ -237,7 +240,7 @@ class ProveOptions(VerbOptions):
         metavar="N,…",
         default="1,4",
         section="Load",
-        help="Numbers of concurrent requests to test, for example 1,4,16.",
+        help="Concurrency levels to test, for example 1,4,16.",
     )
     context = option(
         str,
@@ -245,7 +248,7 @@ class ProveOptions(VerbOptions):
         metavar="WORDS,…",
         default="0,300",
         section="Load",
-        help="Prompt lengths to test, in words. 0: the workload's prompts.",
+        help="Prompt lengths to test, in words. 0 leaves the workload's prompts unchanged.",
     )
     output_tokens = option(
         int, "--output-tokens", least=2, default=64, section="Load", help="Tokens per answer."
@@ -263,7 +266,7 @@ class ProveOptions(VerbOptions):
         help="Check request fields (stop, penalties, grammars, logprobs, …) instead of greedy "
         "answers.",
     )
-    dry_run = flag("--dry-run", help="List the starts and requests. Start nothing.")
+    dry_run = flag("--dry-run", help="List the engine starts and requests. Start nothing.")
     fresh = flag("--fresh", help="Start over instead of resuming an interrupted run.")
     config_dir = CONFIG_DIR
     engine = ENGINE
@@ -306,14 +309,14 @@ class TuneOptions(VerbOptions):
         least=2,
         most=1000,
         default=12,
-        help="Maximum number of engine starts, including those of --verify.",
+        help="Maximum number of engine starts, including the starts for --verify.",
     )
     minutes = option(
         float,
         "--minutes",
         metavar="MINUTES",
         least=1,
-        help="Time limit: skip starts that would end after it.",
+        help="Time limit. Starts that would exceed it are skipped.",
     )
     verify = option(
         int,
@@ -321,7 +324,7 @@ class TuneOptions(VerbOptions):
         least=0,
         most=8,
         default=2,
-        help="Number of best settings to compare with the recipe's own in interleaved rounds.",
+        help="Number of top settings to compare with the recipe's settings in interleaved rounds.",
     )
     verify_starts = option(
         int,
@@ -329,8 +332,8 @@ class TuneOptions(VerbOptions):
         least=1,
         most=100,
         default=1,
-        help="Starts per side of this comparison. With 3 or more, its intervals include variation "
-        "between starts.",
+        help="Engine starts per side of the --verify comparison. With 3 or more, the intervals "
+        "include the variation between starts.",
     )
     draft_tokens = option(
         int, "--draft-tokens", least=2, help="Maximum speculative_num_draft_tokens to try."
@@ -342,7 +345,7 @@ class TuneOptions(VerbOptions):
     write = flag(
         "--write",
         section="Output",
-        help="Write the best settings to the recipe if they are shown to be faster.",
+        help="Write the best settings to the recipe if they are measurably faster.",
     )
     output_file = option(
         Path,
@@ -358,10 +361,12 @@ class TuneOptions(VerbOptions):
         "--adaptive-config",
         metavar="FILE",
         section="Output",
-        help="Write the best steps by batch size for the loads of `throughput@N,…`, as a file for "
-        "SGLang's speculative_adaptive_config.",
+        help="Write the best number of steps per batch size to FILE, for SGLang's "
+        "speculative_adaptive_config. Needs the objective `throughput@N,…`.",
     )
-    dry_run = flag("--dry-run", help="List the starts and their duration. Start nothing.")
+    dry_run = flag(
+        "--dry-run", help="List the engine starts with their expected duration. Start nothing."
+    )
     fresh = flag("--fresh", help="Delete earlier measurements and start over.")
     overwrite = OVERWRITE
     force = FORCE
@@ -379,11 +384,11 @@ class SweepOptions(VerbOptions):
     words = repeated(
         str,
         metavar="RECIPE[,RECIPE…] [key=value,value…]…",
-        help="Recipes and Hydra overrides with several values: a,b · range(1,4) · glob(eagle*). "
-        "hydra/launcher=joblib selects the job launcher.",
+        help="Recipes and Hydra overrides with several values, for example `a,b`, `range(1,4)` "
+        "or `glob(eagle*)`. hydra/launcher=joblib selects the job launcher.",
     )
     plan = flag("--plan", help="Plan each job. Start nothing.")
-    dry_run = flag("--dry-run", help="List the jobs and the reasons for refused jobs. Run none.")
+    dry_run = flag("--dry-run", help="List the jobs, and why any are refused. Run none.")
     resume = option(
         Path,
         "--resume",
@@ -394,8 +399,8 @@ class SweepOptions(VerbOptions):
         Path,
         "--directory",
         metavar="DIR",
-        help="Directory of the sweep. Default: derived from the arguments, in speclaunch's home. "
-        "For a cluster, use storage shared by its nodes.",
+        help="Directory of the sweep. Default: a directory in speclaunch's home, derived from "
+        "the arguments. On a cluster, use storage that all nodes share.",
     )
     retry = flag("--retry", help="Rerun failed and refused jobs.")
     config_dir = CONFIG_DIR
@@ -416,14 +421,18 @@ class BisectOptions(VerbOptions):
     overrides = OVERRIDES
     good = required(str, "--good", metavar="VERSION", help="SGLang version that passes the check.")
     bad = required(
-        str, "--bad", metavar="VERSION", help="SGLang version that fails the check, newer or older."
+        str,
+        "--bad",
+        metavar="VERSION",
+        help="SGLang version that fails the check, newer or older than --good.",
     )
     check = required(
         str,
         "--check",
         metavar="CHECK",
-        help="`start`, `'acceptance>=X'`, `same-output`, `contract` (request fields), or a command "
-        "in quotes, which gets SPECLAUNCH_URL and exits 0 (good), 1 to 124 (bad) or 125 (skip).",
+        help="`start`, `'acceptance>=X'`, `same-output`, `contract` (request fields), or a "
+        "quoted command that reads SPECLAUNCH_URL and exits 0 (good), 1 to 124 (bad) or 125 "
+        "(skip).",
     )
     flaky = option(
         float,
@@ -432,8 +441,8 @@ class BisectOptions(VerbOptions):
         least=0,
         most=0.4,
         help="Fraction of starts that give a wrong result. bisect restarts releases until the "
-        "pair of good and bad is 99% certain. 0: check each release once. Default: start each "
-        "release once, and repeat its check until one result leads by four.",
+        "result is 99% certain. With 0, it checks each release once. By default, it starts each "
+        "release once, and repeats the check until one outcome leads by four.",
     )
     engine_python = ENGINE_PYTHON
     timeout = option(
@@ -445,7 +454,7 @@ class BisectOptions(VerbOptions):
         section="Run",
         help="Time limit for each engine start, and for a command of --check.",
     )
-    dry_run = flag("--dry-run", help="List the releases and starts. Start nothing.")
+    dry_run = flag("--dry-run", help="List the releases and engine starts. Start nothing.")
     fresh = flag("--fresh", help="Start over instead of resuming an interrupted search.")
     config_dir = CONFIG_DIR
     output_format = OUTPUT_FORMAT

@@ -178,7 +178,7 @@ ASSUME = repeated(
     "--assume",
     metavar="NAME=SIBLING",
     section="Facts",
-    help="Treat unknown checkpoint NAME like SIBLING. Repeatable.",
+    help="Assume the facts of checkpoint SIBLING for the unknown checkpoint NAME. Repeatable.",
 )
 CONFIG_DIR = repeated(
     Path,
@@ -192,15 +192,15 @@ ENGINE = option(
     "--engine",
     metavar="VERSION",
     section="Deployment",
-    help="SGLang version to write the arguments for. Default: the recipe's, else the installed "
-    "engine's, else the newest known.",
+    help="SGLang version that the arguments are for. Default: the recipe's version, else the "
+    "installed one, else the newest known.",
 )
 ENGINE_PYTHON = repeated(
     str,
     "--engine-python",
     metavar="VERSION=PATH",
     section="Run",
-    help="Interpreter with that SGLang version. Repeatable. Default: CPU engines, which are "
+    help="Python interpreter with that SGLang version. Repeatable. Default: CPU engines, "
     "installed as needed.",
 )
 ENGINES = option(
@@ -208,11 +208,10 @@ ENGINES = option(
     "--engine",
     metavar="VERSION[,VERSION…]",
     section="Deployment",
-    help="SGLang versions to check for. `installed`, or the path of a package, checkout or "
-    "wheel, for an unreleased engine. Default: the recipe's, else the installed engine's, "
-    "else the newest known.",
+    help="SGLang versions to check: numbers, `installed`, or the path of a package, checkout or "
+    "wheel. Default: the recipe's version, else the installed one, else the newest known.",
 )
-FORCE = flag("--force", section="Output", help="Write despite errors found by the rules.")
+FORCE = flag("--force", section="Output", help="Write the result even if the rules find errors.")
 HARDWARE = option(
     str,
     "--hardware",
@@ -230,7 +229,7 @@ IGNORE = repeated(
 LOCK = flag(
     "--lock",
     section="Output",
-    help="Write a lock file next to the recipe: the settings that served, with versions and "
+    help="Write a lock file next to the recipe: the working settings, and the versions and "
     "digests of the engine, its packages and the weights.",
 )
 MODELS = repeated(
@@ -282,6 +281,6 @@ TIMEOUT = option(
 TRUST_ENGINE = flag(
     "--trust-engine",
     section="Facts",
-    help="Run a recipe's interpreter (engine.python) to identify its engine. Default: only read "
-    "the files of its environment, unless the engine is started.",
+    help="Run the recipe's interpreter (engine.python) to identify the engine. Default: only "
+    "read the files of that environment, unless the engine is to be started.",
 )

@@ -30,7 +30,7 @@ class FormatOptions(VerbOptions):
 class StopOptions(VerbOptions):
     """The options of `speclaunch stop`."""
 
-    name = option(str, help="Launch, recipe, port or process. Default: the only engine.")
+    name = option(str, help="Launch, recipe, port or process. Default: the only running engine.")
     every = flag("--all", help="Stop every engine of this user.")
     timeout = option(
         float,
@@ -53,7 +53,8 @@ class WatchOptions(VerbOptions):
     )
     once = flag(
         "--once",
-        help="Show the state once. Exit 1 if something is wrong, 2 if a server is unreachable.",
+        help="Show the state once. Exit 1 if a server has a problem, 2 if a server is "
+        "unreachable or still starting.",
     )
     interval = option(
         float,
@@ -62,7 +63,7 @@ class WatchOptions(VerbOptions):
         least=0.5,
         most=3600,
         default=2,
-        help="Time between two readings.",
+        help="Time between readings.",
     )
     output_format = OUTPUT_FORMAT
 
@@ -70,7 +71,7 @@ class WatchOptions(VerbOptions):
 class LogsOptions(VerbOptions):
     """The options of `speclaunch logs`."""
 
-    name = option(str, help="Launch, recipe, port or process. Default: the latest.")
+    name = option(str, help="Launch, recipe, port or process. Default: the latest launch.")
     follow = flag("--follow", "-f", help="Follow the log as it grows.")
     tail = option(int, "--tail", "-n", least=0, help="Print only the last N lines.")
     attempt = option(
@@ -98,7 +99,7 @@ class RunsListOptions(VerbOptions):
 class RunsShowOptions(VerbOptions):
     """The options of `speclaunch runs show`."""
 
-    name = option(str, default="last", help="Launch, recipe (its newest launch), or `last`.")
+    name = option(str, default="last", help="Launch, recipe (selects its newest launch) or `last`.")
     directory = _DIRECTORY
     output_format = OUTPUT_FORMAT
 
@@ -116,8 +117,8 @@ class DiagnoseOptions(VerbOptions):
     log = required(
         str,
         metavar="LOGFILE|RUN|-",
-        help="Engine log, or a launch: its name, its recipe (newest launch), or `last`. `-` reads "
-        "standard input.",
+        help="Engine log, or a launch: its name, its recipe (selects the newest launch) or "
+        "`last`. `-` reads standard input.",
     )
     engine = option(
         str,

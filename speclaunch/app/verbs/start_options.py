@@ -37,8 +37,8 @@ ASK = option(
     EngineCheckMode,
     "--ask",
     section="Facts",
-    help="Engine check: run the release's own validation without starting the engine. `auto` (the "
-    "default) runs it if that release is available. Or `always`, `never`.",
+    help="Engine check: run the release's own validation without starting the engine. `auto`, "
+    "the default, runs it only if that release is available.",
 )
 
 
@@ -71,13 +71,13 @@ class LintOptions(VerbOptions):
         int,
         "--jobs",
         least=1,
-        help="Number of checking processes. Default: several if there are many files.",
+        help="Number of worker processes. Default: one, or several for many files.",
     )
     output_format = option(
         LintFormat,
         "--output-format",
         section="Output",
-        help="Output format. Default: text, in GitHub Actions also annotations.",
+        help="Output format. Default: text. In GitHub Actions, lint also prints annotations.",
     )
     output_file = repeated(
         str,
@@ -86,24 +86,23 @@ class LintOptions(VerbOptions):
         aliases=("--output-file",),
         metavar="[FORMAT=]FILE",
         section="Output",
-        help="Also write a file: `sarif=lint.sarif`. Without FORMAT, the suffix selects it. "
-        "Repeatable.",
+        help="Also write the report to FILE, for example `sarif=lint.sarif`. Without FORMAT, "
+        "the file suffix selects the format. Repeatable.",
     )
     exit_zero = option(
         bool,
         "--exit-zero/--no-exit-zero",
         section="Output",
-        help="Exit with 0 despite findings. Default: only with the format sarif.",
+        help="Exit 0 even if there are findings. Default: only for the SARIF format.",
     )
     fix = flag("--fix", section="Fixes", help="Apply safe fixes.")
     unsafe_fixes = flag("--unsafe-fixes", section="Fixes", help="Apply all fixes, safe or not.")
-    diff = flag(
-        "--diff", section="Fixes", help="Print the changes of the fixes without writing them."
-    )
+    diff = flag("--diff", section="Fixes", help="Print the fixes as a patch without applying them.")
     only_deployments = flag(
         "--only-deployments",
         section="Files",
-        help="Skip named files without a deployment. Exit with 0 if none remains.",
+        help="Skip files on the command line that contain no deployment. Exit 0 if no file "
+        "remains.",
     )
     config = option(
         Path,
@@ -178,12 +177,13 @@ class LaunchOptions(VerbOptions):
         Path,
         "--on-degraded-exec",
         metavar="PROGRAM",
-        help="Program to run when the acceptance length drops. Variables SPECLAUNCH_… state the "
-        "change. It runs without arguments and secrets, at most 30 seconds.",
+        help="Program to run when the acceptance length drops. It runs for at most 30 seconds, "
+        "without arguments or secrets. SPECLAUNCH_… environment variables describe the change.",
     )
     force = flag(
         "--force",
-        help="Start unchanged despite error findings or a failing memory budget.",
+        help="Start with unchanged settings, even if the rules find errors or the memory does "
+        "not suffice.",
     )
     hardware = HARDWARE
     models = MODELS
@@ -217,7 +217,7 @@ class PlanOptions(VerbOptions):
     select = SELECT
     ignore = IGNORE
     full = flag(
-        "--full", section="Output", help="Show each value with its reason, and the memory bar."
+        "--full", section="Output", help="Show each value with its reason, and a memory bar."
     )
     everything = flag(
         "--all", section="Output", help="Like --full, including arguments at their defaults."
@@ -241,7 +241,7 @@ class PlanOptions(VerbOptions):
         metavar="L",
         least=1,
         most=MOST_TOKENS,
-        help="For --best: tokens of each request, prompt and output. Default: 4096.",
+        help="For --best: tokens per request (prompt plus output). Default: 4096.",
     )
     strict = STRICT
     html = option(
@@ -293,8 +293,9 @@ class UpgradeOptions(VerbOptions):
         str,
         "--from",
         metavar="VERSION",
-        help="Current SGLang version. Default: the recipe's pin or the image's, else the installed "
-        "version; for a command without an image, the newest that accepts it.",
+        help="Current SGLang version. Default: the version of the recipe or image, else the "
+        "installed one. For a command without an image: the newest version that accepts the "
+        "command.",
     )
     run = flag(
         "--run",

@@ -22,7 +22,7 @@ BENCH_RUN = "run"
 DEFAULT_BELOW = {"bench": BENCH_RUN}
 """Default verbs, by group."""
 
-_BENCH = "Measure whether speculation pays, against a baseline and with a confidence interval."
+_BENCH = "Measure the speed-up of speculation over a baseline, with confidence intervals."
 
 
 class Verb(Struct, frozen=True):
@@ -80,8 +80,9 @@ VERBS = (
         "plan",
         "plan:plan",
         "start_options:PlanOptions",
-        "Show the effective settings with their reasons, the memory fit and the exact command."
-        "\n\nStarts nothing. Compares two recipes, or two versions (`--engine 0.5.12,0.5.23`).",
+        "Show the effective settings with their reasons, the memory fit and the exact "
+        "command.\n\nStarts nothing. With two recipes or two versions (`--engine "
+        "0.5.12,0.5.23`), shows their differences.",
         "recipe=eagle3_llama8b --hardware h100",
     ),
     Verb(
@@ -131,35 +132,35 @@ VERBS = (
         "tune",
         "tune:tune",
         "measure_options:TuneOptions",
-        "Find the fastest steps, topk and draft tokens with few engine starts.",
+        "Find the fastest speculation settings (steps, topk, draft tokens) with few engine starts.",
         "recipe=eagle3_llama8b --objective throughput@8 --write",
     ),
     Verb(
         "bisect",
         "bisect:bisect",
         "measure_options:BisectOptions",
-        "Find the two engine versions between which a recipe stops passing a check.\n\n"
-        "Installs CPU engines as needed, and starts as few versions as possible. An interrupted "
-        "search resumes. Exits 1 if the pair cannot be isolated.",
+        "Find the two engine versions between which a recipe stops passing a check.\n\nInstalls "
+        "CPU engines as needed, and starts as few versions as possible. Rerun an interrupted "
+        "search to resume it. Exits 1 if the pair cannot be isolated.",
         "recipe=cpu_ngram --good 0.5.17 --bad 0.5.23 --check 'acceptance>=3'",
     ),
     Verb(
         "drafts",
         "init:drafts",
         "change_options:DraftsOptions",
-        "List the speculation methods for a target: MTP layers, published drafts, NGRAM.\n\n"
-        "Shows the engine versions that accept each, and with --hardware the memory cost. "
-        "Starts nothing. Exits 1 if no version accepts any.",
+        "List the speculation methods for a target: MTP layers, published drafts and NGRAM.\n\n"
+        "Shows which engine versions accept each method and, with --hardware, its memory cost. "
+        "Starts nothing. Exits 1 if no version accepts any method.",
         "meta-llama/Llama-3.1-8B-Instruct --hardware h100",
     ),
     Verb(
         "init",
         "init:init",
         "change_options:InitOptions",
-        "Write a recipe that serves a target, passes every rule and fits the hardware.\n\n"
-        "Uses the best supported speculation method of the version. The recipe explains the choice "
-        "and the rejected alternatives. A recipe with errors is not written (exit 1) unless "
-        "--force is set.",
+        "Write a recipe that serves a target, passes every rule and fits the hardware.\n\nUses "
+        "the speculation method with the best support in the SGLang version. The recipe "
+        "explains the choice and the rejected alternatives. A recipe with errors is not written "
+        "(exit 1) unless --force is set.",
         "meta-llama/Llama-3.1-8B-Instruct --hardware h100 -o llama8b.yaml",
     ),
     Verb(
@@ -167,7 +168,7 @@ VERBS = (
         "sweep:sweep",
         "measure_options:SweepOptions",
         "Launch (or plan) every combination of settings and show the results in one table.\n\n"
-        "`speclaunch -m recipe=a,b key=1,2` is the same.",
+        "`speclaunch -m recipe=a,b key=1,2` is short for `speclaunch sweep recipe=a,b key=1,2`.",
         "recipe=cpu_ngram args.speculative_num_draft_tokens=4,8 --plan",
     ),
     Verb(
@@ -213,28 +214,29 @@ VERBS = (
         "migrate:migrate",
         "change_options:MigrateOptions",
         "Update a file to another engine version: rename and remove flags that changed.\n\n"
-        "Changes the file in place (standard input goes to standard output), with its container "
-        "images and its `--config` file. Everything else is unchanged. The result is parsed and "
-        "checked before it is written. Writes nothing and exits 1 if something has no counterpart "
-        "in that version, the version rejects the result, or the rules find a new error.",
+        "Edits the file in place, including its container images and `--config` file, and "
+        "leaves the rest unchanged. With `-`, reads standard input and writes standard output. "
+        "Parses and checks the result first. Writes nothing and exits 1 if a setting has no "
+        "counterpart in the new version, that version rejects the result, or the rules find a "
+        "new error.",
         "deployment.yaml --to 0.5.23 --diff",
     ),
     Verb(
         "upgrade",
         "upgrade:upgrade",
         "start_options:UpgradeOptions",
-        "Show on one page whether a deployment can move to another engine version.\n\n"
-        "Compares the command, effective arguments, memory, refusals and known bugs; with --run "
-        "also both running versions. Verdict: safe (exit 0), differs, not safe or unknown "
-        "(exit 1). For files and directories: one table.",
+        "Show on one page whether a deployment can move to another engine version.\n\nCompares "
+        "the command, effective arguments, memory, refusals and known bugs; with --run, also "
+        "the behavior of both versions. The verdict is `safe` (exit 0), `differs`, `not safe` "
+        "or `unknown` (exit 1). For files and directories, prints one table.",
         "recipe=eagle3_llama8b --to 0.5.23 --hardware h100",
     ),
     Verb(
         "render",
         "render:render",
         "change_options:RenderOptions",
-        "Convert a recipe into another tool's format, for one engine version.\n\n"
-        "Writes nothing and exits 1 if the rules find an error in it.",
+        "Convert a recipe into another tool's format, for one engine version.\n\nWrites nothing "
+        "and exits 1 if the rules find an error in the recipe.",
         "recipe=eagle3_llama8b --to kubernetes -o deployment.yaml",
     ),
     Verb(
@@ -313,9 +315,9 @@ VERBS = (
                 "update",
                 "advisories:update",
                 "change_options:AdvisoriesUpdateOptions",
-                "Store newer advisories.\n\n"
-                "They are read from a file, a directory or an https address, and checked against "
-                "the schema and a SHA-256 checksum. Nothing else fetches advisories.",
+                "Store newer advisories.\n\nReads advisories from a file, directory or https "
+                "address, and verifies them with the schema and a SHA-256 checksum. No other "
+                "command fetches advisories.",
                 "advisories.json",
             ),
         ),
@@ -345,7 +347,7 @@ VERBS = (
                 "prune",
                 "runs:prune",
                 "run_options:RunsPruneOptions",
-                "Delete logs and journals of all but the newest ended launches.",
+                "Delete the logs and journals of ended launches, except the newest.",
                 "--keep 5",
             ),
         ),
@@ -383,7 +385,7 @@ VERBS = (
         "engine",
         "",
         _NONE,
-        "List, install and extend the engines on this machine.",
+        "List, install and remove engines, and manage their argument catalogues and validators.",
         "install cpu",
         below=(
             Verb("ls", "engine:list_engines", _NONE, "List the engines that a launch can use."),
@@ -412,7 +414,7 @@ VERBS = (
                         "ls",
                         "engine:list_catalogues",
                         _NONE,
-                        "List the versions with their number of server arguments.",
+                        "List the known versions and the number of server arguments in each.",
                     ),
                     Verb(
                         "show",
@@ -425,7 +427,8 @@ VERBS = (
                         "add",
                         "engine:add_catalogue",
                         "change_options:CatalogueAddOptions",
-                        "Add an engine newer than speclaunch, without importing it.",
+                        "Add the arguments of an engine newer than speclaunch, without "
+                        "importing the engine.",
                         "installed",
                     ),
                 ),
@@ -467,15 +470,15 @@ VERBS = (
                 "inspect",
                 "models:inspect",
                 "change_options:InspectOptions",
-                "Check that a checkpoint has the tensors that the engine loads.\n\n"
-                "Reads only the headers of its files.",
+                "Check that a checkpoint has the tensors that the engine loads.\n\nReads only "
+                "file headers.",
                 "path/to/draft --target meta-llama/Llama-3.1-8B-Instruct",
             ),
             Verb(
                 "pull",
                 "models:pull",
                 "change_options:PullOptions",
-                "Fetch checkpoint facts (never weights) into files to commit.",
+                "Save checkpoint facts (never weights) to files that you can commit.",
                 "recipe=eagle3_llama8b",
             ),
             Verb(
