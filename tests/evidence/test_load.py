@@ -82,7 +82,7 @@ KeyError: 'of the end'
 
 def test_a_log_is_read_up_to_its_last_exception() -> None:
     run = engine.read(LOG, "start", -9, None)
-    assert (run.phase, run.exit_code) == ("set-up of the target", -9)
+    assert (run.phase, run.exit_code) == ("target setup", -9)
     assert run.error == "ValueError: cannot read config.json and more"
     assert run.place == "srt/managers/scheduler.py:12 (run)"
     assert run.lines[:2] == ["Load weight begin", "Load weight end. type=A"]
@@ -91,10 +91,10 @@ def test_a_log_is_read_up_to_its_last_exception() -> None:
 @pytest.mark.parametrize(
     ("begun", "ended", "phase"),
     [
-        (0, 0, "start of the scheduler"),
-        (1, 0, "loading of the target"),
-        (2, 1, "loading of the draft"),
-        (2, 2, "set-up of the draft"),
+        (0, 0, "scheduler startup"),
+        (1, 0, "target loading"),
+        (2, 1, "draft loading"),
+        (2, 2, "draft setup"),
     ],
 )
 def test_the_weights_that_were_loaded_tell_the_phase(begun: int, ended: int, phase: str) -> None:
@@ -106,4 +106,4 @@ def test_what_ends_before_there_is_a_scheduler_is_validation() -> None:
     run = engine.read("launch_server.py: error: argument --port: invalid\n", "start", 2, None)
     assert (run.phase, run.error) == ("validation", "SystemExit: argument --port: invalid")
     run = engine.read("server_args={}\nTraceback (most recent call last):\n", "start", 1, None)
-    assert run.phase == "start of the server"
+    assert run.phase == "server startup"

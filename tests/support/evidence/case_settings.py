@@ -24,12 +24,12 @@ def sound() -> list[Case]:
     )
     by_eagle = ("SPL406", "SPL420", "SPL434", "SPL957", "SPL956")
     return [
-        Case(by_eagle3, "eagle3", "a sound EAGLE-3 pair", "", *EAGLE3, chain("EAGLE3")),
-        Case(by_eagle, "eagle", "a sound EAGLE pair", "", *EAGLE, chain("EAGLE")),
+        Case(by_eagle3, "eagle3", "a valid EAGLE-3 pair", "", *EAGLE3, chain("EAGLE3")),
+        Case(by_eagle, "eagle", "a valid EAGLE pair", "", *EAGLE, chain("EAGLE")),
         Case(
             ("SPL411", "SPL425", "SPL429", "SPL430"),
             "standalone",
-            "a sound STANDALONE pair",
+            "a valid STANDALONE pair",
             "",
             *STANDALONE,
             chain("STANDALONE"),

@@ -30,12 +30,12 @@ READY = "The server is fired up and ready to roll!"
 DIED = "Scheduler hit an exception"
 PHASES = (
     "validation",
-    "start of the server",
-    "start of the scheduler",
-    "loading of the target",
-    "set-up of the target",
-    "loading of the draft",
-    "set-up of the draft",
+    "server startup",
+    "scheduler startup",
+    "target loading",
+    "target setup",
+    "draft loading",
+    "draft setup",
     "warm-up",
     "first request",
     "later requests",
@@ -274,17 +274,17 @@ def _phase(log: str) -> str:
     if "warmup error" in log:
         return "warm-up"
     if DIED not in log:
-        return "start of the server" if "server_args=" in log else "validation"
+        return "server startup" if "server_args=" in log else "validation"
     begun, ended = log.count("Load weight begin"), log.count("Load weight end")
     names = {
-        (0, 0): "start of the scheduler",
-        (1, 0): "loading of the target",
-        (1, 1): "set-up of the target",
-        (2, 1): "loading of the draft",
+        (0, 0): "scheduler startup",
+        (1, 0): "target loading",
+        (1, 1): "target setup",
+        (2, 1): "draft loading",
     }
     if "Uvicorn running" in log:
         return "warm-up"
-    return names.get((begun, ended), "set-up of the draft")
+    return names.get((begun, ended), "draft setup")
 
 
 def _last_error(lines: Sequence[str]) -> tuple[str, str]:
