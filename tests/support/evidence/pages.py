@@ -16,12 +16,12 @@ HEADING = "## Seen on the engine"
 _SECTION = re.compile(rf"{HEADING}\n.*?(?=^## )", re.S | re.M)
 _LIMIT = 260
 ARGUED = {
-    "SPL258": "needs two DP attention ranks and a release before 0.5.23. These divide the limit by "
+    "SPL258": "a test needs two DP attention ranks and a release before 0.5.23, which divides the limit by "
     "the ranks, rounded down, before `assert … > 0` (0.4.6.post5 managers/tp_worker.py:119-128, "
     "0.5.18 mem_cache/kv_cache_configurator.py, 0.5.22 "
     "mem_cache/kv_cache_configurator.py:2800-2814, managers/tp_worker.py:413); 0.5.23 uses at "
     "least one",
-    "SPL611": "needs two DP attention ranks, and on a CPU the engine rejects DFLASH earlier "
+    "SPL611": "a test needs two DP attention ranks, and on a CPU the engine rejects DFLASH earlier "
     "(SPL601). The draft worker's constructor raises the error after both models are loaded "
     "(0.5.23 speculative/dflash_worker_v2.py:456-461)",
     **dict.fromkeys(
