@@ -311,9 +311,11 @@ class SchemaOptions(VerbOptions):
         str,
         "--section",
         metavar="NAME",
-        help="Write the schema of group options for this section of a recipe: `args`, `engine`.",
+        help="Write the schema of group files for one recipe section, such as `args` or `engine`.",
     )
-    output = option(Path, "--output", "-o", metavar="FILE", help="File to write.")
+    output = option(
+        Path, "--output", "-o", metavar="FILE", help="File to write. Default: standard output."
+    )
     config_dir = CONFIG_DIR
 
 
