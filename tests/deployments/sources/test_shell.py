@@ -242,6 +242,15 @@ def test_a_shell_in_a_command() -> None:
     assert env(second) == {"TP": "8"}
 
 
+def test_quotes_of_an_unknown_value_do_not_end_a_script_in_a_word() -> None:
+    inner = f"docker exec node bash -c '{SERVER} $ARGS --tp 2'"
+    reading = read_shell(f'ARGS=$(printf \'%q \' "$@")\nsrun bash -c "{inner}"\n', "x.sh")
+    (found,) = reading.invocations
+    assert not reading.misread
+    assert texts(found)[-2:] == ["--tp", "2"]
+    assert not found.words[0].evaluated
+
+
 def test_commands_in_variables_and_eval() -> None:
     script = f'CMD="{SERVER} --tp 8"\neval "$CMD --dp 2"\nRUN=({SERVER} --tp 4)\n"${{RUN[@]}}"\nnohup $CMD &\n'
     found = read_shell(script, "x.sh").invocations
