@@ -1,4 +1,4 @@
-"""Placeholders for a user's value: `<model>`, `[model]`, `{{ model }}`, `__PORT__`, `...`.
+"""Placeholders for a user's value: `<model>`, `[model]`, `{model}`, `{{ model }}`, `__PORT__`.
 
 Documents and templates often contain placeholders; `<model>` is not a redirection in them. Values
 of placeholders are unknown and never passed on. In a script that runs unchanged, the shell does
@@ -18,6 +18,7 @@ _ANGLE_ENDS = lazy(r"[\s\"';)\\]|/<|\Z")
 _BRACES = lazy(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
 _LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
+_BRACE = lazy(r"\{[^\W\d_][^{}\n\"'=,.;$]{0,78}\}")
 MARKS = lazy(r"[<{[]")
 """First characters of a placeholder."""
 _NAMED = lazy(r"(?<![\w@])(__|@)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\1(?![\w@])")
@@ -56,11 +57,12 @@ def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Pla
                 return Placeholder(at, angle.end(), angle[0], at, None if lenient else from_file)
         elif char == "{" and (braces := _BRACES.match(text, at)):
             return Placeholder(at, braces.end(), braces[0], at)
-        elif char == "[":
+        else:
             if link := _LINK.match(text, at):
                 shell = None if lenient else "it stops with a syntax error at the parenthesis"
                 return Placeholder(at, link.end(), link[1], at + 1, shell)
-            if lenient and begins and at == start and (found := _BRACKETS.match(text, at)):
+            own = _BRACE if char == "{" else _BRACKETS
+            if lenient and begins and at == start and (found := own.match(text, at)):
                 return Placeholder(at, found.end(), found[0], at)
     return None
 
@@ -82,5 +84,5 @@ def why(text: str, *, lenient: bool, quoted: bool) -> str | None:
     if found is None and (lenient or not quoted):
         found = _BRACKETS.fullmatch(text)
     if found is None and lenient:
-        found = _ANGLE.search(text) or _DOTS.search(text)
+        found = _ANGLE.search(text) or _DOTS.search(text) or _BRACE.fullmatch(text)
     return "a placeholder" if found is not None else None

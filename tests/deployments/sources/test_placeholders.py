@@ -68,6 +68,7 @@ def test_a_script_is_told_that_its_shell_redirects() -> None:
         ('--model "{{ model }}" --port 1', ["{{ model }}"]),
         ("--model '<your model>' --port 1", ["<your model>"]),
         ("--model [model] --tp [number of GPUs]", ["[model]", "[number of GPUs]"]),
+        ("--model {target model} --tp {gpus}", ["{target model}", "{gpus}"]),
         ("--model /path/to/... --tp …", ["/path/to/...", "…"]),
         ("--model <模型> --tp 2", ["<模型>"]),
         ("--model m --cuda-graph-bs 1 2 ... 64", ["..."]),
