@@ -292,8 +292,7 @@ class _Launches:
                 texts[id(value.pieces)] = (value, known or complete)
             elif isinstance(value, PythonTable):
                 for _, item in value.entries.values():
-                    if not isinstance(item, PythonTable):
-                        offer(item, False)
+                    offer(item, False)
 
         for value in seen.values:
             offer(value, False)

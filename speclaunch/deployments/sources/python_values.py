@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -205,6 +205,8 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Sub: operator.sub,
 }
 _MAX_NUMBER = 1 << 60
+_OPERATOR = lazy(r"[|&;]|[0-9]?[<>]")
+"""Start of a word that ends the arguments of a shell command."""
 _SAME = frozenset(
     {"int", "float", "dedent", "strip", "rstrip", "lstrip", "format", "cleandoc", "str", "Path"}
 )
@@ -431,8 +433,10 @@ class PythonEvaluator:
             isinstance(left, PythonList) or isinstance(right, PythonList)
         ):
             line = left.line if isinstance(left, PythonList) else node.lineno
-            items = self.words(left, node.left) + self.words(right, node.right)
-            return PythonList(items, line=line)
+            items, more = self.words(left, node.left), self.words(right, node.right)
+            if isinstance(right, PythonText):  # the list was joined: a shell reads the text
+                more = list(takewhile(lambda item: not _OPERATOR.match(item.text), more))
+            return PythonList(items + more, line=line)
         if (
             isinstance(left, PythonText)
             and isinstance(right, PythonText)

@@ -73,6 +73,11 @@ def test_a_list_that_grows() -> None:
     assert found.place.line == 9
 
 
+def test_commands_in_nested_tables() -> None:
+    found = read('T = {"m": {"cmd": {"a": "sglang serve --model-path {path} --tp 2"}}}')
+    assert said(found) == "--model-path ? --tp 2"
+
+
 TEXTS = [
     'subprocess.run("sglang serve --model-path m --tp 2", shell=True)',
     'subprocess.run(shlex.split("sglang serve --model-path m --tp 2"))',
@@ -83,6 +88,8 @@ TEXTS = [
     'subprocess.run(("sglang", "serve", *("--model-path", "m"), "--tp", str(2)))',
     'subprocess.run(["sglang", "serve"] + ["--model-path", "m"] + ["--tp", "2"])',
     'subprocess.run(" ".join(["sglang", "serve", "--model-path m", "--tp", "2"]), shell=True)',
+    'subprocess.run(" ".join(["sglang", "serve", "--model-path", "m", "--tp", "2"]) + " || exit 1", shell=True)',
+    'c = ["sglang", "serve", "--model-path", "m"]\nos.system(" ".join(c) + " --tp 2 > x.log 2>&1 &")',
     'launch_server_cmd("""\npython -m sglang.launch_server --model-path m \\\n --tp 2\n""")',
     'c = "sglang serve --model-path m"\nc += " --tp 2"\nsubprocess.run(c, shell=True)',
     'm = "m"\nsubprocess.run(f"sglang serve --model-path {m} --tp {2}", shell=True)',
