@@ -6,7 +6,9 @@ unquoted text. An unknown part (an unset variable, a command) is unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 from msgspec.structs import replace
 
@@ -109,7 +111,8 @@ class Expander:
         """Return the expansion of one part."""
         match part:
             case Literal():
-                return (WordPiece(part.text, source, part.start, part.quoted, part.exact),)
+                piece = WordPiece(part.text, source, part.start, part.quoted, part.exact)
+                return tuple(_known_parts(piece)) if source.unknown else (piece,)
             case Parameter():
                 return self._parameter(part, source)
             case Arithmetic():
@@ -324,6 +327,21 @@ def _as_written(word: ShellWord) -> Field | None:
         return None
     piece = WordPiece(text, word.source, part.start, exact=part.exact)
     return Field((piece,), word.span)
+
+
+def _known_parts(piece: WordPiece) -> Iterator[WordPiece]:
+    """Split a literal of an inner script at the parts that the outer script could not evaluate."""
+    done, unknown = 0, piece.source.unknown
+    first = bisect_right(unknown, piece.start, key=itemgetter(0)) - 1
+    last = bisect_right(unknown, piece.start + len(piece.text), key=itemgetter(0))
+    for at, outer in unknown[max(first, 0) : last]:
+        start, end = (max(at + n - piece.start, done) for n in (0, len(outer.text)))
+        if start < min(end, len(piece.text)):
+            yield piece.slice(done, start)
+            part = piece.slice(start, end)
+            yield replace(part, quoted=True, unknown=outer.unknown, inside=outer.inside)
+            done = end
+    yield piece.slice(done, len(piece.text))
 
 
 def _without_last_lines(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:

@@ -128,6 +128,8 @@ class SourceText(Struct, frozen=True, eq=False):
     document: Document
     text: str
     where: int | Sequence[int] = 0
+    unknown: Sequence[tuple[int, WordPiece]] = ()
+    """Pieces of a script inside a word that could not be evaluated, with their positions."""
 
     def offset(self, at: int) -> int:
         """Return the document offset of character `at`, which may be the end of the text."""
@@ -257,6 +259,11 @@ class SourceBuilder:
 def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> SourceText:
     """Join pieces into one source, for a script inside a word."""
     builder = SourceBuilder(document)
+    unknown: list[tuple[int, WordPiece]] = []
+    end = 0
     for piece in pieces:
         builder.put(piece.text, map(piece.offset, range(len(piece.text))))
-    return builder.source()
+        if isinstance(piece, WordPiece) and piece.unknown:
+            unknown.append((end, piece))
+        end += len(piece.text)
+    return replace(builder.source(), unknown=unknown)

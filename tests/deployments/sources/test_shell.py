@@ -251,6 +251,21 @@ def test_quotes_of_an_unknown_value_do_not_end_a_script_in_a_word() -> None:
     assert not found.words[0].evaluated
 
 
+def test_an_unknown_value_in_the_single_quotes_of_an_inner_script() -> None:
+    script = (
+        "IP=$(hostname)\n"
+        "bash -c \"sglang serve --model '$MODEL' --x '$IP:5000' --tp 2"
+        " && bash -c 'sglang serve --y $Y --z 3'\"\n"
+    )
+    first, second = read_shell(script, "x.sh").invocations
+    assert texts(first) == ["--model", "$MODEL", "--x", "$(hostname):5000", "--tp", "2"]
+    assert [word.evaluated for word in first.words] == [True, False, True, False, True, True]
+    assert "`MODEL` is not set" in (first.words[1].why or "")
+    assert "is not run" in (first.words[3].why or "")
+    assert texts(second) == ["--y", "$Y", "--z", "3"]
+    assert [word.evaluated for word in second.words] == [True, False, True, True]
+
+
 def test_commands_in_variables_and_eval() -> None:
     script = f'CMD="{SERVER} --tp 8"\neval "$CMD --dp 2"\nRUN=({SERVER} --tp 4)\n"${{RUN[@]}}"\nnohup $CMD &\n'
     found = read_shell(script, "x.sh").invocations
