@@ -61,7 +61,7 @@ def probe_timeout(plan: Plan) -> Iterator[Verdict]:
         seconds = _timeout(plan, probe)
         if seconds is None or seconds > LEAST_SECONDS:
             continue
-        named = f"{seconds:g} s" if probe.timeout is not None else f"{seconds:g} s, the default,"
+        named = f"{seconds:g} s" if probe.timeout is not None else f"{seconds:g} s (the default)"
         yield Verdict(
             f"{probe_name(probe)} times out after {named}, but the answer takes longer",
             why=(
