@@ -240,6 +240,6 @@ def _print_affecting(server: _Server) -> None:
         )
         out().print(line)
         if advisory.requests:
-            out().print(f"  concerns requests with: {', '.join(advisory.requests)}")
+            out().print(f"  affects requests with: {', '.join(advisory.requests)}")
         if advisory.remedy:
             out().print(f"  {advisory.remedy}", markup=False)

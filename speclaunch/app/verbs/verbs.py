@@ -80,9 +80,8 @@ VERBS = (
         "plan",
         "plan:plan",
         "start_options:PlanOptions",
-        "Show the effective settings with their reasons, the memory fit and the exact "
-        "command.\n\nStarts nothing. With two recipes or two versions (`--engine "
-        "0.5.12,0.5.23`), shows their differences.",
+        "Show the effective settings with their reasons, the memory fit and the exact command."
+        "\n\nStarts nothing. Compares two recipes or two versions (`--engine 0.5.12,0.5.23`).",
         "recipe=eagle3_llama8b --hardware h100",
     ),
     Verb(
@@ -216,9 +215,8 @@ VERBS = (
         "Update a file to another engine version: rename and remove flags that changed.\n\n"
         "Edits the file in place, including its container images and `--config` file, and "
         "leaves the rest unchanged. With `-`, reads standard input and writes standard output. "
-        "Parses and checks the result first. Writes nothing and exits 1 if a setting has no "
-        "counterpart in the new version, that version rejects the result, or the rules find a "
-        "new error.",
+        "Writes nothing and exits 1 if a setting has no counterpart in the new version, that "
+        "version rejects the result, or the rules find a new error.",
         "deployment.yaml --to 0.5.23 --diff",
     ),
     Verb(

@@ -133,7 +133,7 @@ def test_lint_reports_one_of_requests_once_a_file(speclaunch: Any, tmp_path: Pat
     assert "info[" not in brief.stdout
     full = speclaunch(*words, "--info")
     assert full.stdout.count(f"info[{STOP}]") == 1
-    assert "concerns requests with stop" in full.stdout
+    assert "affects requests with stop" in full.stdout
     assert STOP not in speclaunch(*words, "--ignore", "SPA").stdout
     only = json.loads(speclaunch(*words, "--select", STOP, "--output-format", "json").stdout)
     assert [one["code"] for file in only["files"] for one in file["findings"]] == [STOP]
