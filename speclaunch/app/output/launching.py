@@ -63,7 +63,7 @@ OnReady = Callable[[Verification | None, float], None]
 
 
 class PlainObserver:
-    """Observer that prints a line per phase for logs and pipes, and a line after silence."""
+    """Observer for logs and pipes: prints each phase, and progress after `every` quiet seconds."""
 
     def __init__(
         self,

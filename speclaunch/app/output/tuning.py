@@ -44,7 +44,7 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ComparedRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """A setting compared with the recipe's own, with the interval of the ratio."""
+    """Comparison of a setting with the recipe's own: ratio, with its confidence interval."""
 
     arguments: Arguments
     claim: Literal["faster", "slower", "not shown"]

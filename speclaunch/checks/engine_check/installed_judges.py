@@ -177,7 +177,10 @@ def find_added_judge(version: str | None, python: Path | None) -> EngineJudge | 
 
 
 def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
-    """Return the judge of this interpreter's SGLang: a known one, or the interpreter itself."""
+    """Return the judge for this interpreter's SGLang: installed, or run by the interpreter.
+
+    None if the interpreter cannot be used or has another version.
+    """
     for judge in all_judges():
         same = judge.python == python.absolute() and not judge.paths
         if same and version in (None, judge.release):

@@ -199,9 +199,10 @@ def _certain(value: Value) -> str:
 
 
 def _begun(known: list[Value], condition: str) -> Value | None:
-    """Return the common leading words of texts, followed by the rest of the first text.
+    """Return the first text: the tokens shared by all texts are certain, the rest depends on
+    `condition`.
 
-    If the rest is arguments, they get the condition; otherwise it is unknown.
+    A rest that is not arguments is unknown. None if no token is shared, or nothing else is left.
     """
     texts = ["".join(piece.text for piece in value.pieces or ()) for value in known]
     shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))

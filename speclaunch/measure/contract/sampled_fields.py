@@ -113,7 +113,7 @@ def _body(pair: Pair, heat: float, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _repeated(server: ContractServer, body: Body, count: int) -> list[dict[str, Any]]:
-    """Return a request several times; for a deterministic server, each with its own seed."""
+    """Return `count` copies of a request; for a deterministic server, each has its own seed."""
     if not server.info.get("enable_deterministic_inference"):
         return [dict(body)] * count
     sampling = body["sampling_params"]

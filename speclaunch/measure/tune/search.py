@@ -33,9 +33,10 @@ def first_settings(
     own: DraftSetting | None,
     published: DraftSetting | None = None,
 ) -> tuple[DraftSetting, ...]:
-    """Return the settings to start from: the recipe's own, the published, and what the model needs.
+    """Return the settings to try first.
 
-    The model needs a short and a long chain, and a tree. Published: what the best must beat.
+    The recipe's own setting, the published setting, which the best must beat, and those that the
+    performance model needs: a short chain, a long chain and a tree.
     NGRAM spreads a longer draft over more branches, so it also gets a chain in between.
     """
     chains = sorted(

@@ -115,7 +115,7 @@ class _Rank(Struct):
         )
 
     def _speed(self, *, is_current: bool) -> float | None:
-        """Return tokens per second over the last readings, of the counter if there is one."""
+        """Return tokens per second over the last readings: from the counter, else as reported."""
         at, last = self.readings[-1]
         since, first = next(item for item in self.readings if item[0] >= at - STALE_SECONDS)
         gained = _gain(first, last, "decoded")

@@ -274,7 +274,7 @@ class EngineWatcher:
 
 
 def journal_lengths(run: Run) -> dict[str, float]:
-    """Return the acceptance lengths in the journal of a launch: learned, and of its first check."""
+    """Return the acceptance lengths that a launch learned, and that of its first check."""
     last = run.attempts[-1] if run.attempts else {}
     course, verification = (mapping(last.get(name)) for name in ("course", "verification"))
     lengths = [

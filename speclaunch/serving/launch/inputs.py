@@ -58,7 +58,7 @@ def secrets_file_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | N
     """Return the path and the text of the private file with secret arguments, for the engine's
     `--config`.
 
-    None without secrets, or if the version (before 0.5.3) has no `--config`.
+    None without secrets, if the user sets `--config`, or before 0.5.3, which has no `--config`.
     """
     secrets = {
         argument.flag.removeprefix("--"): str(argument.values[0])

@@ -144,7 +144,7 @@ class Watchdog(Struct):
         self._ended.set()
 
     def output(self, lines: Sequence[str]) -> None:
-        """Record lines that the engine printed. Called by another thread."""
+        """Record progress if a line reports a batch. Called from another thread."""
         if any(BATCH.search(line) for line in lines):
             self._progress = self.clock()
 

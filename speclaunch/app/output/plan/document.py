@@ -248,9 +248,10 @@ class SuggestionRecord(_Record, frozen=True):
 
 
 class BestForLoad(_Record, frozen=True):
-    """Result of `--best` for `requests` concurrent requests of `context` tokens each: `fits` if all
-    have room, `tight` if they do only in the best case, `fails` if only `requests_with_room`
-    have."""
+    """Result of `--best` for `requests` concurrent requests of `context` tokens each.
+
+    `fits`: all have room. `tight`: all have room only in the best case. `fails`: only
+    `requests_with_room` requests have room. `unknown`: not predictable."""
 
     fit: Literal["fits", "tight", "fails", "unknown"]
     why: str

@@ -148,7 +148,10 @@ def end_with(parent: int, number: int) -> None:
 
 
 def limit(seconds: float, memory: int) -> None:
-    """Limit the time and memory of this process."""
+    """Limit this process: `seconds` of CPU time, plus 2; `memory`: bytes beyond its current size.
+
+    Core dumps are disabled, and files are limited to `LARGEST_FILE` bytes.
+    """
     with open("/proc/self/statm", encoding="ascii") as file:
         size = int(file.read().split()[0])
     space = size * resource.getpagesize() + memory

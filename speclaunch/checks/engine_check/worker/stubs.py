@@ -191,7 +191,7 @@ class StandInDistribution(importlib.metadata.Distribution):
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finder of stand-ins for packages, by their first name."""
+    """Import finder and loader of stand-ins for packages, selected by top-level name."""
 
     def __init__(self, packages: Sequence[str]) -> None:
         self.packages = set(packages)

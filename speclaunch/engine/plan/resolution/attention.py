@@ -349,6 +349,7 @@ def _is_nvfp4(working: Working) -> bool:
 def _of_dflash(working: Working) -> None:
     """Set the backend of a DFLASH draft: the user's, else the target's prefill backend.
 
+    A backend that the draft worker does not support is replaced, even the user's.
     `_resolve_dflash_draft_attention_backend` (0.5.15 and later).
     """
     if working.in_versions("<0.5.15") or working.algorithm != "DFLASH":

@@ -187,8 +187,9 @@ def _amount(size: int) -> str:
 
 
 def _elsewhere(model: LocalModel) -> str:
-    """Return advice about a checkpoint below --models, which the rules find but the engine does
-    not.
+    """Return a hint to use a checkpoint from a --models directory; empty if it has none.
+
+    Rules search these directories; the engine does not.
     """
     path = model.checkpoint.path if model.checkpoint is not None else None
     argument = "speculative_draft_model_path" if model.role == "draft" else "model_path"
