@@ -196,8 +196,8 @@ def test_the_numbers_of_the_readme_are_those_of_their_sources() -> None:
     (refused, found, accepted, alarms) = re.findall(
         r"^\| all \| (\d+) \| ([\d.]+)% \| [\d.]+% \| (\d+) \| (\d+) \|", recall, re.M
     )[0]
-    assert f"Of {int(refused):,} random command lines" in readme
-    assert f"{found}% get an error. Of {int(accepted):,} that they accept" in readme
+    assert f"an error for {found}% of {int(refused):,} random command lines" in readme
+    assert f"no false alarm for {int(accepted):,} that it accepts" in readme
     assert alarms == "0"
     (compared,) = re.findall(r"(\d+) configurations \(", agreement)
     (releases,) = re.findall(r"^Releases: (.*)\.$", agreement, re.M)

@@ -289,7 +289,7 @@ def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
     if not ids:
         return []
     noun = many(len(ids), "known engine bug")
-    return [f"{noun} limited to certain requests or weakly supported: {', '.join(ids)} ({more})"]
+    return [f"{noun} of certain requests or with weak evidence: {', '.join(ids)} ({more})"]
 
 
 def bugs_across(before: Iterable[Finding], after: Iterable[Finding]) -> str | None:

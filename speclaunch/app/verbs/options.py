@@ -281,6 +281,6 @@ TIMEOUT = option(
 TRUST_ENGINE = flag(
     "--trust-engine",
     section="Facts",
-    help="Run the recipe's interpreter (engine.python) to identify the engine. Default: only "
-    "read the files of that environment, unless the engine is to be started.",
+    help="Run the recipe's interpreter (engine.python) to identify the engine. Default: verbs "
+    "that start no engine only read the files of that environment.",
 )

@@ -81,7 +81,7 @@ VERBS = (
         "plan:plan",
         "start_options:PlanOptions",
         "Show the effective settings with their reasons, the memory fit and the exact command."
-        "\n\nStarts nothing. Compares two recipes or two versions (`--engine 0.5.12,0.5.23`).",
+        "\n\nStarts nothing. Compares several recipes or versions (`--engine 0.5.12,0.5.23`).",
         "recipe=eagle3_llama8b --hardware h100",
     ),
     Verb(
@@ -298,7 +298,7 @@ VERBS = (
                 "advisories:check",
                 "change_options:AdvisoriesCheckOptions",
                 "Show the known bugs that affect each server.\n\n"
-                "Also lists bugs that may apply because a fact is missing. Exits 1 if a bug "
+                "Also lists bugs that a missing fact leaves undecided. Exits 1 if a bug "
                 "has error severity.",
                 "recipe=eagle3_llama8b --engine 0.5.12,0.5.23 --hardware h100",
             ),
@@ -398,7 +398,7 @@ VERBS = (
                 "rm",
                 "engine:remove",
                 "change_options:EngineRemoveOptions",
-                "Remove a CPU engine. Stop its servers first.",
+                "Remove a CPU engine. Fails while a process uses it.",
                 "cpu --release 0.5.22",
             ),
             Verb(
@@ -476,7 +476,7 @@ VERBS = (
                 "pull",
                 "models:pull",
                 "change_options:PullOptions",
-                "Save checkpoint facts (never weights) to files that you can commit.",
+                "Save checkpoint facts, without weights, to files.",
                 "recipe=eagle3_llama8b",
             ),
             Verb(

@@ -438,7 +438,10 @@ def unchecked_draft_context(plan: Plan) -> Iterator[Verdict]:
             "before 0.5.1 a draft with a shorter context causes illegal memory accesses; 0.5.1 "
             "and later reject it (sglang pull request #9388)"
         ),
-        fix=Fix("use SGLang 0.5.1 or later, or compare max_position_embeddings of both"),
+        fix=Fix(
+            "use SGLang 0.5.1 or later, or a draft with max_position_embeddings of at least "
+            "the target's"
+        ),
     )
 
 

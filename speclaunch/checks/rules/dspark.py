@@ -60,7 +60,7 @@ def _experts(plan: Plan, backend: str) -> Iterator[Verdict]:
         yield Verdict(
             f"DSPARK with DP attention does not work with moe_a2a_backend {backend}",
             at=("moe_a2a_backend", *_DP),
-            why=f"the engine refuses: it supports {', '.join(fits)}, got {backend!r}",
+            why=f"the engine refuses: moe_a2a_backend must be {' or '.join(fits)}, got {backend!r}",
             fix=Fix("remove moe_a2a_backend", set={"moe_a2a_backend": None}),
         )
     mode = plan.env(_RAGGED_MODE) or "static"

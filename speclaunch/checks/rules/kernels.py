@@ -91,7 +91,7 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
     fp8 = method in _MOE_RUNNER_CUTLASS and plan.in_versions(">=0.5.4")
     if runner == "cutlass" and fp8 and _groups(plan) != 1:
         reason = "FP8/MXFP8 Cutlass MoE is only supported with ep_size == 1"
-        message = f"cutlass runs FP8 experts with ep_size 1, not {_groups(plan)}"
+        message = f"cutlass supports FP8 experts only with ep_size 1, not {_groups(plan)}"
         yield _verdict_of_moe_runner(message, reason, ("ep_size",))
 
 

@@ -245,7 +245,7 @@ def eagle3_small_target(plan: Plan) -> Iterator[Verdict]:
         at=("model_path", "speculative_algorithm"),
         why="the draft receives too few hidden states and the first prefill fails"
         if fails
-        else "the draft skips the layer that combines them, and its proposals are noise",
+        else "the draft skips the layer that combines hidden states, so its proposals are noise",
         fix=Fix("use a target with at least seven layers"),
         severity=Severity.ERROR if fails else Severity.WARNING,
     )

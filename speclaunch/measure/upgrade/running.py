@@ -188,11 +188,14 @@ def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[UpgradeReason]:
         yield UpgradeReason(Aspect.OUTPUT, UpgradeVerdict.DIFFERS, text)
     changed = changed_fields(before.observation.fields, after.observation.fields)
     for name in changed.broken:
-        text = f"speculation changes the request field {name}"
+        text = f"the request field {name} behaves differently with speculation"
         yield UpgradeReason(Aspect.CONTRACT, UpgradeVerdict.NOT_SAFE, text, name)
     for name in changed.unknown:
-        text = f"speculation changes the request field {name}; SGLang {before.release} was not "
-        yield UpgradeReason(Aspect.CONTRACT, UpgradeVerdict.UNKNOWN, f"{text}tested for it", name)
+        text = (
+            f"the request field {name} behaves differently with speculation; SGLang "
+            f"{before.release} was not tested with it"
+        )
+        yield UpgradeReason(Aspect.CONTRACT, UpgradeVerdict.UNKNOWN, text, name)
     old, new = _by_prompt(before), _by_prompt(after)
     pairs = [(theirs, ours) for ours, theirs in zip(old, new, strict=True) if ours and theirs]
     if any(old) and not any(new):

@@ -84,8 +84,8 @@ def make_room(home: Path, needed: Collection[str]) -> list[str]:
         if gone is None:
             raise InstallError(
                 f"{len(found)} CPU engines installed on demand use "
-                f"{_total(found) / 2**30:.1f} GiB, and none can be removed now",
-                "remove one: speclaunch engine rm cpu --release VERSION",
+                f"{_total(found) / 2**30:.1f} GiB, and each of them is in use",
+                "stop a server, then: speclaunch engine rm cpu --release VERSION",
             )
         remove_engine(gone.engine)
         removed.append(gone.engine.release)

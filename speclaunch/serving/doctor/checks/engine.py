@@ -192,7 +192,7 @@ def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
             "compiler",
             CheckState.WARNING,
             "no C++ compiler on PATH",
-            "SGLang compiles the NGRAM corpus with it at the first start",
+            "SGLang needs it to build the C++ code of NGRAM at the first start",
             "install g++ (Debian, Ubuntu: apt-get install g++)",
         )
     else:
@@ -204,7 +204,7 @@ def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
             "compiler",
             CheckState.WARNING,
             "ninja is neither on PATH nor next to the engine's Python",
-            "SGLang compiles the NGRAM corpus with it at the first start",
+            "SGLang needs it to build the C++ code of NGRAM at the first start",
             fix,
             command,
         )

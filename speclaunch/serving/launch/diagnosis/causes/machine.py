@@ -192,8 +192,8 @@ KERNELS: tuple[KnownCause, ...] = (
         name="no-gpu",
         title="the engine found no GPU",
         meaning="No driver, no GPU in the container, or CUDA_VISIBLE_DEVICES hides the GPUs.",
-        remedy="In Docker: --gpus all. In Kubernetes: a request for nvidia.com/gpu.\n"
-        "`speclaunch doctor` shows the GPUs. On a machine without one: `{device=cpu}`.",
+        remedy="In Docker, pass `--gpus all`. In Kubernetes, request nvidia.com/gpu.\n"
+        "`speclaunch doctor` shows the GPUs. On a machine without a GPU, set `{device=cpu}`.",
         sources=("torch", "utils/common.py get_device"),
         signatures=(
             raised(r"No CUDA GPUs are available"),

@@ -25,9 +25,9 @@ DRAFTS: tuple[KnownCause, ...] = (
     known(
         name="draft-dtype-differs",
         title="target and draft compute in different data types",
-        meaning="The draft reads the target's hidden states, whose type differs from its own "
-        "weights. During CUDA graph capture the engine adds advice about memory, which "
-        "does not apply.",
+        meaning="The draft reads the target's hidden states, but its weights have a different data "
+        "type. If this happens during CUDA graph capture, ignore the engine's advice about "
+        "memory.",
         remedy="Set {dtype} to a type that both checkpoints can be loaded in (float16 for a "
         "float16 draft).",
         sources=("torch's wording",),
