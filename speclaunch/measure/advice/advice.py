@@ -36,9 +36,9 @@ class Fitting(Struct, frozen=True):
 
     suggestion: Suggestion
     diff: tuple[str, ...] = ()
-    """Lines of the recipe's `args`, prefixed with `- ` and `+ `."""
+    """Changed lines of the recipe's `args`, prefixed with `- ` or `+ `."""
     overrides: tuple[str, ...] = ()
-    """The changes as overrides, to append to the recipe on a command line."""
+    """The changes as overrides to append to a command line."""
     command: str | None = None
     """Command with the changes; None if there are none."""
 
@@ -107,9 +107,9 @@ class Advice(Struct, frozen=True):
 def advice(
     prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
 ) -> Advice:
-    """Return the best settings for a load. A part of the load that is None comes from the recipe.
+    """Return the best settings for a load. A part that is None defaults to the recipe's value.
 
-    Raises InputError for a load that this model does not support.
+    Raises InputError if the model does not support the load.
     """
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
@@ -147,7 +147,7 @@ def _command(prepared: Prepared, changes: Mapping[str, Any]) -> str | None:
 
 
 def recipe_lines(changes: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
-    """Return changes as lines of a recipe's `args`, prefixed with `- ` and `+ `."""
+    """Return changes as lines of a recipe's `args`, prefixed with `- ` or `+ `."""
     lines = []
     for name, value in changes.items():
         written = [

@@ -1,4 +1,4 @@
-"""Facts of checkpoints from all sources on this machine, nearest first.
+"""Checkpoint facts from all sources on this machine, highest priority first.
 
 Also pulls and compares the facts that a team shares in `.speclaunch/models/`.
 """
@@ -54,7 +54,7 @@ FACTS = tuple(name for name in Checkpoint.__struct_fields__ if name not in _NOT_
 
 
 class CheckpointSources(Struct, frozen=True):
-    """The facts in use for a checkpoint, and those of other sources."""
+    """The checkpoint facts in use, and the facts from other sources."""
 
     used: Checkpoint | UnknownFact
     others: tuple[Checkpoint | UnknownFact, ...]
@@ -62,7 +62,7 @@ class CheckpointSources(Struct, frozen=True):
 
 
 def sources_of(name: str, sources: Sources) -> CheckpointSources:
-    """Return the facts of every source. `used`: the facts that `lint` and `plan` use."""
+    """Return the facts from every source. `used`: the facts that `lint` and `plan` use."""
     used = find_checkpoint(name, sources, tokenizer=True)
     origin = used.origin if isinstance(used, Checkpoint) else None
     others = [checkpoint for checkpoint in _each(name, sources) if not _is(checkpoint, origin)]
@@ -92,7 +92,7 @@ def _is(found: Checkpoint | UnknownFact, origin: Origin | None) -> bool:
 
 
 DIRECTORY = "directory"
-"""Source of facts that were read from disk."""
+"""Source name of facts read from a local directory."""
 _ROLES = (
     ("model_path", "revision"),
     ("speculative_draft_model_path", "speculative_draft_model_revision"),
@@ -100,13 +100,13 @@ _ROLES = (
 
 
 class CheckpointToPull(Struct, frozen=True):
-    """A checkpoint whose facts are to be stored."""
+    """A checkpoint whose facts will be stored."""
 
     name: str
     folder: Path
     revision: str = MAIN
     directory: Path | None = None
-    """Directory on disk; None: on the hub."""
+    """Local directory; None if the checkpoint is on the hub."""
 
 
 def checkpoints_to_pull(
@@ -117,11 +117,11 @@ def checkpoints_to_pull(
     revision: str | None = None,
     into: Path | None = None,
 ) -> tuple[list[CheckpointToPull], list[Problem]]:
-    """Return the named checkpoints, and a problem for each unnamed path in a recipe.
+    """Return the checkpoints in `words`, and a problem for each recipe path without a name.
 
-    A word is a recipe (its target and draft), a name, or a path. `called`: name for the given
-    directory. `into`: folder of the facts; by default found upward from the recipe (or the working
-    directory). Raises InputError.
+    Each word is a recipe (its target and draft), a name, or a path. `called`: name for a directory.
+    `into`: folder for the facts; by default searched upward from the recipe or the working
+    directory. Raises InputError.
     """
     if called is not None:
         return [_on_disk(words, called, revision, into or home_of_facts(Path.cwd()))], []
@@ -164,13 +164,13 @@ def pulled(checkpoint: CheckpointToPull, today: date) -> CheckpointFile:
 
 
 class FactsState(StrEnum):
-    """State of a facts file compared with the hub."""
+    """State of a facts file relative to the hub."""
 
     CURRENT = "current"
     STALE = "stale"
     UPDATED = "updated"
     UNKNOWN = "unknown"
-    """Neither the hub nor the file shows the state."""
+    """The hub or the file cannot be read."""
     LOCAL = "local"
     """Facts from a directory; the hub is not queried."""
 
@@ -223,7 +223,7 @@ def _check(folder: Path, name: str, today: date, *, update: bool) -> ComparedFac
 
 
 def differences(here: CheckpointFile, there: CheckpointFile) -> Iterator[str]:
-    """Yield the differences of two facts files except the day; config keys individually."""
+    """Yield the differences between two facts files, one per config key, ignoring the date."""
     for name in CheckpointFile.__struct_fields__:
         mine, other = getattr(here, name), getattr(there, name)
         if name == "read" or mine == other:

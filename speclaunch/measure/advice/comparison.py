@@ -41,7 +41,7 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def idle(self) -> tuple[PlanDifference, ...]:
-        """Default arguments that differ only in a disabled feature or in the default's name."""
+        """Arguments left at defaults whose difference has no effect."""
         return tuple(
             difference
             for difference in self.arguments
@@ -86,7 +86,7 @@ _RENAMED = "SPL005"
 
 
 def compared(before: PlannedDeployment, after: PlannedDeployment) -> PlanComparison:
-    """Return the difference of two plans."""
+    """Return the comparison of two plans."""
     # A name that changes with the version is reported with the arguments.
     versions = before.version != after.version
     findings = [
@@ -107,7 +107,7 @@ def compared(before: PlannedDeployment, after: PlannedDeployment) -> PlanCompari
 
 
 def compared_in_turn(plans: Sequence[PlannedDeployment]) -> tuple[PlanComparison, ...]:
-    """Return the comparisons of each plan with the next."""
+    """Return a comparison of each plan with the next."""
     return tuple(compared(before, after) for before, after in pairwise(plans))
 
 
@@ -117,7 +117,7 @@ def head(planned: PlannedDeployment) -> str:
 
 
 def _key(finding: Finding, planned: PlannedDeployment) -> tuple[str, str, str]:
-    """Return a key that ignores the version and the place of a finding."""
+    """Return a finding's key, independent of version and place."""
     message = finding.message.replace(planned.version, "")
     return finding.code, finding.severity.value, message
 

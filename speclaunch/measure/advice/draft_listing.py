@@ -37,7 +37,7 @@ from speclaunch.measure.advice.placing import (
 from speclaunch.measure.advice.ways import SpeculationMethod, Way, too_early, ways_for
 
 Span = tuple[str, str]
-"""First and last of consecutive releases."""
+"""First and last release of a consecutive range."""
 
 
 class WayMemory(Struct, frozen=True):
@@ -48,20 +48,20 @@ class WayMemory(Struct, frozen=True):
     ranks: int
     fits: bool | None = None
     verdict: Fit = Fit.UNKNOWN
-    """Memory verdict of the best settings, at the context and requests common to all ways."""
+    """Memory verdict of the best settings, at the same context and requests for all methods."""
     draft_weights: int | None = None
     """Bytes of the draft's weights per rank; 0: no draft."""
     draft_kv: int | None = None
     """Bytes of the draft's KV cache per token and rank."""
     tokens: int | None = None
-    """Capacity of the target's KV cache at the best fraction, in tokens."""
+    """Token capacity of the target's KV cache at the best fraction."""
     fraction: float | None = None
     """Best `mem_fraction_static`; None if nothing fits."""
     note: str = ""
 
 
 class ListedWay(Struct, frozen=True):
-    """A way to speculate, with its releases, warnings and memory."""
+    """A speculation method with its releases, warnings and memory cost."""
 
     way: Way
     spans: tuple[Span, ...] = ()
@@ -128,7 +128,7 @@ _MOST_OF_A_DRAFT = 8
 
 
 def listing(target: Checkpoint, lookup: Lookup, versions: Sequence[str] = ()) -> DraftListing:
-    """Return the ways of a target. `versions`: releases to check; by default all held releases."""
+    """Return a target's speculation methods. `versions`: releases to check; default: all known."""
     selected = tuple(versions) or held_versions()
     listed = [_listed_way(way, target, selected, lookup) for way in ways_for(target)]
     if lookup.hardware is not None:
@@ -183,7 +183,7 @@ def _doubts(way: Way, settled: SettledArguments) -> Iterator[str]:
 
 
 def settled_way(way: Way, target: str, version: str, lookup: Lookup) -> SettledArguments:
-    """Return a way settled for one release by the rules that do not depend on the machine."""
+    """Return a method's arguments for one release after applying machine-independent rules."""
     arguments = {"model_path": target, **way.arguments}
     found = settle(arguments, version, lookup, rules_of_the_way())
     if way.method is SpeculationMethod.NGRAM and not found.accepted:  # as a chain: see placing.py
@@ -207,7 +207,7 @@ def spans_of(taken: Sequence[str], versions: Sequence[str]) -> tuple[Span, ...]:
 def _with_memory(
     listed: Sequence[ListedWay], target: Checkpoint, lookup: Lookup
 ) -> list[ListedWay]:
-    """Return the ways with their costs, on the GPUs and requests of the least demanding way."""
+    """Return the methods with memory costs at the GPUs and load of the least demanding method."""
     for demand in (USUAL, replace(USUAL, fewer_requests=True)):
         found: list[ListedWay] = []
         ranks: int | None = None
@@ -231,7 +231,7 @@ def _with_memory(
 def _on(
     arguments: Mapping[str, Any], ranks: int | None, version: str, lookup: Lookup, demand: Demand
 ) -> PlacedArguments | NoPlace:
-    """Return the placement on `ranks` GPUs, or on as many as needed if it is None."""
+    """Return the placement on `ranks` GPUs; None: as many as needed."""
     if ranks is None:
         return place(arguments, version, lookup, demand=demand)
     return place_on(arguments, ranks, version, lookup, demand)
@@ -266,7 +266,7 @@ def _costs(way: ListedWay, placed: PlacedArguments | NoPlace, ranks: int | None)
 
 
 def _longest(placed: PlacedArguments) -> str:
-    """Return a text about the longest served request if it is shorter than the context."""
+    """Return a note if the longest served request is shorter than the context, else empty."""
     context = placed.budget.context_length
     if not placed.lost_context or placed.longest is None or context is None:
         return ""

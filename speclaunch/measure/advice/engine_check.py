@@ -1,4 +1,4 @@
-"""Engine check of a plan: the engine's values, its refusal, and contradictions to our values."""
+"""Engine check of a plan: the engine's values, its refusal, and mismatches with our values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class EngineCheck(Struct, frozen=True):
-    """Answer of a release to a plan."""
+    """A release's response to a plan."""
 
     release: str
     accepted: bool | None
@@ -38,7 +38,7 @@ class EngineCheck(Struct, frozen=True):
 def examined_with(
     examined: CheckedRequest, asker: EngineQuerier, rules: Iterable[Rule], python: str | None = None
 ) -> tuple[CheckedRequest, EngineCheck | None]:
-    """Return the examined plan and the engine's answer, or None if it was not queried.
+    """Return the checked plan, and the engine's response or None if it was not queried.
 
     Rules that lacked a value run again with the engine's value. Raises NoJudgeError.
     """

@@ -1,4 +1,4 @@
-"""Inspection of a checkpoint's files against what the engine loads."""
+"""Comparison of a checkpoint's files with the tensors that the engine loads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Inspection(Struct, frozen=True):
     target: Checkpoint | None
     engine: str
     algorithm: str | None
-    """Algorithm that it drafts for; None: it is inspected as a complete model."""
+    """Algorithm that the draft is for; None: inspected as a complete model."""
     findings: tuple[Finding, ...]
     headers: Mapping[str, TensorHeader]
     loader: str | None
@@ -65,7 +65,7 @@ class Inspection(Struct, frozen=True):
     source: str | None
     comparison: TensorComparison | None
     numbers_read: bool
-    """True if tensor values were also read; on the hub only headers are."""
+    """True if tensor values were read; hub checkpoints have only their headers read."""
 
     def status(self, name: str) -> str:
         """Return the state of a tensor.
@@ -86,7 +86,7 @@ class Inspection(Struct, frozen=True):
 def inspect_checkpoint(
     name: str, target: str | None, engine: str, *, online: bool = True
 ) -> Inspection:
-    """Inspect a checkpoint: a directory, a name in a cache, or with `online` a hub name.
+    """Inspect a checkpoint: a directory, a cached name, or, if `online`, a hub name.
 
     Raises InputError if it does not exist or has no safetensors file.
     """
@@ -157,7 +157,7 @@ def _found(name: str, *, online: bool, weights: bool = True) -> Checkpoint:
 
 
 def _everywhere(*, online: bool) -> Sources:
-    """Return sources for a target. Facts from the index or the repository suffice."""
+    """Return all sources for a target, including the index and the repository."""
 
     return Sources((), models_folders(Path.cwd()), models_dir(), online, ())
 

@@ -1,4 +1,4 @@
-"""`speclaunch init`: a recipe for a target, by the best supported way that a version serves.
+"""`speclaunch init`: a recipe with the best supported speculation method for a target.
 
 Each value is written with its reason. `--force` writes the best supported recipe despite findings.
 """
@@ -149,7 +149,7 @@ def _header(
 
 
 def _finding_text(placed: PlacedArguments) -> str:
-    """Return a text about the findings. Only a recipe written with `--force` has errors."""
+    """Return the findings as text. Only a recipe written with `--force` has errors."""
     found = placed.settled.findings
     errors = dict.fromkeys(finding.code for finding in found if finding.severity is Severity.ERROR)
     if errors:
@@ -186,11 +186,11 @@ _OF_MODEL = ("trust_remote_code",)
 
 
 class NotWrittenError(SpeclaunchError):
-    """No recipe that the rules and the plan accept (exit 1)."""
+    """No recipe passes the rules and the plan (exit 1)."""
 
 
 class RecipeRequest(Struct, frozen=True):
-    """Options of a recipe. None: chosen automatically."""
+    """Options for a new recipe. None: chosen automatically."""
 
     target: Checkpoint
     version: str
@@ -202,28 +202,28 @@ class RecipeRequest(Struct, frozen=True):
     """Name of a method, or of an SGLang algorithm."""
     draft: str | None = None
     unknown_memory: bool = False
-    """True if a recipe with unknown memory use is accepted."""
+    """True to accept a recipe with unknown memory use."""
     context: int | None = None
     """Tokens of the longest request; None: the model's own context."""
     tight: bool = False
-    """True if settings that fit only in the best case are accepted when none fit."""
+    """True to accept settings that fit only in the best case if no others fit."""
     way: Way | None = None
-    """Way selected by the user from the list."""
+    """Method that the user selected from the list."""
 
 
 class NewRecipe(Struct, frozen=True):
-    """Recipe that was read back and has no findings."""
+    """A recipe that was read back without findings."""
 
     text: str
     way: Way
     placed: PlacedArguments
     planned: PlannedDeployment
     skipped: Mapping[str, str] = {}
-    """Better supported ways, each with the reason against it."""
+    """Rejected better-supported methods, each with the reason."""
 
 
 def version_for(engine: str | None) -> str:
-    """Return the release of a recipe: named by the user, else installed, else the newest known.
+    """Return the release for a recipe: the user's, else the installed, else the newest known.
 
     Raises InputError.
     """
@@ -273,21 +273,22 @@ def _require_context(request: RecipeRequest) -> None:
 
 
 class _Tried(Struct):
-    """Ways tried so far, and the reasons against them."""
+    """Methods tried so far, and the reasons against them."""
 
     skipped: dict[str, str] = {}
     memory: list[tuple[Way, NoPlace]] = []
-    """Ways that lacked memory."""
+    """Methods that lacked memory."""
     unknown: bool = False
-    """True if the memory of a way is unknown."""
+    """True if a method's memory use is unknown."""
 
 
 def _best(
     request: RecipeRequest, tried: _Tried, demand: Demand, *, unknown: bool
 ) -> NewRecipe | None:
-    """Return the recipe of the method that serves the most requests with the longest context.
+    """Return the recipe that serves the most requests with the longest context.
 
-    All methods have the same demand. Among equals, the best supported wins. None if none serves.
+    All methods are compared at the same load. Ties go to the best supported method. None if no
+    method serves.
     """
     tried.skipped.clear()
     tried.memory.clear()
@@ -297,7 +298,7 @@ def _best(
         if isinstance(found, PlacedArguments):
             placed.append((way, found))
             if not found.lost_context and not demand.fewer_requests:
-                break  # no other way preserves more
+                break  # no other method serves more
             continue
         why = _unread(request, way, found.why) if found.unknown else found.why
         tried.skipped[called(way)] = why
@@ -318,7 +319,7 @@ def _best(
 
 
 def _unread(request: RecipeRequest, way: Way, why: str) -> str:
-    """Return the reason for unknown memory; if a config is missing, name the checkpoint to pull."""
+    """Return why the memory is unknown, with the checkpoint to pull if a config is missing."""
     names = {"model_path": request.target.name, **way.arguments}
     facts = request.lookup.facts(request_of(names, {}, request.version))
     for name, found in ((request.target.name, facts.target), (way.draft, facts.draft)):
@@ -344,7 +345,7 @@ def _running(found: PlacedArguments) -> int:
 
 
 def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
-    """Return the reason against a method that serves; None if it only has less support."""
+    """Return why `other` serves less than `chosen`; None if it does not."""
     if _running(other) < _running(chosen):
         return f"serves {_running(other):,} concurrent requests"
     if other.lost_context > chosen.lost_context:
@@ -353,19 +354,19 @@ def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
 
 
 def _of_model(target: Checkpoint) -> dict[str, Any]:
-    """Return the target's own arguments from our `conf/model/`, if they are there."""
+    """Return the target's arguments from our `conf/model/`; empty if it has none."""
     options = options_with("model", "model_path", target.name)
     own = {name: options[name] for name in _OF_MODEL if name in options}
     return {"model_path": target.name, **own}
 
 
 def called(way: Way) -> str:
-    """Return the name of a way for use in a sentence."""
+    """Return a method's name for use in a sentence."""
     return f"{way.method} with {way.draft}" if way.draft else str(way.method)
 
 
 def _candidates(request: RecipeRequest) -> Sequence[Way]:
-    """Return the allowed ways, best supported first."""
+    """Return the allowed methods, best supported first."""
     if request.way is not None:
         return (request.way,)
     ways = ways_for(request.target)
@@ -394,14 +395,14 @@ def _candidates(request: RecipeRequest) -> Sequence[Way]:
 
 
 def usable_ways(request: RecipeRequest) -> Iterator[tuple[Way, dict[str, Any]]]:
-    """Yield the ways that the release accepts, with their arguments, best supported first."""
+    """Yield the methods that the release accepts, with their arguments, best supported first."""
     for way in _candidates(request):
         if not (way.unusable or too_early(way, request.version)):
             yield way, {**_of_model(request.target), **way.arguments}
 
 
 def names_of(way: Way) -> frozenset[str]:
-    """Return the names of a method; `EAGLE` alone means a separate draft, not MTP."""
+    """Return all names of a method; `EAGLE` alone means a separate draft, not MTP."""
     found = {plain(way.method)}
     if way.method is SpeculationMethod.MTP:
         found.add("nextn")
@@ -426,7 +427,7 @@ def _is_hopeless(found: NoPlace) -> bool:
 def _proven(
     request: RecipeRequest, way: Way, placed: PlacedArguments, skipped: Mapping[str, str]
 ) -> NewRecipe | str:
-    """Return the recipe after reading it back, or the reason why it fails.
+    """Return the recipe if it passes when read back, else the reason why it fails.
 
     Reading back composes and resolves it, runs the rules, and computes its memory.
     """
@@ -500,9 +501,7 @@ def _larger(request: RecipeRequest, tried: _Tried) -> str:
 
 
 def _fitting_hardware(request: RecipeRequest) -> str | None:
-    """Return the smallest hardware that a method fits on: more of the same GPUs, else larger
-    GPUs.
-    """
+    """Return the smallest sufficient hardware: more of the same GPUs, else larger GPUs."""
     here = request.lookup.hardware
     if here is None:
         return None
@@ -539,9 +538,9 @@ class ForcedRecipe(Struct, frozen=True):
 
 
 def forced_recipe(request: RecipeRequest) -> ForcedRecipe | None:
-    """Return the recipe of the best supported way on all GPUs, with the rules' fixes.
+    """Return a recipe with the best supported method on all GPUs, with the rules' fixes.
 
-    None if the release accepts no way.
+    None if the release accepts no method.
     """
     hardware = request.lookup.hardware
     if hardware is None:

@@ -55,7 +55,7 @@ from speclaunch.engine import load as load_catalogue
 
 _MOST_ROUNDS = 8
 _THE_WAY = frozenset({"model_path", "speculative_algorithm", "speculative_draft_model_path"})
-"""Arguments that define a way; no fix may change them."""
+"""Arguments that define a speculation method; no fix may change them."""
 _SHORT_DRAFT, LENGTHENED = "SPL402", "SPL403"
 """Rules about a draft with a shorter context than its target.
 
@@ -76,9 +76,9 @@ class SettledArguments(Struct, frozen=True):
     """Errors and warnings that no fix removed."""
     skipped: tuple[SkippedRule, ...] = ()
     applied: Mapping[str, str] = {}
-    """Names of changed arguments, each with the message of the finding that required it."""
+    """Changed arguments, each with the message of the finding that required the change."""
     unknown_class: str | None = None
-    """Reason why the version has no class for the target; None if it has."""
+    """Reason why the version has no model class for the target; None if it has one."""
 
     @property
     def accepted(self) -> bool:
@@ -89,7 +89,7 @@ class SettledArguments(Struct, frozen=True):
 
     @property
     def clean(self) -> bool:
-        """True if the rules find nothing except a lengthened draft."""
+        """True if the rules report nothing except a lengthened draft."""
         return self.unknown_class is None and all(
             finding.code == LENGTHENED for finding in self.findings
         )
@@ -103,7 +103,7 @@ class SettledArguments(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Worst reason against the arguments, in one sentence."""
+        """Most severe reason against the arguments, in one sentence."""
         if self.unknown_class is not None:
             return self.unknown_class
         left = [finding for finding in self.findings if finding.code != LENGTHENED]
@@ -160,8 +160,7 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _followed(finding: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
-    """Return the applicable fix that leaves algorithm, draft and target unchanged; None if there is
-    none.
+    """Return an applicable fix that keeps algorithm, draft and target; None without any.
 
     A draft with a shorter context than its target uses the target's context, as in our own recipes.
     The engine allows it, and SPL403 warns about it.
@@ -191,7 +190,7 @@ def _checked(
 
 
 def request_of(arguments: Mapping[str, Any], env: Mapping[str, str], version: str) -> Request:
-    """Return the request of a version with these arguments, by the newest engine's names."""
+    """Return a version's request for arguments under the newest engine's names."""
     place = Place("(new recipe)")
     return Request(
         "new",
@@ -204,7 +203,7 @@ def request_of(arguments: Mapping[str, Any], env: Mapping[str, str], version: st
 
 
 def lacks_class(facts: Facts, version: str) -> str | None:
-    """Return why a version has no class for the target; None if it has one.
+    """Return why a version has no model class for the target; None if it has one.
 
     An unknown architecture is also a reason.
     """
@@ -220,14 +219,14 @@ def lacks_class(facts: Facts, version: str) -> str | None:
 def rules_of_the_way() -> tuple[Rule, ...]:
     """Return the rules whose errors depend on target, draft and algorithm, not on the machine.
 
-    They decide which versions accept a way.
+    They decide which versions accept a method.
     """
     return tuple(r for r in _of_the_way() if Severity.ERROR in (r.severity, *r.also))
 
 
 @lru_cache(maxsize=1)
 def warnings_of_the_way() -> tuple[Rule, ...]:
-    """Return the other rules of the same families, which only warn."""
+    """Return the rules of the same families that only warn."""
     return tuple(rule for rule in _of_the_way() if rule not in rules_of_the_way())
 
 
@@ -242,22 +241,22 @@ _FAMILIES = ("SPL1", "SPL2", "SPL4", "SPL6")
 TP, CONTEXT = "tp_size", "context_length"
 _BREADTH = "speculative_ngram_max_bfs_breadth"
 _USUAL = (1, 2, 4, 8)
-"""GPU counts to try if only the kind of GPU is set."""
+"""GPU counts to try if the hardware sets no count."""
 _GIB = 1 << 30
 LEAST_TOKENS = 8192
-"""Minimum tokens of a KV cache or a context; less serves only a few short prompts."""
+"""Minimum tokens of a KV cache or context; fewer serve only a few short prompts."""
 _MOST_WEIGHTS = 0.8
 """Maximum share of memory for weights; the rest is for KV cache, graphs and activations."""
 TIGHT = "SPL712"
 """Rule about settings that fit only in the best case."""
 _OF_MEMORY = ("SPL711", TIGHT)
-"""Rules about the memory verdict, which selects the settings here."""
+"""Rules about the memory verdict, ignored here because it already selects the settings."""
 _ENOUGH = 0.9
-"""Minimum share of the likely fraction's KV tokens for a better supported fraction."""
+"""Share of the likely fraction's KV tokens that a better supported fraction must reach."""
 
 
 class Demand(Struct, frozen=True):
-    """Load that a recipe must serve, the same for all compared ways."""
+    """Load that a recipe must serve, the same for all compared methods."""
 
     context: int | None = None
     """Tokens of the longest request; None: the model's own context."""
@@ -300,7 +299,7 @@ class PlacedArguments(Struct, frozen=True):
 
     @property
     def cut(self) -> tuple[int, int] | None:
-        """Served and requested context, if the served context is shorter."""
+        """Served and requested context; None if the full context is served."""
         full = requested_context(self.settled, self.demand)
         served = self.settled.arguments.get(CONTEXT, full)
         return None if full is None or served is None or served >= full else (served, full)
@@ -314,7 +313,7 @@ class PlacedArguments(Struct, frozen=True):
 
     @property
     def lost_context(self) -> int:
-        """Number of times the context is halved; 0 if it is served completely."""
+        """Number of halvings from the requested to the served context; 0 if served in full."""
         requested, longest = requested_context(self.settled, self.demand), self.longest
         if not requested or not longest or (self.holds_a_request and self.cut is None):
             return 0
@@ -341,19 +340,19 @@ class PlacedArguments(Struct, frozen=True):
 
 
 class NoPlace(Struct, frozen=True):
-    """Reason why a way does not run on the hardware.
+    """Reason why a method does not run on the hardware.
 
-    `memory`: because of memory, not of a rule. `unknown`: because a fact is missing.
+    `memory`: memory is the reason, not a rule. `unknown`: a fact is missing.
     """
 
     why: str
     memory: bool = False
     unknown: bool = False
     least_bytes: int | None = None
-    """Minimum bytes of all GPUs together, if known."""
+    """Minimum total bytes over all GPUs, if known."""
     settled: SettledArguments | None = None
     budget: MemoryBudget | None = None
-    """Memory of the best settings, if any start."""
+    """Memory budget of the best settings; None if none start."""
 
 
 def place(
@@ -392,7 +391,7 @@ def place(
 
 
 def _guessed(found: NoPlace, ranks: int, hardware: Hardware) -> PlacedArguments | None:
-    """Return a placement based only on the size of the weights; None if they do not fit."""
+    """Return a placement based only on weight size; None if the weights do not fit."""
     settled, budget = found.settled, found.budget
     if settled is None or budget is None or not settled.clean:
         return None
@@ -429,7 +428,7 @@ def place_on(
     lookup: Lookup,
     demand: Demand = USUAL,
 ) -> PlacedArguments | NoPlace:
-    """Return the placement on `ranks` GPUs, at the best fraction that is likely to work."""
+    """Return the placement on `ranks` GPUs, at the best memory fraction likely to work."""
     requested = {**arguments, TP: ranks}
     if demand.context is not None:
         requested[CONTEXT] = demand.context
@@ -476,7 +475,7 @@ def requested_context(settled: SettledArguments, demand: Demand) -> int | None:
 
 
 def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
-    """Return the reason to reject a context that a rule reduced too far; None if it did not."""
+    """Return the reason if a rule reduced the context too far, else None."""
     requested, served = requested_context(settled, demand), settled.arguments.get(CONTEXT)
     if requested is None or served is None or served >= min(requested, LEAST_TOKENS):
         return None
@@ -525,10 +524,10 @@ def _fitted(
 def _supported(
     predictor: Predictor, found: FitCandidate
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """Return the changes and their reasons at the best supported fraction.
+    """Return the changes for the best supported memory fraction, and their reasons.
 
-    Preferred is the engine's own fraction, then a fraction certain to work, then one likely to
-    work. Each must give about as many KV tokens.
+    Prefers the engine's own fraction, then a fraction certain to work, then one likely to work, if
+    it gives about as many KV tokens.
     """
     others = {name: value for name, value in found.changes.items() if name != FRACTION}
     why = {name: f"to fit: {WHY.get(name, 'less memory')}" for name in others}
@@ -545,14 +544,14 @@ def _supported(
 
 
 def _engines(own: MemoryBudget) -> str:
-    """Return a text about the KV tokens of the engine's own fraction."""
+    """Return the KV tokens at the engine's own fraction, as text."""
     if own.mem_fraction_static is None or not own.fit.may_serve:
         return ""
     return f"; the engine's own {own.mem_fraction_static:g} gives {own.tokens or 0:,}"
 
 
 def _least(found: MemoryBudget, ranks: int) -> int | None:
-    """Return the bytes of everything except the KV cache, on all GPUs together."""
+    """Return the total bytes on all GPUs except the KV cache."""
     rank = tightest(found)
     if rank is not None:
         return needs(rank) * ranks

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class PlanSide(Struct, frozen=True):
-    """Deployment to plan, and its label."""
+    """A deployment to plan, with its label."""
 
     prepared: Prepared
     label: str
@@ -67,9 +67,9 @@ def sides(
     *,
     all_roles: bool = False,
 ) -> list[PlanSide]:
-    """Return a side for every recipe (or its selected role) at every version.
+    """Return one side per recipe (or its selected role) and version.
 
-    `all_roles`: each role of a recipe if none is selected.
+    `all_roles`: plan every role if none is selected.
 
     Raises InputError with all problems.
     """
@@ -135,7 +135,7 @@ def planned_side(
     requested_load: LoadRequest | None,
     asker: EngineQuerier | None = None,
 ) -> PlannedDeployment:
-    """Return the plan of one side with its hardware. Raises NoJudgeError."""
+    """Return the plan of one side on its hardware. Raises NoJudgeError."""
     prepared = side.prepared
     name, cpu = prepared.recipe.deployment.hardware.name, prepared.cpu is not None
     chosen, note = choose_hardware(found.hardware, name, probe_hardware, cpu=cpu), ""
@@ -156,7 +156,7 @@ def planned_side(
 
 
 def roles_exit_code(found: DeploymentPlan, *, strict: bool) -> ExitCode:
-    """Return 1 if a role will not serve, or will not serve with the others; otherwise 0."""
+    """Return 1 if a role will not serve, alone or with the others; otherwise 0."""
     failing = found.fails or (strict and found.has_warnings)
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
@@ -188,7 +188,7 @@ def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> Optio
 
 
 class RolePlan(Struct, frozen=True):
-    """One role: servers, hosts per server, and the plan of a server."""
+    """One role: its number of servers, hosts per server, and the plan of a server."""
 
     role: str
     replicas: int
@@ -204,7 +204,7 @@ class RolePlan(Struct, frozen=True):
 
 
 class DeploymentPlan(Struct, frozen=True):
-    """All roles of a recipe at one version. `findings` are those that need several roles."""
+    """All roles of a recipe at one version. `findings`: cross-role findings."""
 
     name: str
     version: str
@@ -228,7 +228,7 @@ class DeploymentPlan(Struct, frozen=True):
 
     @property
     def fails(self) -> bool:
-        """True if a role will not serve, or will not serve with the others."""
+        """True if a role will not serve, alone or with the others."""
         errors = any(finding.severity is Severity.ERROR for finding in self.findings)
         return errors or any(role.planned.fails for role in self.roles)
 

@@ -12,7 +12,7 @@ from speclaunch.engine import is_secret_text, shell_command
 
 
 class PlannedCommand(Struct, frozen=True):
-    """Command of a launch; secrets are redacted or prompted for."""
+    """Launch command; secrets are redacted or prompted for."""
 
     text: str
     """Text that `launch --dry-run` prints."""
@@ -24,7 +24,7 @@ class PlannedCommand(Struct, frozen=True):
 
 
 def command_of(prepared: Prepared) -> PlannedCommand:
-    """Return the command of a dry run as text and in parts."""
+    """Return the dry-run command as text and as lines."""
     rendered = prepared.rendered_args
     notes = [f"{prepared.recipe.deployment.name} for SGLang {prepared.version}", *rendered.notes]
     text = shell_command(prepared.program, rendered.arguments, prepared.overlay, notes=notes)

@@ -99,7 +99,7 @@ class Coverage(Struct, frozen=True):
         return BatchCoverage.CAPTURED if size == batch else BatchCoverage.PADDED
 
     def waste(self, batch: int) -> float:
-        """Return the share of the graph that is padding, 0 to 1."""
+        """Return the share of padding in the batch's graph, 0 to 1."""
         size = self.graph_for(batch)
         return 0.0 if size is None else (size - batch) / size
 
@@ -109,7 +109,7 @@ class Coverage(Struct, frozen=True):
 
     @property
     def average_waste(self) -> float:
-        """Average padding share of all batch sizes that have a graph."""
+        """Average padding share over the batch sizes that have a graph."""
         run = [batch for batch in range(1, self.most + 1) if self.graph_for(batch)]
         return sum(map(self.waste, run)) / len(run) if run else 0.0
 
@@ -145,9 +145,9 @@ _LARGEST = 100_000
 
 
 def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
-    """Return the coverage of decode graphs, from one request to the maximum that may run.
+    """Return the decode-graph coverage from one request to the maximum running requests.
 
-    `running`: requests that fit in memory, used if the plan sets no limit.
+    `running`: requests that fit in memory, the limit if the plan sets none.
     """
     try:
         if on_cpu(plan):
@@ -173,7 +173,7 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
 
 
 class LoadRequest(Struct, frozen=True):
-    """Load set by the user. A part that is None comes from the recipe."""
+    """Load set by the user. None: the recipe's value."""
 
     requests: int | None = None
     context: int | None = None
@@ -201,7 +201,7 @@ class PlannedDeployment(Struct, frozen=True):
     fitting: Fitting | None = None
     """Settings that fit; only if requested."""
     margins: Margins | None = None
-    """Certain, likely and possible fractions; None if unknown."""
+    """Certain, likely and possible memory fractions; None if unknown."""
     advice: Advice | None = None
     """Best settings for a load; only if requested."""
     engine_check: EngineCheck | None = None
@@ -290,7 +290,7 @@ def planned_request(
     asker: EngineQuerier | None = None,
     python: str = "",
 ) -> PlannedDeployment:
-    """Return the plan of a request; `path`: its file. Raises NoJudgeError like `planned`."""
+    """Return the plan of a request from the file `path`. Raises NoJudgeError like `planned`."""
     rules = tuple(rules)
     examined, engine_check = check_request(request, lookup, rules), None
     if asker is not None:
@@ -333,7 +333,7 @@ def _margins(plan: Plan) -> Margins | None:
 
 
 def _named(hardware: Hardware, plan: Plan) -> str:
-    """Return the hardware as `--hardware` accepts it. An unknown count becomes the GPUs needed."""
+    """Return the hardware as a `--hardware` value, with the GPUs needed if it sets no count."""
     if hardware.vendor is Vendor.CPU:
         return "cpu"
     count = hardware.known_count

@@ -1,4 +1,4 @@
-"""The ways to speculate for a target, best supported first.
+"""Speculation methods for a target, best supported first.
 
 `speclaunch drafts` lists them and `speclaunch init` chooses from them.
 """
@@ -36,7 +36,7 @@ from speclaunch.engine import (
 
 
 class SpeculationMethod(StrEnum):
-    """Method of drafting for a target; the value is shown to the user."""
+    """Kinds of speculation; the user sees the values."""
 
     MTP = "MTP"
     EAGLE3 = "EAGLE-3"
@@ -51,22 +51,22 @@ class SpeculationMethod(StrEnum):
 
 
 class Way(Struct, frozen=True):
-    """One way to speculate for a target."""
+    """A speculation method for a target."""
 
     method: SpeculationMethod
     algorithm: str | None
-    """Value of `speculative_algorithm`; None: SGLang has none for it."""
+    """Value of `speculative_algorithm`; None if SGLang has none."""
     draft: str | None = None
     """Checkpoint of the draft; None: no separate draft."""
     arguments: Mapping[str, Any] = {}
     """Server arguments except `model_path`, by the newest engine's names."""
     option: str | None = None
-    """Option of `conf/speculation/` that the arguments come from."""
+    """Source of the arguments in `conf/speculation/`."""
     confidence: str = "high"
     """Confidence in the pair: high, medium, low."""
     sources: tuple[str, ...] = ()
     why: str = ""
-    """Evidence for it."""
+    """Evidence for the pair."""
     unusable: str | None = None
     """Reason why no SGLang release accepts it as published."""
     since: str = "0"
@@ -76,14 +76,14 @@ class Way(Struct, frozen=True):
     rank: int = 0
     """Rank by confidence in the pair; 0 is the best supported."""
     published: tuple[PublishedAcceptance, ...] = ()
-    """Acceptance that others measured."""
+    """Published acceptance measurements."""
     score: float | None = None
-    """Their comparable acceptance length (`acceptance_score`), if there is one."""
+    """Comparable published acceptance length (`acceptance_score`), if any."""
     setting_why: str = ""
     """Evidence for num_steps, eagle_topk and num_draft_tokens; empty: as documented."""
 
     def published_at(self, arguments: Mapping[str, Any]) -> str:
-        """Return a line about the published numbers, at the draft setting of `arguments` if any."""
+        """Return the published numbers as one line, at the draft setting of `arguments` if any."""
         steps, topk, tokens = (arguments.get(name) for name in _SETTING)
         return published_summary(self.published, (steps, topk, tokens))
 
@@ -114,10 +114,10 @@ _AMONG = (
 
 
 def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tuple[Way, ...]:
-    """Return all known speculation methods for a target, the best first. NGRAM is always included.
+    """Return all known speculation methods for a target, best first. Always includes NGRAM.
 
-    Methods with a comparable published acceptance length come first, the longest length first.
-    Methods with other published numbers follow, then those without, each by confidence in the pair.
+    Methods with a comparable published acceptance length come first, the longest length first. Then
+    come methods with other published numbers, then the rest, both by confidence in the pair.
     `pairs`: drafts made for the target; by default those in the index.
     """
     known = drafts_for(target.name) if pairs is None else pairs
@@ -131,9 +131,7 @@ def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tu
 
 
 def _with_evidence(way: Way, target: str) -> Way:
-    """Return the method with the published numbers of its draft, or of the target's own MTP
-    layers.
-    """
+    """Return the method with the published numbers of its draft or the target's MTP layers."""
     own = way.method is SpeculationMethod.MTP and way.draft is None
     if way.draft is None and not own:
         return way
@@ -158,7 +156,7 @@ def too_early(way: Way, version: str) -> str | None:
 
 
 def _own(target: Checkpoint) -> Iterator[Way]:
-    """Yield the way of the target's own multi-token-prediction layers, if it has any."""
+    """Yield the method that uses the target's multi-token-prediction layers, if any."""
     try:
         layers, released = target.mtp_layers, target.field_or_none("mtp_weights")
     except UnknownValueError:
@@ -187,7 +185,7 @@ def _own(target: Checkpoint) -> Iterator[Way]:
 
 
 def _published(pair: ModelPair) -> Way:
-    """Return the way of a draft published for the target."""
+    """Return the method for a draft published for the target."""
     if pair.algorithm not in _DRAFTED:
         return Way(
             SpeculationMethod.OTHER,
@@ -228,7 +226,7 @@ def _foundation(pair: ModelPair) -> str:
 
 
 def _rank(pair: ModelPair, method: SpeculationMethod) -> int:
-    """Return the rank by confidence, then by a known config, then by method."""
+    """Return the rank: by confidence, then by whether the config is known, then by method."""
     level = foundation(pair.confidence)
     base = (_RANK_HIGH, _RANK_MEDIUM, _RANK_LOW, _RANK_LOW)[level]
     if method in (SpeculationMethod.EAGLE2, SpeculationMethod.MTP) and base < _RANK_LOW:
