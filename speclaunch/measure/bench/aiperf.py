@@ -203,7 +203,7 @@ class Aiperf:
 
 
 def has_template(tokenizer: str | None) -> bool:
-    """True if the server is sent chats: the tokenizer is not a local folder, or has a template.
+    """True if prompts are sent as chats: the tokenizer is not local, or has a template.
 
     transformers stores the template in the tokenizer config or in a file next to it.
     """
@@ -219,7 +219,7 @@ def has_template(tokenizer: str | None) -> bool:
 
 
 def _environment(tokenizer: str | None) -> dict[str, str]:
-    """Return our environment for aiperf.
+    """Return the environment for aiperf.
 
     HF_HUB_OFFLINE is removed for a local tokenizer: with it set, aiperf looks the folder up in the
     hub cache.
@@ -231,7 +231,7 @@ def _environment(tokenizer: str | None) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Stop the process and its group, however it ended."""
+    """Stop the process and its group, even if the process has already ended."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -249,7 +249,7 @@ def _why(log: Path) -> str:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of measured requests, without warm-up requests."""
+    """Yield the records of requests, excluding warm-up."""
     if not path.exists():
         return
     with path.open(encoding="utf-8") as file:
@@ -260,7 +260,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _measured(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the times and the answer of each measured request, in order of start.
+    """Yield each measured request's times and answer, in start order.
 
     A failed request may have an empty answer.
     """

@@ -4,8 +4,8 @@ They were measured at different times, so their rounds do not form pairs. Each s
 ratio to a baseline that ran on the same machine in the same minutes. The mean logarithm of one
 certificate's ratios (of its rounds, or of its starts) is compared with the other's. The interval is
 Welch's (Student's t with Satterthwaite's degrees of freedom, rounded down): it assumes neither
-equal spread nor equal numbers of rounds. Throughputs are compared in the same way, but include any
-other change between the two measurements.
+equal spread nor equal numbers of rounds. Throughputs are compared in the same way, but also reflect
+any other change between the measurements.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _MOST = 700.0
 def ratio_between(
     before: Sequence[float], after: Sequence[float], confidence: float
 ) -> RatioRecord:
-    """Return the ratio of `after` to `before`, both logarithms of independent samples.
+    """Return the ratio of `after` to `before`, both given as logarithms of independent samples.
 
-    Raises ValueError for fewer than two samples of either.
+    Raises ValueError if either has fewer than two samples.
     """
     if min(len(before), len(after)) < 2:
         raise ValueError(f"{len(before)} and {len(after)} rounds: needs at least 2 of each")
@@ -171,7 +171,7 @@ def arguments(command: Sequence[str]) -> list[str]:
 
 
 def _notes(before: CertificateDocument, after: CertificateDocument) -> Iterator[str]:
-    """Yield caveats, and differences other than the commands."""
+    """Yield caveats, and differences outside the commands."""
     yield from dict.fromkeys((*before.caveats, *after.caveats))
     if not (before.holds_starts and after.holds_starts):
         yield (

@@ -37,7 +37,7 @@ from speclaunch.measure.bench.statistics import LEAST_PAIRS, Interval, SpeedClai
 
 Ratio = Callable[[Sequence[float], Sequence[float]], Interval]
 ERROR_RATE = 0.05
-"""Probability of a claim if nothing differs; divided among a certificate's intervals."""
+"""Probability of a false claim if nothing differs; divided among a certificate's intervals."""
 QUANTILES = (0.0, *(number / 20 for number in range(1, 20)), 0.99, 1.0)
 """Quantiles of the request times in a certificate: enough to draw a distribution."""
 SINGLE_SENTENCE = (
@@ -125,7 +125,7 @@ def single(
     goodput_within: Sequence[Bound] = (),
     memory: Iterable[SideMemory] = (),
 ) -> SingleDocument:
-    """Return the numbers measured on a single server, without a claim."""
+    """Return the measurements of a single server, without a claim."""
     cells = []
     for at in cells_of(rounds) if not objections else ():
         own = rounds_of(rounds, side, at)
@@ -161,7 +161,7 @@ def _caveats(sides: Iterable[str], simulated: Mapping[str, str]) -> tuple[str, .
 
 
 def _withheld(candidate: bool, baseline: bool) -> tuple[SpeedClaim, ...]:
-    """Return the claims to withhold because a side's acceptance is simulated."""
+    """Return the claims to withhold if a side simulates acceptance."""
     if baseline:
         return (SpeedClaim.PAYS, SpeedClaim.DOES_NOT_PAY)
     return (SpeedClaim.PAYS,) if candidate else ()
@@ -175,7 +175,7 @@ def _cell(
     within: Sequence[Bound],
     withheld: tuple[SpeedClaim, ...],
 ) -> CellRecord:
-    """Return the record of a cell, with its claim based on throughput.
+    """Return the record of a cell; the claim is based on throughput.
 
     At a fixed concurrency, throughput and latency are two views of the same measurement.
     """
@@ -236,7 +236,7 @@ def _side(rounds: Sequence[Round], goodput: float | None) -> NumbersRecord:
 
 
 def _numbers(rounds: Sequence[Round]) -> dict[str, Any]:
-    """Return the fields of a `MeasuredRecord`, except goodput, for at least one round of a cell.
+    """Return the `MeasuredRecord` fields except goodput, from one or more rounds of a cell.
 
     Throughput is the median over the rounds. Times are medians over all requests. Acceptance counts
     all verify steps.
@@ -277,8 +277,8 @@ def quantiles(values: Sequence[float]) -> tuple[float, ...]:
 def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
     """Return the points at which speculation stops paying, by workload.
 
-    Uses measured cells only: along the concurrency at each context length. With several lengths,
-    also along the context length at each concurrency.
+    Uses measured cells only: by concurrency at each context length and, with several lengths, by
+    context length at each concurrency.
     """
     found: list[StopRecord] = []
     for _, contexts, concurrencies in _workloads(cells):
@@ -292,8 +292,8 @@ def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
 def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], list[Line]]]:
     """Yield each workload with its cells in lines.
 
-    First lines by concurrency, for each context length. Then lines by prompt tokens, for each
-    concurrency, if there are several lengths.
+    The first list has a line over concurrency per context length. The second has a line over prompt
+    tokens per concurrency, if there are several lengths.
     """
     for workload in dict.fromkeys(cell.workload for cell in cells):
         own = [cell for cell in cells if cell.workload == workload]
@@ -313,7 +313,7 @@ def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], l
 
 
 def _stops(line: Line, along: Literal["concurrency", "context"]) -> Iterator[StopRecord]:
-    """Yield the starts of the trailing cells without a gain, and of those shown not to pay."""
+    """Yield where the trailing cells without a gain, and those shown not to pay, begin."""
     first, shown = _tail(line, _NOT_PAYING), _tail(line, ("does not pay",))
     for start in dict.fromkeys((first, shown)):
         if start < len(line):
@@ -366,7 +366,7 @@ def _claims(line: Line) -> str:
 
 
 def _ends(line: Line, along: Literal["concurrency", "context"]) -> str:
-    """Describe where a line that pays stops paying; empty if it never stops."""
+    """Return text on where a paying line stops paying; empty if it never does."""
     if not any(cell.claim == "pays" for cell in line):
         return ""
     return " and ".join(

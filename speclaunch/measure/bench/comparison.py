@@ -36,7 +36,7 @@ class Serving(Protocol):
         """Base URL of the server."""
 
     def wait(self, seconds: float) -> float:
-        """Wait until the engine serves; return the seconds that it took."""
+        """Wait until the engine serves; return the elapsed seconds."""
 
     @property
     def attempts(self) -> int:
@@ -94,7 +94,7 @@ class Schedule(Struct, frozen=True):
 
     @property
     def starts_in_all(self) -> int:
-        """Engine starts of both sides; the side that ends a block begins the next."""
+        """Engine starts of both sides; the last side of a block also runs first in the next."""
         launched = sum(side.url is None for side in self.sides)
         return self.starts * (self.blocks * (launched - 1) + 1 if self.blocks else launched)
 
@@ -151,7 +151,7 @@ def _steps_of(schedule: Schedule, start: int, numbers: Sequence[int]) -> Iterato
 
 
 def _turn(schedule: Schedule, number: int) -> tuple[EngineOrder, ...]:
-    """Return the sides in the order of a turn. The first side alternates."""
+    """Return the sides in the order of turn `number`; the first side alternates."""
     return schedule.sides if number % 2 == 0 else schedule.sides[::-1]
 
 
@@ -211,7 +211,7 @@ def measure(
 
 
 def _ends(engine: Serving) -> bool:
-    """True if the engine has ended. Its speclaunch process needs a moment to notice."""
+    """True if the engine has ended; waits briefly, because its speclaunch process notices late."""
     deadline = time.monotonic() + _END_SECONDS
     while engine.lives and time.monotonic() < deadline:
         time.sleep(0.1)

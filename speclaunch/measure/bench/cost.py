@@ -20,7 +20,7 @@ ENGINE, RESIDENT = "engine", "resident"
 def cost_of(side: str, info: Mapping[str, Any], pid: int | None) -> SideMemory:
     """Return the memory that `/server_info` reports for a side.
 
-    `pid`: engine process if it runs on this machine. On a CPU its resident memory is used instead.
+    `pid`: local engine process, if any. On a CPU, its resident memory is used instead.
     """
     resident = _resident(pid) if info.get("device") == "cpu" and pid is not None else None
     size = resident if resident is not None else _engine_bytes(info)

@@ -25,14 +25,14 @@ _POLL_SECONDS = 0.1
 _END_SECONDS = 90.0
 _TAIL = 30
 _DYING_SECONDS = 10.0
-"""Time limit for an engine that closed its connections, and its speclaunch, to exit."""
+"""Time limit for an engine to exit with its speclaunch process after closing its connections."""
 
 
 class EngineOrder(Struct, frozen=True):
     """An engine to launch.
 
-    `words`: arguments of `speclaunch launch` (recipe, overrides, options).
-    `url`: address of a server that already runs, used unchanged. `key`: API key of the server.
+    `words`: arguments of `speclaunch launch` (recipe, overrides, options). `url`: address of a
+    server that is already running, used unchanged. `key`: API key of the server.
     """
 
     name: str
@@ -108,14 +108,14 @@ class MeasuredEngine:
 
     @property
     def pid(self) -> int | None:
-        """Process ID of its engine while it serves."""
+        """Process ID of the engine while it serves."""
         attempts = reread_run(self._run).attempts if self._run is not None else []
         found = attempts[-1].get("pid") if attempts else None
         return found if isinstance(found, int) else None
 
     @property
     def changes(self) -> dict[str, object]:
-        """Arguments that recovery changed before it served."""
+        """Arguments that recovery changed before the engine served."""
         if self._run is None:
             return {}
         attempts = reread_run(self._run).attempts
@@ -127,7 +127,7 @@ class MeasuredEngine:
         return self._process.poll() is None
 
     def is_gone(self, seconds: float = _DYING_SECONDS) -> bool:
-        """True if it ended, or ends within `seconds`."""
+        """True if the engine has ended, or ends within `seconds`."""
         until = time.monotonic() + seconds
         while self.lives and time.monotonic() < until:
             time.sleep(0.1)
@@ -154,7 +154,7 @@ class MeasuredEngine:
                 process.send_signal(number)
 
     def stop(self) -> None:
-        """Stop it and wait until all its processes ended; safe to repeat."""
+        """Stop the engine and wait until all its processes have ended; safe to repeat."""
         self.resume()
         if self._process.poll() is None:
             self._process.terminate()
@@ -184,7 +184,7 @@ class MeasuredEngine:
 def end_on_signals() -> None:
     """Make SIGTERM and SIGINT end this process and its engines, as Ctrl-C does.
 
-    Also works if a shell started this process in the background with SIGINT ignored.
+    Also works if a shell started this process in the background, ignoring SIGINT.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)

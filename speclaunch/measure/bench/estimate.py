@@ -1,4 +1,4 @@
-"""Estimated duration of a comparison, before it starts and from its finished rounds.
+"""Estimated duration of a comparison, before it starts and while it runs.
 
 None if there is nothing to estimate from.
 """
@@ -31,7 +31,7 @@ def starts_due(schedule: Schedule, measured: Sequence[Step], due: Sequence[Step]
 
 
 def _engine(step: Step) -> tuple[int, str]:
-    """Return the key of the engine that measures a step: start and side."""
+    """Return the engine start and the side that measure a step."""
     return step.start, step.side.name
 
 
@@ -44,7 +44,7 @@ def seconds_left(
     between: Sequence[float] = (),
     starting: Sequence[float] = (),
 ) -> float | None:
-    """Return the seconds for all due rounds; None before any round is finished.
+    """Return the seconds for all due rounds; None before the first round finishes.
 
     Each round is estimated from finished rounds of the same kind, or else from the token rate of
     other kinds. `between`: seconds between rounds so far; `starting`: seconds of each start so far.
@@ -89,7 +89,7 @@ class TimeEstimate(Struct, frozen=True):
     tokens: int
     """Tokens of all answers, including warm-up."""
     source: str = ""
-    """Names of the comparisons that the rates come from."""
+    """Names of the comparisons that provide the rates."""
 
     @property
     def seconds(self) -> float | None:
@@ -107,8 +107,8 @@ def estimate(
 ) -> TimeEstimate:
     """Return the estimate of a comparison that has not started.
 
-    Starts come from the plans. Rounds come from `earlier` comparisons (documents, oldest first)
-    with the same commands and concurrency.
+    Start times come from the plans, round times from `earlier` comparisons (documents, oldest
+    first) with the same commands and concurrency.
     """
     work: dict[tuple[str, At], int] = {}
     for name, prompts, concurrency in _rounds(schedule):

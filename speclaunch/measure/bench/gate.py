@@ -1,4 +1,4 @@
-"""Checks that a measurement counts: the measured work must match the requested work.
+"""Checks whether a measurement counts: the measured work must match the requested work.
 
 A generator reports success even if nothing was generated: 0.5.23 benchmark/serving.py:707 assumes
 the requested number of tokens until a text arrives. An engine may also serve without its draft.
@@ -16,13 +16,11 @@ from msgspec import Struct
 from speclaunch.measure.bench.measurement import Round
 
 _CACHED = 0.9
-"""Cached share of a prompt from which it counts as a repeat; prompts may share a prefix."""
+"""Cached share at which a prompt counts as repeated; prompts may share a prefix."""
 _SOONER = 0.5
-"""An answer faster than this share of the time that the engine measured came from an intermediate
-cache.
-"""
+"""Share of the engine's own latency below which an answer came from an intermediate cache."""
 _DRIFT = 1.5
-"""Speed change from the first to the second half from which a side is not steady."""
+"""Speed ratio between the two halves above which a side is unsteady."""
 _SHOWN = 200
 
 
@@ -37,7 +35,7 @@ class ExpectedSide(Struct, frozen=True):
     speculates: bool
     drafts: int | None = None
     simulated: str | None = None
-    """Variable that simulates its acceptance, if set and the side speculates."""
+    """Variable that simulates acceptance, if it is set and the side speculates."""
 
 
 class Objection(Struct, frozen=True):
@@ -148,7 +146,7 @@ def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Object
 
 
 def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
-    """Yield objections if the later rounds are all much faster, or slower, than the earlier."""
+    """Yield objections if all later rounds are much faster, or all much slower."""
     for key in dict.fromkeys((r.workload, r.concurrency) for r in rounds):
         speeds = [r.throughput for r in rounds if (r.workload, r.concurrency) == key]
         half = len(speeds) // 2

@@ -37,7 +37,7 @@ class RoundLoad(Struct, frozen=True):
 
 
 class SglangGenerator:
-    """Load generator in the engine's interpreter, for all rounds of a comparison."""
+    """Load generator that runs all rounds of a comparison in the engine's interpreter."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class SglangGenerator:
     ) -> None:
         """Start the worker process.
 
-        `tokenizer`: the model's, with the chat template for the prompts if it has one. `trusted`:
-        the user chose the tokenizer, so its code may run. Raises LaunchError if the interpreter has
-        no generator.
+        `tokenizer`: path or name of the model's tokenizer; its chat template, if any, is applied.
+        `trusted`: the user chose the tokenizer, so its code may run. Raises LaunchError if the
+        interpreter has no generator.
         """
         self._folder = folder
         self._worker = JsonWorker([python, START], children.safe_path(env), folder)
@@ -67,7 +67,7 @@ class SglangGenerator:
         self._tokenizer = tokenizer
 
     def lengthened(self, prompts: Prompts) -> Prompts:
-        """Return the prompts at their requested token length; computed once. Raises LaunchError."""
+        """Return the prompts at their requested token count; cached. Raises LaunchError."""
         if not prompts.context or prompts.texts is None:
             return prompts
         path = self._folder / f"{prompts.file_name}.prompts"

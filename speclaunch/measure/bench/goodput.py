@@ -60,7 +60,7 @@ def bounds(text: str) -> tuple[Bound, ...]:
 
 
 def good(each: Round, within: Sequence[Bound]) -> int:
-    """Return the number of requests in a round that meet every bound."""
+    """Return the number of requests that meet every bound."""
     return sum(
         request.ok and all(bound.is_met(request) for bound in within) for request in each.requests
     )

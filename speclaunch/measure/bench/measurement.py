@@ -15,7 +15,7 @@ class MeasuredRequest(Struct, frozen=True):
     """One request of the generator. Times are in seconds.
 
     `tokens`: generated tokens that the engine reports; None if it reports none. `prompt` and
-    `cached`: prompt tokens, all and those from the radix cache. `positions`: number of verify steps
+    `cached`: all prompt tokens, and those from the radix cache. `positions`: number of verify steps
     by accepted drafts (index 0: none accepted).
     """
 
@@ -159,5 +159,5 @@ def rounds_of(rounds: Iterable[Round], side: str, at: At) -> list[Round]:
 
 
 def cells_of(rounds: Iterable[Round]) -> tuple[At, ...]:
-    """Return all measured cells in order of their measurement."""
+    """Return all measured cells, in measurement order."""
     return tuple(dict.fromkeys(r.at for r in rounds))

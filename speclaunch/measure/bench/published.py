@@ -1,4 +1,4 @@
-"""Measured acceptance next to published acceptance, and as a `speculation_profile.json`."""
+"""Measured acceptance: compared with published values, or as a `speculation_profile.json`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from speclaunch.measure.bench.sides import AnySide, LaunchedSide
 from speclaunch.measure.bench.workload import RANDOM
 
 LEAST_STEPS = 200
-"""Verify steps below which an acceptance length is not compared."""
+"""Minimum verify steps for comparing an acceptance length."""
 _DRAFTLESS = ("NGRAM",)
 _OWN = ("NEXTN", "EAGLE")
 """Algorithms that draft with the target's own layers if no draft is set."""
@@ -91,7 +91,7 @@ def _record(
 def _differences(
     cell: Cell, reference: AcceptanceReference, speculation: SpeculationRecord
 ) -> Iterator[str]:
-    """Yield the published conditions next to the measured, one difference each."""
+    """Yield each difference between the published and the measured conditions."""
     published = reference.published
     benchmarks = ", ".join(dict.fromkeys(p.benchmark for p in published))
     yield f"benchmarks {benchmarks}; here {cell.workload}"
@@ -155,7 +155,7 @@ def _planned(side: LaunchedSide, name: str) -> Any:
 
 _SCHEMA_VERSION = "1.0"
 _CHAINS = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
-"""Methods whose shorter draft chain is a prefix of the longer. This is not true of trees."""
+"""Methods whose shorter draft chain is a prefix of a longer chain. Trees lack this property."""
 _TOLERANCE = 0.02
 
 
@@ -221,7 +221,7 @@ def speculation_profile(document: Document) -> dict[str, Any]:
 
 
 def _checkpoint_id(path: str) -> str:
-    """Return `organization/name` of a checkpoint: a profile is published, without local paths."""
+    """Return a checkpoint's `organization/name`, because a published profile has no local paths."""
     return "/".join(Path(path).parts[-2:])
 
 

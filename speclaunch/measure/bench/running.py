@@ -72,17 +72,17 @@ class RunningSide(Struct, frozen=True):
 
     @property
     def identity(self) -> list[str]:
-        """Everything that affects the measurement; a restarted server has a new identity."""
+        """Everything that affects the measurement; it changes when the server restarts."""
         speculation = {n: v for n, v in self.info.items() if n.startswith("speculative_")}
         return [self.url, life(self.info), json.dumps(speculation, sort_keys=True)]
 
     def order(self) -> EngineOrder:
-        """Return the order that a comparison uses for the server."""
+        """Return the engine order for the server."""
         return EngineOrder(self.name, (), urlsplit(self.url).port or 0, self.url, self.key or "")
 
 
 def life(info: Mapping[str, Any]) -> str:
-    """Return a text that differs between starts of one server."""
+    """Return a text that changes with each start of a server."""
     return json.dumps([info.get(name) for name in _LIFE], sort_keys=True)
 
 
@@ -219,7 +219,7 @@ class Running:
         self._answers = True
 
     def wait(self, seconds: float) -> float:  # noqa: ARG002  same interface as a launched engine
-        """Return 0: the server already runs."""
+        """Return 0, because the server is already running."""
         return 0.0
 
     @property
@@ -247,7 +247,7 @@ class Running:
 
     @property
     def pid(self) -> int | None:
-        """Process ID of the server if it runs on this machine and is visible."""
+        """Process ID of the server if it is visible on this machine."""
         parts = urlsplit(self.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if not _is_here(parts.hostname or ""):

@@ -45,7 +45,7 @@ from speclaunch.serving import (
 )
 
 NONE: Final = "none"
-"""Baseline: the same deployment without speculation."""
+"""Baseline name: the same deployment without speculation."""
 URL = "url"
 _PORT = "args.port"
 UNATTENDED = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
@@ -90,7 +90,7 @@ class LaunchedSide(Struct, frozen=True):
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """Ignored user overrides: the measurement sets their keys itself."""
+        """User overrides that are ignored because the measurement sets their keys."""
         own = {_PORT, *map(override_key, UNATTENDED)}
         return tuple(word for word in self.words if override_key(word) in own)
 
@@ -134,7 +134,7 @@ class SideOptions(Struct, frozen=True):
     engine: str | None
     lookup: Lookup
     dry_run: bool = False
-    """True if nothing will be started; no engine is needed."""
+    """True to start nothing; no engine is needed."""
 
 
 AnySide = LaunchedSide | RunningSide
@@ -146,7 +146,7 @@ def candidate(words: Sequence[str], options: SideOptions) -> LaunchedSide:
 
 
 def server(url: str, options: SideOptions, *, is_baseline: bool = False) -> RunningSide:
-    """Return the side of a server that already runs. Raises InputError, LaunchError."""
+    """Return the side of a running server. Raises InputError, LaunchError."""
     option = f"--against {URL}={url}" if is_baseline else f"--url {url}"
     address = server_url(url, option)
     if options.dry_run:
@@ -185,9 +185,7 @@ def baseline(
 def baseline(
     against: str, words: Sequence[str], candidate: AnySide, options: SideOptions
 ) -> AnySide:
-    """Return the baseline that `--against` names for the candidate in `words`. Raises
-    InputError.
-    """
+    """Return the baseline that `--against` selects for a candidate. Raises InputError."""
     require_baseline(against, is_server=isinstance(candidate, RunningSide))
     if isinstance(candidate, LaunchedSide) and against == NONE:
         return _plain(words, candidate, options)
@@ -285,7 +283,7 @@ def longest(side: AnySide, answer: int) -> int | None:
 
 
 def with_room(prompts: Prompts, sides: Sequence[AnySide]) -> Prompts:
-    """Return the prompts with the maximum length of a prompt and its answer.
+    """Return the prompts, limited to the tokens that every side accepts.
 
     The engine rejects a longer prompt (0.5.23 managers/tokenizer_manager.py
     `_validate_one_request`). Raises InputError if the requested prompt or answer length does not

@@ -1,13 +1,14 @@
 """Speed-up and its confidence: ratios of paired rounds, and an interval for their mean.
 
-Rounds of the two sides that run in succession see the same machine, so their ratio is what counts.
-Ratios are averaged as logarithms (2 times and 1/2 make 1). The interval is Student's for the mean
-of the pairs. With five to ten pairs, the usual number, a percentile bootstrap over rounds is too
-narrow: it covers about 85 % instead of 95 %. Student's interval is accurate while the logarithms
-are roughly normal. `tests/measure/bench/test_statistics.py` counts both.
+Consecutive rounds of the two sides see the same machine state, so their ratio is used. Ratios are
+averaged as logarithms (2 times and 1/2 make 1). The interval is Student's for the mean of the
+pairs. With five to ten pairs, the usual number, a percentile bootstrap over rounds is too narrow:
+it covers about 85 % instead of 95 %. Student's interval is accurate while the logarithms are
+roughly normal. `tests/measure/bench/test_statistics.py` verifies both coverages.
 
-Two starts of one deployment also differ, and rounds do not show that. With several starts per side,
-the pairs of starts are the independent samples: each counts once, with the mean of its rounds.
+Two starts of one deployment also differ, which rounds of one start do not show. With several starts
+per side, the pairs of starts are the independent samples: each counts once, with the mean of its
+rounds.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from msgspec import Meta, Struct
 Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 LEAST_PAIRS = 3
-"""Minimum pairs of rounds or of starts; fewer do not show the spread."""
+"""Minimum pairs of rounds or starts; fewer do not show the spread."""
 
 
 class SpeedClaim(StrEnum):

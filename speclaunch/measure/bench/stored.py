@@ -1,4 +1,4 @@
-"""Comparisons on disk: listed, found by name, read as certificates.
+"""Comparisons on disk, which can be listed, found by name, and read as certificates.
 
 They are stored round by round, so an interrupted comparison continues.
 """
@@ -25,7 +25,7 @@ _LISTING = "`speclaunch bench ls` lists them"
 
 
 class StoredBench(Struct, frozen=True):
-    """A comparison on disk. `key` identifies the compared work; the same key continues it."""
+    """A comparison on disk. `key` identifies the work; a run with the same key continues it."""
 
     directory: Path
     key: str
@@ -133,7 +133,7 @@ def stored_documents() -> list[dict[str, Any]]:
 
 
 def find_certificate(name: str) -> CertificateDocument:
-    """Return a certificate as `find_measured` does. Raises InputError also for a single server."""
+    """Return a certificate like `find_measured`. Also raises InputError for a single server."""
     found = find_measured(name)
     if isinstance(found, SingleDocument):
         raise InputError(
@@ -190,7 +190,7 @@ def _named(name: str) -> Path:
 
 
 def _recipe(name: str) -> str:
-    """Return the recipe of a name: `cpu_ngram` of `20261123-101500-cpu_ngram`."""
+    """Return the recipe in a name: `cpu_ngram` for `20261123-101500-cpu_ngram`."""
     return name.split("-", 2)[-1]
 
 

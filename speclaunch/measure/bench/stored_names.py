@@ -1,4 +1,4 @@
-"""Names of stored comparisons. Imports little, because shell completion waits for it."""
+"""Names of stored comparisons. Few imports, because shell completion waits for this module."""
 
 from __future__ import annotations
 

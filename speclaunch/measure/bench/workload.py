@@ -1,4 +1,4 @@
-"""Workloads: prompts of a file, of a shipped set, or random tokens."""
+"""Workloads: prompts from a file or a shipped set, or random tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SETS = Path(__file__).with_name("prompts")
 _FILE_BYTES = 1 << 30
 """File size limit; ShareGPT's own file has 640 MiB."""
 _MOST_TEXTS = 10_000
-"""Limit of prompts read from a file, more than a round needs."""
+"""Maximum prompts read from a file, more than a round needs."""
 
 
 class Prompts(Struct, frozen=True):
@@ -26,7 +26,7 @@ class Prompts(Struct, frozen=True):
 
     `texts`: prompts; None for random tokens, `input_tokens` per prompt. `output_tokens`: tokens per
     answer. `context`: tokens per prompt; 0: unchanged. `longest`: prompts that need more tokens,
-    with their answers, are skipped; None: no limit.
+    including the answer, are skipped; None: no limit.
     """
 
     name: str
@@ -68,7 +68,7 @@ def shipped() -> tuple[str, ...]:
 
 
 def workload(name: str, output_tokens: int, input_tokens: int, context: int = 0) -> Prompts:
-    """Return the workload of a name or a file path.
+    """Return the workload for a set's name or a file path.
 
     `context`: tokens per prompt. Raises InputError.
     """
@@ -120,7 +120,7 @@ _FORM = (
 
 
 def _entries(path: Path, content: str) -> Iterator[tuple[Place, Any]]:
-    """Yield the entries of a list, or one per line, with their places; None if not JSON.
+    """Yield the entries of a JSON list, or of JSON lines, with their places; None if not JSON.
 
     Raises InputError if a list is not valid JSON.
     """

@@ -36,7 +36,7 @@ from typing import Any, TextIO
 
 MODULES = ("sglang.benchmark.serving", "sglang.bench_serving")
 PARSERS = ("orjson", "json")
-"""Modules with which the generator may parse answers."""
+"""Modules that the generator may use to parse answers."""
 KEYS = ("OPENAI_API_KEY", "API_KEY")
 """Variables that the generator reads the server's key from (0.5.23 benchmark/serving.py:131)."""
 _TRIES = 8
@@ -113,9 +113,8 @@ def refuse_remote_code() -> None:
 def lengthened(tokenizer: Any, file: str, tokens: int) -> dict[str, Any]:
     """Rewrite a JSON list of prompts so that the server counts `tokens` tokens in each.
 
-    A short prompt is preceded by the file's other prompts, and the result is cut at its beginning.
-    A long prompt is also cut at its beginning. Each starts at a different place in the same text,
-    so no two share a prefix.
+    A short prompt is prefixed with the file's other prompts. Prompts that are too long lose their
+    beginning. Each starts at a different offset in the same text, so no two share a prefix.
     """
     if tokenizer is None:
         raise RuntimeError("cannot lengthen prompts: the model's tokenizer cannot be loaded")
@@ -266,7 +265,7 @@ class _ObservedParser:
         return getattr(self._module, name)
 
     def loads(self, *args: Any, **kwargs: Any) -> Any:
-        """Parse as the module does, and report the result."""
+        """Parse like the wrapped module, and report the result."""
         found = self._module.loads(*args, **kwargs)
         self._tell(found)
         return found
