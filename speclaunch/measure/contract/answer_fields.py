@@ -1,4 +1,4 @@
-"""Request fields for the contents of an answer, and for its delivery."""
+"""Checks of request fields for the contents and the delivery of an answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPLETIONS, _CHAT = "/v1/completions", "/v1/chat/completions"
 
 
 def n(pair: Pair) -> Outcome:
-    """Check that `n` greedy answers are `n` copies of the continuation."""
+    """Check that `n` greedy answers all equal the continuation."""
 
     def check(base: Base) -> str | None:
         body = base.body(n=_COPIES)
@@ -37,7 +37,7 @@ def output_logprobs(pair: Pair) -> Outcome:
 
 
 def top_logprobs(pair: Pair) -> Outcome:
-    """Check the logprobs of the best tokens at each place of the answer."""
+    """Check the logprobs of the top tokens at each position of the answer."""
     return _compare_logprobs(pair, "output_top_logprobs", top_logprobs_num=3)
 
 
@@ -47,7 +47,7 @@ def prompt_logprobs(pair: Pair) -> Outcome:
 
 
 def _compare_logprobs(pair: Pair, name: str, **fields: int) -> Outcome:
-    """Compare `meta_info[name]`: as many logprobs, of the same tokens and values."""
+    """Check that `meta_info[name]` has equally many logprobs, with the same tokens and values."""
 
     def check(base: Base) -> str | None:
         body = {**base.body(), "return_logprob": True, **fields}
@@ -77,7 +77,7 @@ def _logprobs(ours: Any, plain: Any, tolerance: float) -> str:
 
 
 def _entries(found: Any) -> list[tuple[float | None, int]]:
-    """Return (logprob, token) pairs: of one token, or of the best tokens."""
+    """Return (logprob, token) pairs of one token or of the top tokens."""
     if not found:
         return []
     many = found if isinstance(found[0], list | tuple) else [found]
@@ -85,9 +85,7 @@ def _entries(found: Any) -> list[tuple[float | None, int]]:
 
 
 def stream(pair: Pair) -> Outcome:
-    """Check that a streamed answer has the text of the unstreamed answer, and the plain server's
-    token counts and end, with and without a stop string.
-    """
+    """Check that streaming keeps text, token counts and end, with and without a stop string."""
 
     def check(body: dict[str, Any]) -> str:
         ours, plain = (_streamed(server.stream(body)) for server in pair.servers)
@@ -108,7 +106,7 @@ def stream(pair: Pair) -> Outcome:
 
 
 def _streamed(found: tuple[int, list[Any]]) -> Any:
-    """Return the last chunk, with the text of all; None for a refusal.
+    """Return the last chunk with the complete text; None for a refusal.
 
     The text is cumulative, unless the server sends increments
     (0.5.23 `incremental_streaming_output`).
@@ -122,7 +120,7 @@ def _streamed(found: tuple[int, list[Any]]) -> Any:
 
 
 def usage(pair: Pair) -> Outcome:
-    """Check the token counts of completions: their sums, with `n` and with a stop string."""
+    """Check the token counts of completions and their sums, with `n` and with a stop string."""
 
     def check(body: Mapping[str, Any]) -> str:
         (status, ours), (_, plain) = (server.chat(_COMPLETIONS, body) for server in pair.servers)
@@ -143,7 +141,7 @@ def usage(pair: Pair) -> Outcome:
 
 
 def reasoning(pair: Pair) -> Outcome:
-    """Check the reasoning tokens of answers that end while they still reason."""
+    """Check the reasoning token count of answers that end during reasoning."""
     if not pair.plain.info.get("reasoning_parser"):
         return untested("the servers have no reasoning_parser")
 

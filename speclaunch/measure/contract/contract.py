@@ -21,7 +21,7 @@ from speclaunch.serving import EngineClient, EngineError
 
 
 class ContractField(Struct, frozen=True):
-    """A request field: its check, and the advisories' name for the field, if any."""
+    """A request field: its check, and its name in advisories, if any."""
 
     name: str
     check: Callable[[Pair], Outcome]
@@ -59,7 +59,7 @@ FIELDS = (
     ContractField("abort", answer_fields.abort, _ABOUT.ABORT),
     ContractField("context_limit", greedy_fields.context_limit, _ABOUT.LONG_CONTEXT),
 )
-"""All fields. Those that may end a server come last."""
+"""All fields. Fields that may crash a server come last."""
 
 
 def check_contract(
@@ -73,10 +73,10 @@ def check_contract(
 ) -> Contract:
     """Return the contract of two running servers of one release and checkpoint.
 
-    `plan` of the speculative server states its data type and selects advisories; none are listed
-    without it. `done`: rows of the first fields, from an interrupted contract. `save` receives all
-    rows after each field. Raises LaunchError if the plain server gives no answer, or the
-    speculative one does not speculate, and EngineError if one cannot be reached at first.
+    `plan`: the speculative server's, for its data type and advisories; None lists no advisories.
+    `done`: rows of the first fields, from an interrupted contract. `save` receives all rows after
+    each field. Raises LaunchError if the plain server gives no answer, or the speculative one does
+    not speculate, and EngineError if one cannot be reached at first.
     """
     info = speculative.info
     algorithm = info.get("speculative_algorithm")
@@ -103,9 +103,9 @@ def served_contract(
     done: Sequence[FieldRow] = (),
     save: Callable[[tuple[FieldRow, ...]], None] = lambda _: None,
 ) -> Contract:
-    """Return the contract of two engines on this machine, as `check_contract`, and report progress.
+    """Return the contract of two local engines like `check_contract`, and report progress.
 
-    Raises LaunchError if one gives no answer.
+    Raises LaunchError if an engine gives no answer.
     """
     count = len(done)
 

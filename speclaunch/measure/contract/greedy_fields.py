@@ -1,6 +1,6 @@
-"""Request fields with greedy answers, most of them known from the plain server's own continuation.
+"""Checks of request fields with greedy answers, most derived from the plain server's continuation.
 
-A stop string, a stop token or a limit cuts it; a bias replaces it; a grammar must match.
+A stop string, stop token or limit cuts the continuation; a bias changes it; a grammar must match.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from speclaunch.measure.contract.pair import (
 from speclaunch.measure.contract.servers import ContractAnswer
 
 _SWEPT = 10
-"""Number of stop positions to test, more than one verify step accepts."""
+"""Number of stop positions to test, greater than the tokens that a verify step accepts."""
 _LIMITS = 8
 _FORCE, _FORCED = 100.0, 12
 _MINIMA = (3, 8, 17)
 PENALTIES = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "repetition_penalty": 1.8}
 _MARGIN = 1.0
-"""Nats between a biased token and the best one, few enough for a penalty to change the answer."""
+"""Nats between a biased token and the best, small enough for a penalty to change the answer."""
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 _LONGEST = 300_000
 """Maximum tokens of a prompt at the context limit."""
@@ -98,7 +98,7 @@ def stop_token_ids(pair: Pair) -> Outcome:
 
 
 def _ends(base: Base, at: int) -> Check:
-    """Return the check that an answer is the continuation up to the token at `at`."""
+    """Return a check that the answer equals the continuation up to the token at index `at`."""
     end = base.answer.ids.index(base.answer.ids[at]) + 1
     return lambda answer: answer.ids == base.answer.ids[:end] and answer.finish.type == "stop"
 
@@ -117,7 +117,7 @@ def max_new_tokens(pair: Pair) -> Outcome:
 
 
 def end_at_limit(pair: Pair) -> Outcome:
-    """Check an end token that falls into the same verify step as the limit."""
+    """Check an end token in the same verify step as the limit."""
     return pair.compare(
         GreedyCase(
             base.body(stop_token_ids=[base.answer.ids[at]], max_new_tokens=limit, ignore_eos=False),
@@ -131,7 +131,7 @@ def end_at_limit(pair: Pair) -> Outcome:
 
 
 def min_new_tokens(pair: Pair) -> Outcome:
-    """Check that a token that ends the answer is forced as soon as the minimum allows it."""
+    """Check that a forced stop token ends the answer only once the minimum is reached."""
     return pair.compare(
         GreedyCase(
             base.body(
@@ -201,7 +201,7 @@ def _narrow(pair: Pair, base: Base) -> dict[str, float]:
 
 
 def grammar(name: str) -> Callable[[Pair], Outcome]:
-    """Return the check of a grammar: the answers match it."""
+    """Return a check that answers match a grammar."""
     text, matches = GRAMMARS[name]
 
     def cases(pair: Pair) -> Iterator[GreedyCase]:
@@ -228,7 +228,7 @@ _SCHEMA: dict[str, Any] = {
 
 
 def _matches_schema(text: str) -> bool:
-    """True if a text is an object of the schema, or begins like it: blanks may fill an answer."""
+    """True if a text is an object of the schema or a prefix; whitespace may fill an answer."""
     begun = "".join(text.split())
     complete = (
         f'{{"color":"{color}","done":{done}}}' for color in _COLORS for done in ("true", "false")
@@ -241,7 +241,7 @@ GRAMMARS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "ebnf": (_EBNF, lambda text: bool(re.fullmatch(r"(red|green|blue) [0-9][0-9]", text))),
     "json_schema": (json.dumps(_SCHEMA), _matches_schema),
 }
-"""Text of each grammar, and whether an answer matches it."""
+"""Text of each grammar, and a test for matching answers."""
 
 
 def context_limit(pair: Pair) -> Outcome:

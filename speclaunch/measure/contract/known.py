@@ -1,4 +1,4 @@
-"""Explanations of a difference: the engine's own statement, and advisories."""
+"""Explanations of a difference: statements in the engine's source, and advisories."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STATEMENTS = (
         cpu=True,
     ),
 )
-"""Each is in the source of all releases that it names."""
+"""Statements found in the source of every release in their range."""
 
 
 def statement(field: str, release: str, algorithm: str, device: str | None) -> str | None:

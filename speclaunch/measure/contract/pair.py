@@ -1,8 +1,8 @@
 """Two servers, and the comparison of their greedy answers.
 
-Each request goes to both. The plain server's answer must show the effect of the field, or the
-request proves nothing. Answers that first differ where the plain server likes both tokens equally
-are numerical ties and prove nothing either.
+Each request goes to both. It proves nothing unless the plain server's answer shows the field's
+effect. Answers that first differ at tokens the plain server rates equally are numerical ties and
+also prove nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from speclaunch.measure.contract.servers import Body, ContractAnswer, ContractSe
 from speclaunch.measure.prove.proof import first_difference, noise
 
 TOKENS = 48
-"""Tokens of the greedy answer that most cases cut or change."""
+"""Length of the greedy answer that most cases cut or change."""
 _PROMPTS = (
     "The quick brown fox jumps over the lazy dog while the server",
     "Once upon a time there was a small language model on an ordinary",
@@ -34,7 +34,7 @@ _SHOWN = 40
 
 
 class Outcome(Struct, frozen=True):
-    """Result of one field. `refused`: the message with which the server refuses the field."""
+    """Result of one field. `refused`: the server's message if it refuses the field."""
 
     result: FieldResult
     reason: str = ""
@@ -57,7 +57,7 @@ class GreedyCase(Struct, frozen=True):
 
 
 class Base(Struct, frozen=True):
-    """Prompt that both servers continue identically. `tokens`: text of each token of the answer."""
+    """A prompt that both servers continue identically. `tokens`: texts of the answer's tokens."""
 
     prompt: str
     answer: ContractAnswer
@@ -104,7 +104,7 @@ class Pair:
         return tuple(found)
 
     def plainly(self, body: Body) -> ContractAnswer:
-        """Return the plain server's answer, with logprobs of two tokens and their texts."""
+        """Return the plain server's answer, with the logprobs and texts of the top two tokens."""
         logprobs = {"return_logprob": True, "top_logprobs_num": _TOPS}
         return self.plain.generate({**body, **logprobs, "return_text_in_logprobs": True})
 
@@ -119,9 +119,9 @@ class Pair:
     def difference(
         self, body: Body, found: tuple[ContractAnswer, ContractAnswer] | None = None
     ) -> tuple[str | None, ContractAnswer, ContractAnswer]:
-        """Return how the answers to a request differ, and both, ours first.
+        """Return how the answers to a request differ, then the speculative and the plain answer.
 
-        Empty if they are the same, None for a numerical tie.
+        The difference is empty for equal answers, None for a numerical tie.
         """
         ours, plain = found or (self.ours.generate(body), self.plain.generate(body))
         return self._difference(body, ours, plain), ours, plain
@@ -142,9 +142,7 @@ class Pair:
         return counted(ours.meta, plain.meta)
 
     def _is_tie(self, body: Body, ours: ContractAnswer, at: int) -> bool:
-        """True if, at the first difference, the plain server prefers its own token by no more than
-        the tolerance.
-        """
+        """True if the plain server prefers its own token at `at` by at most the tolerance."""
         again = self.plainly(body)
         tops = again.meta.get("output_top_logprobs") or ()
         if again.error or ours.ids[:at] != again.ids[:at] or not at < min(len(ours.ids), len(tops)):
@@ -200,6 +198,6 @@ def shown(text: str) -> str:
 
 
 def same(differences: Sequence[str | None]) -> Outcome:
-    """Return the outcome of a field from the difference of each request, as `Pair.difference`."""
+    """Return a field's outcome from the `Pair.difference` result of each request."""
     found = next(filter(None, differences), "")
     return Outcome(FieldResult.DIFFERS if found else FieldResult.SAME, found, len(differences))

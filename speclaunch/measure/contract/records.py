@@ -59,7 +59,7 @@ class ChangedFields(Struct, frozen=True):
     """Request fields that speculation changes in a release, but not in the release before it."""
 
     broken: tuple[str, ...]
-    """Fields that the release before leaves unchanged."""
+    """Fields that speculation left unchanged in the previous release."""
     unknown: tuple[str, ...]
     """Fields that were not tested in the previous release."""
 
@@ -67,8 +67,8 @@ class ChangedFields(Struct, frozen=True):
 def changed_fields(before: Sequence[FieldRow], after: Sequence[FieldRow]) -> ChangedFields:
     """Return the undocumented differences and refusals of `after` that `before` does not have.
 
-    `before` counts with its documented differences, too: the source of a release may document less
-    than that of another one with the same behavior.
+    Documented differences of `before` also count, because releases with the same behavior may
+    document it differently.
     """
     known = {row.field: row.result for row in before}
     found = [(row.field, known.get(row.field)) for row in after if row.breaks or row.is_refused]
@@ -86,7 +86,7 @@ class ContractProgress(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Number of fields."""
+        """Number of fields as text; empty for none."""
         return f"{len(self.rows)} fields" if self.rows else ""
 
 
@@ -103,17 +103,17 @@ class Contract(Struct, frozen=True):
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Fields that differ although the engine does not document that."""
+        """Fields with undocumented differences."""
         return tuple(row.field for row in self.rows if row.breaks)
 
     @property
     def is_same(self) -> bool:
-        """True if a field was compared, and none is broken."""
+        """True if at least one field was compared and none is broken."""
         compared = any(row.result is not FieldResult.NOT_TESTED for row in self.rows)
         return compared and not self.broken
 
     def document(self, speculative: str, plain: str) -> ContractDocument:
-        """Return the contract as its document; the names are those of the servers."""
+        """Return the contract's document; `speculative` and `plain`: names of the servers."""
         counts = Counter(row.result for row in self.rows)
         return ContractDocument(
             speculative=speculative,

@@ -1,7 +1,7 @@
-"""Request fields of sampled answers: both servers must draw from the same distribution.
+"""Checks of request fields with sampled answers, which must have the same distribution.
 
-A difference counts if `_ROUNDS` independent samples in a row show it, each with a false alarm of at
-most `_LEVEL`: at most 1e-6 for a field, and 1e-5 for all of a contract.
+A difference counts if `_ROUNDS` independent samples in a row show it, each with a false alarm rate
+of at most `_LEVEL`: at most 1e-6 for a field, and 1e-5 for a complete contract.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _PERMUTATIONS, _FEW_PERMUTATIONS = 400, 100
 _DRAWS = 100
 _TOKENS = 5
 _HEATS = (1.0, 2.0, 4.0, 6.0, 9.0, 14.0, 20.0, 30.0, 45.0)
-"""Temperatures; the first at which the plain server's answers vary is used."""
+"""Temperatures to try; the first at which the plain server's answers vary is used."""
 _TRIALS = 8
 _VARIED = 5
 _SEED = 20_000
 _NONE = -1
-"""Token after the end of an answer."""
+"""Placeholder token after the end of an answer."""
 
 Sample = tuple[tuple[int, ...], ...]
 
 
 def distribution(**fields: Any) -> Callable[[Pair], Outcome]:
-    """Return the check of the distribution at a temperature, with further sampling fields."""
+    """Return a check of the distribution at a temperature, with further sampling fields."""
 
     def check(pair: Pair) -> Outcome:
         heat = _heat(pair, fields)
@@ -66,7 +66,7 @@ def _compared(pair: Pair, body: Body, plain: Sample) -> Outcome:
 
 
 def seed(pair: Pair) -> Outcome:
-    """Check that a seed repeats its answer, and that other seeds give other answers."""
+    """Check that a seed reproduces its answer, and that different seeds give different answers."""
     heat = _heat(pair, {})
     if heat is None:
         return untested("the plain server's answers do not vary")
@@ -124,23 +124,23 @@ def _repeated(server: ContractServer, body: Body, count: int) -> list[dict[str, 
 
 
 def _draw(server: ContractServer, body: Body, count: int = _DRAWS) -> Sample | str:
-    """Return answers to a request, without the first token, which no draft precedes."""
+    """Return answers to a request, without the first token, which is never drafted."""
     found = _ids(server, _repeated(server, body, count))
     return found if isinstance(found, str) else tuple(ids[1:_TOKENS] for ids in found)
 
 
 def _ids(server: ContractServer, bodies: list[dict[str, Any]]) -> Sample | str:
-    """Return the tokens of each answer, or the message of a refusal."""
+    """Return the tokens of each answer, or the server's refusal message."""
     answers = server.many(bodies)
     error = next((answer.error for answer in answers if answer.error), "")
     return error or tuple(answer.ids for answer in answers)
 
 
 def _agree(ours: Sample | str, theirs: Sample | str, permutations: int = _PERMUTATIONS) -> bool:
-    """True if two samples may be of one distribution.
+    """True if two samples may come from one distribution.
 
-    The complete answer counts as one more token: argmax after a sampled token may give each
-    position the right tokens, but too few different answers.
+    The complete answer counts as one more token: argmax after a sampled token may match at each
+    position, but give too few distinct answers.
     """
     if isinstance(ours, str) or isinstance(theirs, str):
         return ours == theirs

@@ -1,4 +1,4 @@
-"""Requests of a contract, and the answers of a server."""
+"""Requests of a contract, and a server's answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RELEASE_SECONDS = 30.0
 
 
 class Finish(Struct, frozen=True):
-    """Reason for the end of an answer: `stop` with what matched, `length` or `abort`."""
+    """Finish reason of an answer: `stop` with the match, `length` or `abort`."""
 
     type: str
     matched: int | str | None = None
@@ -38,7 +38,7 @@ class Finish(Struct, frozen=True):
 
 
 class ContractAnswer(Struct, frozen=True):
-    """An answer of `/generate`. `error`: the message of a refusal; then the rest is empty."""
+    """An answer of `/generate`. `error`: refusal message; the other fields are then empty."""
 
     ids: tuple[int, ...] = ()
     text: str = ""
@@ -53,7 +53,7 @@ class ContractAnswer(Struct, frozen=True):
 
 
 class ContractServer:
-    """A running server. Methods raise EngineError for a missing or an unreadable answer."""
+    """A running server. Methods raise EngineError for a missing or unreadable answer."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
         """Create the server. `make` returns a new client like `EngineClient`, one per thread."""
@@ -68,11 +68,11 @@ class ContractServer:
             return dict(client.server_info())
 
     def generate(self, body: Body) -> ContractAnswer:
-        """Return the answer to a request of one answer."""
+        """Return the answer to a request for one answer."""
         return self.generate_all(body)[0]
 
     def generate_all(self, body: Body) -> list[ContractAnswer]:
-        """Return all answers to a request; a list of one for a refusal."""
+        """Return all answers to a request; one answer if refused."""
         status, text = self.post("/generate", body)
         if status != _GOOD:
             return [ContractAnswer(error=f"{status}: {_short(text)}")]
@@ -80,7 +80,7 @@ class ContractServer:
         return [_answer(each) for each in (found if isinstance(found, list) and found else [found])]
 
     def many(self, bodies: Sequence[Body]) -> list[ContractAnswer]:
-        """Return the answers to several requests, sent concurrently, in order."""
+        """Send requests concurrently; return their answers in order."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(self.generate, bodies))
 
@@ -91,7 +91,7 @@ class ContractServer:
         return status, [_document(line) for line in lines if line != "[DONE]"]
 
     def chat(self, path: str, body: Body) -> tuple[int, Any]:
-        """Return the status and the document of an OpenAI endpoint; a text for an error."""
+        """Return the status and the JSON of an OpenAI endpoint; text for an error."""
         status, text = self.post(path, {"model": "default", **body})
         return status, _document(text) if status == _GOOD else _short(text)
 
@@ -121,7 +121,7 @@ class ContractServer:
         return sum(counts) if counts else None
 
     def await_release(self, before: int) -> int:
-        """Return the KV tokens in use in addition to `before`, once released or after a time limit.
+        """Return the KV tokens in use beyond `before`, after their release or a time limit.
 
         A server updates its load periodically.
         """
