@@ -16,7 +16,7 @@ from speclaunch.serving import command, unfinished_work
 
 
 def certificates_of(prepared: Prepared) -> tuple[LockedCertificate, ...]:
-    """Return the newest finished results of exactly this command, one of each kind."""
+    """Return the newest finished result of each kind for exactly this command."""
     proofs, contracts = map(unfinished_work.stored_work, (PROOF, CONTRACT))
     found = (
         _newest("bench", stored_files(), identity_of(prepared), _measured),

@@ -1,1 +1,1 @@
-"""Search for the two releases between which a check changes its result."""
+"""Search for the two adjacent releases between which the result of a check changes."""

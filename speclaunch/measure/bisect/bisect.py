@@ -1,4 +1,4 @@
-"""Search over releases: probe one release after another until the good and bad pair is known.
+"""Search over releases: probe one at a time until the last good and first bad are known.
 
 Repeating the command continues an interrupted search.
 """
@@ -50,8 +50,8 @@ from speclaunch.serving import unfinished_work
 class BisectTask(Struct, frozen=True):
     """Inputs of a search. `releases`: from good to bad.
 
-    `flaky`: share of starts with a wrong verdict; None: starts are reliable, evaluations of a
-    running server need not be.
+    `flaky`: share of starts with a wrong verdict; None: starts are reliable, but evaluations of a
+    running server may not be.
     """
 
     words: tuple[str, ...]
@@ -76,14 +76,14 @@ class BisectTask(Struct, frozen=True):
 
 
 class BisectProgress(unfinished_work.Progress, frozen=True):
-    """Finished probes, and the good release's answers if the check compares with them."""
+    """Finished probes, and the good release's answers if the check needs them."""
 
     probes: tuple[ReleaseProbe, ...] = ()
     reference: ReleaseAnswers | None = None
 
     @property
     def saved(self) -> str:
-        """Number of probes."""
+        """Number of probes as text; empty for none."""
         return f"{len(self.probes)} probes" if self.probes else ""
 
 
@@ -92,7 +92,7 @@ StoredBisect: TypeAlias = unfinished_work.StoredWork[BisectProgress]
 
 
 def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str, ...]:
-    """Return the available releases from `good` to `bad`, whichever is older. Raises InputError."""
+    """Return the available releases from `good` to `bad`, in either order. Raises InputError."""
     for option, release in (("--good", good), ("--bad", bad)):
         if release not in available:
             raise InputError(
@@ -142,7 +142,7 @@ def probe(
     supply: EngineSupply,
     say: Say,
 ) -> tuple[ReleaseProbe, ReleaseAnswers | None]:
-    """Start a release and evaluate the check; return the probe, and the reference afterwards."""
+    """Start a release and evaluate the check; return the probe and the updated reference."""
     release, began = str(due.probe), time.monotonic()
     fails = ProbeVerdict.BAD if task.check.is_start else ProbeVerdict.SKIP
 
@@ -186,7 +186,7 @@ def _evaluated(
     served: LaunchedRelease,
     reference: ReleaseAnswers | None,
 ) -> tuple[ProbeVerdict, str, int, int]:
-    """Evaluate until one verdict leads by enough; return it, its reason, and both counts."""
+    """Evaluate until one verdict has a sufficient lead; return it, its reason, and both counts."""
     needed = net_evaluations(FLAKY if task.flaky is None else task.flaky)
     needed = 1 if task.check.is_single else needed
     counts = dict.fromkeys(ProbeVerdict, 0)

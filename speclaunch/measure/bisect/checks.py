@@ -22,10 +22,9 @@ from speclaunch.measure.contract.records import FieldRow, changed_fields
 from speclaunch.measure.upgrade.observation import ObservedServer, ReleaseAnswers
 
 URL_VARIABLE, RELEASE_VARIABLE = "SPECLAUNCH_URL", "SPECLAUNCH_ENGINE"
-"""Variables with the server's URL and its release, for the command of a check."""
+"""Variables that pass the server's URL and release to a check command."""
 _SKIP, _NOT_RUN = 125, 126
-"""Exit codes of a check command: the release cannot be tested, and the first code that shells use.
-"""
+"""Exit codes of a check command: release not testable, and the first code that shells use."""
 _ACCEPTANCE = re.compile(r"acceptance\s*>=\s*(\d+(?:\.\d+)?)")
 _SHOWN = 200
 
@@ -44,28 +43,28 @@ class CheckedServer(Struct, frozen=True):
     url: str
     observed: ObservedServer
     folder: Path
-    """Folder for the output of commands."""
+    """Folder for command output."""
     fields: Callable[[], tuple[FieldRow, ...]] = tuple
-    """Returns the contract of the server with a plain server, if the plain server runs."""
+    """Returns the contract rows of the server and the plain server; empty without one."""
 
 
 class Check(Struct, frozen=True):
-    """A check. `evaluate` returns the result of one evaluation, and raises LaunchError."""
+    """A check. `evaluate` runs one evaluation, and may raise LaunchError."""
 
     text: str
     evaluate: Callable[[CheckedServer, ReleaseAnswers | None], Evaluation]
     reference: Callable[[CheckedServer], ReleaseAnswers] | None = None
     """Returns the good release's answers; None if the check does not compare answers."""
     is_start: bool = False
-    """True if a release that does not serve is bad; False if it is skipped."""
+    """True if a release that does not serve is bad, False if the search skips the release."""
     is_contract: bool = False
-    """True if it also needs a server without speculation."""
+    """True if the check also needs a server without speculation."""
     is_single: bool = False
     """True if a single evaluation determines the result."""
 
 
 def _accepts(least: float, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-    """Check that the acceptance length with the fixed prompts is at least `least`."""
+    """Check that the acceptance length on the fixed prompts is at least `least`."""
     found = server.observed.observe().acceptance
     if found is None:
         return Evaluation(ProbeVerdict.BAD, "no answer has a verify step")
@@ -74,7 +73,7 @@ def _accepts(least: float, server: CheckedServer, reference: ReleaseAnswers | No
 
 
 def _gives_same_answers(server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-    """Check that answers to the fixed prompts are the reference's, except for numerical ties."""
+    """Check that answers to the fixed prompts match the reference's, except for numerical ties."""
     found = server.observed.observe()
     difference = server.observed.difference(reference or found, found)
     if difference is None:
@@ -83,9 +82,7 @@ def _gives_same_answers(server: CheckedServer, reference: ReleaseAnswers | None)
 
 
 def _keeps_contract(server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-    """Check that speculation changes no more request fields than in the good release. A single
-    evaluation repeats its own requests.
-    """
+    """Check that speculation changes no more request fields than in the good release."""
     rows = server.fields()
     changed = changed_fields(rows if reference is None else reference.fields, rows)
     if changed.broken:
@@ -105,9 +102,9 @@ def _exits(
     server: CheckedServer,
     reference: ReleaseAnswers | None,
 ) -> Evaluation:
-    """Run a command in its own process group, without a shell, as `git bisect run`.
+    """Run a command like `git bisect run`, in its own process group and without a shell.
 
-    Raises LaunchError if it does not exist or a signal ends it.
+    Raises LaunchError if the command does not exist or a signal ends it.
     """
     env = {**os.environ, URL_VARIABLE: server.url, RELEASE_VARIABLE: server.release}
     with (server.folder / f"command-{server.release}.log").open("ab") as log:
@@ -164,7 +161,7 @@ FORMS = ("start", "acceptance>=X", "same-output", "contract", '"COMMAND"')
 
 
 def check_of(text: str, seconds: float) -> Check:
-    """Return the check of `--check`. `seconds`: time limit of a command. Raises InputError."""
+    """Return the check for a `--check` value. `seconds`: command time limit. Raises InputError."""
     text = text.strip()
     if text in _NAMED:
         return _NAMED[text]

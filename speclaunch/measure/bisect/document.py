@@ -136,7 +136,7 @@ def _dependencies(task: BisectTask, pair: PairRecord) -> list[DependencyRecord]:
 
 
 def _requirements(packages: Packages) -> Mapping[str, str]:
-    """Return the required versions of a release by package, without those of extras."""
+    """Return a release's required versions by package, without extras."""
     found: dict[str, str] = {}
     for line in packages.requires:
         with contextlib.suppress(InvalidRequirement):

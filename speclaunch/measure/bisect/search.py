@@ -1,9 +1,10 @@
-"""Search for the first bad release, which tolerates probes that are sometimes wrong.
+"""Search for the first bad release, tolerating probes that are sometimes wrong.
 
-The hypotheses are the positions of the first bad release. Each probe weights them by its
-probability, and the next probe halves the remaining weight. With reliable probes this is plain
-bisection. With unreliable probes it is Horstein's probabilistic bisection (1963). A pair counts
-only if both of its releases were probed, so `--good` and `--bad` are trusted until they matter.
+The hypotheses are the positions of the first bad release. Each probe reweights them by the
+probability of its result, and the next probe halves the remaining weight. With reliable probes this
+is plain bisection. With unreliable probes it is Horstein's probabilistic bisection (1963). A pair
+counts only if both of its releases were probed, so `--good` and `--bad` are probed only when they
+matter.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from itertools import accumulate
 from msgspec import Struct
 
 FLAKY = 0.2
-"""Assumed share of wrong evaluations, if evaluations of one server are repeated."""
+"""Assumed share of wrong evaluations when evaluations of one server are repeated."""
 CONFIDENCE = 0.99
 """Probability that a verdict or a pair must reach."""
 MOST_EVALUATIONS = 40
-"""Evaluations of one server after which it counts as undecided."""
+"""Maximum evaluations of one server, after which the server counts as undecided."""
 _ENDPOINT = 1e-3
-"""Prior weight of a wrong `--good`, relative to each other hypothesis."""
+"""Prior weight of a wrong `--good`, relative to any other hypothesis."""
 
 
 class ProbeVerdict(StrEnum):
@@ -35,7 +36,7 @@ class ProbeVerdict(StrEnum):
 
 
 class ReleaseProbe(Struct, frozen=True):
-    """A finished probe of a release: one start, and the evaluations of the running server."""
+    """A finished probe: one start of a release, and the evaluations of the running server."""
 
     release: str
     verdict: ProbeVerdict
@@ -46,12 +47,12 @@ class ReleaseProbe(Struct, frozen=True):
 
     @property
     def is_flaky(self) -> bool:
-        """True if its evaluations disagree."""
+        """True if the evaluations disagree."""
         return self.good > 0 and self.bad > 0
 
 
 def net_evaluations(rate: float) -> int:
-    """Return the lead that a verdict needs if a share `rate` of evaluations is wrong.
+    """Return the required lead of a verdict if a share `rate` of evaluations is wrong.
 
     Wald's sequential test of two simple hypotheses with equal errors.
     """
@@ -61,7 +62,7 @@ def net_evaluations(rate: float) -> int:
 
 
 def most_starts(releases: int) -> int:
-    """Return the maximum number of starts to search `releases` releases with reliable probes."""
+    """Return the most starts needed to search `releases` releases with reliable probes."""
     return math.ceil(math.log2(releases)) + 1
 
 
@@ -70,11 +71,11 @@ class SearchOutcome(StrEnum):
 
     FOUND = "found"
     GOOD_IS_BAD = "good is bad"
-    """The release of `--good` fails the check, too."""
+    """The release of `--good` also fails the check."""
     BAD_IS_GOOD = "bad is good"
-    """The release of `--bad` passes the check."""
+    """The release of `--bad` also passes the check."""
     SKIPPED = "skipped"
-    """Releases between the pair cannot be tested."""
+    """Releases between the pair that cannot be tested hide the first bad release."""
     UNDECIDED = "undecided"
     """Too many contradicting probes."""
 
@@ -89,7 +90,7 @@ class SearchStep(Struct, frozen=True):
     outcome: SearchOutcome | None = None
     pair: tuple[str, str] | None = None
     following: tuple[str, ...] = ()
-    """Releases that may be probed after `probe`. Their environments can be built in advance."""
+    """Releases that may be probed after `probe`, so their environments can be built in advance."""
 
 
 def step(
@@ -102,8 +103,8 @@ def step(
 ) -> SearchStep:
     """Return the next step of the search over `releases`, ordered from good to bad.
 
-    `rate`: share of probes with a wrong verdict. `installed`: releases preferred if two split the
-    hypotheses equally. `most`: number of probes after which the search gives up.
+    `rate`: share of probes with a wrong verdict. `installed`: releases preferred if several split
+    the hypotheses equally. `most`: number of probes after which the search gives up.
     """
     found = _step(releases, probes, rate, installed)
     if found.probe is None:
@@ -152,9 +153,7 @@ def _step(
 
 
 def _posterior(releases: Sequence[str], probes: Sequence[ReleaseProbe], rate: float) -> list[float]:
-    """Return the probability, for each release, that it is the first bad release. The last entry is
-    the probability that no release is bad.
-    """
+    """Return each release's probability of being the first bad; the last entry: none is bad."""
     masses = [_ENDPOINT, *[1.0] * len(releases)]
     for probe in probes:
         at, is_bad = releases.index(probe.release), probe.verdict is ProbeVerdict.BAD

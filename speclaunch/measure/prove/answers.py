@@ -15,7 +15,7 @@ from speclaunch.core import LaunchError
 _SECONDS = 600.0
 _SHOWN = 300
 _MASKED = 0
-"""Token reported for the last token of the vocabulary and beyond.
+"""Token ID reported for the last token of the vocabulary and higher IDs.
 
 The engine treats them as image padding (logprob_result_processor.py
 `_process_input_token_logprobs`, 0.5.23).
@@ -37,7 +37,7 @@ class ProofPrompt(Struct, frozen=True):
 
 
 class ProofAnswer(Struct, frozen=True):
-    """Tokens that a server generated. `logprobs` are its own for these tokens, if requested.
+    """Tokens that a server generated. `logprobs`: the server's own for these tokens, if requested.
 
     `verify_steps`: number of verify steps.
     """
@@ -54,7 +54,7 @@ class ProofAnswer(Struct, frozen=True):
 
 
 class Scored(Struct, frozen=True):
-    """A token of an answer scored by the plain server: its logprob, and that of the best token."""
+    """A token that the plain server scored: its logprob and the best token's."""
 
     token: int
     logprob: float
@@ -66,7 +66,7 @@ class Scored(Struct, frozen=True):
 
     @property
     def gap(self) -> float:
-        """Logprob difference to the best token; 0 if this token is the best."""
+        """Logprob difference from the best token; 0 if this token is the best."""
         return 0.0 if self.token == self.best else max(0.0, self.best_logprob - self.logprob)
 
 
@@ -121,7 +121,7 @@ class ProofServer:
     def scores(
         self, pairs: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
     ) -> list[list[Scored]]:
-        """Return each answer scored by this server after its prompt.
+        """Return this server's scores of each answer after its prompt.
 
         `asked`: pairs of prompt and answer in token ids.
         """

@@ -1,9 +1,10 @@
 """A proof: all answers of the speculative server compared with the plain server's.
 
-Greedy speculation is lossless except for numerics: another batch shape sums in another order, and
-two tokens with almost equal logits may swap. The plain server's logprobs of the generated token and
-of the token that it prefers distinguish both cases. Within the noise it is a tie, and the rest of
-the answer is scored after its own tokens. Beyond the noise the answer is wrong.
+Greedy speculation is lossless except for numerics: a different batch shape changes the summation
+order, and two tokens with almost equal logits may swap. The plain server's logprobs of the
+generated token and of the token that it prefers distinguish a tie from an error. A gap within the
+noise is a tie, and the rest of the answer is scored after its own tokens. Beyond the noise, the
+answer is wrong.
 
 `docs/reference/prove.schema.json` is generated from `ProofDocument`, the JSON of
 `speclaunch prove`; a test compares them. Within version 1 keys are never removed or redefined; new
@@ -24,7 +25,7 @@ from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServ
 from speclaunch.measure.prove.two_sample import Drawn, SamplePair, compared
 
 ALARM = 0.01
-"""Probability of a false alarm in the sample test, over all prompts and positions together."""
+"""False-alarm probability of the sample test, over all prompts and positions together."""
 _FLOOR = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.25}
 """Difference in nats below which two logits count as equal.
 
@@ -121,7 +122,7 @@ class AnswerVerdict(Struct, frozen=True):
 
 
 def served_dtype(plan: Plan) -> str:
-    """Return the data type that a deployment computes in; empty if unknown."""
+    """Return a deployment's compute data type; empty if unknown."""
     try:
         dtype = plan.value("dtype")
     except UnknownValueError:
@@ -195,7 +196,7 @@ class CheckedAnswer(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """All verdicts. `tolerance`: nats within which two tokens count as equal."""
+    """All answers with verdicts. `tolerance`: nats within which two tokens count as equal."""
 
     answers: tuple[CheckedAnswer, ...]
     tolerance: float
@@ -227,7 +228,7 @@ class Proof(Struct, frozen=True):
 
     @property
     def samples_differ(self) -> bool:
-        """True if the samples differ, with a probability of `ALARM` for a false alarm."""
+        """True if the samples differ, with false-alarm probability `ALARM`."""
         return self.sampled is not None and self.sampled.probability <= ALARM
 
     @property
@@ -236,7 +237,7 @@ class Proof(Struct, frozen=True):
         return bool(self.answers) and not (self.wrong or self.unspeculated or self.samples_differ)
 
     def document(self, recipe: str, baseline: str, engine: str, dtype: str) -> ProofDocument:
-        """Return the proof as its document. `dtype`: empty if unknown."""
+        """Return the proof's document. `dtype`: empty if unknown."""
         sampled = self.sampled
         return ProofDocument(
             recipe=recipe,
@@ -315,8 +316,7 @@ class Reference(Struct, frozen=True):
 def reference(
     server: Callable[[int], ProofServer], questions: Sequence[ProofPrompt], widest: int, dtype: str
 ) -> Reference:
-    """Return the plain server's reference: answers are generated one at a time, all else with
-    `widest` concurrent requests."""
+    """Return the plain server's reference: answers one at a time, all else `widest` at once."""
     prompts = server(widest).prompt_ids(questions)
     plain = server(1).answers(questions, logprobs=True)
     own = server(widest).scores([(p, answer.ids) for p, answer in zip(prompts, plain, strict=True)])
@@ -326,7 +326,7 @@ def reference(
 def prove_answers(
     server: Callable[[int], ProofServer], plain: Reference, found: Answers
 ) -> tuple[CheckedAnswer, ...]:
-    """Return the verdict of each answer by the plain server."""
+    """Return each answer with its verdict, scored by the plain server."""
     verdicts: list[CheckedAnswer] = []
     for level, answers in found.items():
         other = [
@@ -352,7 +352,7 @@ def prove_answers(
 def sampled(
     server: ProofServer, questions: Sequence[ProofPrompt], draws: int
 ) -> list[list[ProofAnswer]]:
-    """Return `draws` answers to each question at a temperature of 1."""
+    """Return `draws` answers to each question at temperature 1."""
     many = [prompt for prompt in questions for _ in range(draws)]
     answers = server.answers(many, logprobs=False, temperature=1.0)
     return [answers[start : start + draws] for start in range(0, len(answers), draws)]
@@ -361,7 +361,7 @@ def sampled(
 def samples_agree(
     ours: Sequence[Sequence[ProofAnswer]], theirs: Sequence[Sequence[ProofAnswer]]
 ) -> Drawn:
-    """Return the test that both servers sample alike, by prompt from the second token on.
+    """Return the test result on whether both servers sample alike, from the second token on.
 
     The first token is generated without a draft.
     """

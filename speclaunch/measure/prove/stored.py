@@ -18,7 +18,7 @@ PROOF = "proof"
 class StoredAnswers(unfinished_work.Progress, frozen=True):
     """Answers of the speculative server so far.
 
-    Contains the greedy answers of each completed concurrency, and the samples.
+    They include the greedy answers at each completed concurrency, and the samples.
     """
 
     greedy: Mapping[int, Sequence[ProofAnswer]]
@@ -26,7 +26,7 @@ class StoredAnswers(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Number of answers."""
+        """Number of answers as text; empty for none."""
         count = sum(map(len, (*self.greedy.values(), *self.samples)))
         return f"{count} answers" if count else ""
 

@@ -18,9 +18,7 @@ from random import Random
 from msgspec import Struct
 
 _ENOUGH = 20
-"""Number of draws at least as extreme that ends the test early, because the probability is not
-small.
-"""
+"""Number of draws at least as extreme that ends the test early, as evidence of no difference."""
 
 
 class SamplePair(Struct, frozen=True):
@@ -33,8 +31,8 @@ class SamplePair(Struct, frozen=True):
 class Drawn(Struct, frozen=True):
     """Result of the sample test.
 
-    `probability`: of samples at least as different if both servers draw from one distribution.
-    `positions`: prompts times compared tokens.
+    `probability`: chance of samples at least this different if both servers draw from one
+    distribution. `positions`: prompts times compared tokens.
     """
 
     probability: float
@@ -57,9 +55,9 @@ def statistic(ours: Counter[Hashable], total: Counter[Hashable], own: int, other
 def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -> Drawn:
     """Run the test over all prompts.
 
-    It ends early after `_ENOUGH` draws as far off (Besag and Clifford 1991: the probability remains
-    exact). Raises ValueError for a prompt without answers of both, or with answers of unequal
-    lengths.
+    The test ends early after `_ENOUGH` draws at least as extreme (Besag and Clifford 1991: the
+    probability remains exact). Raises ValueError if a prompt lacks answers of a server, or if
+    answer lengths differ.
     """
     pooled = [_pooled(pair) for pair in pairs]
     positions = sum(len(columns) for columns, _, _ in pooled)

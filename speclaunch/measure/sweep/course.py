@@ -1,8 +1,8 @@
 """Run of a sweep: Hydra's launcher in a separate process, rows reported as they arrive.
 
-The launcher runs in its own session, so Ctrl-C reaches only this process. We create the file `stop`
-in the folder; the jobs stop their engines and return, then the launcher ends. If this process is
-killed, its lock is released, which jobs on this machine notice within a second.
+The launcher runs in its own session, so Ctrl-C reaches only this process. To stop, we create the
+file `stop` in the folder: the jobs stop their engines and return, then the launcher ends. If this
+process is killed, its lock is released, which jobs on this machine notice within a second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLUGINS = {
     "submitit_slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
     "ray": ("hydra_plugins.hydra_ray_launcher", "ray"),
 }
-"""Package of each launcher, and the extra of speclaunch that installs it."""
+"""Package of each launcher, and the speclaunch extra that installs it."""
 
 OnRow = Callable[[Job, Row], None]
 
@@ -112,7 +112,7 @@ def _tell(folder: Folder, waiting: dict[str, Job], on_row: OnRow) -> None:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], int]]:
-    """Count signals to stop: Ctrl-C, SIGTERM, or a closed terminal."""
+    """Yield a function that counts the stop signals: Ctrl-C, SIGTERM, or a closed terminal."""
     count = 0
 
     def note(_number: int, _frame: object) -> None:

@@ -1,7 +1,7 @@
 """Process that passes a sweep's jobs to Hydra's launcher: `python -m … FOLDER NUMBERS WORDS…`.
 
-To Hydra a job is only a number. Its configuration is in the sweep's folder, so a launcher needs
-none of our recipes, wherever its jobs run.
+Hydra sees a job only as a number. Each job's configuration is in the sweep's folder, so a launcher
+needs no recipes, wherever its jobs run.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """A sweep: its options, its jobs, their rows, and its folder.
 
-```
-sweep.json    the arguments and jobs, for job processes and for --resume
-lock          locked by the command that manages the sweep, while it runs
-stop          exists while the sweep is being stopped
-rows/KEY.json result of a job, written atomically; KEY.lock: locked by its runner; KEY.log
-hydra/        the launcher's own files
-```
-An existing row is never recomputed. Locks are kernel locks: they end with their holder.
+``` sweep.json the arguments and jobs, for job processes and for --resume lock locked by the command
+that manages the sweep, while it runs stop exists while the sweep is being stopped rows/KEY.json
+result of a job, written atomically; KEY.lock: locked by its runner; KEY.log hydra/ the launcher's
+own files ``` An existing row is never recomputed. Locks are kernel locks, released when their
+holder exits.
 """
 
 from __future__ import annotations
@@ -46,14 +43,14 @@ class JobVerdict(StrEnum):
     REFUSED = "refused"
     """Never started: the rules or the composition show that it cannot serve."""
     FITS = "fits"
-    """This verdict and those below are results of plans: verdicts of the memory budget."""
+    """This and the verdicts below are memory verdicts of plans."""
     TIGHT = "tight"
     FAILS = "fails"
     UNKNOWN = "unknown"
 
     @property
     def bad(self) -> bool:
-        """True if it affects the exit code."""
+        """True if the verdict makes the sweep exit with an error."""
         return self in (JobVerdict.FAILED, JobVerdict.FAILS)
 
 
@@ -73,7 +70,7 @@ class JobOptions(Struct, frozen=True):
     trust_engine: bool = False
 
     def identity(self) -> dict[str, Any]:
-        """Return the options that distinguish this sweep's jobs and folder from others."""
+        """Return the options that identify this sweep's jobs and folder."""
         found = asdict(self)
         del found["trust_engine"]  # jobs are the same, regardless of who identifies their engine
         return found
@@ -98,14 +95,14 @@ class Job(Struct, frozen=True):
     recipe: str
     overrides: tuple[str, ...]
     varied: tuple[str, ...]
-    """Overrides that distinguish it from the other jobs."""
+    """Overrides that distinguish the job from the others."""
     key: str
     """Digest of the composed recipe, engine version and options.
 
-    Its row is found by this key, however the job was written.
+    The job's row has this key, no matter how the user wrote the job.
     """
     refused: str | None = None
-    """Reason why it is never started."""
+    """Reason why the job is never started; None if it can start."""
 
 
 class Row(Struct, frozen=True):
@@ -129,7 +126,7 @@ class Planned(Struct, frozen=True):
     """A sweep that is ready to run: its jobs and its launcher."""
 
     words: tuple[str, ...]
-    """Arguments as the user wrote them."""
+    """The user's arguments, unchanged."""
     jobs: tuple[Job, ...]
     options: JobOptions
     launcher: str
@@ -148,7 +145,7 @@ _POLL_S = 0.5
 
 
 class Folder(Struct, frozen=True):
-    """Folder of a sweep. Its location is `path`."""
+    """Folder of a sweep, at `path`."""
 
     path: Path
 
@@ -233,7 +230,7 @@ class Folder(Struct, frozen=True):
     def is_stopped(self, *, local: bool) -> bool:
         """True if the jobs must stop: the stop file exists, or the managing process is gone.
 
-        On another machine (`local` False) the second is unknown, and queued jobs may outlive the
+        If `local` is False, the managing process is not checked: queued jobs may outlive the
         command that submitted them.
         """
         if self._stop.exists() or not self.path.exists():
@@ -253,7 +250,7 @@ class Folder(Struct, frozen=True):
     def claimed(self, key: str, stopped: Callable[[], bool]) -> Iterator[bool]:
         """Hold the lock of a job.
 
-        Yields False if the sweep stops while another process runs the job.
+        Yields True, or False if the sweep stops while another process runs the job.
         """
         path = self.path / "rows" / f"{key}.lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""Checks of a sweep's jobs before any of them runs: jobs that cannot serve are never started."""
+"""Checks of a sweep's jobs before any runs: jobs that cannot serve are never started."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def check_jobs(
     local: bool,
     launches: bool = True,
 ) -> tuple[Job, ...]:
-    """Return each job with its key, and the reason if it will not be started.
+    """Return each job with its key, and the reason if the job will not be started.
 
-    `local`: the jobs run on this machine, and its engine and hardware apply; otherwise those of the
-    recipe and the options. `launches`: the jobs start next, and may run the interpreter that a
-    recipe names. Raises InputError for a secret in the overrides, because files store them.
+    `local`: the jobs run on this machine, with its engine and hardware; otherwise the recipe and
+    the options set both. `launches`: the jobs start next and may run a recipe's interpreter. Raises
+    InputError for a secret in the overrides, because files store overrides.
     """
     for job in jobs:
         secret = next((override for override in job.overrides if _tells_a_secret(override)), None)
@@ -90,7 +90,7 @@ def _digest(parts: Sequence[Any], options: JobOptions) -> str:
 
 
 def _parts(value: Any) -> Any:
-    """Return a section of a deployment, plain or validated, without its descriptions."""
+    """Return a deployment's section, plain or validated, without descriptions."""
     names = getattr(type(value), "model_fields", None)
     if names is None:
         return str(value)

@@ -1,4 +1,4 @@
-"""One job of a sweep, in the process that a launcher started for it: a command and its row."""
+"""One job of a sweep, in its own launcher-started process: a command and its row."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from speclaunch.serving import free_port
 
 _POLL_S = 0.3
 _END_S = 60.0
-"""Time for an engine to stop, longer than any grace time of speclaunch."""
+"""Time limit for an engine to stop, longer than any of speclaunch's grace periods."""
 _LONGEST_REASON = 300
 
 
 def task(config: Any) -> None:
-    """Run a job for Hydra's launchers; not in their main module, whose name is `__main__`."""
+    """Run a job for Hydra's launchers. Must not be in their main module, named `__main__`."""
     run_job(str(config.folder), int(config.job))
 
 
@@ -126,9 +126,7 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bytes:
-    """End a launch as Ctrl-C does, which stops its engine. If the launch is killed, its guard does
-    so.
-    """
+    """End a launch like Ctrl-C, which stops its engine; a killed launch's guard stops it, too."""
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=_END_S)[0]
@@ -169,7 +167,7 @@ def _kv_tokens(reported: Mapping[str, Any]) -> int | None:
 
 
 def _last_error(log: Path) -> str:
-    """Return the last error of a command without other output."""
+    """Return the last error in the log of a command without other output."""
     with contextlib.suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
         errors = [line for line in lines if line.startswith("error")] or [

@@ -25,7 +25,7 @@ from speclaunch.measure.tune.space import DraftSetting
 
 OPTION = "speculative_adaptive_config"
 _NEAR = 0.97
-"""Minimum share of the best speed for steps to be candidates; the engine chooses among these."""
+"""Minimum share of the best speed for a step count to become a candidate for the engine."""
 _SECONDS = 300.0
 _READER = """
 import json, sys
@@ -35,11 +35,11 @@ found = reader.AdaptiveSpeculativeParams(int(sys.argv[2]), sys.argv[1])
 routed = {size: found._route(int(size)).candidate_steps for size in sys.argv[3].split(",")}
 print(json.dumps({"all": steps, "routed": routed}))
 """
-"""Script that reads the file with the engine's own reader in its interpreter."""
+"""Script for the engine's interpreter that parses the file with the engine's own reader."""
 
 
 def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]) -> None:
-    """Raise InputError unless the release and the algorithm support such a file."""
+    """Raise InputError unless the release and the algorithm support an adaptive file."""
     place = Place(COMMAND_LINE, text="--adaptive-config")
     if load_catalogue(version).by_name(OPTION) is None:
         raise InputError(
@@ -54,7 +54,7 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
 
 
 def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str, Any]:
-    """Return the file's contents: for each tuned load, the step counts near the best."""
+    """Return the file's contents: the near-best step counts for each tuned load."""
     chains = [setting for setting in space if setting.topk == 1 and setting.steps]
     file: dict[str, Any] = {}
     for load, model in sorted(found.models.items()):
@@ -78,7 +78,7 @@ def adaptive_words(file: Mapping[str, Any], path: Path) -> tuple[str, ...]:
 
 
 def checked(file: Mapping[str, Any], python: str, env: Mapping[str, str]) -> None:
-    """Check that the engine parses the file to the same contents. Raises LaunchError."""
+    """Raise LaunchError unless the engine parses the file to the same contents."""
     expected = {size: entry["candidate_steps"] for size, entry in file.items()}
     every = sorted({step for steps in expected.values() for step in steps})
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:

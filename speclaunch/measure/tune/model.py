@@ -2,13 +2,13 @@
 
 A verify step of the engine yields L tokens and takes T seconds; the throughput is L / T.
 
-- T is the sum of the target's own time, the draft's steps, and the verified tokens:
-  `a + b * steps + c * tokens`, with no negative part, fitted to the measurements.
-- L is 1 plus the probability that the draft at each position is accepted. The engine counts these
-  (0.5.23: `spec_correct_drafts_histogram`). The probability of a right draft after right drafts
-  falls slowly; further positions are assumed to fall as the last did. In a tree with b candidates
-  at a position, the probability that none is right is the chain's to the power of b ** gamma.
-  Further candidates are worth less than the best; gamma is fitted to the measured trees.
+- T is the sum of the target's own time, the draft's steps, and the verified tokens: `a + b * steps
++ c * tokens`, with nonnegative coefficients, fitted to the measurements. - L is 1 plus the
+probability that the draft at each position is accepted. The engine counts these (0.5.23:
+`spec_correct_drafts_histogram`). The probability of a correct draft after correct drafts falls
+slowly; later positions are assumed to fall at the last rate. In a tree with b candidates at a
+position, the probability that none is correct is the chain's to the power of b ** gamma. Further
+candidates are worth less than the best; gamma is fitted to the measured trees.
 
 Measured settings use their measured values.
 """
@@ -61,18 +61,18 @@ class Trial(Struct, frozen=True):
 
 
 class SpeedModel(Struct, frozen=True):
-    """Parts of a step's time, and probabilities of right drafts."""
+    """Cost coefficients of a verify step, and probabilities of correct drafts."""
 
     base: float
     by_step: float
     by_token: float
     hits: tuple[float, ...]
-    """Probability that one candidate is right at each position, if all earlier ones were right."""
+    """Probability of a correct candidate at each position, given that all earlier are correct."""
     gamma: float
     tried: tuple[Trial, ...]
 
     def speed(self, setting: DraftSetting) -> float:
-        """Return tokens per second: measured if tried, else predicted."""
+        """Return a setting's tokens per second: measured if tried, else predicted."""
         for trial in self.tried:
             if trial.setting == setting:
                 return trial.speed
@@ -83,7 +83,7 @@ class SpeedModel(Struct, frozen=True):
         return self.base + self.by_step * setting.steps + self.by_token * setting.tokens
 
     def accept_length(self, setting: DraftSetting) -> float:
-        """Return the tokens of a verify step."""
+        """Return the tokens per verify step."""
         return 1 + sum(_shares(setting, self.hits, self.gamma))
 
 
@@ -138,7 +138,7 @@ def _hits(trials: Sequence[Trial]) -> tuple[float, ...]:
 
 
 def _even_hit(trial: Trial) -> float:
-    """Return the probability, equal at all positions, that gives the measured acceptance length."""
+    """Return the uniform hit probability that gives the measured acceptance length."""
     low, high = 0.0, _MOST
     for _ in range(50):
         middle = (low + high) / 2
@@ -162,9 +162,9 @@ def _gamma(trials: Sequence[Trial], hits: Sequence[float]) -> float:
 
 
 def _costs(trials: Sequence[Trial]) -> tuple[float, float, float]:
-    """Return the costs by least squares of relative errors, with no negative part.
+    """Return the nonnegative costs with the least squared relative errors.
 
-    Of all subsets of nonzero parts, the best whose solution is nonnegative.
+    Tries all subsets of nonzero costs, and takes the best nonnegative solution.
     """
     rows = [(1.0, float(trial.setting.steps), float(trial.setting.tokens)) for trial in trials]
     scaled = [
@@ -190,7 +190,7 @@ def _costs(trials: Sequence[Trial]) -> tuple[float, float, float]:
 def _solved(
     matrix: list[list[float]], chosen: Sequence[int], right: Sequence[float]
 ) -> list[float] | None:
-    """Solve a symmetric system by Gaussian elimination; None if its rows are dependent."""
+    """Return the solution of a symmetric system; None if its rows are dependent."""
     size = len(matrix)
     rows = [[*row, right[index]] for row, index in zip(matrix, chosen, strict=True)]
     for at in range(size):

@@ -1,6 +1,6 @@
 """Tuning objectives: latency of one request, throughput at one or more loads, or goodput.
 
-Speed is tokens per second of one request during decode. At one load, the output of a deployment is
+Speed is tokens per second of one request during decode. At one load, a deployment's throughput is
 speed times load. Several loads have equal weight: the geometric mean.
 """
 
@@ -40,7 +40,7 @@ class TuningObjective(Struct, frozen=True):
     aim: Aim
     concurrencies: tuple[int, ...]
     within: tuple[Bound, ...] = ()
-    """Bounds of goodput."""
+    """Goodput bounds; empty for other objectives."""
 
     def __str__(self) -> str:
         if self.aim is Aim.LATENCY:
@@ -88,7 +88,7 @@ def worth(trial: Trial, within: Sequence[Bound], slower: float = 1.0) -> float:
 
 
 def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
-    """Return a request with token times after the first scaled by `slower`."""
+    """Return a request whose token times after the first are scaled by `slower`."""
     latency = pace.first_token + slower * (pace.latency - pace.first_token)
     return MeasuredRequest(
         ok=True,
@@ -127,7 +127,7 @@ class TrialModels(Struct, frozen=True):
 
 
 def trial_models(aim: TuningObjective, trials: Sequence[Trial]) -> TrialModels:
-    """Return the models of at least one trial at each load."""
+    """Return the models for trials at every load; needs at least one trial per load."""
     models = {
         load: fitted([trial for trial in trials if trial.concurrency == load])
         for load in aim.concurrencies

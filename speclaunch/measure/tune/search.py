@@ -1,6 +1,6 @@
 """Search for the best setting: choose the next trial within the budget.
 
-It ends once the best predicted setting was tried.
+The search ends once the setting with the best prediction has been tried.
 """
 
 from __future__ import annotations
@@ -109,16 +109,16 @@ def ranked(aim: TuningObjective, trials: Sequence[Trial]) -> tuple[DraftSetting,
 
 
 class TuningBudget(Struct, frozen=True):
-    """Maximum starts and seconds; the comparison of the best settings is reserved."""
+    """Maximum starts and seconds, including those reserved for the final comparison."""
 
     starts: int
     seconds: float | None
     verified: int
-    """Starts of the comparison."""
+    """Starts reserved for the final comparison."""
 
     @property
     def tried(self) -> int:
-        """Starts that try settings."""
+        """Starts available to try settings."""
         return self.starts - self.verified
 
 
@@ -142,7 +142,7 @@ class Expectation(Struct, frozen=True):
     comparison: float
 
     def fits(self, limit: TuningBudget, spent: float) -> bool:
-        """True if another start and the comparison after it end within the budget."""
+        """True if another start and the final comparison fit within the budget."""
         return limit.seconds is None or spent + self.start + self.comparison <= limit.seconds
 
 
@@ -153,7 +153,7 @@ def expectation(
     rounds: int,
     done: Sequence[TrialStart],
 ) -> Expectation:
-    """Return the expectation from finished starts; before the first, from the slowest estimate.
+    """Return the expectation from finished starts, or from the slowest estimate before any.
 
     `rounds`: rounds of each side of the comparison.
     """

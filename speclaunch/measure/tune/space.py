@@ -30,7 +30,7 @@ NGRAM = "NGRAM"
 
 
 class DraftSetting(Struct, frozen=True):
-    """Settings of drafting; `steps` is 0 for NGRAM, which looks up an entire tree at once."""
+    """Draft settings; `steps` is 0 for NGRAM, which looks up an entire tree at once."""
 
     steps: int
     topk: int
@@ -39,7 +39,7 @@ class DraftSetting(Struct, frozen=True):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Settings as server arguments."""
+        """Return the settings as server arguments."""
         if not self.steps:
             return {"speculative_num_draft_tokens": self.tokens}
         return {

@@ -150,7 +150,7 @@ def _step_seconds(each: Round) -> float:
 
 
 class LoadRatio(Struct, frozen=True):
-    """The ratio at one number of requests at a time."""
+    """Ratio at one concurrency."""
 
     concurrency: int
     ratio: float
@@ -251,7 +251,7 @@ class Verified(Struct, frozen=True):
 
 
 class StoredStarts(Struct, frozen=True):
-    """Stored starts of one tuning problem."""
+    """Stored engine starts of one tuning problem."""
 
     path: Path
     starts: tuple[TrialStart, ...] = ()
@@ -260,7 +260,7 @@ class StoredStarts(Struct, frozen=True):
     verified: Verified | None = None
     """Result of the last comparison of the best settings."""
     compared: int = 0
-    """Starts of comparisons, including those that do not count."""
+    """Engine starts of comparisons, including comparisons that do not count."""
 
     @property
     def tried(self) -> int:
@@ -269,7 +269,7 @@ class StoredStarts(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """All engine starts, including the comparison."""
+        """All engine starts, including comparisons."""
         return self.tried + self.compared
 
     @property
@@ -311,7 +311,7 @@ def stored_starts(key: str, *, fresh: bool) -> StoredStarts:
 
 
 def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the comparison with field names for values that an earlier version stored as lists."""
+    """Return the comparison with field names instead of an earlier version's lists."""
     if verified is None:
         return None
 

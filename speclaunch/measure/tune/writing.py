@@ -1,4 +1,4 @@
-"""Recipe with a new setting: its text edited in place, verified, with the evidence.
+"""Recipe with a new setting: its text is edited in place, verified, and annotated with evidence.
 
 Edits and verification are those of `lint --fix`: the composed recipe has the new arguments and is
 otherwise unchanged.
@@ -30,7 +30,7 @@ from speclaunch.engine import load as load_catalogue
 from speclaunch.measure.tune.space import DraftSetting
 
 _OURS = re.compile(r"\s*# tuned \d{4}-\d\d-\d\d: ")
-"""Comment from an earlier tuning."""
+"""Pattern of a comment from an earlier tuning."""
 
 
 class Tuned(Struct, frozen=True):
@@ -73,9 +73,9 @@ def tuned(
 
 
 def elsewhere(change: Tuned, target: Path, config_dirs: Sequence[Path] = ()) -> str:
-    """Return the text for another file, possibly in another folder.
+    """Return the tuned text for a different file, possibly in another folder.
 
-    Raises InputError if it would compose to other arguments there.
+    Raises InputError if the text would compose to different arguments there.
     """
     text = change.after.replace(f"recipe={change.path.stem}", f"recipe={target}")
     here = composed(change.after, str(change.path), change.path, config_dirs).values
@@ -93,7 +93,7 @@ def elsewhere(change: Tuned, target: Path, config_dirs: Sequence[Path] = ()) -> 
 def _with_evidence(before: str, made: str, evidence: str) -> str:
     """Return the text with an evidence comment above the first changed line.
 
-    It replaces our earlier comment, and is omitted if it would change the data.
+    The comment replaces an earlier one, and is omitted if it would change the data.
     """
     old, new = lines_of(before), lines_of(made)
     pairs = zip(old, new, strict=False)

@@ -1,4 +1,4 @@
-"""Upgrades of a recipe, of a file's commands, and of all deployments below a directory."""
+"""Upgrades of recipes, commands in files, and all deployments below a directory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class UpgradeSettings(Struct, frozen=True):
-    """Options of an upgrade. `source`: the current release, if the user names it."""
+    """Options of an upgrade. `source`: the current release, if set by the user."""
 
     to: str
     source: str | None
@@ -70,11 +70,11 @@ class UpgradeSettings(Struct, frozen=True):
     rules: tuple[Rule, ...]
     asker: EngineQuerier | None = None
     notes: tuple[str, ...] = ()
-    """Notes about unknown releases, for which the nearest is used."""
+    """Notes about unknown releases that the nearest known release replaces."""
 
 
 class DeploymentUpgrade(Struct, frozen=True):
-    """Deployment at its current release and at the target release."""
+    """A deployment at its current and its target release."""
 
     name: str
     place: Place
@@ -83,18 +83,18 @@ class DeploymentUpgrade(Struct, frozen=True):
     to: str
     reasons: tuple[UpgradeReason, ...]
     steps: tuple[str, ...] = ()
-    """Changes of the file, as `migrate` reports them."""
+    """Changes to the file, as `migrate` reports them."""
     comparison: PlanComparison | None = None
-    """None if there is no counterpart, or the deployment cannot be read."""
+    """None if the target release has no counterpart, or the deployment cannot be read."""
 
     @property
     def verdict(self) -> UpgradeVerdict:
-        """Verdict of the reasons."""
+        """Verdict that follows from the reasons."""
         return verdict_of(self.reasons)
 
 
 def current_release(pinned: str | None, options: UpgradeSettings, place: Place) -> str:
-    """Return the release that a recipe runs on now. Raises InputError if it is unknown."""
+    """Return a recipe's current release. Raises InputError if it is unknown."""
     if options.source or pinned:
         return options.source or str(pinned)
     try:
@@ -108,7 +108,7 @@ def current_release(pinned: str | None, options: UpgradeSettings, place: Place) 
 
 
 def recipe_upgrades(words: Sequence[str], options: UpgradeSettings) -> list[DeploymentUpgrade]:
-    """Return the upgrade of a recipe: one for each of its roles. Raises InputError."""
+    """Return one upgrade per role of a recipe. Raises InputError."""
     name, overrides = split_recipe(words)
     recipe = load(name, overrides, options.config_dirs)
     source = current_release(recipe.deployment.engine.pinned, options, recipe.start)
@@ -221,7 +221,7 @@ def _command_upgrade(
 
 
 def _lines(invocation: Invocation) -> range:
-    """Return the lines of a command."""
+    """Return the line numbers of a command in its file."""
     words = (*invocation.program, *invocation.words)
     places = [word.used_at or word.place for word in words]
     lines = [place.line for place in places if place.path == invocation.place.path]
@@ -244,7 +244,7 @@ def _of_command(
 
 
 def _command(invocation: Invocation) -> PlannedCommand:
-    """Return the command of a file, one argument a line, with secrets redacted."""
+    """Return a file's command, one argument per line, with secrets redacted."""
     lines: list[str] = []
     is_hidden = False
     for word in invocation.words:
@@ -261,7 +261,7 @@ def _command(invocation: Invocation) -> PlannedCommand:
 def directory_upgrades(paths: Sequence[str], options: UpgradeSettings) -> list[DeploymentUpgrade]:
     """Return the upgrades of all deployments in files and below directories, in file order.
 
-    A file that cannot be read is one entry with the reason.
+    An unreadable file yields one entry with the reason.
     """
     return [upgrade for file in find_files(paths) for upgrade in _of_file(file, options)]
 

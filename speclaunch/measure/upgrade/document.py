@@ -105,7 +105,7 @@ class UpgradeDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def upgrade_document(
     to: str, found: Sequence[DeploymentUpgrade], runs: Sequence[ReleaseRun] = ()
 ) -> UpgradeDocument:
-    """Return the document of some upgrades; `runs` are those of a single one."""
+    """Return the document of the upgrades. `runs`: both releases' runs, for a single upgrade."""
     return UpgradeDocument(
         to=to,
         verdict=verdict_of(reason for upgrade in found for reason in upgrade.reasons),
@@ -130,7 +130,7 @@ def _deployment(upgrade: DeploymentUpgrade, runs: Sequence[ReleaseRun]) -> Deplo
 
 
 def changes_record(found: PlanComparison) -> ChangesRecord:
-    """Return what differs between two plans of one deployment."""
+    """Return the differences between two plans of one deployment."""
     fixed, introduced, undecided = advisories_across(found)
     return ChangesRecord(
         list(found.command),

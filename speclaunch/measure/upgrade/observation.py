@@ -1,8 +1,8 @@
 """Answers of a running release to fixed prompts: greedy tokens and their verify steps.
 
-Another release computes with other kernels, so two tokens with almost equal logits may swap. The
-server that is compared scores the reference's answer itself: tokens that it prefers by less than
-the noise of its data type are a tie (see `prove`).
+Releases use different kernels, so two tokens with almost equal logits may swap. The compared server
+scores the reference's answer: tokens that it prefers by less than its data type's noise are a tie
+(see `prove`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReleaseAnswers(Struct, frozen=True):
 
 
 def fixed_prompts() -> tuple[ProofPrompt, ...]:
-    """Return the prompts that every release answers: some of each shipped set."""
+    """Return the prompts that every release answers: a few from each shipped set."""
     return tuple(
         ProofPrompt(text, TOKENS)
         for name in shipped()
@@ -55,7 +55,7 @@ def fixed_prompts() -> tuple[ProofPrompt, ...]:
 
 
 class ObservedServer:
-    """Running server. Methods raise LaunchError if it does not answer."""
+    """A running server. Methods raise LaunchError if the server does not answer."""
 
     def __init__(self, address: Address, dtype: str = "") -> None:
         """`dtype`: data type that it computes in; empty if unknown."""
@@ -63,14 +63,14 @@ class ObservedServer:
         self._server = ProofServer(lambda: EngineClient(address), _AT_ONCE)
 
     def observe(self) -> ReleaseAnswers:
-        """Return its answers to the fixed prompts."""
+        """Return the server's answers to the fixed prompts."""
         try:
             return ReleaseAnswers(tuple(self._server.answers(fixed_prompts(), logprobs=False)))
         except EngineError as error:
             raise LaunchError(f"the server gave no answer: {error}") from error
 
     def info(self) -> Mapping[str, Any]:
-        """Return the arguments that it reports, without secrets."""
+        """Return the arguments that the server reports, without secrets."""
         try:
             with EngineClient(self._address) as client:
                 return dict(Redactor().value(client.server_info()))
@@ -80,7 +80,7 @@ class ObservedServer:
     def difference(self, reference: ReleaseAnswers, found: ReleaseAnswers) -> str | None:
         """Return the first answer that differs from the reference beyond a tie; None if none does.
 
-        `found`: its own answers.
+        `found`: this server's own answers.
         """
         pairs = zip(fixed_prompts(), reference.answers, found.answers, strict=True)
         for prompt, before, after in pairs:

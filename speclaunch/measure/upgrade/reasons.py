@@ -20,7 +20,7 @@ from speclaunch.measure.advice.comparison import PlanComparison
 from speclaunch.measure.advice.planned_deployment import PlannedDeployment
 
 _FEWER_TOKENS = 0.99
-"""KV cache capacity, relative to the capacity before, below which memory counts as changed."""
+"""Ratio of the new to the old KV cache capacity below which memory counts as changed."""
 
 
 class UpgradeVerdict(StrEnum):
@@ -29,9 +29,9 @@ class UpgradeVerdict(StrEnum):
     SAFE = "safe"
     """No difference was found, and nothing is unknown."""
     DIFFERS = "differs"
-    """It serves, with the listed differences."""
+    """The deployment serves, with the listed differences."""
     NOT_SAFE = "not safe"
-    """It does not serve, or serves worse."""
+    """The deployment does not serve, or serves worse."""
     UNKNOWN = "unknown"
     """A missing fact may hide a difference."""
 
@@ -64,19 +64,19 @@ _ORDER = (UpgradeVerdict.NOT_SAFE, UpgradeVerdict.DIFFERS, UpgradeVerdict.UNKNOW
 
 
 def verdict_of(reasons: Iterable[UpgradeReason]) -> UpgradeVerdict:
-    """Return the verdict of the reasons: the worst; `safe` without any."""
+    """Return the worst verdict of the reasons; `safe` without reasons."""
     found = {reason.verdict for reason in reasons}
     return next((verdict for verdict in _ORDER if verdict in found), UpgradeVerdict.SAFE)
 
 
 def blocked(problems: Iterable[Problem]) -> Iterator[UpgradeReason]:
-    """Yield the reasons of a command that cannot be migrated."""
+    """Yield the reasons why a command cannot be migrated."""
     for problem in problems:
         yield UpgradeReason(Aspect.COMMAND, UpgradeVerdict.NOT_SAFE, problem.message)
 
 
 def reasons_of(found: PlanComparison) -> Iterator[UpgradeReason]:
-    """Yield the reasons that follow from the two plans."""
+    """Yield the reasons found by comparing the two plans."""
     yield from _refusals(found)
     yield from _values(found)
     yield from _memory(found)
@@ -125,13 +125,13 @@ def _values(found: PlanComparison) -> Iterator[UpgradeReason]:
 
 
 def shown(value: object) -> str:
-    """Return a value in at most 60 characters."""
+    """Return a value as text of at most 60 characters."""
     text = "none" if value is None else str(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _unknown_values(found: PlanComparison) -> Iterator[str]:
-    """Yield the arguments whose effective value a missing fact hides in a plan."""
+    """Yield the arguments whose effective value is unknown in a plan."""
     for planned in (found.before, found.after):
         for row in planned.rows:
             if row.outcome is ArgumentOutcome.UNKNOWN and not is_idle(planned.plan, row.name):
@@ -173,7 +173,7 @@ def _facts(found: PlanComparison) -> Iterator[UpgradeReason]:
 
 
 Undecided = tuple[Advisory, str]
-"""Advisory that may affect a plan, and the missing fact."""
+"""An advisory that may affect a plan, and the missing fact."""
 
 
 def _advisories_of(planned: PlannedDeployment) -> tuple[list[Advisory], list[Undecided]]:
@@ -194,7 +194,7 @@ def advisories_across(
 ) -> tuple[list[Advisory], list[Advisory], list[Undecided]]:
     """Return the advisories that a change of release fixes and introduces.
 
-    The last are those that it may introduce, with the reason why that is unknown.
+    The third list has advisories that the change may introduce, with the missing fact.
     """
     before, unsure_before = _advisories_of(found.before)
     after, unsure_after = _advisories_of(found.after)

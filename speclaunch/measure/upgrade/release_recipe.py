@@ -1,4 +1,4 @@
-"""Recipes for a release: as `migrate` would write them, and as a running server."""
+"""Recipes for a release: migrated like `migrate`, and launched as a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from speclaunch.serving import free_port, local_lookup
 CPU = "cpu"
 _PIN = "engine.version"
 _UNCHANGED = ("--fresh", "--max-attempts=1", "--force")
-"""Options of a launch that starts exactly the recipe's settings, without a retry."""
+"""Launch options that start exactly the recipe's settings, without retries."""
 
 
 class ReleaseRecipe(Struct, frozen=True):
@@ -51,14 +51,12 @@ class ReleaseRecipe(Struct, frozen=True):
         return any(word.lstrip("+").startswith(f"{_PIN}=") for word in self.overrides)
 
     def load(self) -> Recipe:
-        """Return the recipe of the migrated text. Raises InputError."""
+        """Return the migrated recipe. Raises InputError."""
         with self._overlaid():
             return load(str(self.path), self.overrides, self.config_dirs)
 
     def prepared(self, recipe: Recipe | None = None) -> Prepared:
-        """Return the recipe or one of its roles, prepared without starting anything. Raises
-        InputError.
-        """
+        """Return the recipe or one role, prepared but not started. Raises InputError."""
         found = recipe or self.load()
         return prepare(found, None if self._is_pinned else self.version, dry_run=True)
 
@@ -69,9 +67,9 @@ class ReleaseRecipe(Struct, frozen=True):
             yield
 
     def words(self, folder: Path) -> tuple[str, ...]:
-        """Return the arguments of a launch; a changed text is written below `folder`.
+        """Return launch arguments; writes a changed recipe below `folder`.
 
-        Raises InputError if it cannot be written.
+        Raises InputError if writing fails.
         """
         directories = [f"--config-dir={path}" for path in self.config_dirs]
         path = self.path
@@ -96,7 +94,7 @@ def recipe_for(
 ) -> ReleaseRecipe:
     """Return the recipe of `words` for `version`. `python`: interpreter with that release.
 
-    The CPU engine of another release is selected by its pin, an interpreter by its path. Raises
+    A version pin selects the CPU engine of another release; a path selects an interpreter. Raises
     InputError if the recipe cannot be read.
     """
     name, overrides = split_recipe(words)
@@ -112,7 +110,7 @@ def recipe_for(
 
 
 def plan_here(prepared: Prepared) -> Plan:
-    """Return the plan of a deployment with the facts and the environment of this machine."""
+    """Return the plan of a deployment with this machine's facts and environment."""
     is_cpu = prepared.cpu is not None
     request = prepared.request(os.environ)
     facts = local_lookup(Lookup(), prepared.recipe, probe=not is_cpu, cpu=is_cpu)
@@ -120,11 +118,11 @@ def plan_here(prepared: Prepared) -> Plan:
 
 
 class StartFailedError(LaunchError):
-    """A release that does not serve."""
+    """The release does not serve."""
 
 
 class LaunchedRelease(Struct, frozen=True):
-    """A serving release. `seconds`: from its start until it was verified."""
+    """A serving release. `seconds`: time from start to verification."""
 
     release: str
     engine: MeasuredEngine
@@ -132,7 +130,7 @@ class LaunchedRelease(Struct, frozen=True):
     observed: ObservedServer
     seconds: float
     can_run_twice: bool
-    """True if a server without speculation fits next to it: on the CPU engine."""
+    """True if a second server without speculation fits alongside: only on the CPU engine."""
 
 
 @contextmanager
@@ -144,11 +142,11 @@ def launched(
     *,
     speculates: bool = True,
 ) -> Iterator[LaunchedRelease]:
-    """Serve a recipe within the block, and stop it at the end.
+    """Serve a recipe within the block, and stop the server at the end.
 
-    `folder` receives the log and a changed recipe. `speculates`: False for the same server without
-    speculation. Raises InputError if the release does not support the recipe, and LaunchError if it
-    does not serve within `seconds` (StartFailedError).
+    `folder` receives the log and, if changed, the recipe. `speculates`: False for the same server
+    without speculation. Raises InputError if the release does not support the recipe, and
+    LaunchError if it does not serve within `seconds` (StartFailedError).
     """
     prepared = found.prepared()
     off = without_speculation(prepared.recipe)

@@ -1,4 +1,4 @@
-"""Both releases of an upgrade on this machine: started once each, and compared."""
+"""Both releases of an upgrade, each started once on this machine and compared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VOLATILE = frozenset(
 
 
 class ReleaseRun(Struct, frozen=True):
-    """A release that was started: whether it serves, and what it answers."""
+    """Result of starting a release: whether it serves, and its answers."""
 
     release: str
     serves: bool
@@ -42,14 +42,14 @@ class ReleaseRun(Struct, frozen=True):
 
 
 class UpgradeProgress(unfinished_work.Progress, frozen=True):
-    """Releases that ran, and the contract of the next one as far as it was checked."""
+    """Finished runs, and the contract rows of the next run checked so far."""
 
     runs: tuple[ReleaseRun, ...] = ()
     rows: tuple[FieldRow, ...] = ()
 
     @property
     def saved(self) -> str:
-        """Number of releases and of fields."""
+        """Numbers of releases and fields as text; empty for none."""
         parts = (f"{len(self.runs)} releases" * bool(self.runs), ContractProgress(self.rows).saved)
         return ", ".join(filter(None, parts))
 
@@ -65,7 +65,7 @@ def run_releases(
     seconds: float,
     say: Say,
 ) -> None:
-    """Run, in turn, the recipes that have not run yet. Raises InputError, LaunchError."""
+    """Run the recipes that have not run yet, in order. Raises InputError, LaunchError."""
     due = recipes[len(stored.progress.runs) :]
     supply.prefetch([found.version for found in due])
     for found in due:
@@ -77,7 +77,7 @@ def run_releases(
 def run_release(
     found: ReleaseRecipe, stored: StoredUpgrade, seconds: float, say: Say
 ) -> ReleaseRun:
-    """Start a release, let it answer the fixed prompts, check its contract, and stop it.
+    """Start a release, query the fixed prompts, check the contract, and stop the release.
 
     Raises InputError.
     """
@@ -110,7 +110,7 @@ def run_reasons(
 ) -> tuple[UpgradeReason, ...]:
     """Return the reasons of the upgrade after both releases ran.
 
-    Values that the plan left unknown are those that the servers reported.
+    Values unknown to the plan come from the servers' reports.
     """
     reasons = list(upgrade.reasons)
     if not after.serves:
@@ -170,7 +170,7 @@ def _changed_values(
 
 
 def _without_equal(value: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a nested value that another one does not have."""
+    """Return the entries of a nested value that differ from `other`."""
     found: dict[str, Any] = {}
     for name, ours in value.items():
         theirs = other.get(name)

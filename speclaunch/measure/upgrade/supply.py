@@ -1,7 +1,7 @@
 """Engines for a comparison of releases: CPU engines installed as needed, or the user's own.
 
-At most two are installed at a time, each by its own speclaunch process. An interrupted installation
-continues with the next run.
+At most two engines are installed at a time, each by its own speclaunch process. An interrupted
+installation continues with the next run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def interpreters(words: Sequence[str]) -> dict[str, str]:
 
 
 class EngineSupply:
-    """The engines of the compared releases. Installations end with the block."""
+    """Engines of the compared releases. Running installations stop when the block ends."""
 
     def __init__(self, pythons: Mapping[str, str], say: Callable[[str], None]) -> None:
         """`pythons`: the user's interpreters by release; empty for CPU engines."""
@@ -78,11 +78,11 @@ class EngineSupply:
         self._building.clear()
 
     def available(self) -> tuple[str, ...]:
-        """Return the releases that an engine can be had for, oldest first."""
+        """Return the releases with an available engine, oldest first."""
         return tuple(self._pythons) or tuple(reversed(tuple(RELEASES)))
 
     def installed(self) -> set[str]:
-        """Return the releases that can start at once."""
+        """Return the releases that can start immediately."""
         if self._pythons:
             return set(self._pythons)
         return {release for release in RELEASES if is_installed(self._engine(release))}
@@ -91,9 +91,9 @@ class EngineSupply:
         return CpuEngine(speclaunch_home(), release)
 
     def prefetch(self, releases: Sequence[str], *, needed: Collection[str] = ()) -> None:
-        """Begin to install the CPU engines of the first releases that lack one.
+        """Start installing CPU engines for the first releases without one.
 
-        `needed`: releases whose engines must not make room. Raises InstallError.
+        `needed`: releases whose engines must not be removed to free space. Raises InstallError.
         """
         if self._pythons:
             return
@@ -115,7 +115,7 @@ class EngineSupply:
             self._building[release] = (process, log)
 
     def is_installable(self, recipe: ReleaseRecipe) -> bool:
-        """Return True for a CPU engine; raise LaunchError if a recipe needs an interpreter."""
+        """True if the recipe uses a CPU engine. Raises LaunchError if it needs an interpreter."""
         release, prepared = recipe.version, recipe.prepared()
         if prepared.cpu is not None:
             return True
@@ -129,7 +129,7 @@ class EngineSupply:
     def require(self, recipe: ReleaseRecipe) -> None:
         """Wait until the engine of a recipe is installed.
 
-        Raises LaunchError if it cannot be installed, or if the recipe needs an interpreter.
+        Raises LaunchError if installation fails, or if the recipe needs an interpreter.
         """
         release = recipe.version
         if not self.is_installable(recipe):
@@ -152,7 +152,7 @@ class EngineSupply:
         note_use(self._engine(release))
 
     def _collect(self, *, wait: bool = False) -> None:
-        """Forget the installations that ended; `wait` for one to end."""
+        """Remove finished installations; `wait`: first wait until one finishes."""
         for release, (process, log) in list(self._building.items()):
             if wait:
                 process.wait()

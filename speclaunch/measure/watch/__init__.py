@@ -1,1 +1,1 @@
-"""Running engines, watched: readings, their history, what is wrong."""
+"""Watching running engines: readings, their history, and problems."""

@@ -14,9 +14,9 @@ from msgspec import Struct, field
 from speclaunch.measure.watch.history import EngineHistory, RankSpan
 
 START_CHECK, LOCK = "start check", "lock: "
-"""Sources of acceptance lengths: a launch's first generation, and the prefix for a lock."""
+"""Sources of acceptance lengths: a launch's first generation, and the prefix for lock entries."""
 SINGLE_PROMPT = (START_CHECK, f"{LOCK}smoke")
-"""Sources of a single prompt, which says little about other prompts."""
+"""Sources that used a single prompt, which predicts little about other prompts."""
 ProblemKind = Literal[
     "unreachable",
     "acceptance dropped",
@@ -67,7 +67,7 @@ class WatchedEngine(Struct, kw_only=True):
     """Source of the values."""
     is_reachable: bool = False
     is_starting: bool = False
-    """True if it does not answer because its launch is starting the engine."""
+    """True if the server does not answer because its launch is starting the engine."""
     version: str | None = None
     model: str | None = None
     algorithm: str | None = None
@@ -78,13 +78,13 @@ class WatchedEngine(Struct, kw_only=True):
     is_lifetime: bool = False
     """True if acceptance lengths are means since the start of the engine."""
     total: RankSpan | None = None
-    """All ranks together."""
+    """Values of all ranks together."""
     ranks: list[RankSpan] = field(default_factory=list)
     workers: int | None = None
     workers_healthy: int | None = None
-    """Servers behind a router."""
+    """Healthy servers behind a router."""
     restarts: int = 0
-    """Starts of the engine that were seen while watching."""
+    """Engine restarts observed while watching."""
     baselines: list[WatchBaseline] = field(default_factory=list)
     problems: list[WatchProblem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -100,22 +100,22 @@ class WatchDocument(Struct, kw_only=True):
 
 
 _FAR_BELOW = 0.6
-"""Share of a baseline's accepted drafts below which one reading is far below the baseline."""
+"""Ratio to a baseline's accepted drafts below which a single reading is a problem."""
 _NOTHING_ACCEPTED = 1.02
 _APART = 0.7
-"""Share of the best rank's accepted drafts below which a rank is an outlier."""
+"""Ratio to the best rank's accepted drafts below which a rank is an outlier."""
 _LEAST_DECODE_STEPS = 40
 _LEAST_TOKENS = 100
 _FULL = 0.98
 _STUCK_SECONDS = 60.0
 _GRAPHS_OFF = ("disable_cuda_graph", "disable_decode_cuda_graph")
-"""Arguments that disable all graphs, and those of decode steps (0.5.16 server_args.py)."""
+"""Arguments that disable all graphs, or only decode graphs (0.5.16 server_args.py)."""
 
 
 def problems(
     engine: WatchedEngine, history: EngineHistory, info: Mapping[str, Any], drop: str = ""
 ) -> Iterator[WatchProblem]:
-    """Yield what is wrong with a reachable engine. `drop`: of its acceptance, by its journal."""
+    """Yield the problems of a reachable engine. `drop`: acceptance drop in its journal."""
     total = engine.total
     if total is None:
         return

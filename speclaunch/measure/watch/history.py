@@ -1,8 +1,7 @@
-"""History of one engine: values now and over five minutes, from readings with known traps.
+"""History of one engine: current and five-minute values, corrected for known metric traps.
 
-A gauge describes its last change: it changes every 40 decode steps and remains unchanged while the
-engine is idle. A counter that falls means that the engine has started again, and begins a new
-history.
+A gauge changes every 40 decode steps and keeps its value while the engine is idle. A falling
+counter means that the engine has restarted, which begins a new history.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class RankSpan(Struct, kw_only=True):
 
 
 class _Rank(Struct):
-    """Readings of one rank since its engine's last start."""
+    """Readings of one rank since the engine's last start."""
 
     readings: deque[tuple[float, RankMetrics]] = field(
         default_factory=lambda: deque(maxlen=_MOST_READINGS)
@@ -58,7 +57,7 @@ class _Rank(Struct):
     lengths: deque[tuple[float, float, float]] = field(
         default_factory=lambda: deque(maxlen=_MOST_READINGS)
     )
-    """Time, length and steps of each change of the gauge."""
+    """Time, acceptance length and verification steps of each gauge change."""
     pending: float = 0.0
     """Verification steps since the last change of the gauge."""
     decoded_at: float = 0.0
@@ -125,7 +124,7 @@ class _Rank(Struct):
 
 
 class EngineHistory:
-    """History of one engine; `add` its readings in order."""
+    """History of one engine. Readings must be added in time order."""
 
     def __init__(self) -> None:
         self.restarts = 0
@@ -133,7 +132,7 @@ class EngineHistory:
         self._engine: deque[tuple[float, EngineMetrics]] = deque(maxlen=_MOST_READINGS)
 
     def add(self, at: float, metrics: EngineMetrics) -> list[tuple[str, AcceptanceChange]]:
-        """Add a reading of the monotonic time `at`; return the changes that it completes."""
+        """Add a reading at monotonic time `at`; return the acceptance changes that it completes."""
         if self._engine and _has_restarted(self._engine[-1][1], metrics):
             self.restarts += 1
             self._engine.clear()
@@ -155,14 +154,14 @@ class EngineHistory:
 
     @property
     def learned(self) -> float | None:
-        """Usual acceptance length that the history learned; None while it is too short."""
+        """Usual acceptance length learned from the history; None while the history is too short."""
         found = [known for item in self._ranks.values() if (known := item.test.baseline)]
         steps = sum(item.steps for item in found)
         return sum(item.length * item.steps for item in found) / steps if found else None
 
     @property
     def is_low(self) -> bool:
-        """True while the acceptance of a rank is below what it was."""
+        """True while a rank's acceptance is below its learned level."""
         return any(item.test.is_low for item in self._ranks.values())
 
     @property
@@ -181,7 +180,7 @@ class EngineHistory:
 
     @property
     def stuck_seconds(self) -> float:
-        """Time with running requests and without any progress, up to now."""
+        """Seconds up to now with running requests but no progress."""
         if not self._engine:
             return 0.0
         now, last = self._engine[-1]
@@ -222,7 +221,7 @@ def _rounded(value: float | None) -> int | None:
 
 
 def _gain(first: object, last: object, name: str) -> float | None:
-    """Return the growth of a counter. One that was absent at first began at 0."""
+    """Return the growth of a counter. A counter absent at first began at 0."""
     after = getattr(last, name)
     if after is None:
         return None
@@ -236,7 +235,7 @@ _SIGNS = ("decoded", "graph_passes", "other_passes", "accept_length", "tokens_pe
 
 
 def _has_moved(before: RankMetrics, new: RankMetrics) -> bool:
-    """True if the rank has decoded, by its counters, or by any gauge in releases without them."""
+    """True if a rank's counters, or its gauges in releases without counters, show decoding."""
     if new.decoded is not None:
         return new.decoded != before.decoded
     return any(getattr(before, name) != getattr(new, name) for name in _SIGNS)
@@ -254,7 +253,7 @@ def _fell(before: object, new: object, names: Sequence[str]) -> bool:
 
 
 def _is_same(item: EngineMetrics, other: EngineMetrics) -> bool:
-    """True if both show the same running requests and no step between them."""
+    """True if both readings show the same running requests and no step in between."""
     if not any(rank.running for rank in item.ranks) or item.is_lifetime:
         return False
     return item.ranks == other.ranks and all(

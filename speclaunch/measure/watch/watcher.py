@@ -1,4 +1,4 @@
-"""Watch servers: one thread a server, so that a slow one delays no other."""
+"""Watch servers, each in its own thread, so a slow server does not delay the others."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ from speclaunch.serving import (
 )
 
 _SECONDS = 5.0
-"""Maximum time of one request."""
+"""Time limit for one request."""
 _FACTS_SECONDS = 60.0
-"""Interval of `/server_info`, which interrupts the scheduler."""
+"""Seconds between `/server_info` requests, which interrupt the scheduler."""
 _JOURNAL_SECONDS = 10.0
 _MOST_EVENTS, _MOST_WORKERS, _LONGEST = 5, 10_000, 120
 _MOST_TARGETS = 64
@@ -68,7 +68,7 @@ class WatchTarget(Struct, frozen=True):
 
 
 def watch_targets(names: Sequence[str]) -> list[WatchTarget]:
-    """Return the servers of these launches and addresses; without names, of all running launches.
+    """Return the servers with these launch names or addresses; without names, all running launches.
 
     Raises InputError.
     """
@@ -95,7 +95,7 @@ def _target_of(run: Run, key: str | None) -> WatchTarget:
 
 
 class EngineWatcher:
-    """Watcher of one server. `record` is its latest state, `polls` how many it had."""
+    """Watcher of one server. `record`: the latest state. `polls`: number of polls."""
 
     def __init__(self, target: WatchTarget, clock: Callable[[], float] = time.monotonic) -> None:
         self.record = WatchedEngine(name=single_line(target.name), url=single_line(target.url))
@@ -165,7 +165,7 @@ class EngineWatcher:
         self._add(found, metrics)
 
     def _add(self, found: WatchedEngine, metrics: EngineMetrics) -> None:
-        """Add values to the history, and the history to the record."""
+        """Add values to the history, and the history's results to the record."""
         history, info, restarts = self._history, self._info, self._history.restarts
         for rank, change in history.add(self._clock(), metrics):
             self._note_event(f"rank {rank}: {change}" if rank else str(change))
@@ -203,8 +203,8 @@ class EngineWatcher:
         """Read the workers of a router; False for anything else. Raises EngineRefusalError.
 
         Source: sglang_router 0.3.2, sgl-model-gateway/src/server.rs (GET `/workers`, which needs
-        the router's API key) and src/protocols/worker_spec.rs (WorkerInfo). Its metrics have
-        another port.
+        the router's API key) and src/protocols/worker_spec.rs (WorkerInfo). The router's metrics
+        use a different port.
         """
         answer = self._client.get("/workers", _SECONDS)
         if answer.status_code in _UNAUTHORIZED:
@@ -226,7 +226,7 @@ class EngineWatcher:
         return True
 
     def _read_log(self) -> bool:
-        """Read the log of an engine of this machine; return True if it has decode steps."""
+        """Read the log of a local engine; return True if it has decode steps."""
         log = self._run.log if self._run else None
         if log is None:
             return False
@@ -243,7 +243,7 @@ class EngineWatcher:
         self._run = self._run and reread_run(self._run)
 
     def _baselines(self) -> list[WatchBaseline]:
-        """Return the known baselines; the first counts as the usual length."""
+        """Return the known baselines; the first is the usual length."""
         learned, run = self._history.learned, self._run
         known = {} if run is None else journal_lengths(run)
         known |= {"learned": learned} if learned else {}
@@ -265,7 +265,7 @@ class EngineWatcher:
         return sorted([*recorded, *self._events], key=lambda item: item.at)[-_MOST_EVENTS:]
 
     def _recorded_drop(self) -> str:
-        """Return the drop that the journal holds and that has not ended; empty without one."""
+        """Return the journal's ongoing acceptance drop; empty without one."""
         last: dict[str, str] = {}
         for item in self._run.events if self._run else ():
             is_drop = item.get("kind") == "acceptance dropped"
@@ -317,7 +317,7 @@ def published_lengths(info: Mapping[str, Any]) -> dict[str, float]:
 
 @contextmanager
 def watching(targets: Sequence[WatchTarget], interval: float) -> Iterator[list[EngineWatcher]]:
-    """Poll servers during the block, each in a thread; yield their watchers."""
+    """Poll servers during the block, each in its own thread; yield the watchers."""
     ended = threading.Event()
     watchers = [EngineWatcher(target) for target in targets]
     for item in watchers:
@@ -329,7 +329,7 @@ def watching(targets: Sequence[WatchTarget], interval: float) -> Iterator[list[E
 
 
 def wait_for_polls(watchers: Sequence[EngineWatcher], most: int, seconds: float) -> None:
-    """Wait until each server was polled: a server that answers `most` times, others once."""
+    """Wait until each answering server was polled `most` times, and each other server once."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not all(
         item.polls >= (most if item.record.is_reachable else 1) for item in watchers
@@ -338,21 +338,21 @@ def wait_for_polls(watchers: Sequence[EngineWatcher], most: int, seconds: float)
 
 
 def watched_once(targets: Sequence[WatchTarget], interval: float) -> list[WatchedEngine]:
-    """Return the state of each server from two readings that are `interval` seconds apart."""
+    """Return each server's state from two readings `interval` seconds apart."""
     with watching(targets, interval) as watchers:
         wait_for_polls(watchers, 2, interval + 8 * _SECONDS)
         return [item.record for item in watchers]
 
 
 def _phase(run: Run) -> str:
-    """Return the current phase of a start; empty before the first."""
+    """Return the current phase of a start; empty before the first phase."""
     steps = run.attempts[-1].get("milestones") if run.attempts else None
     phase = _text(mapping(steps[-1]).get("phase")) if isinstance(steps, list) and steps else None
     return f": {phase}" if phase else ""
 
 
 def _reason(error: EngineError, path: str = "") -> str:
-    """Return the text of an error, with its path."""
+    """Return an error's text, with the request path."""
     text, path = str(error), error.path or path
     if not text.startswith(path):
         text = f"{path} {text}"
