@@ -1,10 +1,13 @@
 """A sweep: its options, its jobs, their rows, and its folder.
 
-``` sweep.json the arguments and jobs, for job processes and for --resume lock locked by the command
-that manages the sweep, while it runs stop exists while the sweep is being stopped rows/KEY.json
-result of a job, written atomically; KEY.lock: locked by its runner; KEY.log hydra/ the launcher's
-own files ``` An existing row is never recomputed. Locks are kernel locks, released when their
-holder exits.
+```
+sweep.json    the arguments and jobs, for job processes and for --resume
+lock          locked by the command that manages the sweep, while it runs
+stop          exists while the sweep is being stopped
+rows/KEY.json result of a job, written atomically; KEY.lock: locked by its runner; KEY.log
+hydra/        the launcher's own files
+```
+An existing row is never recomputed. Locks are kernel locks, released when their holder exits.
 """
 
 from __future__ import annotations

@@ -2,13 +2,14 @@
 
 A verify step of the engine yields L tokens and takes T seconds; the throughput is L / T.
 
-- T is the sum of the target's own time, the draft's steps, and the verified tokens: `a + b * steps
-+ c * tokens`, with nonnegative coefficients, fitted to the measurements. - L is 1 plus the
-probability that the draft at each position is accepted. The engine counts these (0.5.23:
-`spec_correct_drafts_histogram`). The probability of a correct draft after correct drafts falls
-slowly; later positions are assumed to fall at the last rate. In a tree with b candidates at a
-position, the probability that none is correct is the chain's to the power of b ** gamma. Further
-candidates are worth less than the best; gamma is fitted to the measured trees.
+- T is the sum of the target's own time, the draft's steps, and the verified tokens:
+  `a + b * steps + c * tokens`, with nonnegative coefficients, fitted to the measurements.
+- L is 1 plus the probability that the draft at each position is accepted. The engine counts these
+  (0.5.23: `spec_correct_drafts_histogram`). The probability of a correct draft after correct
+  drafts falls slowly; later positions are assumed to fall at the last rate. In a tree with b
+  candidates at a position, the probability that none is correct is the chain's to the power of
+  b ** gamma. Further candidates are worth less than the best; gamma is fitted to the measured
+  trees.
 
 Measured settings use their measured values.
 """
