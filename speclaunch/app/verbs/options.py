@@ -281,6 +281,6 @@ TIMEOUT = option(
 TRUST_ENGINE = flag(
     "--trust-engine",
     section="Facts",
-    help="Run the recipe's interpreter (engine.python) to identify the engine. Default: verbs "
-    "that start no engine only read the files of that environment.",
+    help="Run the recipe's interpreter (engine.python) to identify the engine, even if "
+    "this verb starts no engine.",
 )

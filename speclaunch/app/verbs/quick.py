@@ -20,7 +20,7 @@ QUICK = ("lint", DEFAULT, "watch")
 
 
 def quick_explain(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
-    """True for a plain `explain CODE`, which can be answered without loading the options."""
+    """True for a plain `explain CODE`, answered without loading the options."""
     plain = len(words) == 2 and words[0] == "explain" and not words[1].startswith("-")
     return plain and COMPLETION not in environment
 
@@ -42,7 +42,7 @@ def quick_command(
 
 
 def plain_options(declared: type[VerbOptions], words: Sequence[str]) -> VerbOptions | None:
-    """Return the options of plain words; None if a word is not plain or is missing."""
+    """Return the options of plain words; None if a word is not plain or missing."""
     by_name = {
         name: (attribute, option)
         for attribute, option in declared.declared().items()

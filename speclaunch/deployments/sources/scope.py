@@ -199,10 +199,8 @@ def _certain(value: Value) -> str:
 
 
 def _begun(known: list[Value], condition: str) -> Value | None:
-    """Return the first text: the tokens shared by all texts are certain, the rest depends on
-    `condition`.
-
-    A rest that is not arguments is unknown. None if no token is shared, or nothing else is left.
+    """Return the first text: its leading tokens shared by all are certain, the rest depends on
+    `condition`. A rest that is not arguments is unknown.
     """
     texts = ["".join(piece.text for piece in value.pieces or ()) for value in known]
     shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))
