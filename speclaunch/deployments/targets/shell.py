@@ -12,7 +12,7 @@ from speclaunch.core import Problem
 from speclaunch.deployments.sources.slime import prefixed
 from speclaunch.deployments.sources.slime_own import GPUS, OWN
 from speclaunch.deployments.targets.interface import Renderer, Rendering
-from speclaunch.engine import argument_text, exports, shell_command
+from speclaunch.engine import RenderedArgument, argument_text, exports, shell_command
 
 _OF_A_HOST = ("node_rank", "dist_init_addr")
 
@@ -63,6 +63,18 @@ class SlimeRenderer(Renderer):
     single_server = True
     carries_speclaunch = False
 
+    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
+        """Return a problem if no argument is left for the array, so none identifies SGLang."""
+        (role,) = deployment.roles
+        if any(_is_passed(argument) for argument in role.rendered_args.arguments):
+            return ()
+        return (
+            Problem(
+                f"slime sets every argument of {deployment.name} except its number of GPUs",
+                help=f"start slime with {GPUS}, or add an argument to the recipe",
+            ),
+        )
+
     def render(self, deployment: Rendering) -> str:
         """Return the Bash array after its environment, with omitted arguments as comments."""
         (role,) = deployment.roles
@@ -79,7 +91,7 @@ class SlimeRenderer(Renderer):
         body += [
             f"   {argument_text(argument, prefixed(argument.flag))}"
             for argument in arguments
-            if argument.name not in SET_BY_SLIME and argument.name != "tp_size"
+            if _is_passed(argument)
         ]
         body += [")"]
         tail = [
@@ -89,3 +101,7 @@ class SlimeRenderer(Renderer):
         environment = exports(role.env)
         middle = [environment.rstrip()] if environment else []
         return "\n".join([*lines, *middle, *body, *tail]) + "\n"
+
+
+def _is_passed(argument: RenderedArgument) -> bool:
+    return argument.name not in SET_BY_SLIME and argument.name != "tp_size"

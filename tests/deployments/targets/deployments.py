@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from speclaunch.deployments.monitoring.prometheus import MonitoringRenderer
 from speclaunch.deployments.targets.targets import RENDERERS
+from tests.support import program
 
 SERVING = sorted(
     name for name, kind in RENDERERS.items() if not issubclass(kind, MonitoringRenderer)
@@ -64,3 +67,27 @@ def write(folder: Path, name: str, more: str = "") -> Path:
     body = RECIPES[name].replace("${d}", "\\${d}")
     path.write_text(f"defaults: [base, _self_]\n{body}{more}")
     return path
+
+
+STORED = Path(__file__).parent / "rendered"
+"""Rendered texts of some deployments. `python -m tests.deployments.targets.deployments` renews
+them."""
+_STORED = ("replicas", "several_hosts", "prefill_decode", "prefill_decode_hosts", "own_path")
+_WORDS = ("--engine", "0.5.23", "args.enable_metrics=true")
+
+
+def texts(folder: Path, target: str) -> Iterator[tuple[Path, str]]:
+    """Yield the stored file and the text rendered now, of each deployment that a target accepts."""
+    for name in _STORED if target in SERVING else ("prefill_decode",):
+        recipe = write(folder, name)
+        done = program.run("render", f"recipe={recipe}", "--to", target, *_WORDS)
+        text = done.stdout if done.returncode == 0 else done.stderr
+        yield STORED / f"{name}.{target}.txt", text.replace(str(folder), "FOLDER")
+
+
+if __name__ == "__main__":
+    STORED.mkdir(exist_ok=True)
+    with TemporaryDirectory() as temporary:
+        for each in RENDERERS:
+            for path, text in texts(Path(temporary), each):
+                path.write_text(text)

@@ -244,3 +244,17 @@ def test_no_recipe_is_refused_in_any_form(name: str, target: str) -> None:
         of_roles = dict(zip((one.name for one in wanted.roles), assembled.prepared, strict=True))
         own = [of_roles[one.role.name].request({}) for one in renderer.commands(wanted)]
         assert not errors_of_form(renderer.render(wanted), renderer.suffix, own)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("target", sorted(RENDERERS))
+def test_a_text_changes_only_on_purpose(target: str, tmp_path: Path) -> None:
+    """Renew the stored texts with `python -m tests.deployments.targets.deployments`."""
+    for stored, text in deployments.texts(tmp_path, target):
+        assert text == stored.read_text(), stored.name
+
+
+def test_an_array_without_an_argument_is_refused(tmp_path: Path) -> None:
+    done = _rendered(str(deployments.write(tmp_path, "own_path")), "slime")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error: slime sets every argument of own_path except its number of GPUs" in done.stderr
