@@ -229,14 +229,6 @@ def handed_on(scope: ShellScope) -> dict[str, Value]:
     return {} if value is None else {_DIRECTORY: value}
 
 
-_QUOTES = str.maketrans("\"'", "  ")
-
-
-def _unquoted(piece: WordPiece) -> WordPiece:
-    """Return a piece of a script inside a word. Quotes of an unknown part end no word there."""
-    return replace(piece, text=piece.text.translate(_QUOTES)) if piece.unknown else piece
-
-
 _MAX_CALLS = 12
 _NOT_EVALUATED = "the condition was not evaluated; the command is read as if the condition held"
 
@@ -448,7 +440,7 @@ class ScriptReader(ReadingBuilder):
         for number, field in enumerate(found.script):
             if number and pieces:
                 pieces.append(replace(pieces[-1].slice(0, 0), text=" ", exact=False))
-            pieces.extend(map(_unquoted, field.pieces))
+            pieces.extend(field.pieces)
         source = joined(pieces, self.document)
         if not READ.search(source.text):
             return

@@ -256,14 +256,22 @@ class SourceBuilder:
         return SourceText(self._document, "".join(self._text), self._where)
 
 
+_QUOTES = str.maketrans("\"'", "  ")
+
+
 def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> SourceText:
-    """Join pieces into one source, for a script inside a word."""
+    """Join pieces into one source, for a script inside a word.
+
+    Quotes in an unknown piece become blanks: they must not end a word of the script.
+    """
     builder = SourceBuilder(document)
     unknown: list[tuple[int, WordPiece]] = []
     end = 0
     for piece in pieces:
-        builder.put(piece.text, map(piece.offset, range(len(piece.text))))
+        text = piece.text
         if isinstance(piece, WordPiece) and piece.unknown:
             unknown.append((end, piece))
-        end += len(piece.text)
+            text = text.translate(_QUOTES)
+        builder.put(text, map(piece.offset, range(len(text))))
+        end += len(text)
     return replace(builder.source(), unknown=unknown)

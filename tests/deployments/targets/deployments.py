@@ -70,17 +70,16 @@ def write(folder: Path, name: str, more: str = "") -> Path:
 
 
 STORED = Path(__file__).parent / "rendered"
-"""Rendered texts of some deployments. `python -m tests.deployments.targets.deployments` renews
-them."""
-_STORED = ("replicas", "several_hosts", "prefill_decode", "prefill_decode_hosts", "own_path")
-_WORDS = ("--engine", "0.5.23", "args.enable_metrics=true")
+"""Stored texts. `python -m tests.deployments.targets.deployments` renews them."""
+_COMPARED = ("replicas", "several_hosts", "prefill_decode", "prefill_decode_hosts", "own_path")
+_OPTIONS = ("--engine", "0.5.23", "args.enable_metrics=true")
 
 
 def texts(folder: Path, target: str) -> Iterator[tuple[Path, str]]:
-    """Yield the stored file and the text rendered now, of each deployment that a target accepts."""
-    for name in _STORED if target in SERVING else ("prefill_decode",):
+    """Yield the stored file and the new text of each deployment: an error if the target rejects it."""
+    for name in _COMPARED if target in SERVING else ("prefill_decode",):
         recipe = write(folder, name)
-        done = program.run("render", f"recipe={recipe}", "--to", target, *_WORDS)
+        done = program.run("render", f"recipe={recipe}", "--to", target, *_OPTIONS)
         text = done.stdout if done.returncode == 0 else done.stderr
         yield STORED / f"{name}.{target}.txt", text.replace(str(folder), "FOLDER")
 

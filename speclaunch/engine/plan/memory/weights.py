@@ -263,7 +263,7 @@ def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     """Return the bytes of loaded weights on the rank that holds the most. Raises UnknownValueError.
 
     A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) counts without them.
-    `why` states the size of its own copies, which are freed later.
+    `why` states the size of the draft's copies of both, which are freed later.
     """
     if not draft:
         checkpoint = target_of(plan)
