@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from speclaunch.core.home import speclaunch_home
 from speclaunch.engine.facts.cpu_engine import CpuEngine
@@ -35,6 +36,10 @@ def pytest_collection_finish() -> None:
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", print_blob=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS", "repeatable"))
+if os.environ.get("HYPOTHESIS", "repeatable") == "repeatable":
+    # Hypothesis draws constants of all modules loaded so far: examples would depend on which tests
+    # ran before, and reading the modules costs each worker 5 CPU seconds in a fresh clone.
+    providers._get_local_constants = lambda: providers._local_constants
 
 # What a test finds is found by the test; those of the cache itself switch it on.
 os.environ["SPECLAUNCH_NO_CACHE"] = "1"

@@ -117,6 +117,8 @@ CYCLES = {("sources.commands", "sources.yaml_files")}
 """A script may hold a manifest, and a manifest a script."""
 
 
+@pytest.mark.thorough
+@pytest.mark.core
 def test_no_import_cycles() -> None:
     graph = {name: imported_modules(path) for name, path in NAMES.items() if path.parent != PACKAGE}
     for user, used in CYCLES:
@@ -279,6 +281,8 @@ COMPARES_VERSIONS = {
 }
 
 
+@pytest.mark.thorough
+@pytest.mark.core
 def test_versions_of_the_engine_are_told_apart_in_one_way() -> None:
     """`in_versions` of a plan, `within` of a version: not by objects, not by their places."""
     found = {

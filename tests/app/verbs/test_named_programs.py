@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.program import run
 
+pytestmark = [pytest.mark.thorough, pytest.mark.core]
+
 RECIPE = """\
 engine: {{python: {python}{more}}}
 args: {{model_path: Qwen/Qwen3-8B, speculative_algorithm: NGRAM}}
@@ -127,7 +129,6 @@ def test_the_version_is_read_off_the_files(verb: str, directory: Path) -> None:
         assert "0.5.17" in done.stdout
 
 
-@pytest.mark.thorough
 def test_a_stated_version_needs_no_program(directory: Path) -> None:
     write(directory, more=", version: 0.5.16")
     for words in (READING["plan"], f"{READING['plan']} --engine 0.5.16"):

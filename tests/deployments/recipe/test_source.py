@@ -110,6 +110,7 @@ def _depth(text: str) -> int:
     return deepest
 
 
+@pytest.mark.thorough
 @given(st.lists(st.sampled_from([*"[]{}-?:a,& !|>#'\"\n\t*", "- ", ": ", "? ", "\n  "])))
 def test_nothing_is_deeper_than_it_looks(parts: list[str]) -> None:
     text = "".join(parts)

@@ -71,6 +71,7 @@ def test_both_releases_of_a_pair_were_probed() -> None:
         assert {f"r{first - 1}", f"r{first}"} <= {probe.release for probe in probes}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [2, 3, 8, 12])
 def test_a_fifth_of_the_starts_may_be_wrong(count: int) -> None:
     right = 0
