@@ -16,7 +16,7 @@ from speclaunch.checks.advisories.advisory import all_advisories
 from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import DOCS_URL, DOCS_URL_VARIABLE
-from speclaunch.deployments.monitoring.alerts import RUNBOOK
+from speclaunch.deployments.targets.alerts import RUNBOOK
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_NETWORK = """

@@ -9,11 +9,6 @@ from typing import Any, ClassVar
 import yaml
 
 from speclaunch.core import Problem
-from speclaunch.deployments.monitoring.prometheus import (
-    PrometheusRulesRenderer,
-    operator_objects,
-    scrape_annotations,
-)
 from speclaunch.deployments.targets.interface import (
     Monitoring,
     Renderer,
@@ -23,6 +18,11 @@ from speclaunch.deployments.targets.interface import (
     SpeclaunchFrom,
 )
 from speclaunch.deployments.targets.launching import ALONE, WITHIN, launches_in, start_seconds
+from speclaunch.deployments.targets.monitoring import (
+    PrometheusRulesRenderer,
+    operator_objects,
+    scrape_annotations,
+)
 from speclaunch.deployments.targets.pods import gib, recipe_map
 from speclaunch.deployments.targets.routers import (
     BOOTSTRAP,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from speclaunch.deployments.monitoring.grafana import GrafanaRenderer
-from speclaunch.deployments.monitoring.prometheus import (
-    PrometheusRulesRenderer,
-    PrometheusScrapeRenderer,
-)
 from speclaunch.deployments.targets.docker_compose import DockerComposeRenderer
 from speclaunch.deployments.targets.interface import Renderer
 from speclaunch.deployments.targets.kubernetes import (
     KubernetesRenderer,
     LeaderWorkerSetRenderer,
     RoleBasedGroupRenderer,
+)
+from speclaunch.deployments.targets.monitoring import (
+    GrafanaRenderer,
+    PrometheusRulesRenderer,
+    PrometheusScrapeRenderer,
 )
 from speclaunch.deployments.targets.ray import RayRenderer
 from speclaunch.deployments.targets.shell import ShellRenderer, SlimeRenderer

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from speclaunch.deployments.monitoring.prometheus import MonitoringRenderer
+from speclaunch.deployments.targets.monitoring import MonitoringRenderer
 from speclaunch.deployments.targets.targets import RENDERERS
 from tests.support import program
 

@@ -19,16 +19,21 @@ from speclaunch.checks.edit.render_check import plan_rendering, rendered
 from speclaunch.checks.edit.round_trip import RoundTripError
 from speclaunch.checks.rules.examine import Lookup, PreflightError
 from speclaunch.core.resources import DOCS_URL_VARIABLE
-from speclaunch.deployments.monitoring.alerts import RECORDED, RUNBOOK, alerts_of
-from speclaunch.deployments.monitoring.grafana import GrafanaRenderer
-from speclaunch.deployments.monitoring.prometheus import (
+from speclaunch.deployments.recipe.load import load
+from speclaunch.deployments.targets.alerts import (
+    RECORDED,
+    RUNBOOK,
+    alerts_of,
+    names_in,
+    unknown_names,
+)
+from speclaunch.deployments.targets.assemble import Assembled
+from speclaunch.deployments.targets.interface import Baseline, Observed, Rendering
+from speclaunch.deployments.targets.monitoring import (
+    GrafanaRenderer,
     PrometheusRulesRenderer,
     PrometheusScrapeRenderer,
 )
-from speclaunch.deployments.monitoring.promql import names_in, unknown_names
-from speclaunch.deployments.recipe.load import load
-from speclaunch.deployments.targets.assemble import Assembled
-from speclaunch.deployments.targets.interface import Baseline, Observed, Rendering
 from speclaunch.engine.releases.catalogue import held_versions
 from speclaunch.engine.releases.metrics import series_of
 from tests.support import TESTS, program

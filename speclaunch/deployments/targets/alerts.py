@@ -1,16 +1,12 @@
-"""Build alerts about speculation, each with the deployment's numbers and a test.
-
-An alert is omitted with a reason if the release lacks its metric or if it cannot apply to the
-deployment. engine/releases/metrics.py describes the metrics.
-"""
+"""Build alerts about speculation, each with its numbers and a test, and check names in PromQL."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from speclaunch.core import docs_url
+from speclaunch.core import docs_url, lazy
 from speclaunch.deployments.targets.interface import Rendering, Role
 from speclaunch.deployments.targets.words import name_of
 from speclaunch.engine import Metric, series_of
@@ -406,3 +402,55 @@ def _counted(runs: tuple[tuple[float, int], ...], steps: int) -> str:
         parts.append(f"{start}+{tokens}x{minutes - 1}")
         start += tokens * minutes
     return " ".join(parts)
+
+
+_TOKEN = lazy(r'"(?:[^"\\]|\\.)*"|\d[\w.]*|[A-Za-z_][\w:]*|=~|!~|!=|==|>=|<=|\S')
+_NAME = lazy(r"[A-Za-z_][\w:]*\Z")
+_LABEL_LISTS = ("by", "without", "on", "ignoring", "group_left", "group_right")
+_OPERATORS = ("and", "or", "unless", "bool", "offset")
+TARGET_LABELS = frozenset({"job", "instance", "role"})
+"""Labels that Prometheus and our scrape settings add to every series."""
+
+
+def names_in(expression: str) -> tuple[dict[str, frozenset[str]], set[str]]:
+    """Return an expression's metrics with their matched labels, and its listed labels."""
+    tokens = _TOKEN.findall(expression)
+    metrics: dict[str, frozenset[str]] = {}
+    grouped: set[str] = set()
+    place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        following = tokens[place + 1] if place + 1 < len(tokens) else ""
+        place += 1
+        if not _NAME.match(token) or token in _OPERATORS:
+            continue
+        if token in _LABEL_LISTS:
+            end = tokens.index(")", place)
+            grouped.update(word for word in tokens[place:end] if _NAME.match(word))
+            place = end
+        elif following == "{":
+            end = tokens.index("}", place)
+            labels = frozenset(word for word in tokens[place:end] if _NAME.match(word))
+            metrics[token] = metrics.get(token, frozenset()) | labels
+            place = end
+        elif following != "(" and following not in _LABEL_LISTS:
+            metrics.setdefault(token, frozenset())
+    return metrics, grouped
+
+
+def unknown_names(
+    expression: str, series: Mapping[str, Metric], recorded: frozenset[str]
+) -> Iterator[str]:
+    """Yield metrics and labels that the release lacks. `recorded`: recording rule names."""
+    metrics, grouped = names_in(expression)
+    known = set(TARGET_LABELS)
+    for name, labels in metrics.items():
+        own: frozenset[str] = frozenset()
+        if name in series:
+            own = series[name].labels_of(name)
+        elif name not in recorded and name != "up":
+            yield f"the release has no metric {name}"
+            continue
+        known |= own
+        yield from (f"{name} has no label {label}" for label in labels - own - TARGET_LABELS)
+    yield from (f"no metric has the label {label}" for label in grouped - known)
