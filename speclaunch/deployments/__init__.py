@@ -9,8 +9,8 @@ NAMES = {
     "recipe.bounded_yaml": "compose_node events",
     "recipe.compose": "compose",
     "recipe.find_recipe": """
-        find_recipe group_options override_key recipe_names recipe_of_lock recipes shown_overrides
-        similar_file split_recipe SUFFIX with_overrides
+        find_recipe group_options override_key recipe_names recipe_of_lock recipes
+        shown_overrides similar_file split_recipe SUFFIX with_overrides
     """,
     "recipe.hydra_sweeps": "sweep_words SweepJob",
     "recipe.json_schema": "recipe_schema",
@@ -51,8 +51,7 @@ NAMES = {
     "sources.requests": "from_invocation from_recipe",
     "sources.server_context.pods": "byte_count",
     "sources.sglang_yaml": "read_sglang_yaml",
-    "sources.slime": "bare prefixed",
-    "sources.slime_own": "OWN",
+    "sources.slime": "bare prefixed OWN",
     "sources.source_text": "Document",
     "targets.assemble": "assemble Assembled settings_of",
     "targets.interface": "Baseline RenderedCommand Renderer Rendering Role",

@@ -106,9 +106,9 @@ from speclaunch.deployments.sources.requests import from_invocation as from_invo
 from speclaunch.deployments.sources.requests import from_recipe as from_recipe
 from speclaunch.deployments.sources.server_context.pods import byte_count as byte_count
 from speclaunch.deployments.sources.sglang_yaml import read_sglang_yaml as read_sglang_yaml
+from speclaunch.deployments.sources.slime import OWN as OWN
 from speclaunch.deployments.sources.slime import bare as bare
 from speclaunch.deployments.sources.slime import prefixed as prefixed
-from speclaunch.deployments.sources.slime_own import OWN as OWN
 from speclaunch.deployments.sources.source_text import Document as Document
 from speclaunch.deployments.targets.assemble import Assembled as Assembled
 from speclaunch.deployments.targets.assemble import assemble as assemble

@@ -26,8 +26,7 @@ from speclaunch.deployments.sources.recipe_text import (
     recipe_text,
     value_of,
 )
-from speclaunch.deployments.sources.slime import prefixed
-from speclaunch.deployments.sources.slime_own import GPUS, MODEL, OWN
+from speclaunch.deployments.sources.slime import GPUS, MODEL, OWN, prefixed
 from speclaunch.engine import (
     Argument,
     ArgumentKind,

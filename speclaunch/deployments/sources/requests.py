@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from speclaunch.core import COMMAND_LINE, Place, Problem
 from speclaunch.deployments.sources.effective_words import EffectiveWords, config_file, effective
 from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Word
-from speclaunch.deployments.sources.slime_own import GPUS, MODEL, OWN
+from speclaunch.deployments.sources.slime import GPUS, MODEL, OWN
 from speclaunch.engine import (
     ENGINE_VARIABLES,
     Ambiguous,

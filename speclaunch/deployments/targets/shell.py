@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from speclaunch.core import Problem
-from speclaunch.deployments.sources.slime import prefixed
-from speclaunch.deployments.sources.slime_own import GPUS, OWN
+from speclaunch.deployments.sources.slime import GPUS, OWN, prefixed
 from speclaunch.deployments.targets.interface import Renderer, Rendering
 from speclaunch.engine import RenderedArgument, argument_text, exports, shell_command
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.deployments.sources.slime_own import misspelt
+from speclaunch.deployments.sources.slime import misspelt
 from tests.support import program
 
 SCRIPT = """\
