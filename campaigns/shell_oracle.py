@@ -28,8 +28,7 @@ import tree_sitter_bash
 from campaigns.published import MANIFESTS, PublishedFile, text_of
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.sources.parser import DECLARING, parse
-from speclaunch.deployments.sources.source_text import Document
-from speclaunch.deployments.sources.syntax import (
+from speclaunch.deployments.sources.shell_syntax import (
     Branch,
     Compound,
     Function,
@@ -41,6 +40,7 @@ from speclaunch.deployments.sources.syntax import (
     Simple,
     Substitution,
 )
+from speclaunch.deployments.sources.source_text import Document
 
 MANIFEST = MANIFESTS / "shell_scripts.json"
 _TESTS = frozenset({"[", "[["})

@@ -25,8 +25,8 @@ from speclaunch.deployments.sources.interface import (
 )
 from speclaunch.deployments.sources.parser import quoted_text
 from speclaunch.deployments.sources.scope import ShellScope, Value
+from speclaunch.deployments.sources.shell_syntax import Redirect, Simple
 from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, joined
-from speclaunch.deployments.sources.syntax import Redirect, Simple
 from speclaunch.deployments.sources.wrappers import (
     DIFFUSION,
     HELP,

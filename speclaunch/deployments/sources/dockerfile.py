@@ -27,8 +27,8 @@ from speclaunch.deployments.sources.interface import Reading, ReadingBuilder
 from speclaunch.deployments.sources.interpret import assign, run
 from speclaunch.deployments.sources.parser import parse
 from speclaunch.deployments.sources.scope import ShellScope, Value
+from speclaunch.deployments.sources.shell_syntax import Simple
 from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, WordPiece
-from speclaunch.deployments.sources.syntax import Simple
 from speclaunch.deployments.sources.wrappers import SERVER, Wrapping
 
 _INSTRUCTION = lazy(r"[ \t]*(?:ONBUILD[ \t]+)?([A-Za-z]+)(?=[ \t\\`]|\Z)", re.IGNORECASE)

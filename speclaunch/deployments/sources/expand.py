@@ -29,8 +29,7 @@ from speclaunch.deployments.sources.fields import (
 )
 from speclaunch.deployments.sources.parser import quoted_text
 from speclaunch.deployments.sources.scope import ShellScope, Value
-from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, WordPiece
-from speclaunch.deployments.sources.syntax import (
+from speclaunch.deployments.sources.shell_syntax import (
     Arithmetic,
     Literal,
     OpaquePart,
@@ -41,6 +40,7 @@ from speclaunch.deployments.sources.syntax import (
     Simple,
     Substitution,
 )
+from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, WordPiece
 
 
 class Expander:

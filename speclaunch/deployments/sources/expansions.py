@@ -15,20 +15,20 @@ from msgspec.structs import replace
 from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.scope import ShellScope, Value
-from speclaunch.deployments.sources.source_text import (
-    DefaultOf,
-    Document,
-    SourceSpan,
-    SourceText,
-    WordPiece,
-)
-from speclaunch.deployments.sources.syntax import (
+from speclaunch.deployments.sources.shell_syntax import (
     Literal,
     Node,
     OpaquePart,
     Parameter,
     Part,
     ShellWord,
+)
+from speclaunch.deployments.sources.source_text import (
+    DefaultOf,
+    Document,
+    SourceSpan,
+    SourceText,
+    WordPiece,
 )
 
 _MAX_PATTERN = 200

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources import placeholders
 from speclaunch.deployments.sources.interface import Default, Word
+from speclaunch.deployments.sources.shell_syntax import Literal, Part
 from speclaunch.deployments.sources.source_text import DefaultOf, SourceSpan, WordPiece
-from speclaunch.deployments.sources.syntax import Literal, Part
 
 
 class Field(Struct, frozen=True):

@@ -33,8 +33,7 @@ from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Dropped, Invocation, Reading, ReadingBuilder
 from speclaunch.deployments.sources.parser import DECLARING, parse
 from speclaunch.deployments.sources.scope import Changes, ShellScope, Value
-from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece, joined
-from speclaunch.deployments.sources.syntax import (
+from speclaunch.deployments.sources.shell_syntax import (
     Assignment,
     Compound,
     Function,
@@ -45,6 +44,7 @@ from speclaunch.deployments.sources.syntax import (
     asks,
     pipeline,
 )
+from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece, joined
 from speclaunch.deployments.sources.wrappers import READ, SERVER, Wrapping
 
 Assigned = tuple[str, Value, bool]

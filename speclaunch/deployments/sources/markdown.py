@@ -31,8 +31,8 @@ from speclaunch.deployments.sources.interpret import ScriptReader
 from speclaunch.deployments.sources.parser import parse
 from speclaunch.deployments.sources.placeholders import is_ellipsis
 from speclaunch.deployments.sources.scope import ShellScope
+from speclaunch.deployments.sources.shell_syntax import Script, Simple
 from speclaunch.deployments.sources.source_text import Document, SourceBuilder, SourceText
-from speclaunch.deployments.sources.syntax import Script, Simple
 from speclaunch.deployments.sources.wrappers import SERVER, VLLM
 
 

@@ -13,13 +13,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from speclaunch.core import InputError, Problem, lazy
-from speclaunch.deployments.sources.lexer import Lexer, UnreadableCommandError
-from speclaunch.deployments.sources.source_text import SourceSpan, SourceText
-from speclaunch.deployments.sources.syntax import (
+from speclaunch.deployments.sources.shell_syntax import (
     Assignment,
     Branch,
     Compound,
     Function,
+    Lexer,
     Node,
     OpaquePart,
     Part,
@@ -27,7 +26,9 @@ from speclaunch.deployments.sources.syntax import (
     Script,
     ShellWord,
     Simple,
+    UnreadableCommandError,
 )
+from speclaunch.deployments.sources.source_text import SourceSpan, SourceText
 
 DECLARING = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _TAKE_ARRAYS = frozenset({"eval", "let", "alias"})
