@@ -37,11 +37,6 @@ NAMES = {
     "sources.comments": "comments_of",
     "sources.deployment": "Imported to_deployment",
     "sources.effective_words": "effective followed settled",
-    "sources.file_kinds": """
-        DOCUMENT_SUFFIXES is_dockerfile is_template KUSTOMIZATIONS looks_like_yaml MAX_BYTES
-        MAX_PROGRAM_BYTES NOTEBOOK_SUFFIX PYTHON_SUFFIX starts_a_program template_of
-        TEMPLATE_SUFFIXES YAML_SUFFIXES
-    """,
     "sources.files": "read_file read_template read_text read_with_named_files read_words",
     "sources.images": "image_release image_version tagged_version",
     "sources.interface": """
@@ -52,7 +47,11 @@ NAMES = {
     "sources.server_context.pods": "byte_count",
     "sources.sglang_yaml": "read_sglang_yaml",
     "sources.slime": "bare prefixed OWN",
-    "sources.source_text": "Document",
+    "sources.source_text": """
+        DOCUMENT_SUFFIXES is_dockerfile is_template KUSTOMIZATIONS looks_like_yaml MAX_BYTES
+        MAX_PROGRAM_BYTES NOTEBOOK_SUFFIX PYTHON_SUFFIX starts_a_program template_of
+        TEMPLATE_SUFFIXES YAML_SUFFIXES Document
+    """,
     "targets.assemble": "assemble Assembled settings_of",
     "targets.interface": "Baseline RenderedCommand Renderer Rendering Role",
     "targets.launching": "launch_words",

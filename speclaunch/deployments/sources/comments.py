@@ -12,16 +12,16 @@ from pathlib import Path
 
 from speclaunch.core import InputError, lazy
 from speclaunch.deployments.sources import markdown
-from speclaunch.deployments.sources.file_kinds import (
+from speclaunch.deployments.sources.interpret import run
+from speclaunch.deployments.sources.markdown import Block, BlockKind
+from speclaunch.deployments.sources.source_text import (
+    Document,
     Form,
     form_of,
     is_template,
     looks_like_yaml,
     template_of,
 )
-from speclaunch.deployments.sources.interpret import run
-from speclaunch.deployments.sources.markdown import Block, BlockKind
-from speclaunch.deployments.sources.source_text import Document
 
 Stretch = tuple[int, int]
 """Start and end offset in a text; the end is exclusive."""

@@ -13,23 +13,26 @@ from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, lazy, read
 from speclaunch.deployments.sources.commands import CommandContext, environment, look
 from speclaunch.deployments.sources.effective_words import followed
 from speclaunch.deployments.sources.fields import Field
-from speclaunch.deployments.sources.file_kinds import (
+from speclaunch.deployments.sources.interface import Reading, Word
+from speclaunch.deployments.sources.interpret import run
+from speclaunch.deployments.sources.scope import ShellScope, Value
+from speclaunch.deployments.sources.source_text import (
     _YAML,
     GO_SUFFIXES,
     KUSTOMIZATIONS,
     MAX_BYTES,
     PYTHON_SUFFIX,
+    Document,
     Form,
+    SourceSpan,
+    SourceText,
     TemplateError,
+    WordPiece,
     form_of,
     is_template,
     looks_like_yaml,
     template_of,
 )
-from speclaunch.deployments.sources.interface import Reading, Word
-from speclaunch.deployments.sources.interpret import run
-from speclaunch.deployments.sources.scope import ShellScope, Value
-from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, WordPiece
 
 _NOT_OURS = frozenset({".toml", ".ini", ".cfg", ".rs", ".go", ".ts", ".js"})
 _NIX = ".nix"

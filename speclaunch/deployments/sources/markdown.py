@@ -19,7 +19,6 @@ from speclaunch.core import InputError, lazy
 from speclaunch.deployments.sources import slime
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field
-from speclaunch.deployments.sources.file_kinds import starts_a_program
 from speclaunch.deployments.sources.interface import (
     Invocation,
     InvocationKind,
@@ -29,10 +28,15 @@ from speclaunch.deployments.sources.interface import (
 )
 from speclaunch.deployments.sources.interpret import ScriptReader
 from speclaunch.deployments.sources.parser import parse
-from speclaunch.deployments.sources.placeholders import is_ellipsis
 from speclaunch.deployments.sources.scope import ShellScope
 from speclaunch.deployments.sources.shell_syntax import Script, Simple
-from speclaunch.deployments.sources.source_text import Document, SourceBuilder, SourceText
+from speclaunch.deployments.sources.source_text import (
+    Document,
+    SourceBuilder,
+    SourceText,
+    is_ellipsis,
+    starts_a_program,
+)
 from speclaunch.deployments.sources.wrappers import SERVER, VLLM
 
 

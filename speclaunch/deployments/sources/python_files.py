@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.sources.commands import CommandContext, distinct, look
 from speclaunch.deployments.sources.fields import split
-from speclaunch.deployments.sources.file_kinds import MAX_PROGRAM_BYTES, starts_a_program
 from speclaunch.deployments.sources.images import declared
 from speclaunch.deployments.sources.interface import (
     Dropped,
@@ -36,7 +35,13 @@ from speclaunch.deployments.sources.python_values import (
     last_name,
 )
 from speclaunch.deployments.sources.scope import ShellScope
-from speclaunch.deployments.sources.source_text import Document, SourceBuilder, WordPiece
+from speclaunch.deployments.sources.source_text import (
+    MAX_PROGRAM_BYTES,
+    Document,
+    SourceBuilder,
+    WordPiece,
+    starts_a_program,
+)
 from speclaunch.deployments.sources.templates import Masks
 from speclaunch.deployments.sources.wrappers import SERVER, base
 from speclaunch.engine import history, name_of

@@ -8,7 +8,7 @@ import yaml
 
 from speclaunch.core import InputError, Place, Problem
 from speclaunch.deployments.recipe.bounded_yaml import MAX_NODES
-from speclaunch.deployments.sources import nodes, placeholders
+from speclaunch.deployments.sources import nodes, source_text
 from speclaunch.deployments.sources.interface import (
     Comment,
     ConfigFile,
@@ -137,7 +137,7 @@ class _Arguments:
                 place = nodes.place(node, self.document)
             self._flag(key, node)
             text = mapping or str(value)
-            why = placeholders.why(text, lenient=self.document.lenient, quoted=True)
+            why = source_text.why(text, lenient=self.document.lenient, quoted=True)
             self.words.append(Word(text, place, why is None, why, placeholder=why is not None))
 
     def _boolean(self, key: str, node: yaml.ScalarNode, value: bool, place: Place) -> None:

@@ -153,7 +153,8 @@ def test_what_somebody_forgets_is_found(
     file = tmp_path / "a.sh"
     file.write_text("python3 -m sglang.launch_server --model-path m\n")
     monkeypatch.setattr(
-        "speclaunch.deployments.sources.file_kinds.reads.is_file", lambda path: Path(path).is_file()
+        "speclaunch.deployments.sources.source_text.reads.is_file",
+        lambda path: Path(path).is_file(),
     )
     with pytest.raises(AssertionError, match=r"Chart\.yaml"):
         recorded_lint(heard, str(file), options(), ())

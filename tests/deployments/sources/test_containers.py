@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.deployments.sources.file_kinds import TemplateError
 from speclaunch.deployments.sources.files import read_text, read_yaml
 from speclaunch.deployments.sources.interface import InvocationKind
+from speclaunch.deployments.sources.source_text import TemplateError
 from tests.support.deployments.sources.helpers import at, dropped, env, lint_text, only, texts
 
 COMPOSE = """\

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.core.errors import InputError
-from speclaunch.deployments.sources.file_kinds import is_dockerfile
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import Invocation, Reading
+from speclaunch.deployments.sources.source_text import is_dockerfile
 from tests.support.deployments.sources.helpers import SERVER, at, env, only, slices, texts
 
 FROM = "FROM lmsysorg/sglang:v0.5.9\n"

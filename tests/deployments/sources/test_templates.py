@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from speclaunch.deployments.sources.deployment import to_deployment
-from speclaunch.deployments.sources.file_kinds import TemplateError, template_of
 from speclaunch.deployments.sources.files import read_text, read_yaml
 from speclaunch.deployments.sources.sglang_yaml import looks_like
+from speclaunch.deployments.sources.source_text import TemplateError, template_of
 from tests.app.verbs.test_cli import run
 from tests.support.lint_report import collect
 

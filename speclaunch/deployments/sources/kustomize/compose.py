@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, Place, Problem, reads
 from speclaunch.deployments.sources import nodes
-from speclaunch.deployments.sources.file_kinds import KUSTOMIZATIONS, MAX_BYTES
 from speclaunch.deployments.sources.interface import Reading
 from speclaunch.deployments.sources.kustomize import transforms
 from speclaunch.deployments.sources.kustomize.transforms import (
@@ -29,7 +28,7 @@ from speclaunch.deployments.sources.kustomize.transforms import (
     resource,
 )
 from speclaunch.deployments.sources.nodes import Entries, changed, mapping, scalar
-from speclaunch.deployments.sources.source_text import Document
+from speclaunch.deployments.sources.source_text import KUSTOMIZATIONS, MAX_BYTES, Document
 from speclaunch.deployments.sources.wrappers import READ
 
 
