@@ -12,7 +12,7 @@ NAMES = {
         find_recipe group_options override_key recipe_names recipe_of_lock recipes
         shown_overrides similar_file split_recipe SUFFIX with_overrides
     """,
-    "recipe.hydra_sweeps": "sweep_words SweepJob",
+    "recipe.hydra_compose": "sweep_words SweepJob",
     "recipe.json_schema": "recipe_schema",
     "recipe.load": "fit_limits load load_sound_part Recipe require_host select_role validate",
     "recipe.lock": """

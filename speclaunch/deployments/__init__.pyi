@@ -13,8 +13,8 @@ from speclaunch.deployments.recipe.find_recipe import shown_overrides as shown_o
 from speclaunch.deployments.recipe.find_recipe import similar_file as similar_file
 from speclaunch.deployments.recipe.find_recipe import split_recipe as split_recipe
 from speclaunch.deployments.recipe.find_recipe import with_overrides as with_overrides
-from speclaunch.deployments.recipe.hydra_sweeps import SweepJob as SweepJob
-from speclaunch.deployments.recipe.hydra_sweeps import sweep_words as sweep_words
+from speclaunch.deployments.recipe.hydra_compose import SweepJob as SweepJob
+from speclaunch.deployments.recipe.hydra_compose import sweep_words as sweep_words
 from speclaunch.deployments.recipe.json_schema import recipe_schema as recipe_schema
 from speclaunch.deployments.recipe.load import Recipe as Recipe
 from speclaunch.deployments.recipe.load import fit_limits as fit_limits

@@ -1,7 +1,7 @@
 """Render a shell script, or slime's rollout arguments.
 
 slime passes every server argument with the prefix `--sglang-` to the SGLang engines of its
-rollouts, except those that it sets itself (sources/slime_own.py, with sources).
+rollouts, except those that it sets itself (sources/slime.py, with sources).
 """
 
 from __future__ import annotations

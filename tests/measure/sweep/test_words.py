@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from speclaunch.app.verbs.verbs import rewrite_multirun
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.find_recipe import recipe_names
-from speclaunch.deployments.recipe.hydra_sweeps import MOST_JOBS, sweep_words
+from speclaunch.deployments.recipe.hydra_compose import MOST_JOBS, sweep_words
 
 
 def jobs(*words: str) -> list[tuple[str, ...]]:
