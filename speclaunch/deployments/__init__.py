@@ -6,7 +6,6 @@ Other libraries import only these names. See README.md.
 from speclaunch.core import front_door
 
 NAMES = {
-    "recipe.bounded_yaml": "compose_node events",
     "recipe.compose": "compose",
     "recipe.find_recipe": """
         find_recipe group_options override_key recipe_names recipe_of_lock recipes
@@ -30,7 +29,8 @@ NAMES = {
     "recipe.section_table": "SECTIONS",
     "recipe.sections": "Key plain_class",
     "recipe.source": """
-        Composition MAX_FILE_BYTES read_positions read_source RecipeProvenance SourceFile
+        compose_node events Composition MAX_FILE_BYTES read_positions read_source
+        RecipeProvenance SourceFile
     """,
     "recipe.values": "ENV_NAME RecoveryPolicy",
     "sources": "nodes vllm",

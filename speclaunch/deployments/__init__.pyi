@@ -1,6 +1,4 @@
 # Written by tools/front_doors.py from the table in __init__.py.
-from speclaunch.deployments.recipe.bounded_yaml import compose_node as compose_node
-from speclaunch.deployments.recipe.bounded_yaml import events as events
 from speclaunch.deployments.recipe.compose import compose as compose
 from speclaunch.deployments.recipe.find_recipe import SUFFIX as SUFFIX
 from speclaunch.deployments.recipe.find_recipe import find_recipe as find_recipe
@@ -56,6 +54,8 @@ from speclaunch.deployments.recipe.source import Composition as Composition
 from speclaunch.deployments.recipe.source import MAX_FILE_BYTES as MAX_FILE_BYTES
 from speclaunch.deployments.recipe.source import RecipeProvenance as RecipeProvenance
 from speclaunch.deployments.recipe.source import SourceFile as SourceFile
+from speclaunch.deployments.recipe.source import compose_node as compose_node
+from speclaunch.deployments.recipe.source import events as events
 from speclaunch.deployments.recipe.source import read_positions as read_positions
 from speclaunch.deployments.recipe.source import read_source as read_source
 from speclaunch.deployments.recipe.values import ENV_NAME as ENV_NAME

@@ -77,7 +77,7 @@ def _values(text: str) -> Iterator[Stretch]:
     """Yield the ranges of scalars in a YAML text. A block scalar's first line is excluded."""
     import yaml  # noqa: PLC0415
 
-    from speclaunch.deployments.recipe.bounded_yaml import events  # noqa: PLC0415
+    from speclaunch.deployments.recipe.source import events  # noqa: PLC0415
 
     for event in events(text):
         if not isinstance(event, yaml.ScalarEvent):

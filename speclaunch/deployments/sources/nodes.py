@@ -14,8 +14,7 @@ import yaml
 from msgspec.structs import replace
 
 from speclaunch.core import InputError, Place
-from speclaunch.deployments.recipe.bounded_yaml import compose_nodes
-from speclaunch.deployments.recipe.source import yaml_problem
+from speclaunch.deployments.recipe.source import compose_nodes, yaml_problem
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.source_text import Document, SourceText, WordPiece
 

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from speclaunch.core import InputError, Place, Problem
-from speclaunch.deployments.recipe.bounded_yaml import MAX_NODES
+from speclaunch.deployments.recipe.source import MAX_NODES
 from speclaunch.deployments.sources import nodes, source_text
 from speclaunch.deployments.sources.interface import (
     Comment,

@@ -454,7 +454,7 @@ def _is_yaml(text: str) -> bool:
     """True if a text is YAML, or begins as YAML and exceeds the limits on depth or size."""
     import yaml  # noqa: PLC0415  few files have a mark of a template
 
-    from speclaunch.deployments.recipe.bounded_yaml import BoundsError, events  # noqa: PLC0415
+    from speclaunch.deployments.recipe.source import BoundsError, events  # noqa: PLC0415
 
     try:
         for _ in events(text):

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speclaunch.deployments.recipe.bounded_yaml import (
+from speclaunch.deployments.recipe.source import (
     MAX_NODES,
     BoundsError,
     compose_node,

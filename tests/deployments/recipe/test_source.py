@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.core.errors import InputError, Place
-from speclaunch.deployments.recipe.bounded_yaml import depth_bound
 from speclaunch.deployments.recipe.source import (
     MAX_FILE_BYTES,
     RecipeProvenance,
+    depth_bound,
     read_positions,
     read_source,
 )
