@@ -42,9 +42,9 @@ NAMES = {
     "sources.interface": """
         Default Invocation InvocationKind NothingFoundError Reading recipe_name Word
     """,
+    "sources.pods": "byte_count",
     "sources.recipe_text": "closing filled_in group_option options_with recipe_text RecipeLine",
     "sources.requests": "from_invocation from_recipe",
-    "sources.server_context.pods": "byte_count",
     "sources.sglang_yaml": "read_sglang_yaml",
     "sources.slime": "bare prefixed OWN",
     "sources.source_text": """

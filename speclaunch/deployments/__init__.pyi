@@ -83,6 +83,7 @@ from speclaunch.deployments.sources.interface import NothingFoundError as Nothin
 from speclaunch.deployments.sources.interface import Reading as Reading
 from speclaunch.deployments.sources.interface import Word as Word
 from speclaunch.deployments.sources.interface import recipe_name as recipe_name
+from speclaunch.deployments.sources.pods import byte_count as byte_count
 from speclaunch.deployments.sources.recipe_text import RecipeLine as RecipeLine
 from speclaunch.deployments.sources.recipe_text import closing as closing
 from speclaunch.deployments.sources.recipe_text import filled_in as filled_in
@@ -91,7 +92,6 @@ from speclaunch.deployments.sources.recipe_text import options_with as options_w
 from speclaunch.deployments.sources.recipe_text import recipe_text as recipe_text
 from speclaunch.deployments.sources.requests import from_invocation as from_invocation
 from speclaunch.deployments.sources.requests import from_recipe as from_recipe
-from speclaunch.deployments.sources.server_context.pods import byte_count as byte_count
 from speclaunch.deployments.sources.sglang_yaml import read_sglang_yaml as read_sglang_yaml
 from speclaunch.deployments.sources.slime import OWN as OWN
 from speclaunch.deployments.sources.slime import bare as bare

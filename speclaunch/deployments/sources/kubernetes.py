@@ -29,14 +29,14 @@ from speclaunch.deployments.sources.containers import (
 from speclaunch.deployments.sources.effective_words import config_path
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Dropped, Invocation, Reading
-from speclaunch.deployments.sources.kubernetes_objects import (
+from speclaunch.deployments.sources.nodes import Entries
+from speclaunch.deployments.sources.pods import (
     ConfigMaps,
     Site,
     Steps,
     config_maps,
     objects,
 )
-from speclaunch.deployments.sources.nodes import Entries
 from speclaunch.deployments.sources.source_text import Document
 
 _CONTROLLER_VARIABLES = lazy(

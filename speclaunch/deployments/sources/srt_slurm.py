@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import Place, lazy
-from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources import nodes, pods
 from speclaunch.deployments.sources.images import declared
 from speclaunch.deployments.sources.interface import (
     Dropped,
@@ -29,7 +29,6 @@ from speclaunch.deployments.sources.interface import (
     Reading,
     Word,
 )
-from speclaunch.deployments.sources.server_context import pods
 from speclaunch.deployments.sources.server_context.groups import words_of_hosts
 from speclaunch.deployments.sources.source_text import Document
 from speclaunch.engine import Group, Pod, Router, ServerContext, Setting

@@ -8,11 +8,10 @@ import yaml
 from msgspec.structs import replace
 
 from speclaunch.core import lazy
-from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources import nodes, pods
 from speclaunch.deployments.sources.containers import ServiceSite, image_in, image_of
 from speclaunch.deployments.sources.interface import Reading
 from speclaunch.deployments.sources.nodes import Entries
-from speclaunch.deployments.sources.server_context import pods
 from speclaunch.deployments.sources.server_context.groups import (
     Member,
     Owner,

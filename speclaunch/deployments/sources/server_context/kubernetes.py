@@ -25,12 +25,11 @@ import yaml
 from msgspec.structs import replace
 
 from speclaunch.core import Place
-from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources import nodes, pods
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Reading
-from speclaunch.deployments.sources.kubernetes_objects import ConfigMaps, Site, objects
 from speclaunch.deployments.sources.nodes import Entries
-from speclaunch.deployments.sources.server_context import pods
+from speclaunch.deployments.sources.pods import ConfigMaps, Site, objects
 from speclaunch.deployments.sources.server_context.groups import (
     Member,
     Owner,

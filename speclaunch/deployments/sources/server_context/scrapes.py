@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import yaml
 from msgspec import Struct
 
-from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources import nodes, pods
 from speclaunch.deployments.sources.nodes import Entries
-from speclaunch.deployments.sources.server_context import pods
 from speclaunch.deployments.sources.source_text import Document
 from speclaunch.engine import Scrape
 

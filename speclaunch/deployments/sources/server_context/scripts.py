@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from speclaunch.core import Place, lazy
+from speclaunch.deployments.sources import pods
 from speclaunch.deployments.sources.interface import Invocation, Reading, Word
-from speclaunch.deployments.sources.server_context import pods
 from speclaunch.deployments.sources.server_context.groups import (
     MODE,
     SBATCH,
