@@ -14,7 +14,7 @@ import yaml
 from msgspec import Struct
 
 from speclaunch.core import lazy
-from speclaunch.deployments.sources import kubernetes, nodes, sglang_yaml, srt_slurm
+from speclaunch.deployments.sources import containers, nodes, sglang_yaml, srt_slurm
 from speclaunch.deployments.sources.containers import (
     Collected,
     Env,
@@ -52,7 +52,7 @@ def read_yaml_document(
     if not roots:
         return Reading()
     if any(_is_object(root) for root in roots):
-        reading = kubernetes.read_kubernetes(roots, document)
+        reading = containers.read_kubernetes(roots, document)
         is_known = reading.invocations or any("apiVersion" in nodes.entries(r) for r in roots)
         return reading if is_known else read_tasks(roots, document, read_document)
     if isinstance(nodes.entries(roots[0]).get("services"), yaml.MappingNode):

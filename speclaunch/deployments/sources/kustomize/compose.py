@@ -142,10 +142,10 @@ def read_kustomization(path: Path, data: bytes, shown: str) -> Reading:
         composed = composing.directory(path, data, shown)
     except NotUnderstoodError as error:
         return Reading(problems=(composing.problem(error, shown),))
-    from speclaunch.deployments.sources import kubernetes  # noqa: PLC0415  few of them hold a server
+    from speclaunch.deployments.sources import containers  # noqa: PLC0415  few of them hold a server
 
     objects = [manifest.node for manifest in composed]
-    reading = kubernetes.read_kubernetes(objects, composing.document)
+    reading = containers.read_kubernetes(objects, composing.document)
     found = tuple(replace(invocation, read_only=_READ_ONLY) for invocation in reading.invocations)
     return replace(reading, invocations=found)
 
