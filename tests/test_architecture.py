@@ -241,7 +241,6 @@ def test_hydra_is_imported_where_it_composes_and_sweeps_alone() -> None:
         if any(name.split(".")[0] == "hydra" for name in imported(path))
     ] == [
         "deployments/recipe/hydra_compose.py",
-        "deployments/recipe/hydra_sweeps.py",
         "measure/sweep/hydra_app.py",
     ]
 

@@ -17,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import InputError, Place, Problem, lazy, reads
-from speclaunch.deployments.sources import source_text
 from speclaunch.deployments.sources.interface import (
     ConfigFile,
     Dropped,
@@ -26,7 +25,7 @@ from speclaunch.deployments.sources.interface import (
     Reading,
     Word,
 )
-from speclaunch.deployments.sources.source_text import MAX_BYTES
+from speclaunch.deployments.sources.source_text import MAX_BYTES, is_ellipsis
 from speclaunch.engine import (
     CONFIG,
     CONFIG_SINCE,
@@ -148,7 +147,7 @@ def _serve(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) 
     words = found.words
     several = [not w.evaluated and _MANY.search(w.text) is not None for w in words]
     several = [s and not w.placeholder for s, w in zip(several, words, strict=True)]
-    ellipses = any(word.placeholder and source_text.is_ellipsis(word.text) for word in words)
+    ellipses = any(word.placeholder and is_ellipsis(word.text) for word in words)
     first = several.index(False) if False in several else len(words)
     read = dispatch(
         [word.text for word in words[first:]],

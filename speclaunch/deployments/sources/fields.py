@@ -9,10 +9,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import Place, lazy
-from speclaunch.deployments.sources import source_text
 from speclaunch.deployments.sources.interface import Default, Word
 from speclaunch.deployments.sources.shell_syntax import Literal, Part
-from speclaunch.deployments.sources.source_text import DefaultOf, SourceSpan, WordPiece
+from speclaunch.deployments.sources.source_text import (
+    PLACEHOLDER_STARTS,
+    DefaultOf,
+    SourceSpan,
+    WordPiece,
+    why_placeholder,
+)
 
 
 class Field(Struct, frozen=True):
@@ -86,7 +91,7 @@ class Field(Struct, frozen=True):
         if unknown is None and self.pieces:
             quoted = all(piece.quoted for piece in self.pieces)
             lenient = self.pieces[0].source.document.lenient
-            placeholder = source_text.why(text, lenient=lenient, quoted=quoted)
+            placeholder = why_placeholder(text, lenient=lenient, quoted=quoted)
             if placeholder is not None:
                 return Word(text, self.place, False, placeholder, used, True, condition=condition)
         if unknown is not None:
@@ -102,7 +107,7 @@ class Field(Struct, frozen=True):
         piece = self.pieces[0]
         if piece.unknown or piece.condition or piece.note or piece.default_of:
             return False
-        return not piece.source.document.lenient and not source_text.MARKS.search(piece.text)
+        return not piece.source.document.lenient and not PLACEHOLDER_STARTS.search(piece.text)
 
     def _defaults(self) -> tuple[Default, ...]:
         if not any(piece.default_of for piece in self.pieces):

@@ -1,4 +1,4 @@
-"""Objects of a Kubernetes manifest: ConfigMaps, templates of roles, settings of containers and pods.
+"""Objects of a Kubernetes manifest: ConfigMaps, templates of roles, settings of pods, probes.
 
 RoleBasedGroup: the pod templates of its roles are composed as its controller composes them. A role
 has its own template, or one of `roleTemplates` with a patch. A leader-worker pattern applies one

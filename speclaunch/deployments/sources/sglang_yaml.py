@@ -8,7 +8,7 @@ import yaml
 
 from speclaunch.core import InputError, Place, Problem
 from speclaunch.deployments.recipe.source import MAX_NODES
-from speclaunch.deployments.sources import nodes, source_text
+from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.interface import (
     Comment,
     ConfigFile,
@@ -18,7 +18,7 @@ from speclaunch.deployments.sources.interface import (
     Reading,
     Word,
 )
-from speclaunch.deployments.sources.source_text import Document
+from speclaunch.deployments.sources.source_text import Document, why_placeholder
 from speclaunch.engine import catalogue, config_is_switch, config_mapping, config_refuses
 
 _MAX_EXPANDED_DEPTH = 60
@@ -137,7 +137,7 @@ class _Arguments:
                 place = nodes.place(node, self.document)
             self._flag(key, node)
             text = mapping or str(value)
-            why = source_text.why(text, lenient=self.document.lenient, quoted=True)
+            why = why_placeholder(text, lenient=self.document.lenient, quoted=True)
             self.words.append(Word(text, place, why is None, why, placeholder=why is not None))
 
     def _boolean(self, key: str, node: yaml.ScalarNode, value: bool, place: Place) -> None:

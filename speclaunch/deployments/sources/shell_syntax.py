@@ -12,8 +12,13 @@ from typing import NoReturn, TypeAlias
 from msgspec import Struct
 
 from speclaunch.core import InputError, Problem, lazy
-from speclaunch.deployments.sources import source_text
-from speclaunch.deployments.sources.source_text import Placeholder, SourceSpan, SourceText
+from speclaunch.deployments.sources.source_text import (
+    PLACEHOLDER_STARTS,
+    Placeholder,
+    SourceSpan,
+    SourceText,
+    find_placeholder,
+)
 
 
 class Literal(Struct, frozen=True):
@@ -292,7 +297,7 @@ class Lexer:
     def placeholder(self, start: int, end: int, *, begins: bool) -> Placeholder | None:
         """Return the first placeholder that begins in a range of the text."""
         lenient = self.source.document.lenient
-        return source_text.find(self.text, start, end, lenient=lenient, begins=begins)
+        return find_placeholder(self.text, start, end, lenient=lenient, begins=begins)
 
     def read_word(self, *, value_due: bool = False) -> ShellWord:
         """Return the word that starts here. It may be empty.
@@ -302,7 +307,7 @@ class Lexer:
         start = self.pos
         text = self.text
         word = _PLAIN_WORD.match(text, start)  # fast path for nearly all words
-        if word is not None and not source_text.MARKS.search(text, start, word.end() + 1):
+        if word is not None and not PLACEHOLDER_STARTS.search(text, start, word.end() + 1):
             self.pos = word.end()
             self.source.document.spend()
             return ShellWord((Literal(word[0], start),), self.source, start, self.pos)
@@ -312,7 +317,7 @@ class Lexer:
             begins = self.pos == start and (value_due or self.source.document.lenient)
             glued = self.pos > start or text[start - 1 : start] == "="
             end = plain.end() if plain is not None else self.pos
-            if source_text.MARKS.search(text, self.pos, end + 1) and (
+            if PLACEHOLDER_STARTS.search(text, self.pos, end + 1) and (
                 mark := self.placeholder(self.pos, end, begins=begins or glued)
             ):
                 self._mark(mark, parts)

@@ -474,7 +474,7 @@ _BRACES = lazy(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
 _LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
 _BRACE = lazy(r"\{[^\W\d_][^{}\n\"'=,.;$]{0,78}\}")
-MARKS = lazy(r"[<{[]")
+PLACEHOLDER_STARTS = lazy(r"[<{[]")
 """First characters of a placeholder."""
 _NAMED = lazy(r"(?<![\w@])(__|@)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\1(?![\w@])")
 """`__PORT__`, `@PORT@`: an installer writes the value."""
@@ -494,13 +494,15 @@ class Placeholder(Struct, frozen=True):
     """Meaning in a shell, if it differs."""
 
 
-def find(text: str, start: int, end: int, *, lenient: bool, begins: bool) -> Placeholder | None:
+def find_placeholder(
+    text: str, start: int, end: int, *, lenient: bool, begins: bool
+) -> Placeholder | None:
     """Return the first placeholder that begins in `text` from `start` to `end`, inclusive.
 
     `lenient`: the text is a document or a template. `begins`: a word at `start` is a flag's value.
     Elsewhere in a script, `<name>` must directly follow other text.
     """
-    for mark in MARKS.finditer(text, start, end + 1):
+    for mark in PLACEHOLDER_STARTS.finditer(text, start, end + 1):
         at, char = mark.start(), mark[0]
         if char == "<":
             angle = _ANGLE.match(text, at)
@@ -527,11 +529,11 @@ def is_ellipsis(text: str) -> bool:
     return text in ("...", "…", "[...]", "[…]")
 
 
-def why(text: str, *, lenient: bool, quoted: bool) -> str | None:
+def why_placeholder(text: str, *, lenient: bool, quoted: bool) -> str | None:
     """Return why a word is a placeholder, or None. `quoted`: no shell changes the word."""
     if _NAMED.search(text):
         return "a placeholder"
-    if not lenient and not MARKS.search(text):
+    if not lenient and not PLACEHOLDER_STARTS.search(text):
         return None
     if lenient and is_ellipsis(text):
         return "an ellipsis: the value is not shown"
