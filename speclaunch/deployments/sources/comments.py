@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from speclaunch.core import InputError, lazy
-from speclaunch.deployments.sources import markdown
+from speclaunch.deployments.sources import documents
+from speclaunch.deployments.sources.documents import Block, BlockKind
 from speclaunch.deployments.sources.interpret import run
-from speclaunch.deployments.sources.markdown import Block, BlockKind
 from speclaunch.deployments.sources.source_text import (
     Document,
     Form,
@@ -125,14 +125,14 @@ def _dockerfile(document: Document) -> IsComment | None:
 def _document(document: Document) -> IsComment | None:
     """Return the predicate for `<!-- … -->` in prose, and for the language's comments in code."""
     with suppress(InputError):
-        markdown.read_markdown(document)
+        documents.read_markdown(document)
     text = document.text
     fenced, script = _within(_fenced(text)), _within(document.shell_comments)
     code: dict[BlockKind, list[Stretch]] = defaultdict(list)
     values: list[Stretch] = []
-    for block in markdown.blocks(document):
+    for block in documents.blocks(document):
         start, end = block.source.offset(0), block.source.offset(len(block.source.text))
-        kind = markdown.kind_of(block)
+        kind = documents.kind_of(block)
         code[kind if kind in _OWN_COMMENTS else block.kind].append((start, end))
         if kind is BlockKind.YAML:
             values += ((start + first, start + last) for first, last in _values_or_none(block))
@@ -173,7 +173,7 @@ def _values_or_none(block: Block) -> list[Stretch]:
 def _fenced(text: str) -> Iterator[Stretch]:
     at, mark, start = 0, "", 0
     for line in text.splitlines(keepends=True):
-        fence = markdown.FENCE.match(line)
+        fence = documents.FENCE.match(line)
         if fence is not None and not mark:
             mark, start = fence[2], at
         elif fence is not None and fence[2].startswith(mark):
@@ -188,7 +188,7 @@ def _plain(document: Document) -> IsComment | None:
     """Return the predicate for a script with a text suffix, or for prose that contains commands."""
     if document.text.startswith("#!"):
         return _shell(document)
-    if markdown.read_markdown(document).invocations:
+    if documents.read_markdown(document).invocations:
         return _document(document)
     return _shell(Document(document.text, document.shown))
 

@@ -171,9 +171,9 @@ def read_markdown(text: str, shown: str) -> Reading:
 
 
 def _read_document(document: Document) -> Reading:
-    from speclaunch.deployments.sources import markdown  # noqa: PLC0415
+    from speclaunch.deployments.sources import documents  # noqa: PLC0415
 
-    return markdown.read_markdown(document)
+    return documents.read_markdown(document)
 
 
 def read_dockerfile(text: str, shown: str) -> Reading:
@@ -193,9 +193,9 @@ def read_makefile(text: str, shown: str) -> Reading:
 
 def read_notebook(text: str, shown: str) -> Reading:
     """Return the servers that the cells of a Jupyter notebook start."""
-    from speclaunch.deployments.sources import notebook  # noqa: PLC0415  few files are, and it needs YAML
+    from speclaunch.deployments.sources import documents  # noqa: PLC0415  few files are, and it needs YAML
 
-    return notebook.read_notebook(_document(text, shown, lenient=True))
+    return documents.read_notebook(_document(text, shown, lenient=True))
 
 
 def read_yaml(text: str, shown: str) -> Reading:
