@@ -185,10 +185,10 @@ def read_dockerfile(text: str, shown: str) -> Reading:
 
 def read_makefile(text: str, shown: str) -> Reading:
     """Return the servers that the recipes of a Makefile start."""
-    from speclaunch.deployments.sources import makefiles  # noqa: PLC0415  few files are
+    from speclaunch.deployments.sources import templates  # noqa: PLC0415  few files are
 
     document = _document(text, shown)
-    return _together(makefiles.read_makefile(document), document)
+    return _together(templates.read_makefile(document), document)
 
 
 def read_notebook(text: str, shown: str) -> Reading:
