@@ -134,11 +134,11 @@ def _together(reading: Reading, document: Document) -> Reading:
     several = len(reading.invocations) > 1 or bool(reading.routers and reading.invocations)
     if not several and "#SBATCH" not in document.text:
         return reading
-    from speclaunch.deployments.sources.server_context import scripts  # noqa: PLC0415  most scripts start one server
+    from speclaunch.deployments.sources import compose_and_jobs  # noqa: PLC0415  most scripts start one server
 
-    if not scripts.may_form_deployment(reading, document.text):
+    if not compose_and_jobs.may_form_deployment(reading, document.text):
         return reading
-    return scripts.add_server_context(reading, document)
+    return compose_and_jobs.add_script_context(reading, document)
 
 
 def _is_script(text: str, shown: str) -> bool:

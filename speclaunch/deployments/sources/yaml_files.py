@@ -106,9 +106,9 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
     done = reading.reading()
     if not done.invocations:
         return done
-    from speclaunch.deployments.sources.server_context import compose  # noqa: PLC0415  few files have a server
+    from speclaunch.deployments.sources import compose_and_jobs  # noqa: PLC0415  few files have a server
 
-    return compose.add_server_context(done, sites, document)
+    return compose_and_jobs.add_compose_context(done, sites, document)
 
 
 def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
