@@ -408,7 +408,7 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
     )
     if not done.invocations:
         return done
-    from speclaunch.deployments.sources.server_context import kubernetes  # noqa: PLC0415  few manifests have a server
+    from speclaunch.deployments.sources import kubernetes  # noqa: PLC0415  few manifests have a server
 
     return kubernetes.add_server_context(done, sites, roots, maps)
 
@@ -497,7 +497,7 @@ def _container(
 
 def _controller_variables(site: Site, document: Document) -> Env:
     """Return the variables that the controller of an object sets in its containers."""
-    from speclaunch.deployments.sources.server_context import kubernetes  # noqa: PLC0415  few manifests use one
+    from speclaunch.deployments.sources import kubernetes  # noqa: PLC0415  few manifests use one
 
     return kubernetes.controller_variables(site, document)
 
