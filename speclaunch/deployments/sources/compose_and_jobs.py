@@ -17,7 +17,7 @@ from speclaunch.deployments.sources import nodes, pods
 from speclaunch.deployments.sources.containers import ServiceSite, image_in, image_of
 from speclaunch.deployments.sources.interface import Invocation, Reading, Word
 from speclaunch.deployments.sources.nodes import Entries
-from speclaunch.deployments.sources.server_context.groups import (
+from speclaunch.deployments.sources.server_groups import (
     MODE,
     SBATCH,
     SCRIPT,

@@ -31,7 +31,7 @@ from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Invocation, InvocationKind, Reading
 from speclaunch.deployments.sources.nodes import Entries
 from speclaunch.deployments.sources.pods import ConfigMaps, Site, objects
-from speclaunch.deployments.sources.server_context.groups import (
+from speclaunch.deployments.sources.server_groups import (
     Member,
     Owner,
     read_router,

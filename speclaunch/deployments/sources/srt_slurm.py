@@ -29,7 +29,7 @@ from speclaunch.deployments.sources.interface import (
     Reading,
     Word,
 )
-from speclaunch.deployments.sources.server_context.groups import words_of_hosts
+from speclaunch.deployments.sources.server_groups import words_of_hosts
 from speclaunch.deployments.sources.source_text import Document
 from speclaunch.engine import Group, Pod, Router, ServerContext, Setting
 
