@@ -408,9 +408,9 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
     )
     if not done.invocations:
         return done
-    from speclaunch.deployments.sources import kubernetes  # noqa: PLC0415  few manifests have a server
+    from speclaunch.deployments.sources import kubernetes_kinds  # noqa: PLC0415  few manifests have a server
 
-    return kubernetes.add_server_context(done, sites, roots, maps)
+    return kubernetes_kinds.add_server_context(done, sites, roots, maps)
 
 
 def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
@@ -497,9 +497,9 @@ def _container(
 
 def _controller_variables(site: Site, document: Document) -> Env:
     """Return the variables that the controller of an object sets in its containers."""
-    from speclaunch.deployments.sources import kubernetes  # noqa: PLC0415  few manifests use one
+    from speclaunch.deployments.sources import kubernetes_kinds  # noqa: PLC0415  few manifests use one
 
-    return kubernetes.controller_variables(site, document)
+    return kubernetes_kinds.controller_variables(site, document)
 
 
 def _elsewhere(name: str, node: yaml.Node, document: Document) -> Field:
