@@ -18,10 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import InputError, Place, Problem, reads
-from speclaunch.deployments.sources import nodes
+from speclaunch.deployments.sources import kustomize_transforms, nodes
 from speclaunch.deployments.sources.interface import Reading
-from speclaunch.deployments.sources.kustomize import transforms
-from speclaunch.deployments.sources.kustomize.transforms import (
+from speclaunch.deployments.sources.kustomize_transforms import (
     NotUnderstoodError,
     Resource,
     apply_patch,
@@ -211,12 +210,12 @@ class _Composing:
         for item in nodes.items(keys.get("configMapGenerator")):
             self._config_map(item, base, found)
         self._patches(keys, base, found)
-        transforms.names(keys, found)
-        transforms.labels(keys, found)
+        kustomize_transforms.names(keys, found)
+        kustomize_transforms.labels(keys, found)
         for item in nodes.items(keys.get("patchesJson6902")):
             self._patch(item, base, found)
-        transforms.replicas(keys, found)
-        transforms.images(keys, found, self.document)
+        kustomize_transforms.replicas(keys, found)
+        kustomize_transforms.images(keys, found, self.document)
         return found
 
     def _resource(self, item: yaml.Node, base: Path) -> list[Resource]:
