@@ -283,9 +283,9 @@ def read_with_named_files(
     `file` is None for standard input. Raise InputError for unreadable input.
     """
     if file is not None and file.name in KUSTOMIZATIONS:
-        from speclaunch.deployments.sources.kustomize import compose  # noqa: PLC0415  few files are one
+        from speclaunch.deployments.sources import kustomizations  # noqa: PLC0415  few files are one
 
-        return compose.read_kustomization(file, data, shown)
+        return kustomizations.read_kustomization(file, data, shown)
     return followed(read_text(data, shown, suffix), file)
 
 

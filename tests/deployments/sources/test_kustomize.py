@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from speclaunch.core.errors import Place
 from speclaunch.deployments.sources.files import read_file
 from speclaunch.deployments.sources.interface import Invocation, Reading
-from speclaunch.deployments.sources.kustomize.compose import composed_objects
+from speclaunch.deployments.sources.kustomizations import composed_objects
 from tests.deployments.sources.test_server_context import of, value
 from tests.support.deployments.sources.helpers import texts
 
