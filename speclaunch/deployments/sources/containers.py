@@ -347,7 +347,7 @@ _CONTROLLER_VARIABLES = lazy(
     r"LWS_(?:LEADER_ADDRESS|GROUP_SIZE|WORKER_INDEX)|PARALLELISM_SIZE|POD_GROUP_INDEX"
     r"|RBG_(?:LWP|ROLE|GROUP|COMPONENT)_|ROLE_(?:NAME|INDEX|REPLICA_INDEX)|ROLESET_NAME"
 )
-"""Variables that a controller sets in its pods (`server_context/kubernetes.py`)."""
+"""Variables that a controller sets in its pods (`kubernetes_kinds.py`)."""
 _READ_OF_CONTAINERS = frozenset({"name", "image", "command", "args", "env", "envFrom"})
 _CONTAINERS = ("initContainers", "containers")
 _ROLES = frozenset({"roles", "components"})

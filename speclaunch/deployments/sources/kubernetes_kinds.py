@@ -84,7 +84,7 @@ def scrapes_in(roots: Sequence[Entries], document: Document) -> Iterator[Selecte
             if scrape is not None:
                 yield SelectedScrape(namespace, _selector(spec), scrape)
         elif kind == "PodMonitor":
-            for endpoint in _endpoints(spec, "podMetricsEndpoints"):
+            for endpoint in map(nodes.entries, nodes.items(spec.get("podMetricsEndpoints"))):
                 port = endpoint.get("portNumber", endpoint.get("targetPort"))
                 scrape = _monitored(endpoint, port, f"the PodMonitor {name}", document)
                 if scrape is not None:
@@ -96,15 +96,11 @@ def scrapes_in(roots: Sequence[Entries], document: Document) -> Iterator[Selecte
                 if not chosen or not chosen.items() <= pods.texts_in(own.get("labels")).items():
                     continue
                 its = nodes.entries(service.get("spec"))
-                for endpoint in _endpoints(spec, "endpoints"):
+                for endpoint in map(nodes.entries, nodes.items(spec.get("endpoints"))):
                     target = endpoint.get("targetPort", _target(its, endpoint))
                     scrape = _monitored(endpoint, target, f"the ServiceMonitor {name}", document)
                     if scrape is not None:
                         yield SelectedScrape(namespace, _selector(its), scrape)
-
-
-def _endpoints(spec: Entries, key: str) -> Iterator[Entries]:
-    return (nodes.entries(item) for item in nodes.items(spec.get(key)))
 
 
 def _monitored(
@@ -195,11 +191,6 @@ def metadata_of(site: Site, root: Entries) -> yaml.Node | None:
     return next(templates, root.get("metadata") if is_pod else None)
 
 
-def pod_of(site: Site) -> Entries:
-    """Return the pod's `spec`, the mapping that holds the container or its list."""
-    return site.steps[-2][1] if len(site.steps) > 1 else {}
-
-
 def count(keys: Entries, name: str, document: Document) -> Setting | None:
     """Return a key's value if it is a number, else None."""
     return pods.number_at(keys.get(name), document)
@@ -283,22 +274,15 @@ def _dynamo(owner: Owner, site: Site, spec: Entries, document: Document) -> Owne
     elif not service:  # DynamoComponentDeployment
         name, service = nodes.text(spec.get("serviceName")) or owner.name, spec
     multinode = nodes.entries(service.get("multinode"))
+    types = [nodes.text(service.get(key)) for key in ("subComponentType", "type", "componentType")]
     return replace(
         owner,
-        role=_dynamo_role(name, service),
+        role=next((type_ for type_ in types if type_ in ("prefill", "decode")), name),
         role_place=_named(service, document),
         nodes=count(multinode, "nodeCount", document),
         replicas=count(service, "replicas", document),
         names=frozenset({f"{owner.name}-{name}".lower()}),
     )
-
-
-def _dynamo_role(name: str | None, service: Entries) -> str | None:
-    for key in ("subComponentType", "type", "componentType"):
-        role = nodes.text(service.get(key))
-        if role in ("prefill", "decode"):
-            return role
-    return name
 
 
 _OME_ROLES = {"engine": "engine", "decoder": "decode", "router": "router"}
@@ -396,14 +380,12 @@ _KINDS: dict[str, Kind] = {
 }
 
 
-_OF_LWS = ("LeaderWorkerSet", "RoleBasedGroup", "RoleBasedGroupSet", "LLMInferenceService")
-_OF_OME = ("InferenceService", "ServingRuntime", "ClusterServingRuntime")
 _OF_RBG = ("RoleBasedGroup", "RoleBasedGroupSet")
+_OF_OME = ("InferenceService", "ServingRuntime", "ClusterServingRuntime")
+_WITH_LWS = ("LeaderWorkerSet", *_OF_RBG, "LLMInferenceService", *_OF_OME)
 _OF_AIBRIX = ("StormService", "RoleSet", "PodSet")
-_UNKNOWN = {
-    "rbg": ("RBG_GROUP_NAME", "RBG_ROLE_INDEX", "RBG_ROLE_INSTANCE_NAME", "RBG_COMPONENT_INDEX"),
-    "aibrix": ("POD_GROUP_INDEX", "ROLE_REPLICA_INDEX", "ROLESET_NAME", "STORM_SERVICE_NAME"),
-}
+_RBG = ("RBG_GROUP_NAME", "RBG_ROLE_INDEX", "RBG_ROLE_INSTANCE_NAME", "RBG_COMPONENT_INDEX")
+_AIBRIX = ("POD_GROUP_INDEX", "ROLE_REPLICA_INDEX", "ROLESET_NAME", "STORM_SERVICE_NAME")
 """Variables that each pod gets, with values that the object does not state."""
 
 
@@ -411,30 +393,20 @@ def controller_variables(site: Site, document: Document) -> dict[str, Field]:
     """Return the variables that the controller sets in the container at a site."""
     owner = owner_of(site, document)
     kind = owner.platform
-    found: dict[str, Field] = {}
-    prefixes = ["LWS_"] if kind in (*_OF_LWS, *_OF_OME) else []
-    prefixes += ["RBG_LWP_"] if kind in _OF_RBG else []
-    of_group = {
-        "LEADER_ADDRESS": None,
-        "GROUP_SIZE": owner.nodes,
-        "WORKER_INDEX": _index(owner),
-    }
-    for prefix in prefixes:
-        for name, setting in of_group.items():
-            found[prefix + name] = _field(prefix + name, setting, owner, document)
+    found: dict[str, Setting | None] = {}
+    for prefix, kinds in (("LWS_", _WITH_LWS), ("RBG_LWP_", _OF_RBG)):
+        if kind in kinds:
+            found[f"{prefix}LEADER_ADDRESS"] = None
+            found[f"{prefix}GROUP_SIZE"] = owner.nodes
+            found[f"{prefix}WORKER_INDEX"] = _index(owner)
     if kind in _OF_RBG:
         named = None if owner.role is None else Setting(owner.role, owner.place)
-        for name in ("RBG_ROLE_NAME", "ROLE_NAME"):
-            found[name] = _field(name, named, owner, document)
-        for name in _UNKNOWN["rbg"]:
-            found[name] = _field(name, None, owner, document)
+        found |= {"RBG_ROLE_NAME": named, "ROLE_NAME": named, **dict.fromkeys(_RBG)}
     if kind in _OF_AIBRIX:
-        for name in _UNKNOWN["aibrix"]:
-            found[name] = _field(name, None, owner, document)
+        found |= dict.fromkeys(_AIBRIX)
     if kind in _OF_OME:
-        gpus = _parallelism(owner, site.steps[-1][1], document)
-        found["PARALLELISM_SIZE"] = _field("PARALLELISM_SIZE", gpus, owner, document)
-    return found
+        found["PARALLELISM_SIZE"] = _parallelism(owner, site.steps[-1][1], document)
+    return {name: _field(name, setting, owner, document) for name, setting in found.items()}
 
 
 def _index(owner: Owner) -> Setting | None:
@@ -475,9 +447,6 @@ def _piece(text: str, place: Place, document: Document) -> WordPiece:
 
 
 DYNAMO_KINDS = frozenset({"DynamoGraphDeployment", "DynamoComponentDeployment"})
-_FRONTEND = "frontend"
-_MODULE = "dynamo.frontend"
-_WHY = "Dynamo's operator fills it in"
 
 
 def service_of(site: Site) -> Entries:
@@ -519,7 +488,8 @@ def of_operator(found: Invocation, owner: Owner) -> Invocation:
         return found
     if hosts.known and (not isinstance(hosts.value, int) or hosts.value <= 1):
         return found
-    added = words_of_hosts(hosts, "$(LEADER):29500", "$(NODE_RANK)", _WHY)
+    why = "Dynamo's operator fills it in"
+    added = words_of_hosts(hosts, "$(LEADER):29500", "$(NODE_RANK)", why)
     return replace(found, added=added)
 
 
@@ -529,8 +499,7 @@ def frontends(root: yaml.Node, maps: ConfigMaps) -> Iterator[Member]:
     if nodes.text(keys.get("kind")) not in DYNAMO_KINDS:
         return
     spec = nodes.entries(keys.get("spec"))
-    services = nodes.pairs(spec.get("services"))
-    held = [(key, node, value) for key, node, value in services]
+    held = list(nodes.pairs(spec.get("services")))
     for item in nodes.items(spec.get("components")):
         title = nodes.entries(item).get("name")
         if isinstance(title, yaml.ScalarNode):
@@ -538,7 +507,7 @@ def frontends(root: yaml.Node, maps: ConfigMaps) -> Iterator[Member]:
     for name, node, value in held:
         service = nodes.entries(value)
         kind = nodes.text(service.get("componentType", service.get("type")))
-        if kind != _FRONTEND:
+        if kind != "frontend":
             continue
         steps, container, pod_spec = _main(value, service)
         if container.keys() & {"command", "args"}:
@@ -548,7 +517,8 @@ def frontends(root: yaml.Node, maps: ConfigMaps) -> Iterator[Member]:
         pod = pods.pod_of_container(container, pod_spec, {}, maps)
         pod = with_service(pod, service, maps.document)
         place: Place = nodes.place(node, maps.document)
-        yield Member(owner, pod, router=Router(f"{owner.name}/{name}", _MODULE, place, pod=pod))
+        router = Router(f"{owner.name}/{name}", "dynamo.frontend", place, pod=pod)
+        yield Member(owner, pod, router=router)
 
 
 def _main(
@@ -586,7 +556,8 @@ def _members(
 ) -> Iterator[Member]:
     owner = owner_of(site, maps.document)
     container = site.steps[-1][1]
-    pod = pods.pod_of_container(container, pod_of(site), owner.labels, maps, site.envs)
+    spec = site.steps[-2][1] if len(site.steps) > 1 else {}
+    pod = pods.pod_of_container(container, spec, owner.labels, maps, site.envs)
     own = annotated(metadata_of(site, nodes.entries(site.root)), "", maps.document)
     others = (found.scrape for found in scrapes if found.reaches(owner.namespace, owner.labels))
     pod = replace(pod, scrapes=tuple(dict.fromkeys(filter(None, (own, *others)))))
@@ -616,15 +587,12 @@ def read_services(
         if nodes.text(keys.get("kind")) != "Service" or name is None:
             continue
         spec = nodes.entries(keys.get("spec"))
-        ports = []
-        for item in nodes.items(spec.get("ports")):
-            entry = nodes.entries(item)
-            port = pods.number_at(entry.get("port"), document)
-            if port is not None:
-                target = pods.number_at(entry.get("targetPort"), document)
-                ports.append((port, target))
+        ports = tuple(
+            (port, pods.number_at(entry.get("targetPort"), document))
+            for entry in map(nodes.entries, nodes.items(spec.get("ports")))
+            if (port := pods.number_at(entry.get("port"), document)) is not None
+        )
         place = nodes.place(metadata["name"], document)
-        selector = dict(pods.texts_in(spec.get("selector")))
         headless = nodes.text(spec.get("clusterIP")) == "None"
-        service = Service(name, place, selector, tuple(ports), headless)
+        service = Service(name, place, _selector(spec), ports, headless)
         yield nodes.text(metadata.get("namespace")), service

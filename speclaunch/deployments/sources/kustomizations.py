@@ -1,7 +1,7 @@
 """Compose a directory's kustomization without running kustomize, and search the result for servers.
 
-Every value keeps its place: in a base, in a patch, or in the kustomization itself. Unsupported parts
-are reported, and the result is then not checked.
+Every value keeps its place: in a base, in a patch, or in the kustomization. Unsupported parts are
+reported, and the result is then not checked.
 
 Files are only read below the working directory or the repository, because a finding must never
 quote a line from elsewhere on the machine. Nothing is fetched. Most kustomizations of a repository
