@@ -20,7 +20,7 @@ NAMES = {
     """,
     "recipe.lock_file": """
         accept_lengths image_of lock_and_recipe of_this_host read_lock record recipe_differences
-        with_lock_differences
+        with_lock_differences lock_text
     """,
     "recipe.roles": "of_role role_names",
     "recipe.schema": """
@@ -55,7 +55,6 @@ NAMES = {
     "targets.assemble": "assemble Assembled settings_of",
     "targets.interface": "Baseline RenderedCommand Renderer Rendering Role",
     "targets.launching": "launch_words",
-    "targets.lock_text": "lock_text",
     "targets.prepare": "prepare Prepared",
     "targets.shell": "SET_BY_SLIME",
     "targets.targets": "RENDERERS",

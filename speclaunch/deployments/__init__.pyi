@@ -32,6 +32,7 @@ from speclaunch.deployments.recipe.lock import lock_differences as lock_differen
 from speclaunch.deployments.recipe.lock_file import accept_lengths as accept_lengths
 from speclaunch.deployments.recipe.lock_file import image_of as image_of
 from speclaunch.deployments.recipe.lock_file import lock_and_recipe as lock_and_recipe
+from speclaunch.deployments.recipe.lock_file import lock_text as lock_text
 from speclaunch.deployments.recipe.lock_file import of_this_host as of_this_host
 from speclaunch.deployments.recipe.lock_file import read_lock as read_lock
 from speclaunch.deployments.recipe.lock_file import recipe_differences as recipe_differences
@@ -119,7 +120,6 @@ from speclaunch.deployments.targets.interface import Renderer as Renderer
 from speclaunch.deployments.targets.interface import Rendering as Rendering
 from speclaunch.deployments.targets.interface import Role as Role
 from speclaunch.deployments.targets.launching import launch_words as launch_words
-from speclaunch.deployments.targets.lock_text import lock_text as lock_text
 from speclaunch.deployments.targets.prepare import Prepared as Prepared
 from speclaunch.deployments.targets.prepare import prepare as prepare
 from speclaunch.deployments.targets.shell import SET_BY_SLIME as SET_BY_SLIME

@@ -24,11 +24,11 @@ from speclaunch.deployments.recipe.lock_file import (
     accept_lengths,
     image_of,
     lock_and_recipe,
+    lock_text,
     read_lock,
     recipe_differences,
     with_lock_differences,
 )
-from speclaunch.deployments.targets.lock_text import lock_text
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.distributions import InstalledPackage
 from speclaunch.engine.facts.file_hashes import HashedFile
