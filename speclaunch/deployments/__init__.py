@@ -52,12 +52,11 @@ NAMES = {
         MAX_PROGRAM_BYTES NOTEBOOK_SUFFIX PYTHON_SUFFIX starts_a_program template_of
         TEMPLATE_SUFFIXES YAML_SUFFIXES Document
     """,
-    "targets.assemble": "assemble Assembled settings_of",
+    "targets.assemble": "assemble Assembled settings_of RENDERERS",
     "targets.interface": "Baseline RenderedCommand Renderer Rendering Role",
     "targets.launching": "launch_words",
     "targets.prepare": "prepare Prepared",
     "targets.shell": "SET_BY_SLIME",
-    "targets.targets": "RENDERERS",
     "targets.words": "ALL_ADDRESSES",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

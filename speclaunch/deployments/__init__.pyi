@@ -112,6 +112,7 @@ from speclaunch.deployments.sources.source_text import looks_like_yaml as looks_
 from speclaunch.deployments.sources.source_text import starts_a_program as starts_a_program
 from speclaunch.deployments.sources.source_text import template_of as template_of
 from speclaunch.deployments.targets.assemble import Assembled as Assembled
+from speclaunch.deployments.targets.assemble import RENDERERS as RENDERERS
 from speclaunch.deployments.targets.assemble import assemble as assemble
 from speclaunch.deployments.targets.assemble import settings_of as settings_of
 from speclaunch.deployments.targets.interface import Baseline as Baseline
@@ -123,5 +124,4 @@ from speclaunch.deployments.targets.launching import launch_words as launch_word
 from speclaunch.deployments.targets.prepare import Prepared as Prepared
 from speclaunch.deployments.targets.prepare import prepare as prepare
 from speclaunch.deployments.targets.shell import SET_BY_SLIME as SET_BY_SLIME
-from speclaunch.deployments.targets.targets import RENDERERS as RENDERERS
 from speclaunch.deployments.targets.words import ALL_ADDRESSES as ALL_ADDRESSES

@@ -11,18 +11,34 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, Problem, is_secret_variable
 from speclaunch.deployments.recipe.load import Recipe
+from speclaunch.deployments.targets.docker_compose import DockerComposeRenderer
 from speclaunch.deployments.targets.interface import (
     Baseline,
     DeployOptions,
     Monitoring,
     Needs,
     Observed,
+    Renderer,
     Rendering,
     Role,
     RouterOptions,
     SpeclaunchFrom,
 )
+from speclaunch.deployments.targets.kubernetes import (
+    KubernetesRenderer,
+    LeaderWorkerSetRenderer,
+    RoleBasedGroupRenderer,
+)
+from speclaunch.deployments.targets.monitoring import (
+    GrafanaRenderer,
+    PrometheusRulesRenderer,
+    PrometheusScrapeRenderer,
+)
 from speclaunch.deployments.targets.prepare import Prepared
+from speclaunch.deployments.targets.ray import RayRenderer
+from speclaunch.deployments.targets.shell import ShellRenderer, SlimeRenderer
+from speclaunch.deployments.targets.slurm import SlurmRenderer
+from speclaunch.deployments.targets.srt_slurm import SrtSlurmRenderer
 from speclaunch.engine import (
     FromEnvironment,
     Hardware,
@@ -346,3 +362,23 @@ def _in_the_host(plan: Plan) -> int:
         except UnknownValueError:
             continue
     return found
+
+
+RENDERERS: dict[str, type[Renderer]] = {
+    renderer.target: renderer
+    for renderer in (
+        ShellRenderer,
+        SlimeRenderer,
+        DockerComposeRenderer,
+        KubernetesRenderer,
+        LeaderWorkerSetRenderer,
+        RoleBasedGroupRenderer,
+        SlurmRenderer,
+        SrtSlurmRenderer,
+        RayRenderer,
+        PrometheusRulesRenderer,
+        PrometheusScrapeRenderer,
+        GrafanaRenderer,
+    )
+}
+"""Renderer of every target, by name."""

@@ -13,7 +13,7 @@ from speclaunch.app.verbs.completing import candidates
 from speclaunch.app.verbs.completion_scripts import SCRIPTS
 from speclaunch.app.verbs.verbs import VERBS
 from speclaunch.deployments.recipe.find_recipe import group_options, recipe_names
-from speclaunch.deployments.targets.targets import RENDERERS
+from speclaunch.deployments.targets.assemble import RENDERERS
 from speclaunch.engine.releases.catalogue import held_versions, load
 from tests.app.verbs.shells import Shell, is_there
 from tests.support.program import run

@@ -14,7 +14,7 @@ import yaml
 
 from speclaunch.app.verbs.options import LintFormat
 from speclaunch.core.redaction import VALUE_PATTERNS
-from speclaunch.deployments.targets.targets import RENDERERS
+from speclaunch.deployments.targets.assemble import RENDERERS
 from speclaunch.serving.launch.guard import Log
 from tests.support import program
 

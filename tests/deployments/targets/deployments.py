@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from speclaunch.deployments.targets.assemble import RENDERERS
 from speclaunch.deployments.targets.monitoring import MonitoringRenderer
-from speclaunch.deployments.targets.targets import RENDERERS
 from tests.support import program
 
 SERVING = sorted(

@@ -13,7 +13,7 @@ import pytest
 
 from speclaunch.deployments.recipe.find_recipe import recipe_names
 from speclaunch.deployments.recipe.load import load
-from speclaunch.deployments.targets.targets import RENDERERS
+from speclaunch.deployments.targets.assemble import RENDERERS
 from speclaunch.engine.releases.catalogue import held_versions
 from tests.deployments.targets import deployments
 from tests.support import program

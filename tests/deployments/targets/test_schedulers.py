@@ -20,8 +20,7 @@ from speclaunch.checks.rules.examine import Lookup, PreflightError
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.find_recipe import recipe_names
 from speclaunch.deployments.recipe.load import load
-from speclaunch.deployments.targets.assemble import Assembled
-from speclaunch.deployments.targets.targets import RENDERERS
+from speclaunch.deployments.targets.assemble import RENDERERS, Assembled
 from speclaunch.engine.releases.argv import parse_argv
 from tests.support import program
 
