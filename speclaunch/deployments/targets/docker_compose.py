@@ -45,17 +45,18 @@ from speclaunch.deployments.targets.volumes import (
     volume_refusals,
 )
 from speclaunch.deployments.targets.words import (
+    COMMENT,
     FILL_IN,
     HF_TOKEN,
     ROUTER,
     ComposeDialect,
     argument_words,
+    documents,
     is_secret_env,
     name_of,
     platform_args_of,
     uses_hub,
 )
-from speclaunch.deployments.targets.yaml_text import COMMENT, documents
 from speclaunch.engine import ROUTER_IMAGE
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1", "")

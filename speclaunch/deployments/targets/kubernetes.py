@@ -41,6 +41,7 @@ from speclaunch.deployments.targets.pods import (
 )
 from speclaunch.deployments.targets.routers import access, router_pod
 from speclaunch.deployments.targets.words import (
+    COMMENT,
     DIST_PORT,
     ROUTER,
     PlatformArgs,
@@ -51,7 +52,6 @@ from speclaunch.deployments.targets.words import (
     platform_args_of,
     selector,
 )
-from speclaunch.deployments.targets.yaml_text import COMMENT
 
 _INDEX = "apps.kubernetes.io/pod-index"
 """Label with a pod's number in its StatefulSet (Kubernetes 1.28 and later)."""

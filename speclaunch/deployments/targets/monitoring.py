@@ -28,8 +28,16 @@ from speclaunch.deployments.targets.alerts import (
     unknown_names,
 )
 from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
-from speclaunch.deployments.targets.words import ALL_ADDRESSES, FILL_IN, metadata, name_of, selector
-from speclaunch.deployments.targets.yaml_text import COMMENT, documents, yaml_text
+from speclaunch.deployments.targets.words import (
+    ALL_ADDRESSES,
+    COMMENT,
+    FILL_IN,
+    documents,
+    metadata,
+    name_of,
+    selector,
+    yaml_text,
+)
 from speclaunch.engine import METRICS_PATH, series_of
 
 _SCRAPED = "15s"

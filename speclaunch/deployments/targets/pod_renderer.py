@@ -36,15 +36,16 @@ from speclaunch.deployments.targets.routers import (
 from speclaunch.deployments.targets.volumes import RECIPE_FILE, VolumeClaim, own_claim
 from speclaunch.deployments.targets.words import (
     CHECKPOINTS,
+    COMMENT,
     FILL_IN,
     ROUTER,
+    documents,
     labels,
     metadata,
     name_of,
     object_of,
     selector,
 )
-from speclaunch.deployments.targets.yaml_text import COMMENT, documents
 
 _FILES = ("config", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs")
 """Arguments that name a file of this machine, which no target copies into a container."""

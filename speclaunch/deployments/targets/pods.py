@@ -28,6 +28,7 @@ from speclaunch.deployments.targets.volumes import (
     wheels,
 )
 from speclaunch.deployments.targets.words import (
+    COMMENT,
     FILL_IN,
     HF_TOKEN,
     POD_INTERFACE,
@@ -42,7 +43,6 @@ from speclaunch.deployments.targets.words import (
     unset_interfaces,
     uses_hub,
 )
-from speclaunch.deployments.targets.yaml_text import COMMENT
 
 CONTAINER = "sglang"
 ENGINE = ("python3", "-m", "sglang.launch_server")
