@@ -18,12 +18,18 @@ from speclaunch.deployments.targets.interface import (
 )
 from speclaunch.deployments.targets.launching import (
     PATH,
+    RECIPE_DIR,
+    RECIPE_FILE,
+    Mount,
+    cache_variables,
     launch_words,
     launches_in,
+    mounts,
     probes_of,
     program_of,
     start_comment,
     start_seconds,
+    volume_refusals,
 )
 from speclaunch.deployments.targets.pod_renderer import container_refusals, header
 from speclaunch.deployments.targets.pods import ENGINE, LEAVES_FIRST, grace_seconds
@@ -35,14 +41,6 @@ from speclaunch.deployments.targets.routers import (
     router_refusals,
     start_words,
     upstream_words,
-)
-from speclaunch.deployments.targets.volumes import (
-    RECIPE_DIR,
-    RECIPE_FILE,
-    Mount,
-    cache_variables,
-    mounts,
-    volume_refusals,
 )
 from speclaunch.deployments.targets.words import (
     COMMENT,

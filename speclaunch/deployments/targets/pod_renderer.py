@@ -17,7 +17,15 @@ from speclaunch.deployments.targets.interface import (
     RouterOptions,
     SpeclaunchFrom,
 )
-from speclaunch.deployments.targets.launching import ALONE, WITHIN, launches_in, start_seconds
+from speclaunch.deployments.targets.launching import (
+    ALONE,
+    RECIPE_FILE,
+    WITHIN,
+    VolumeClaim,
+    launches_in,
+    own_claim,
+    start_seconds,
+)
 from speclaunch.deployments.targets.monitoring import (
     PrometheusRulesRenderer,
     operator_objects,
@@ -33,7 +41,6 @@ from speclaunch.deployments.targets.routers import (
     router_pod,
     router_refusals,
 )
-from speclaunch.deployments.targets.volumes import RECIPE_FILE, VolumeClaim, own_claim
 from speclaunch.deployments.targets.words import (
     CHECKPOINTS,
     COMMENT,

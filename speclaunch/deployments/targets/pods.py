@@ -9,20 +9,18 @@ from speclaunch.deployments.recipe.values import EMPTY_DIR
 from speclaunch.deployments.targets.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deployments.targets.launching import (
     PATH,
-    Probes,
-    ProbeTimes,
-    launch_words,
-    probes_of,
-    program_of,
-    start_comment,
-)
-from speclaunch.deployments.targets.volumes import (
     RECIPE_DIR,
     SPECLAUNCH,
     WHEELS,
     Mount,
+    Probes,
+    ProbeTimes,
     cache_variables,
+    launch_words,
     mounts,
+    probes_of,
+    program_of,
+    start_comment,
     stored_bytes,
     stored_contents,
     wheels,

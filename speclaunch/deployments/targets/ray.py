@@ -29,6 +29,8 @@ from speclaunch.deployments.targets.interface import (
 )
 from speclaunch.deployments.targets.launching import (
     ALONE,
+    RECIPE_DIR,
+    RECIPE_FILE,
     WITHIN,
     grace_of,
     launches_of_script,
@@ -46,7 +48,6 @@ from speclaunch.deployments.targets.routers import (
     upstream_words,
 )
 from speclaunch.deployments.targets.slurm import single_router_refusals
-from speclaunch.deployments.targets.volumes import RECIPE_DIR, RECIPE_FILE
 from speclaunch.deployments.targets.words import (
     DIST_PORT,
     PlatformArgs,

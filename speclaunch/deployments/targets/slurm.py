@@ -26,6 +26,8 @@ from speclaunch.deployments.targets.interface import (
 from speclaunch.deployments.targets.launching import (
     ALONE,
     RECIPE,
+    RECIPE_DIR,
+    RECIPE_FILE,
     WITHIN,
     grace_of,
     launches_of_script,
@@ -43,7 +45,6 @@ from speclaunch.deployments.targets.routers import (
     start_words,
     upstream_words,
 )
-from speclaunch.deployments.targets.volumes import RECIPE_DIR, RECIPE_FILE
 from speclaunch.deployments.targets.words import (
     DIST_PORT,
     FILL_IN,
