@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from campaigns.translating.meaning import Announced, Meaning, Reader, Server, defaults, differences
 from campaigns.translating.oracle import SLIMES_OWN
 from campaigns.translating.verbs import Said, load_version, speclaunch
-from speclaunch.deployments.targets.shell import SET_BY_SLIME
+from speclaunch.deployments.targets.one_host import SET_BY_SLIME
 from tests.support.bash import parses
 from tests.support.corpora.texts import Text
 

@@ -55,8 +55,8 @@ NAMES = {
     "targets.assemble": "assemble Assembled settings_of RENDERERS",
     "targets.interface": "Baseline RenderedCommand Renderer Rendering Role",
     "targets.launching": "launch_words",
+    "targets.one_host": "SET_BY_SLIME",
     "targets.prepare": "prepare Prepared",
-    "targets.shell": "SET_BY_SLIME",
     "targets.words": "ALL_ADDRESSES",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

@@ -121,7 +121,7 @@ from speclaunch.deployments.targets.interface import Renderer as Renderer
 from speclaunch.deployments.targets.interface import Rendering as Rendering
 from speclaunch.deployments.targets.interface import Role as Role
 from speclaunch.deployments.targets.launching import launch_words as launch_words
+from speclaunch.deployments.targets.one_host import SET_BY_SLIME as SET_BY_SLIME
 from speclaunch.deployments.targets.prepare import Prepared as Prepared
 from speclaunch.deployments.targets.prepare import prepare as prepare
-from speclaunch.deployments.targets.shell import SET_BY_SLIME as SET_BY_SLIME
 from speclaunch.deployments.targets.words import ALL_ADDRESSES as ALL_ADDRESSES

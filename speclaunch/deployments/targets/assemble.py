@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, Problem, is_secret_variable
 from speclaunch.deployments.recipe.load import Recipe
-from speclaunch.deployments.targets.docker_compose import DockerComposeRenderer
 from speclaunch.deployments.targets.interface import (
     Baseline,
     DeployOptions,
@@ -34,9 +33,13 @@ from speclaunch.deployments.targets.monitoring import (
     PrometheusRulesRenderer,
     PrometheusScrapeRenderer,
 )
+from speclaunch.deployments.targets.one_host import (
+    DockerComposeRenderer,
+    ShellRenderer,
+    SlimeRenderer,
+)
 from speclaunch.deployments.targets.prepare import Prepared
 from speclaunch.deployments.targets.ray import RayRenderer
-from speclaunch.deployments.targets.shell import ShellRenderer, SlimeRenderer
 from speclaunch.deployments.targets.slurm import SlurmRenderer
 from speclaunch.deployments.targets.srt_slurm import SrtSlurmRenderer
 from speclaunch.engine import (

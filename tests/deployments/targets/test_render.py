@@ -23,8 +23,8 @@ from speclaunch.deployments.sources.files import read_shell
 from speclaunch.deployments.sources.requests import from_invocation
 from speclaunch.deployments.targets.assemble import RENDERERS
 from speclaunch.deployments.targets.interface import Rendering, Role
+from speclaunch.deployments.targets.one_host import SET_BY_SLIME, ShellRenderer, SlimeRenderer
 from speclaunch.deployments.targets.prepare import Prepared, prepare
-from speclaunch.deployments.targets.shell import SET_BY_SLIME, ShellRenderer, SlimeRenderer
 from speclaunch.engine.releases.catalogue import held_versions
 from speclaunch.engine.releases.catalogue import load as load_catalogue
 from tests.deployments.targets import deployments
