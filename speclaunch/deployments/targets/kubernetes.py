@@ -35,11 +35,12 @@ from speclaunch.deployments.targets.pod_renderer import (
 )
 from speclaunch.deployments.targets.pods import (
     CONTAINER,
+    access,
     answering_fields,
     platform_variables,
     pod_spec,
+    router_pod,
 )
-from speclaunch.deployments.targets.routers import access, router_pod
 from speclaunch.deployments.targets.words import (
     COMMENT,
     DIST_PORT,

@@ -33,10 +33,12 @@ from speclaunch.deployments.targets.launching import (
     volume_refusals,
 )
 from speclaunch.deployments.targets.pod_renderer import container_refusals, header
-from speclaunch.deployments.targets.pods import ENGINE, LEAVES_FIRST, grace_seconds
-from speclaunch.deployments.targets.routers import (
+from speclaunch.deployments.targets.pods import (
+    ENGINE,
+    LEAVES_FIRST,
     PROGRAM,
     api_key_of,
+    grace_seconds,
     is_disaggregated,
     own_words,
     router_refusals,

@@ -31,13 +31,14 @@ from speclaunch.deployments.targets.monitoring import (
     operator_objects,
     scrape_annotations,
 )
-from speclaunch.deployments.targets.pods import gib, recipe_map
-from speclaunch.deployments.targets.routers import (
+from speclaunch.deployments.targets.pods import (
     BOOTSTRAP,
     Part,
     access,
     bootstrap_port,
     discovery_refusals,
+    gib,
+    recipe_map,
     router_pod,
     router_refusals,
 )

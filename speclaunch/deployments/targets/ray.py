@@ -38,7 +38,7 @@ from speclaunch.deployments.targets.launching import (
     task_script,
     variables,
 )
-from speclaunch.deployments.targets.routers import (
+from speclaunch.deployments.targets.pods import (
     PROGRAM,
     api_key_of,
     is_disaggregated,

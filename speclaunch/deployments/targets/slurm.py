@@ -35,11 +35,11 @@ from speclaunch.deployments.targets.launching import (
     task_script,
     variables,
 )
-from speclaunch.deployments.targets.pods import memory_contents
-from speclaunch.deployments.targets.routers import (
+from speclaunch.deployments.targets.pods import (
     PROGRAM,
     api_key_of,
     is_disaggregated,
+    memory_contents,
     own_words,
     router_refusals,
     start_words,
