@@ -1,4 +1,4 @@
-"""Build server commands (`speclaunch launch` with the recipe), their scripts, and a container's mounts."""
+"""Build a server's command (`speclaunch launch` with the recipe), its script and its mounts."""
 
 from __future__ import annotations
 
