@@ -1,4 +1,8 @@
-"""Render for one host: a shell script, slime's rollout arguments, a Docker Compose file."""
+"""Render for one host: a shell script, slime's rollout arguments, a Docker Compose file.
+
+slime passes every server argument with the prefix `--sglang-` to its SGLang engines, except those
+that it sets itself (`sources/slime.py`, with sources).
+"""
 
 from __future__ import annotations
 
