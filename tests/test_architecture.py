@@ -472,7 +472,7 @@ DIRECT_READS = {
     "checks/editors/server.py": "the null device",
     "engine/plan/architectures.py": "ships with speclaunch",
     "engine/plan/refusals.py": "ships with speclaunch",
-    "checks/advisories/advisory.py": "ships with speclaunch",
+    "checks/advisory.py": "ships with speclaunch",
     "checks/rules/pages.py": "ships with speclaunch",
     "measure/sweep/course.py": "the log of a job that the sweep started",
     "measure/sweep/run_job.py": "the log of a job that the sweep started",

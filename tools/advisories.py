@@ -29,13 +29,13 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 import catalogue  # noqa: E402
 from releasing.sources import squeezed, wheel_or_folder  # noqa: E402
 
-from speclaunch.checks.advisories.advisory import (  # noqa: E402
+from speclaunch.checks.advisory import (  # noqa: E402
     DATA,
     Advisory,
     SourceMark,
     page_text,
 )
-from speclaunch.checks.advisories.database import (  # noqa: E402
+from speclaunch.checks.advisory_database import (  # noqa: E402
     defects,
     encode_advisories,
     marker_defects,

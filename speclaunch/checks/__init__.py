@@ -6,9 +6,8 @@ Other libraries import only these names. See README.md.
 from speclaunch.core import front_door
 
 NAMES = {
-    "advisories.advisory": "Advisory advisory_of all_advisories RequestField Symptom",
-    "advisories.database": "encode_advisories update_advisories",
-    "advisories.osv": "osv_document",
+    "advisory": "Advisory advisory_of all_advisories RequestField Symptom",
+    "advisory_database": "encode_advisories update_advisories osv_document",
     "edit.edits": """
         apply Edit FileEdits Insertion lines_of shown_diff ShownDiff write_atomically
         write_together
@@ -37,6 +36,7 @@ NAMES = {
     "lint.checked_file": "Options",
     "lint.collect": "LintedFile read_found",
     "lint.configuration": "Configuration LintSettings options",
+    "lint.engine_findings": "engine_findings",
     "lint.file_codes": "codes FILE_CODES FileCode REFUSES",
     "lint.left_out": "LeftOut",
     "lint.lint_files": "LintRun",
@@ -44,7 +44,6 @@ NAMES = {
     "lint.recipe_findings": "findings_across unsilenced",
     "lint.report": "deduplicate FileReport for_versions KnownCheckpoint Report ReportedFinding",
     "lint.run": "check",
-    "lint.engine_findings": "engine_findings",
     "rules": "FAMILY_OF",
     "rules.examine": "check_plan check_request CheckedRequest Lookup PreflightError",
     "rules.finding": "Applicability Finding Fix in_order RuleResults Severity SkippedRule",
@@ -56,8 +55,8 @@ NAMES = {
     "rules.pages": "Page page page_url",
     "rules.performance": "decodes_without_graphs on_cpu",
     "rules.registry": "all_rules by_code is_selected selected",
-    "rules.table": "RULES",
     "rules.runner": "check_rules",
+    "rules.table": "RULES",
     "rules.tensors": "Subject subject",
     "rules.values": "tree_capacity",
 }

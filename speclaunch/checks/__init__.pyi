@@ -1,12 +1,12 @@
 # Written by tools/front_doors.py from the table in __init__.py.
-from speclaunch.checks.advisories.advisory import Advisory as Advisory
-from speclaunch.checks.advisories.advisory import RequestField as RequestField
-from speclaunch.checks.advisories.advisory import Symptom as Symptom
-from speclaunch.checks.advisories.advisory import advisory_of as advisory_of
-from speclaunch.checks.advisories.advisory import all_advisories as all_advisories
-from speclaunch.checks.advisories.database import encode_advisories as encode_advisories
-from speclaunch.checks.advisories.database import update_advisories as update_advisories
-from speclaunch.checks.advisories.osv import osv_document as osv_document
+from speclaunch.checks.advisory import Advisory as Advisory
+from speclaunch.checks.advisory import RequestField as RequestField
+from speclaunch.checks.advisory import Symptom as Symptom
+from speclaunch.checks.advisory import advisory_of as advisory_of
+from speclaunch.checks.advisory import all_advisories as all_advisories
+from speclaunch.checks.advisory_database import encode_advisories as encode_advisories
+from speclaunch.checks.advisory_database import osv_document as osv_document
+from speclaunch.checks.advisory_database import update_advisories as update_advisories
 from speclaunch.checks.edit.edits import Edit as Edit
 from speclaunch.checks.edit.edits import FileEdits as FileEdits
 from speclaunch.checks.edit.edits import Insertion as Insertion

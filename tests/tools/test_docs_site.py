@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speclaunch.checks.advisories.advisory import all_advisories
+from speclaunch.checks.advisory import all_advisories
 from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import DOCS_URL, DOCS_URL_VARIABLE

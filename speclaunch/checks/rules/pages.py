@@ -16,7 +16,7 @@ from speclaunch.core import docs_url, lazy, rule_pages_dir
 
 ADVISORY = "SPA-"
 """Prefix of the IDs of advisories."""
-_ADVISORIES = "speclaunch.checks.advisories.advisory"
+_ADVISORIES = "speclaunch.checks.advisory"
 """Module of the advisories, imported only when an advisory's page is first read."""
 _BULLET = lazy(r"^- ", re.MULTILINE)
 _REMARK = lazy(r" \(.*\)$")

@@ -14,7 +14,7 @@ from speclaunch.checks.rules.table import RULES
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Return the rules of the table and the advisories, each in the order of their codes."""
-    from speclaunch.checks.advisories.advisory import advisory_rules  # noqa: PLC0415  a page needs none
+    from speclaunch.checks.advisory import advisory_rules  # noqa: PLC0415  a page needs none
 
     return (*RULES, *advisory_rules())
 

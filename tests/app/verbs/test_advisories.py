@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from speclaunch.checks.advisories.advisory import all_advisories
+from speclaunch.checks.advisory import all_advisories
 from speclaunch.core import recipes_dir
 from tests.app.output.formats.lint_schema import FILE
 from tests.support.program import run

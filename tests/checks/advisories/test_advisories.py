@@ -11,16 +11,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.checks.advisories.advisory import (
+from speclaunch.checks.advisory import (
     Advisory,
+    Condition,
     Confidence,
     advisory_of,
     all_advisories,
 )
-from speclaunch.checks.advisories.conditions import holds, matches
-from speclaunch.checks.advisories.database import defects
-from speclaunch.checks.advisories.osv import osv_document
-from speclaunch.checks.advisories.records import Condition
+from speclaunch.checks.advisory_conditions import holds, matches
+from speclaunch.checks.advisory_database import defects, osv_document
 from speclaunch.checks.rules.finding import Severity
 from speclaunch.checks.rules.pages import page
 from speclaunch.checks.rules.registry import by_code

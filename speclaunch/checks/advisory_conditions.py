@@ -11,11 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from speclaunch.checks.advisories.records import (
-    CheckpointCondition,
-    Condition,
-    HardwareCondition,
-)
+from speclaunch.checks.advisory import CheckpointCondition, Condition, HardwareCondition
 from speclaunch.engine import (
     UNKNOWN_HARDWARE,
     Checkpoint,

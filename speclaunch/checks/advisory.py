@@ -1,24 +1,72 @@
-"""Advisories: the records of the database, and the rules that report them."""
+"""Advisories (known engine bugs): their records, and the rules that report them.
+
+Each is in `advisories/ID.yaml`. For fast loading, `data/advisories.json` has all of them
+(`tools/advisories.py build`). An advisory is a rule: lint, plan, doctor, launch and the language
+server report it, and ignore comments and baselines accept its ID.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from speclaunch.checks.advisories.records import Condition
 from speclaunch.checks.rules.finding import Fix, Severity
 from speclaunch.checks.rules.interface import Rule, Verdict
 from speclaunch.core import advisories_home, read_or_none
 
 if TYPE_CHECKING:
     from speclaunch.engine import Plan
+
+
+class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """GPUs. `capability`: CUDA compute capability (90: Hopper). `names`: words in the name."""
+
+    vendor: tuple[str, ...] = ()
+    capability: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A checkpoint: each field lists the accepted values; empty: any."""
+
+    architectures: tuple[str, ...] = ()
+    quantization: tuple[str, ...] = ()
+    model_type: tuple[str, ...] = ()
+    config: Mapping[str, Any] = {}
+    """Keys of the checkpoint's config, in the format of a condition's `arguments`."""
+
+
+class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Condition on a deployment: all fields must hold, and one of `any`.
+
+    `arguments`: effective values by current names: a value, a list of values, `set`, `unset`,
+    `{above: N}`, `{below: N}` or `{not: […]}`; `env` likewise, true and false as the engine reads
+    them. `packages`: specifier sets of an installed engine's packages.
+    """
+
+    algorithm: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = {}
+    env: Mapping[str, Any] = {}
+    features: tuple[str, ...] = ()
+    hardware: HardwareCondition | None = None
+    target: CheckpointCondition | None = None
+    draft: CheckpointCondition | None = None
+    packages: Mapping[str, str] = {}
+    any: tuple[Condition, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Arguments and variables in the condition, in order."""
+        own = (*self.arguments, *self.env)
+        return tuple(dict.fromkeys((*own, *(name for part in self.any for name in part.names))))
+
 
 DATA = Path(__file__).parent / "data" / "advisories.json"
 NONE, UNKNOWN = "none", "unknown"
@@ -203,7 +251,7 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     def applies(self, plan: Plan) -> bool:
         """True if a deployment is affected. Raises UnknownValueError."""
-        from speclaunch.checks.advisories.conditions import holds  # noqa: PLC0415  needs plans
+        from speclaunch.checks.advisory_conditions import holds  # noqa: PLC0415  needs plans
 
         return plan.in_versions(self.versions) and holds(self.when, plan)
 
