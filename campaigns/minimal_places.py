@@ -6,7 +6,7 @@
     python -m campaigns minimal_places store FILE                          places.jsonl.xz
 
 `ask` draws command lines over real configs on four machines, and takes the smallest set of
-arguments that the release refuses in the same way (speclaunch/checks/engine_check/opinion.py).
+arguments that the release refuses in the same way (speclaunch/checks/engine_check/opinions.py).
 `read` looks at the line that refused in the release's source, as DIR/VERSION/sglang: the arguments
 in the tests of the statement, of all around it in its function, and of what their names were
 assigned from; and those of the generated row of that line (tools/refusals.py), whose condition goes
@@ -30,9 +30,9 @@ from typing import Any
 from campaigns.recalling.drawing import draw
 from campaigns.recalling.machines import MACHINES, hardware
 from campaigns.recalling.models import lay_out, read_models
-from speclaunch.checks.engine_check.command import NotQueriedError, query_command
 from speclaunch.checks.engine_check.installed_judges import cpu_judge
-from speclaunch.checks.engine_check.opinion import converse, inquire, is_named_in
+from speclaunch.checks.engine_check.opinions import converse, inquire, is_named_in
+from speclaunch.checks.engine_check.questions import NotQueriedError, query_command
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION

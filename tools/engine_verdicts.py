@@ -37,13 +37,14 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
-from speclaunch.checks.engine_check.engine_judge import (  # noqa: E402
+from speclaunch.checks.engine_check.engine_judge import (  # noqa: E402  # noqa: E402
     LOADING_S,
     MEMORY,
+    JsonWorker,
+    WorkerError,
     command_of,
     environment_of,
 )
-from speclaunch.checks.engine_check.worker_process import JsonWorker, WorkerError  # noqa: E402
 from speclaunch.engine.releases.catalogue import held_versions, load, name_of  # noqa: E402
 from speclaunch.engine.releases.command import render_args  # noqa: E402
 from tests.support.conformance import data  # noqa: E402

@@ -15,7 +15,7 @@ from speclaunch.app.verbs.lint import lint as lint_verb
 from speclaunch.app.verbs.quick import plain_options
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks.edit.edits import applied, text_edits_between
-from speclaunch.checks.edit.fix_file import fix_file
+from speclaunch.checks.edit.fix_files import fix_file
 from speclaunch.checks.edit.import_recipes import import_command
 from speclaunch.checks.edit.migrate_file import migrate_data
 from speclaunch.checks.lint.checked_file import Options

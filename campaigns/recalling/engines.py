@@ -14,10 +14,12 @@ from campaigns.recalling.machines import GPUS
 from speclaunch.checks.engine_check.engine_judge import (
     LOADING_S,
     MEMORY,
+    START,
+    JsonWorker,
+    WorkerError,
     environment_of,
     machine_facts,
 )
-from speclaunch.checks.engine_check.worker_process import START, JsonWorker, WorkerError
 from tools.engine_verdicts import recorded
 
 _SECONDS = 60

@@ -10,11 +10,11 @@ NAMES = {
     "advisory_database": "encode_advisories update_advisories osv_document",
     "edit.edits": """
         apply Edit FileEdits Insertion lines_of shown_diff ShownDiff write_atomically
-        write_together
+        write_together NotFixableError
     """,
-    "edit.fix_file": "edits_of FixedFile",
-    "edit.fix_files": "counted fixable_paths fixed_files in_bytes independent_files written",
-    "edit.fix_target": "NotFixableError",
+    "edit.fix_files": """
+        edits_of FixedFile counted fixable_paths fixed_files in_bytes independent_files written
+    """,
     "edit.fixed_text": "composed data_of fixed_recipe",
     "edit.import_recipes": "chosen import_all import_command",
     "edit.migrate": "is_outdated Migration",
@@ -24,12 +24,10 @@ NAMES = {
     "edit.render_check": "check_rendering exposed plan_rendering rendered",
     "editors.server": "run_and_leave",
     "engine_check.add_judge": "add",
-    "engine_check.engine_values": "Contradiction with_engine_values",
+    "engine_check.engine_judge": "JsonWorker WorkerError",
     "engine_check.installed_judges": "added_judges AddedJudge cpu_judge remove",
     "engine_check.mode": "ask_mode querier_for has_judges identity interpreter",
-    "engine_check.opinion": "Opinion",
-    "engine_check.query_plans": "EngineQuerier",
-    "engine_check.worker_process": "JsonWorker WorkerError",
+    "engine_check.opinions": "Contradiction with_engine_values Opinion EngineQuerier",
     "lint": "fingerprints",
     "lint.baseline": "all_findings Covered without_known write_baseline",
     "lint.cache": "FOLDER installed_engine opened remembered_engine",

@@ -19,7 +19,7 @@ from speclaunch.checks.engine_check.installed_judges import (
     find_judge,
     remove,
 )
-from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
+from speclaunch.checks.engine_check.questions import EngineAnswer, EngineQuestion
 from speclaunch.engine.facts.cpu_engine import CpuEngine, site_packages
 from speclaunch.engine.releases.catalogue import load, resolve_version
 from tests.support.conformance import data

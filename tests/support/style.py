@@ -82,7 +82,7 @@ EXCEPTIONS = {
     ("docs/advisories/SPA-2026-0134.md", "kept"): "a stable name",
     ("docs/reference/lint.md", "asking"): "an anchor of earlier releases",
     ("docs/reference/recall.md", "judged"): "an outcome in the stored results",
-    ("speclaunch/checks/engine_check/query_plans.py", "ask"): "the option --ask",
+    ("speclaunch/checks/engine_check/opinions.py", "ask"): "the option --ask",
     ("speclaunch/serving/doctor/checks/environment.py", "ask"): "ask a person",
 }
 """Phrases that a file may use, with the reason."""

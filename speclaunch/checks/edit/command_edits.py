@@ -15,12 +15,13 @@ from itertools import product
 
 import yaml
 
-from speclaunch.checks.edit.edits import Edit, Ways
-from speclaunch.checks.edit.fix_target import (
+from speclaunch.checks.edit.edits import (
+    Edit,
     EditablePlaces,
     FixTarget,
     NotFixableError,
     TargetArgument,
+    Ways,
 )
 from speclaunch.checks.edit.rewrite import removal, with_variable
 from speclaunch.checks.edit.yaml_edits import (

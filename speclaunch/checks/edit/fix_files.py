@@ -1,22 +1,317 @@
-"""Fix many files, one after the other, and write the new texts."""
+"""Fix files: apply fixes, then read and check each file again, until no fix is left.
+
+In each round, a deployment gets at most one fix, the first by place. Edits must not overlap, and
+the result is checked before the next round. A fix is left to the user if its edits cannot be
+proven, if it causes a new error, or if its finding remains.
+"""
 
 from __future__ import annotations
 
 import codecs
+import difflib
 import pickle
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from speclaunch.checks.edit.edits import write_atomically
-from speclaunch.checks.edit.fix_file import FixedFile, fix_file
+from msgspec import Struct
+from msgspec.structs import replace
+
+from speclaunch.checks.edit.edits import (
+    FileEdits,
+    NotFixableError,
+    applied,
+    lines_of,
+    text_edits_between,
+    write_atomically,
+)
+from speclaunch.checks.edit.fixed_text import (
+    NameCorrection,
+    composed,
+    fixed_commands,
+    fixed_recipe,
+    renamed_commands,
+    renamed_recipe,
+)
+from speclaunch.checks.edit.output_check import CheckedText, findings_of
+from speclaunch.checks.lint.checked_file import Options
+from speclaunch.checks.lint.collect import LintedFile, read_buffer, read_commands
 from speclaunch.checks.lint.lint_files import LintRun
 from speclaunch.checks.lint.paths import STDIN_SHOWN
 from speclaunch.checks.lint.report import Report
 from speclaunch.checks.lint.run import check
 from speclaunch.checks.lint.workers import WorkerDiedError, spread
-from speclaunch.checks.rules.finding import Applicability
-from speclaunch.core import InputError, Problem, read_or_none
+from speclaunch.checks.rules.finding import Applicability, Finding, Severity
+from speclaunch.core import InputError, Problem, SpeclaunchError, read_or_none
+from speclaunch.engine import load as load_catalogue
+
+_MOST_ROUNDS = 100
+"""Maximum number of rounds, because rules may contradict each other (ruff has the same limit)."""
+
+
+class LeftFix(Struct, frozen=True):
+    """Fix that was not applied, and why."""
+
+    finding: Finding
+    why: str
+
+
+class FixedFile(Struct):
+    """Result of fixing a file. `applied` are the findings whose fixes were applied, in order."""
+
+    path: str
+    before: str
+    after: str
+    applied: list[Finding] = []
+    left: list[LeftFix] = []
+    unsafe: list[Finding] = []
+    """Remaining findings whose fixes were not requested."""
+    findings: tuple[Finding, ...] = ()
+    """Findings in the text after the fixes."""
+    hidden: Callable[[], Sequence[str]] = list
+    """Function that returns the secret values of the file."""
+
+    @property
+    def is_changed(self) -> bool:
+        """True if there are changes to write."""
+        return self.before != self.after
+
+
+def edits_of(
+    source: LintedFile,
+    finding: Finding,
+    config_dirs: Sequence[Path] = (),
+    others: Collection[str] = (),
+) -> FileEdits:
+    """Return the edits of a finding's fix, also of a cached finding.
+
+    The edits are proven: read back, the new text has the fix's values, and all else is unchanged.
+    `others`: further versions that the file is checked for. Raises NotFixableError with the
+    reason if the fix has no edits, or they are left to the user.
+    """
+    fix = finding.fix
+    if fix is None or fix.applicability is None:
+        raise NotFixableError("its fix has no edits")
+    file = None if source.path == STDIN_SHOWN else Path(source.path)
+    correction = None if fix.rename is None else NameCorrection(*fix.rename, finding.place)
+    try:
+        catalogue = load_catalogue(finding.engine)
+        if source.rest is not None:
+            raise NotFixableError("its recipe has other problems: correct them first")
+        if source.recipe is not None:
+            if file is None:
+                raise NotFixableError("a recipe is fixed in its file")
+            if correction is not None:
+                after = renamed_recipe(source.text, source.path, file, correction, config_dirs)
+            else:
+                after = fixed_recipe(
+                    source.text,
+                    source.path,
+                    file,
+                    fix,
+                    catalogue,
+                    config_dirs,
+                    finding.deployments,
+                )
+        elif source.invocations and correction is not None:
+            after = renamed_commands(source.text, source.path, file, correction, catalogue)
+        elif source.invocations:
+            after = fixed_commands(
+                source.text, source.path, file, finding.deployments, fix, catalogue, others
+            )
+        else:
+            raise NotFixableError("its deployment was not read")
+    except SpeclaunchError as error:
+        raise NotFixableError(str(error)) from error
+    edits = text_edits_between(source.text, after)
+    is_safe = fix.applicability is Applicability.SAFE
+    return FileEdits(source.path, edits, is_safe, source.text, after)
+
+
+_Key = tuple[str, str, str, tuple[int, ...]]
+"""Identity of a finding, independent of edits."""
+
+
+def fix_file(
+    source: LintedFile, options: Options, config_dirs: Sequence[Path] = (), *, unsafe: bool = False
+) -> FixedFile:
+    """Return a file with its safe fixes applied, or all fixes if `unsafe`. Nothing is written.
+
+    Never raises for the file's content.
+    """
+    work = _Work(source, options, tuple(config_dirs), unsafe)
+    now = work.check(source)
+    done = FixedFile(source.path, source.text, source.text)
+    seen = {source.text}
+    for _ in range(_MOST_ROUNDS):
+        found = work.round(now)
+        if found is None or found[0].source.text in seen:
+            break
+        before = now.source.text
+        now, findings = found
+        seen.add(now.source.text)
+        done.applied += [_as_before(finding, source, before) for finding in findings]
+    done.after = now.source.text
+    done.findings = now.findings
+    done.hidden = lambda: check(source, options).secrets
+    for finding in now.findings:
+        if work.is_requested(finding):
+            done.left.append(
+                LeftFix(finding, work.refused.get(_key(now, finding), "it was not retried"))
+            )
+        elif finding.fix is not None and finding.fix.applicability is not None:
+            done.unsafe.append(finding)
+    return done
+
+
+def _key(text: CheckedText, finding: Finding) -> _Key:
+    return finding.engine, finding.code, finding.message, text.numbers(finding)
+
+
+def _errors(text: CheckedText) -> Counter[tuple[str, str, int]]:
+    """Return the number of occurrences of each error in each deployment."""
+    return Counter(
+        (finding.engine, finding.code, number)
+        for finding in text.findings
+        if finding.severity is Severity.ERROR
+        for number in text.numbers(finding) or (-1,)
+    )
+
+
+class _Work(Struct):
+    source: LintedFile
+    options: Options
+    config_dirs: tuple[Path, ...]
+    unsafe: bool
+    refused: dict[_Key, str] = {}
+    """Fixes that failed, with the reason."""
+
+    def is_requested(self, finding: Finding) -> bool:
+        kind = finding.fix.applicability if finding.fix is not None else None
+        return kind is Applicability.SAFE or (self.unsafe and kind is Applicability.UNSAFE)
+
+    def check(self, source: LintedFile) -> CheckedText:
+        return CheckedText(source, findings_of(source, self.options))
+
+    def round(self, now: CheckedText) -> tuple[CheckedText, list[Finding]] | None:
+        """Return the text after one round of compatible fixes, and their findings; None if there
+        are none.
+
+        If the fixes together are not acceptable, only the first is applied.
+        """
+        while chosen := list(self._chosen(now)):
+            why: str | None = None
+            for some in (chosen, chosen[:1]) if len(chosen) > 1 else (chosen,):
+                findings = [finding for finding, _ in some]
+                made = self._together(now, [edits for _, edits in some])
+                if made is None:
+                    why = "its edits cannot be applied"
+                    continue
+                why = self._worse(now, made, findings)
+                if why is None:
+                    return made, findings
+            self.refused[_key(now, chosen[0][0])] = why or ""
+        return None
+
+    def _chosen(self, now: CheckedText) -> Iterator[tuple[Finding, FileEdits]]:
+        """Yield at most one proven fix for each deployment, first by place, without overlaps."""
+        taken: set[int] = set()
+        lines: set[int] = set()
+        versions = tuple(dict.fromkeys(finding.engine for finding in now.findings))
+        for finding in now.findings:
+            key = _key(now, finding)
+            numbers = set(now.numbers(finding)) or {-1}
+            if not self.is_requested(finding) or key in self.refused or taken & numbers:
+                continue
+            others = [
+                version
+                for version in self.options.versions or versions
+                if version != finding.engine
+            ]
+            try:
+                edits = edits_of(now.source, finding, self.config_dirs, others)
+            except NotFixableError as error:
+                self.refused[key] = str(error)
+                continue
+            except Exception as error:  # one broken fix must not block the others
+                message = f"{type(error).__name__}: {error}"
+                self.refused[key] = f"a bug in speclaunch prevents it, please report it: {message}"
+                continue
+            own = {line for edit in edits.edits for line in range(edit.line - 1, edit.end_line + 1)}
+            if own & lines:
+                continue
+            taken |= numbers
+            lines |= own
+            yield finding, edits
+
+    def _together(self, now: CheckedText, some: Sequence[FileEdits]) -> CheckedText | None:
+        edits = [edit for file_edits in some for edit in file_edits.edits]
+        try:
+            source = self.read(applied(now.source.text, edits))
+        except (ValueError, InputError):
+            return None
+        return self.check(source)
+
+    def _worse(self, now: CheckedText, made: CheckedText, fixed_: Iterable[Finding]) -> str | None:
+        """Return the reason to reject the new text, or None."""
+        more = _errors(made) - _errors(now)
+        if more:
+            engine, code, _ = next(iter(more))
+            version = f" in SGLang {engine}" if len(self.options.versions) > 1 else ""
+            return f"it would cause {code}{version}"
+        if len(now.source.invocations) != len(made.source.invocations):
+            return "it would change the number of commands"
+        left = {_key(made, finding) for finding in made.findings}
+        if any(_key(now, fixed) in left for fixed in fixed_):
+            return "the finding would remain"
+        return None
+
+    def read(self, text: str) -> LintedFile:
+        """Return the file with a different text. Raises InputError if it cannot be read."""
+        source = self.source
+        if source.rest is not None:
+            raise InputError(Problem("first fix the part that cannot be read"))
+        if source.recipe is not None:
+            return _recipe(source, text, self.config_dirs)
+        if source.path != STDIN_SHOWN:
+            found = read_buffer(source.path, text.encode(), self.config_dirs)
+            if found is None:
+                raise InputError(Problem("the file would be empty"))
+            return found
+        return read_commands(source.path, text)
+
+
+def _recipe(source: LintedFile, text: str, config_dirs: Sequence[Path]) -> LintedFile:
+    from speclaunch.deployments import validate  # noqa: PLC0415  slow to import
+
+    composition = composed(text, source.path, Path(source.path), config_dirs)
+    recipe = validate(composition)
+    return LintedFile(source.path, text, recipe)
+
+
+def _as_before(finding: Finding, source: LintedFile, text: str) -> Finding:
+    """Return a finding of a later round with its line in the original file."""
+    if text == source.text or finding.place.path != source.path:
+        return finding
+    old, new = lines_of(source.text), lines_of(text)
+    at = finding.place.line - 1
+    for kind, first, last, start, end in difflib.SequenceMatcher(
+        None, old, new, autojunk=False
+    ).get_opcodes():
+        if not start <= at < end:
+            continue
+        line = first + at - start
+        if kind != "equal":
+            line = max(range(first, max(last, first + 1)), key=lambda n: _likeness(old, n, new[at]))
+        return replace(finding, place=replace(finding.place, line=line + 1))
+    return finding
+
+
+def _likeness(lines: Sequence[str], number: int, other: str) -> float:
+    line = lines[number] if number < len(lines) else ""
+    return difflib.SequenceMatcher(None, line, other).quick_ratio()
+
 
 _FIXES_A_PROCESS = 8
 """Minimum number of files for each process; with fewer, a process costs more than it saves."""

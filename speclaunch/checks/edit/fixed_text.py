@@ -14,8 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.checks.edit.command_edits import CommandWords, SourceLines
-from speclaunch.checks.edit.edits import Edit, apply, lines_of
-from speclaunch.checks.edit.fix_target import FixTarget, NotFixableError, target_of
+from speclaunch.checks.edit.edits import (
+    Edit,
+    FixTarget,
+    NotFixableError,
+    apply,
+    lines_of,
+    target_of,
+)
 from speclaunch.checks.edit.key_edits import CallKeywords, ConfigKeys, recipe_ways
 from speclaunch.checks.edit.rewrite import touched_lines
 from speclaunch.checks.edit.round_trip import (

@@ -9,12 +9,14 @@ from typing import Any
 import yaml
 
 from speclaunch.checks.edit.command_edits import SourceLines, env_ways
-from speclaunch.checks.edit.edits import Edit, Ways, combinations
-from speclaunch.checks.edit.fix_target import (
+from speclaunch.checks.edit.edits import (
+    Edit,
     EditablePlaces,
     FixTarget,
     NotFixableError,
     TargetArgument,
+    Ways,
+    combinations,
 )
 from speclaunch.checks.edit.yaml_edits import (
     Yaml,

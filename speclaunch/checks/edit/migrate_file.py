@@ -15,8 +15,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.checks.edit.edits import Change, Edit, Insertion, apply
-from speclaunch.checks.edit.fix_target import NotFixableError
+from speclaunch.checks.edit.edits import Change, Edit, Insertion, NotFixableError, apply
 from speclaunch.checks.edit.migrate import (
     Carried,
     Migration,

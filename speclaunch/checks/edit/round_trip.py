@@ -18,8 +18,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from speclaunch.checks.edit.edits import lines_of
-from speclaunch.checks.edit.fix_target import FixTarget
+from speclaunch.checks.edit.edits import FixTarget, lines_of
 from speclaunch.core import (
     ExitCode,
     Problem,

@@ -13,8 +13,7 @@ from typing import Any
 
 import yaml
 
-from speclaunch.checks.edit.edits import Edit
-from speclaunch.checks.edit.fix_target import NotFixableError
+from speclaunch.checks.edit.edits import Edit, NotFixableError
 from speclaunch.core import lazy
 from speclaunch.deployments import Document, nodes
 

@@ -24,17 +24,22 @@ from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument
 
 from speclaunch import __version__
-from speclaunch.checks.editors.actions import FIX_ALL, actions, fix_all
-from speclaunch.checks.editors.checking import (
+from speclaunch.checks.editors.answers import (
+    FIX_ALL,
+    actions,
+    completions,
+    diagnostics,
+    fix_all,
+    hover,
+)
+from speclaunch.checks.editors.document import (
     CheckedDocument,
+    DocumentPositions,
     EditorSettings,
     check_document,
     look_again,
     read_settings,
 )
-from speclaunch.checks.editors.completion import completions
-from speclaunch.checks.editors.cursor import DocumentPositions
-from speclaunch.checks.editors.hover import diagnostics, hover
 from speclaunch.core import InputError, Problem, SpeclaunchError
 
 MAX_MESSAGE_BYTES = 32 << 20

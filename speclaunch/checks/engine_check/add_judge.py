@@ -36,7 +36,7 @@ from speclaunch.checks.engine_check.installed_judges import (
     sweep,
     write,
 )
-from speclaunch.checks.engine_check.interface import EngineQuestion
+from speclaunch.checks.engine_check.questions import EngineQuestion
 from speclaunch.checks.engine_check.worker.compiled import pack
 from speclaunch.core import (
     InputError,

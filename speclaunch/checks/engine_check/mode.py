@@ -11,7 +11,7 @@ from speclaunch.engine import EngineCheckMode, SettingsFrom
 __all__ = ["EngineCheckMode", "ask_mode", "has_judges"]
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.query_plans import EngineQuerier
+    from speclaunch.checks.engine_check.opinions import EngineQuerier
 
 
 def ask_mode(
@@ -54,7 +54,7 @@ def querier_for(
     if mode is EngineCheckMode.NEVER or (only_added and not has_judges()):
         return None
     from speclaunch.checks.engine_check.installed_judges import find_added_judge, find_judge  # noqa: PLC0415
-    from speclaunch.checks.engine_check.query_plans import EngineQuerier, opened  # noqa: PLC0415  only for queries
+    from speclaunch.checks.engine_check.opinions import EngineQuerier, opened  # noqa: PLC0415  only for queries
 
     return EngineQuerier(
         mode, opened(enabled=keeps), find_added_judge if only_added else find_judge

@@ -18,7 +18,7 @@ from speclaunch.core import literals
 from speclaunch.engine import Plan, UnknownFact
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.query_plans import EngineQuerier
+    from speclaunch.checks.engine_check.opinions import EngineQuerier
 
 
 class Options(Struct, frozen=True):

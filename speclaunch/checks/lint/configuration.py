@@ -29,7 +29,7 @@ from speclaunch.engine import (
 )
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.query_plans import EngineQuerier
+    from speclaunch.checks.engine_check.opinions import EngineQuerier
     from speclaunch.checks.lint.checked_file import Options
     from speclaunch.checks.lint.left_out import Patterns
 

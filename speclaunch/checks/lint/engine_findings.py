@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from speclaunch.checks.engine_check.opinion import Opinion, ReleaseRefusal
+from speclaunch.checks.engine_check.opinions import Opinion, ReleaseRefusal
 from speclaunch.checks.lint.file_codes import REFUSES
 from speclaunch.checks.rules.finding import (
     DeploymentPlace,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.app.verbs.fixing import Fixes, code_of
-from speclaunch.checks.edit.fix_file import FixedFile, LeftFix
+from speclaunch.checks.edit.fix_files import FixedFile, LeftFix
 from speclaunch.checks.rules.finding import Severity
 from tests.support import program
 from tests.support.app.output.formats.made import finding

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.checks.edit.fix_file import FixedFile, fix_file
+from speclaunch.checks.edit.fix_files import FixedFile, fix_file
 from speclaunch.checks.lint.checked_file import Options
 from speclaunch.checks.lint.collect import read_found
 from speclaunch.checks.lint.paths import FoundFile

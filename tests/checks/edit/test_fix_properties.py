@@ -18,8 +18,7 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from speclaunch.checks.edit.edits import applied, text_edits_between
-from speclaunch.checks.edit.fix_target import NotFixableError
+from speclaunch.checks.edit.edits import NotFixableError, applied, text_edits_between
 from speclaunch.checks.edit.fixed_text import fixed_commands, fixed_recipe
 from speclaunch.checks.rules.finding import DeploymentPlace, Fix
 from speclaunch.deployments.sources.files import read_text

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.checks.edit.edits import applied, text_edits_between
-from speclaunch.checks.edit.fix_target import NotFixableError
+from speclaunch.checks.edit.edits import NotFixableError, applied, text_edits_between
 from speclaunch.checks.edit.fixed_text import fixed_commands, fixed_recipe
 from speclaunch.checks.rules.finding import DeploymentPlace, Fix
 from speclaunch.deployments.sources.files import read_text

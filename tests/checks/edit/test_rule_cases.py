@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.checks.edit.fix_target import NotFixableError
+from speclaunch.checks.edit.edits import NotFixableError
 from speclaunch.checks.edit.fixed_text import composed, fixed_commands, fixed_recipe
 from speclaunch.checks.rules.finding import Finding
 from speclaunch.checks.rules.registry import by_code

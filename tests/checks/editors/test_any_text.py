@@ -10,22 +10,18 @@ from hypothesis import strategies as st
 from lsprotocol.types import Position, PositionEncodingKind
 from pygls.workspace import PositionCodec
 
-from speclaunch.checks.editors.actions import actions
-from speclaunch.checks.editors.checking import (
+from speclaunch.checks.editors.answers import actions, completions, diagnostics, hover
+from speclaunch.checks.editors.document import (
     CheckedDocument,
-    EditorSettings,
-    check_document,
-    read_settings,
-)
-from speclaunch.checks.editors.completion import completions
-from speclaunch.checks.editors.cursor import (
     CursorKind,
     DocumentPositions,
+    EditorSettings,
+    check_document,
     in_command,
     in_yaml,
     kind,
+    read_settings,
 )
-from speclaunch.checks.editors.hover import diagnostics, hover
 from speclaunch.core.errors import Place
 
 CODECS = [PositionCodec(one) for one in PositionEncodingKind]

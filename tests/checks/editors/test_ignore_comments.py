@@ -9,10 +9,13 @@ import yaml
 from lsprotocol.types import PositionEncodingKind
 from pygls.workspace import PositionCodec
 
-from speclaunch.checks.editors.actions import actions
-from speclaunch.checks.editors.checking import CheckedDocument, EditorSettings, check_document
-from speclaunch.checks.editors.cursor import DocumentPositions
-from speclaunch.checks.editors.hover import diagnostics
+from speclaunch.checks.editors.answers import actions, diagnostics
+from speclaunch.checks.editors.document import (
+    CheckedDocument,
+    DocumentPositions,
+    EditorSettings,
+    check_document,
+)
 
 COMMAND = "python3 -m sglang.launch_server --model-path m --tp-sise 2"
 SAID = "speclaunch: ignore[SPL001] TODO: why"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
-from speclaunch.checks.engine_check.query_plans import EngineQuerier, Verdicts
+from speclaunch.checks.engine_check.opinions import EngineQuerier, Verdicts
+from speclaunch.checks.engine_check.questions import EngineAnswer, EngineQuestion
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.core.resources import models_dir
 from speclaunch.deployments.sources.requests import from_words

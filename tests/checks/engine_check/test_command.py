@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.checks.engine_check.command import (
+from speclaunch.checks.engine_check.questions import (
     ANY_MACHINE,
     NotQueriedError,
     QueryCommand,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.checks.engine_check import worker_process
+from speclaunch.checks.engine_check import engine_judge
 from speclaunch.checks.engine_check.worker import compiled
 
-JUDGE = worker_process.START.parent.parent
+JUDGE = engine_judge.START.parent.parent
 
 
 @pytest.fixture

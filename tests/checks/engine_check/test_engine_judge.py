@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from speclaunch.checks.engine_check import engine_judge
 from speclaunch.checks.engine_check.engine_judge import EngineJudge, place
-from speclaunch.checks.engine_check.interface import EngineQuestion
+from speclaunch.checks.engine_check.questions import EngineQuestion
 from speclaunch.checks.lint.workers import spread
 from speclaunch.core.redaction import Redactor
 

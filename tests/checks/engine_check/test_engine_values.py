@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.checks.engine_check.engine_values import with_engine_values
-from speclaunch.checks.engine_check.opinion import Opinion
+from speclaunch.checks.engine_check.opinions import Opinion, with_engine_values
 from speclaunch.engine.plan.effective_arguments import ArgumentOutcome, effective_arguments
 from tests.checks.engine_check.scripted_judge import RELEASE, plan_of
 

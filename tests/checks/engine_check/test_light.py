@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.checks.engine_check import worker_process
+from speclaunch.checks.engine_check import engine_judge
 from speclaunch.checks.engine_check.worker import light, torch_parts
 from speclaunch.engine.facts.cpu_engine import REQUIREMENTS
 
-JUDGE = worker_process.START.parent.parent
+JUDGE = engine_judge.START.parent.parent
 BEFORE = f"""
 import copy, importlib.metadata, importlib.util, pickle, sys
 sys.path.insert(0, {str(JUDGE)!r})

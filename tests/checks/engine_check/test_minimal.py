@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from speclaunch.checks.engine_check.opinion import UnitSet, smallest
+from speclaunch.checks.engine_check.opinions import UnitSet, smallest
 
 
 def searched(units: int, refuses) -> tuple[UnitSet, int]:  # type: ignore[no-untyped-def]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
-from speclaunch.checks.engine_check.query_plans import EngineQuerier, NoJudgeError, Verdicts, opened
+from speclaunch.checks.engine_check.opinions import EngineQuerier, NoJudgeError, Verdicts, opened
+from speclaunch.checks.engine_check.questions import EngineAnswer, EngineQuestion
 from speclaunch.core.errors import ExitCode
 from speclaunch.engine.facts.project_settings import EngineCheckMode
 from tests.checks.engine_check.scripted_judge import RELEASE, ScriptedJudge, asker, plan_of, refuses

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from speclaunch.app.verbs.commands import app, register
 from speclaunch.app.verbs.launch import launch
 from speclaunch.app.verbs.start_options import LaunchOptions
-from speclaunch.checks.engine_check.interface import EngineAnswer, EngineQuestion
-from speclaunch.checks.engine_check.query_plans import Verdicts
+from speclaunch.checks.engine_check.opinions import Verdicts
+from speclaunch.checks.engine_check.questions import EngineAnswer, EngineQuestion
 from speclaunch.checks.rules.examine import Lookup, PreflightError
 from speclaunch.checks.rules.finding import Severity
 from speclaunch.checks.rules.registry import all_rules

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from speclaunch.checks.engine_check import worker_process
+from speclaunch.checks.engine_check import engine_judge
 from speclaunch.checks.engine_check.engine_judge import machine_facts
 from speclaunch.checks.engine_check.worker import stubs
 from speclaunch.checks.engine_check.worker.pretend import facts, pretend_torch
 from speclaunch.checks.engine_check.worker.verdict import without_model
 from speclaunch.serving.launch import guard
 
-WORKER = worker_process.START.parent
+WORKER = engine_judge.START.parent
 
 
 @pytest.fixture

@@ -1,0 +1,594 @@
+"""Opinions of a release on a plan: accepted or refused, by which arguments, resolved values.
+
+Stored answers are used first; the other questions are sent in batches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
+
+from speclaunch.checks.engine_check.questions import (
+    STAND_INS,
+    EngineAnswer,
+    EngineQuestion,
+    NotQueriedError,
+    QueryCommand,
+    Unit,
+    query_command,
+)
+from speclaunch.core import (
+    EntryFiles,
+    ExitCode,
+    Place,
+    Problem,
+    SpeclaunchError,
+    digest,
+    speclaunch_home,
+)
+from speclaunch.engine import (
+    MARK,
+    EngineCheckMode,
+    Plan,
+    Reason,
+    UnknownValueError,
+    canonical,
+    is_secret_argument,
+)
+
+if TYPE_CHECKING:
+    from speclaunch.checks.engine_check.engine_judge import EngineJudge
+
+
+Inquiry = Generator[list[EngineQuestion], list[EngineAnswer], "Opinion"]
+"""Generator that yields batches of questions and receives their answers."""
+Batch = Callable[[Sequence[EngineQuestion]], list[EngineAnswer]]
+
+_PARSER = "SystemExit"
+_LONGEST = 400
+"""Maximum characters of the engine's message in a report."""
+
+
+class ReleaseRefusal(Struct, frozen=True):
+    """Refusal by a release, with its cause."""
+
+    words: str
+    """The engine's message, on one line."""
+    kind: str
+    """Class name of the exception; `SystemExit` for a parser error."""
+    place: str
+    """`srt/server_args.py:1234`; empty if unknown."""
+    line: str
+    """Source line of the refusal, or None if it cannot be read."""
+    units: tuple[Unit, ...]
+    """Arguments and variables that together cause the refusal; those that the engine names come
+    first. Empty: the model alone is refused on this hardware. Units that speclaunch's own errors
+    blame are preferred, if the refusal disappears without them."""
+    machines: tuple[str, ...]
+    named: tuple[Unit, ...] = ()
+    """Other arguments that the engine names in its message or on that line. Removing them does not
+    end the refusal: `tp_size % dp_size` fails for any number of ranks that is too small."""
+    doubts: tuple[str, ...] = ()
+    """Doubtful facts about the models. If they are wrong, there may be no refusal."""
+
+
+class Opinion(Struct, frozen=True):
+    """A release's opinion on a deployment. `why`: the reason if there is neither `refusal` nor
+    `accepted`."""
+
+    release: str
+    accepted: bool = False
+    refusal: ReleaseRefusal | None = None
+    resolved: Mapping[str, Any] = {}
+    """Resolved values; empty if the hardware is unknown."""
+    why: str = ""
+    is_lasting: bool = True
+    """True if repeating the query gives the same result: nothing hung, crashed or was missing."""
+
+
+def inquire(command: QueryCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
+    """Query a command and the cause of a refusal. `blamed`: places of speclaunch's own errors."""
+    answers = yield [command.question(machine) for machine in command.machines]
+    open_ = next((answer for answer in answers if answer.accepted is None), None)
+    taken = next((answer for answer in answers if answer.accepted), None)
+    if taken is not None:
+        known = len(command.machines) == 1
+        return Opinion(release, accepted=True, resolved=taken.resolved if known else {})
+    if open_ is not None:
+        why = _single_line(open_.why) or "it gave no answer"
+        return Opinion(release, why=why, is_lasting=False)
+    first = answers[0]
+    units = (yield from _explained(command, first, blamed)) or (yield from _needed(command, first))
+    return Opinion(
+        release,
+        refusal=ReleaseRefusal(
+            _single_line(first.why),
+            first.kind,
+            first.place,
+            first.line.strip(),
+            _in_order(units, first.why),
+            command.machines,
+            _named(command.units, units, f"{first.why} {first.line}"),
+            command.doubts,
+        ),
+    )
+
+
+def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
+    """Run an inquiry and return its opinion."""
+    try:
+        questions = next(inquiry)
+        while True:
+            questions = inquiry.send(ask(questions))
+    except StopIteration as end:
+        found: Opinion = end.value
+    return found
+
+
+def _explained(
+    command: QueryCommand, refused: EngineAnswer, blamed: Collection[Place]
+) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
+    """Return the units at `blamed` if the refusal disappears without them. This takes one query; a
+    search for the cause takes about twenty."""
+    suspected = frozenset(n for n, unit in enumerate(command.units) if unit.place in blamed)
+    if not suspected:
+        return ()
+    (without,) = yield [command.question(command.machines[0], suspected)]
+    if without.accepted is None or _is_same(refused, without):
+        return ()
+    return tuple(command.units[number] for number in sorted(suspected))
+
+
+def _needed(
+    command: QueryCommand, refused: EngineAnswer
+) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
+    """Return a minimal set of units that causes the refusal."""
+    search = smallest(len(command.units))
+    everything = frozenset(range(len(command.units)))
+    machine = command.machines[0]
+    try:
+        sets: list[UnitSet] = next(search)
+        while True:
+            questions = [command.question(machine, everything - units) for units in sets]
+            answers = yield questions
+            sets = search.send([_is_same(refused, answer) for answer in answers])
+    except StopIteration as end:
+        found: UnitSet = end.value
+    return tuple(command.units[number] for number in sorted(found))
+
+
+def _is_same(refused: EngineAnswer, other: EngineAnswer) -> bool:
+    """True if two refusals are the same: at the same line, or with the same parser message."""
+    if other.accepted is not False or other.kind != refused.kind:
+        return False
+    if refused.kind == _PARSER or not refused.place:
+        return other.why == refused.why
+    return other.place == refused.place
+
+
+def _single_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def is_named_in(name: str, words: str) -> bool:
+    """True if the engine names an argument; a name of one word may be prose."""
+    if "_" not in name:
+        return False
+    text = words.lower().replace("--", " ").replace("-", "_")
+    return re.search(rf"(?<![a-z0-9_]){re.escape(name.lower())}(?![a-z0-9_])", text) is not None
+
+
+def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[Unit, ...]:
+    """Return the units other than `refused` that the message names."""
+    return tuple(
+        unit
+        for unit in units
+        if unit not in refused
+        if is_named_in(unit.name, words)
+        or is_named_in(unit.written.lstrip("-").replace("-", "_"), words)
+    )
+
+
+def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
+    """Return the units that the engine names, in its order; then the others as written."""
+    text = words.lower().replace("-", "_")
+
+    def position(unit: Unit) -> int:
+        names = {unit.name.lower(), unit.written.lstrip("-").lower().replace("-", "_")}
+        found = [at for name in names if (at := text.find(name)) >= 0]
+        return min(found, default=len(text) + 1)
+
+    return tuple(sorted(units, key=position))
+
+
+UnitSet = frozenset[int]
+"""Units that remain in a command."""
+Search = Generator[list[UnitSet], list[bool], UnitSet]
+"""Generator that yields lists of sets and receives, for each, True if its refusal is the same."""
+_MOST_ROUNDS = 12
+"""Maximum number of batches, after which the current set is the result."""
+
+
+def smallest(units: int) -> Search:
+    """Search `units`, which are refused together, for a minimal set that is still refused.
+
+    Empty if the command is refused without any of them. Two rounds are usually enough. The first
+    tries each unit alone and each set without one unit; the second tries only the units that cannot
+    be removed.
+    """
+    everything = frozenset(range(units))
+    without = [everything - {unit} for unit in range(units)]
+    alone = [frozenset({unit}) for unit in range(units)]
+    answers = yield [frozenset(), *without, *alone]
+    if answers[0]:
+        return frozenset()
+    needed = frozenset(unit for unit in range(units) if not answers[1 + unit])
+    sufficient = [
+        unit_set for unit_set, same in zip(alone, answers[1 + units :], strict=True) if same
+    ]
+    if sufficient:
+        return next((unit_set for unit_set in sufficient if unit_set <= needed), sufficient[0])
+    if needed != everything:
+        (is_enough,) = yield [needed]
+        return (yield from _smaller(needed if is_enough else everything))
+    return (yield from _smaller(everything))
+
+
+def _smaller(units: UnitSet) -> Search:
+    """Search with ddmin (Zeller, Hildebrandt 2002), all complements of a round in one batch."""
+    left, parts = sorted(units), 2
+    for _ in range(_MOST_ROUNDS):
+        if len(left) < 3:  # a single unit needs no search; of two, each was already tried alone
+            break
+        parts = min(parts, len(left))
+        complements = [frozenset(left).difference(part) for part in _divided(left, parts)]
+        answers = yield complements
+        found = next(
+            (complement for complement, same in zip(complements, answers, strict=True) if same),
+            None,
+        )
+        if found is not None:
+            left, parts = sorted(found), max(parts - 1, 2)
+        elif parts == len(left):
+            break
+        else:
+            parts *= 2
+    return frozenset(left)
+
+
+def _divided(units: Sequence[int], parts: int) -> Iterable[Sequence[int]]:
+    size, more = divmod(len(units), parts)
+    start = 0
+    for number in range(parts):
+        end = start + size + (number < more)
+        yield units[start:end]
+        start = end
+
+
+_SECONDS = 240.0
+"""Seconds for a batch, plus `_SECONDS_EACH` for each question."""
+_SECONDS_EACH = 0.5
+_LOADING_SECONDS = 6.0
+"""Estimated seconds until the first answer of a new judge."""
+
+FindJudge = Callable[[str | None, Path | None], "EngineJudge | None"]
+_Ask = Callable[["EngineJudge", Sequence[EngineQuestion]], list[EngineAnswer]]
+
+
+class NoJudgeError(SpeclaunchError):
+    """`--ask always` without an available judge (exit 2)."""
+
+    exit_code = ExitCode.USAGE
+
+
+class PlanQuery(Struct, frozen=True):
+    """A query to one release about a plan."""
+
+    judge: EngineJudge
+    command: QueryCommand | None
+    """None: `why` is the reason that the engine cannot be queried."""
+    why: str = ""
+    blamed: Collection[Place] = ()
+    """Places of our own errors; a refusal that they explain is not investigated."""
+
+
+class _NotStored(Exception):
+    """The answer to a question is not stored."""
+
+
+class EngineQuerier(Struct):
+    """Queries judges in the mode of `--ask`. `find` returns the judge of a release or
+    interpreter."""
+
+    mode: EngineCheckMode
+    verdicts: Verdicts | None
+    find: FindJudge
+    _loaded: set[str] = set()
+    _found: dict[tuple[str, Path | None], EngineJudge | None] = {}
+
+    def judge(self, version: str, python: Path | None = None) -> EngineJudge | None:
+        """Return the judge of exactly this version, preferably the interpreter's own engine.
+
+        Raises NoJudgeError if the mode requires a judge.
+        """
+        if self.mode is EngineCheckMode.NEVER:
+            return None
+        key = version, python
+        if key not in self._found:
+            tried = (python, None) if python is not None else (None,)
+            found = (self.find(version, interpreter) for interpreter in tried)
+            self._found[key] = next(
+                (judge for judge in found if judge is not None and _is_of(judge, version)), None
+            )
+        judge = self._found[key]
+        if judge is None and self.mode is EngineCheckMode.ALWAYS:
+            raise NoJudgeError(
+                Problem(
+                    f"--ask always: no judge for SGLang {version} is available",
+                    help=f"speclaunch engine judge add {version}",
+                )
+            )
+        return judge
+
+    def query_for(
+        self, plan: Plan, python: Path | None = None, blamed: Collection[Place] = ()
+    ) -> PlanQuery | None:
+        """Return the query about a plan; None without a judge. Raises NoJudgeError."""
+        judge = self.judge(plan.request.version, python)
+        if judge is None:
+            return None
+        try:
+            return PlanQuery(judge, query_command(plan), blamed=blamed)
+        except NotQueriedError as error:
+            return PlanQuery(judge, None, str(error))
+
+    def known(self, query: PlanQuery) -> Opinion | None:
+        """Return the opinion if all its answers are stored, else None."""
+        try:
+            return self._opinion(query, _nobody)
+        except _NotStored:
+            return None
+
+    def cost(self, query: PlanQuery) -> float:
+        """Return the expected seconds of a query: last measured, else the usual loading time."""
+        known = None if self.verdicts is None else self.verdicts.seconds(query.judge.digest)
+        return _LOADING_SECONDS if known is None else known
+
+    def opinion_on(self, query: PlanQuery) -> Opinion:
+        """Return the opinion, with queries for the answers that are not stored."""
+        return self._opinion(query, self._at_once)
+
+    def opinion(
+        self, plan: Plan, python: Path | None = None, blamed: Collection[Place] = ()
+    ) -> Opinion | None:
+        """Return the opinion on a plan; None without a judge. Raises NoJudgeError."""
+        query = self.query_for(plan, python, blamed)
+        return None if query is None else self.opinion_on(query)
+
+    def _opinion(self, query: PlanQuery, ask: _Ask) -> Opinion:
+        judge, command = query.judge, query.command
+        if command is None:
+            return Opinion(judge.release, why=query.why)
+        return converse(
+            inquire(command, judge.release, query.blamed),
+            lambda questions: self._answers(judge, questions, command.seen, ask),
+        )
+
+    def _answers(
+        self,
+        judge: EngineJudge,
+        questions: Sequence[EngineQuestion],
+        seen: Sequence[str],
+        ask: _Ask,
+    ) -> list[EngineAnswer]:
+        """Return stored answers, and the judge's answers to all other questions in one batch."""
+        by_name = {name_of(judge.digest, question, seen): question for question in questions}
+        found: dict[str, EngineAnswer] = {}
+        for name in by_name:
+            stored = self.verdicts.get(name) if self.verdicts is not None else None
+            if stored is not None:
+                found[name] = stored
+        missing = [name for name in by_name if name not in found]
+        answers = ask(judge, [by_name[name] for name in missing]) if missing else []
+        for name, answer in zip(missing, answers, strict=True):
+            found[name] = answer
+            if self.verdicts is not None:
+                self.verdicts.put(name, answer)
+        return [found[name_of(judge.digest, question, seen)] for question in questions]
+
+    def _at_once(
+        self, judge: EngineJudge, questions: Sequence[EngineQuestion]
+    ) -> list[EngineAnswer]:
+        """Query the judge, and store the time of its first query, which is mostly loading."""
+        began = time.monotonic()
+        answers = judge.ask(questions, seconds=_SECONDS + _SECONDS_EACH * len(questions))
+        if judge.digest not in self._loaded:
+            self._loaded.add(judge.digest)
+            if self.verdicts is not None and any(answer.accepted is not None for answer in answers):
+                self.verdicts.took(judge.digest, time.monotonic() - began)
+        return answers
+
+
+def _is_of(judge: EngineJudge, version: str) -> bool:
+    """True if a judge validates a version. Always True for a fork, whose name differs."""
+    return judge.release == version or MARK in version
+
+
+def _nobody(_judge: EngineJudge, _questions: Sequence[EngineQuestion]) -> list[EngineAnswer]:
+    raise _NotStored
+
+
+SWITCH = "SPECLAUNCH_NO_CACHE"
+"""Environment variable that disables the cache, whatever its value (as in checks/lint/cache.py)."""
+FOLDER = "verdicts"
+_FORMAT = 3
+_MOST_BYTES = 1 << 17
+"""Limit of an entry; larger entries are not cached."""
+_MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 100, 512 << 10
+"""Limits of each of the 256 folders: 128 MiB and 25,600 entries in total."""
+_BROKEN = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
+"""Errors raised by reading a damaged entry."""
+
+
+class Verdicts:
+    """Stored answers of all releases. An entry that is damaged, or owned by another user, counts
+    as missing. Failed writes are ignored."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = EntryFiles(str(folder), _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
+
+    def get(self, name: str) -> EngineAnswer | None:
+        """Return the answer under a key."""
+        with contextlib.suppress(*_BROKEN):
+            text = self._files.get(name)
+            found = None if text is None else convert(json.loads(text), EngineAnswer)
+            return found if found is not None and found.accepted is not None else None
+        return None
+
+    def put(self, name: str, answer: EngineAnswer) -> None:
+        """Store an answer, unless it has no verdict, because a later query may give one."""
+        if answer.accepted is not None:
+            with contextlib.suppress(TypeError, ValueError, RecursionError):
+                text = json.dumps(to_builtins(answer), separators=(",", ":"))
+                self._files.put(name, text.encode())
+
+    def seconds(self, judge: str) -> float | None:
+        """Return the seconds that a judge (by digest) took to load and answer, if stored."""
+        with contextlib.suppress(*_BROKEN):
+            text = self._files.get(_seconds_name(judge))
+            return None if text is None else float(text)
+        return None
+
+    def took(self, judge: str, seconds: float) -> None:
+        """Store the seconds that a judge took."""
+        self._files.put(_seconds_name(judge), f"{seconds:.3f}".encode())
+
+
+def opened(*, enabled: bool = True) -> Verdicts | None:
+    """Return the verdicts in speclaunch's home; None if the cache is disabled."""
+    if not enabled or os.environ.get(SWITCH):
+        return None
+    return Verdicts(speclaunch_home() / FOLDER)
+
+
+def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
+    """Return the key of an answer. `judge`: the judge's digest; `seen`: text it reads on disk."""
+    folder = str(question.folder) if seen else ""  # no path is read
+    parts = [_FORMAT, judge, to_builtins(replace(question, folder=None)), folder, list(seen)]
+    return digest(json.dumps(parts).encode("utf-8", "surrogateescape"))
+
+
+def _seconds_name(judge: str) -> str:
+    return digest(f"seconds {judge}".encode())
+
+
+_OTHERWISE = frozenset({"enable_dp_attention", "model_path", "tokenizer_path", "config"})
+"""Values in the engine's record that differ from the parser's: from 0.5.22 the engine turns
+`enable_dp_attention` into `attn_dp_size` (parallel_hook.py:60), and reports it if that is above 1
+(0.5.23 server_args.py:332); and paths."""
+
+_LATER = "auto"
+"""Value that, like None, validation leaves to the model runner (`dtype`)."""
+
+
+class Contradiction(Struct, frozen=True):
+    """Value for which speclaunch and the engine disagree: a speclaunch bug."""
+
+    name: str
+    ours: Any
+    engine: Any
+    report: str
+    """One-line report of the contradiction."""
+
+
+class ResolvedPlan(Struct, frozen=True):
+    """Plan with the engine's own values for unknown values."""
+
+    plan: Plan
+    filled: tuple[str, ...] = ()
+    """Arguments that were unknown."""
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+def engine_source(release: str) -> str:
+    """Return the source of values that come from an engine check."""
+    return f"engine check of SGLang {release}"
+
+
+def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
+    """Return a plan with the engine's resolved values; unchanged if there are none."""
+    reported = {
+        canonical(name): value
+        for name, value in opinion.resolved.items()
+        if value is not None and value != _LATER
+    }
+    if not opinion.accepted or not reported:
+        return ResolvedPlan(plan)
+    filled = {name: reported[name] for name in plan.undecided if name in reported}
+    reason = Reason("the engine's own answer", engine_source(opinion.release))
+    ours = _claims(plan)
+    contradictions = tuple(
+        Contradiction(
+            name, value, reported[name], _report(plan, name, value, reported[name], opinion)
+        )
+        for name, value in sorted(ours.items())
+        if name in reported and not _agree(value, reported[name])
+    )
+    wrong = {contradiction.name: contradiction.engine for contradiction in contradictions}
+    if not filled and not wrong:
+        return ResolvedPlan(plan)
+    new = filled | wrong
+    changed = replace(
+        plan,
+        resolved={**plan.resolved, **new},
+        undecided={name: why for name, why in plan.undecided.items() if name not in filled},
+        changes=tuple(change for change in plan.changes if change.name not in wrong),
+        reasons={**plan.reasons, **dict.fromkeys(new, reason)},
+    )
+    return ResolvedPlan(changed, tuple(sorted(filled)), contradictions)
+
+
+def _claims(plan: Plan) -> dict[str, Any]:
+    """Return the plan's explicit and resolved values. Unchanged defaults are excluded, because
+    speclaunch follows their resolution only if it matters."""
+    found: dict[str, Any] = {}
+    for name in sorted({*plan.resolved, *plan.request.values} - _OTHERWISE):
+        if name in STAND_INS or is_secret_argument(name):
+            continue
+        try:
+            found[name] = plan.value(name)
+        except UnknownValueError:
+            continue
+    return found
+
+
+def _agree(ours: Any, engine: Any) -> bool:
+    """True if two values are equal, or cannot be compared."""
+    if ours is None:
+        return True  # resolution leaves it open
+    if isinstance(ours, bool) or isinstance(engine, bool):
+        return ours is engine or str(ours).casefold() == str(engine).casefold()
+    if isinstance(ours, int | float) and isinstance(engine, int | float):
+        return math.isclose(ours, engine, rel_tol=1e-6, abs_tol=1e-9)
+    if isinstance(ours, list | tuple) and isinstance(engine, list | tuple):
+        return len(ours) == len(engine) and all(map(_agree, ours, engine))
+    if isinstance(ours, Mapping | list | tuple) or isinstance(engine, Mapping | list | tuple):
+        return True  # a text that is parsed into a record: the values are not comparable
+    return str(ours).casefold() == str(engine).casefold()
+
+
+def _report(plan: Plan, name: str, ours: Any, engine: Any, opinion: Opinion) -> str:
+    hardware = plan.facts.hardware
+    where = hardware.name if hardware is not None else "unknown hardware"
+    return f"{name}: SGLang {opinion.release} on {where} resolves {engine!r}, speclaunch {ours!r}"
