@@ -18,9 +18,9 @@ from speclaunch.checks.edit.edits import applied, text_edits_between
 from speclaunch.checks.edit.fix_files import fix_file
 from speclaunch.checks.edit.import_recipes import import_command
 from speclaunch.checks.edit.migrate_file import migrate_data
-from speclaunch.checks.lint.checked_file import Options
 from speclaunch.checks.lint.collect import read_found
-from speclaunch.checks.lint.paths import FoundFile
+from speclaunch.checks.lint.configuration import FoundFile
+from speclaunch.checks.lint.run import Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.errors import ExitCode, SpeclaunchError

@@ -72,11 +72,14 @@ from speclaunch.checks.lint.cache import FOLDER as FOLDER
 from speclaunch.checks.lint.cache import installed_engine as installed_engine
 from speclaunch.checks.lint.cache import opened as opened
 from speclaunch.checks.lint.cache import remembered_engine as remembered_engine
-from speclaunch.checks.lint.checked_file import Options as Options
 from speclaunch.checks.lint.collect import LintedFile as LintedFile
 from speclaunch.checks.lint.collect import read_found as read_found
 from speclaunch.checks.lint.configuration import Configuration as Configuration
+from speclaunch.checks.lint.configuration import FoundFile as FoundFile
 from speclaunch.checks.lint.configuration import LintSettings as LintSettings
+from speclaunch.checks.lint.configuration import STDIN as STDIN
+from speclaunch.checks.lint.configuration import STDIN_SHOWN as STDIN_SHOWN
+from speclaunch.checks.lint.configuration import find_files as find_files
 from speclaunch.checks.lint.configuration import options as options
 from speclaunch.checks.lint.engine_findings import engine_findings as engine_findings
 from speclaunch.checks.lint.file_codes import FILE_CODES as FILE_CODES
@@ -85,10 +88,6 @@ from speclaunch.checks.lint.file_codes import REFUSES as REFUSES
 from speclaunch.checks.lint.file_codes import codes as codes
 from speclaunch.checks.lint.left_out import LeftOut as LeftOut
 from speclaunch.checks.lint.lint_files import LintRun as LintRun
-from speclaunch.checks.lint.paths import FoundFile as FoundFile
-from speclaunch.checks.lint.paths import STDIN as STDIN
-from speclaunch.checks.lint.paths import STDIN_SHOWN as STDIN_SHOWN
-from speclaunch.checks.lint.paths import find_files as find_files
 from speclaunch.checks.lint.recipe_findings import findings_across as findings_across
 from speclaunch.checks.lint.recipe_findings import unsilenced as unsilenced
 from speclaunch.checks.lint.report import FileReport as FileReport
@@ -97,6 +96,7 @@ from speclaunch.checks.lint.report import Report as Report
 from speclaunch.checks.lint.report import ReportedFinding as ReportedFinding
 from speclaunch.checks.lint.report import deduplicate as deduplicate
 from speclaunch.checks.lint.report import for_versions as for_versions
+from speclaunch.checks.lint.run import Options as Options
 from speclaunch.checks.lint.run import check as check
 from speclaunch.checks.rules import FAMILY_OF as FAMILY_OF
 from speclaunch.checks.rules.examine import CheckedRequest as CheckedRequest

@@ -56,7 +56,7 @@ from speclaunch.checks.editors.document import (
     kind,
     values_of,
 )
-from speclaunch.checks.lint.paths import mentions_a_server
+from speclaunch.checks.lint.configuration import mentions_a_server
 from speclaunch.checks.lint.report import ReportedFinding
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.checks.rules.pages import page, page_url

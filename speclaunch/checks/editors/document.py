@@ -22,14 +22,16 @@ from pygls.workspace import PositionCodec
 
 from speclaunch.checks.lint.baseline import Covered, without_known
 from speclaunch.checks.lint.cache import installed_engine
-from speclaunch.checks.lint.checked_file import Options
-from speclaunch.checks.lint.collect import LintedFile, read_buffer
-from speclaunch.checks.lint.configuration import Configuration, LintSettings, options
+from speclaunch.checks.lint.collect import Extent, LintedFile, read_buffer
+from speclaunch.checks.lint.configuration import (
+    Configuration,
+    LintSettings,
+    mentions_a_server,
+    options,
+)
 from speclaunch.checks.lint.file_codes import UNREADABLE, codes
 from speclaunch.checks.lint.groups import recipes_with, result_of_group
-from speclaunch.checks.lint.ignores import Extent
 from speclaunch.checks.lint.left_out import LeftOut
-from speclaunch.checks.lint.paths import mentions_a_server
 from speclaunch.checks.lint.report import (
     FileReport,
     FileResult,
@@ -37,7 +39,7 @@ from speclaunch.checks.lint.report import (
     ReportedFinding,
     deduplicate,
 )
-from speclaunch.checks.lint.run import check, compare, result_of
+from speclaunch.checks.lint.run import Options, check, compare, result_of
 from speclaunch.core import InputError, Place, Problem, SpeclaunchError, expand_user, lazy, reads
 from speclaunch.deployments import MAX_BYTES, group_options, recipe_schema
 from speclaunch.engine import (

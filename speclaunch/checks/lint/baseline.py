@@ -20,6 +20,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from speclaunch.checks.lint.configuration import STDIN
 from speclaunch.checks.lint.file_codes import UNREADABLE
 from speclaunch.checks.lint.fingerprints import (
     figures,
@@ -27,7 +28,6 @@ from speclaunch.checks.lint.fingerprints import (
     fingerprints_by_message,
     path_from,
 )
-from speclaunch.checks.lint.paths import STDIN
 from speclaunch.checks.lint.report import KnownFinding, Report
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.core import InputError, Place, Problem, read_regular, reason, replacing

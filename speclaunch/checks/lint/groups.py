@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from speclaunch.checks.lint.paths import FoundFile, find_files
+from speclaunch.checks.lint.configuration import FoundFile, find_files
 from speclaunch.checks.lint.report import FileReport, FileResult
 from speclaunch.core import SpeclaunchError, lazy, read_or_none, reads
 from speclaunch.engine import held_versions, upward
 
 if TYPE_CHECKING:
-    from speclaunch.checks.lint.checked_file import CheckedFile
     from speclaunch.checks.lint.left_out import LeftOut
+    from speclaunch.checks.lint.run import CheckedFile
     from speclaunch.checks.rules.finding import Finding
 
 _SUFFIX = ".yaml"
@@ -97,7 +97,7 @@ def unused_in(
 
     `selected` are the codes that were checked; None: all.
     """
-    from speclaunch.checks.lint.ignores import complaints, read_ignores  # noqa: PLC0415
+    from speclaunch.checks.lint.collect import complaints, read_ignores  # noqa: PLC0415
 
     resolved = os.path.realpath(group)
     own = read_ignores(_text(group), group)

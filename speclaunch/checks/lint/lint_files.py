@@ -16,17 +16,21 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, convert, to_builtins
 
 from speclaunch.checks.lint.cache import Cache
-from speclaunch.checks.lint.configuration import LintSettings
-from speclaunch.checks.lint.paths import STDIN, STDIN_SHOWN, FoundFile, find_files
-from speclaunch.checks.lint.progress import progress
+from speclaunch.checks.lint.configuration import (
+    STDIN,
+    STDIN_SHOWN,
+    FoundFile,
+    LintSettings,
+    find_files,
+)
 from speclaunch.checks.lint.report import FileReport, FileResult, Report
-from speclaunch.checks.lint.workers import Answer, WorkerDiedError, spread
+from speclaunch.checks.lint.workers import Answer, WorkerDiedError, progress, spread
 from speclaunch.core import Place, Problem, lazy, read_or_none, reads, redact
 
 if TYPE_CHECKING:
-    from speclaunch.checks.lint.checked_file import CheckedFile, Options
     from speclaunch.checks.lint.collect import LintedFile
     from speclaunch.checks.lint.left_out import LeftOut
+    from speclaunch.checks.lint.run import CheckedFile, Options
     from speclaunch.checks.rules.finding import Finding
 
 _FIRST = 16

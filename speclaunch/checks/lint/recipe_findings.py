@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from speclaunch.checks.lint.ignores import read_elsewhere, read_ignores, unsuppressed
+from speclaunch.checks.lint.collect import read_elsewhere, read_ignores, unsuppressed
 from speclaunch.checks.rules.examine import Lookup, check_together
 from speclaunch.checks.rules.finding import Finding
 from speclaunch.core import (

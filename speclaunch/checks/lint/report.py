@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from speclaunch.checks.lint.fingerprints import plain
 from speclaunch.checks.rules.finding import Finding, Severity, SkippedRule
 from speclaunch.engine import Origin, UnknownFact, ascending
 
 if TYPE_CHECKING:
-    from speclaunch.checks.lint.checked_file import CheckedFile
+    from speclaunch.checks.lint.run import CheckedFile
 
 
 class KnownCheckpoint(Struct, frozen=True):
@@ -150,7 +151,7 @@ def deduplicate(files: Iterable[FileReport]) -> list[ReportedFinding]:
     for path, reports in by_file.items():
         for reported in _of_versions(path, reports):
             finding = reported.finding
-            message = _plain(finding.message) if len(reported.engines) > 1 else finding.message
+            message = plain(finding.message) if len(reported.engines) > 1 else finding.message
             key = (finding.code, finding.severity, finding.place, message)
             before = found.get(key)
             found[key] = reported if before is None else _together(before, reported)
@@ -164,7 +165,7 @@ def _of_versions(path: str, reports: Sequence[FileReport]) -> list[ReportedFindi
     for report in reports:
         seen: Counter[Hashable] = Counter()
         for finding in report.findings:
-            message = finding.message if is_single else _plain(finding.message)
+            message = finding.message if is_single else plain(finding.message)
             same = (finding.code, finding.severity, finding.place, message)
             seen[same] += 1
             key = (same, seen[same])  # two in one report are separate
@@ -179,9 +180,3 @@ def _together(first: ReportedFinding, second: ReportedFinding) -> ReportedFindin
     newest = second if second.engines[-1] == engines[-1] != first.engines[-1] else first
     files = tuple(dict.fromkeys((*first.files, *second.files)))
     return replace(first, finding=newest.finding, engines=engines, files=files)
-
-
-def _plain(message: str) -> str:
-    from speclaunch.checks.lint.fingerprints import plain  # noqa: PLC0415  not needed for one version
-
-    return plain(message)

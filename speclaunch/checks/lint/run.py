@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from speclaunch.checks.lint.checked_file import CheckedFile, EngineChoice, FilePart, Options
-from speclaunch.checks.lint.collect import LintedFile
-from speclaunch.checks.lint.file_codes import NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE
-from speclaunch.checks.lint.ignores import (
+from speclaunch.checks.lint.cache import installed_engine
+from speclaunch.checks.lint.collect import (
     Ignore,
+    LintedFile,
     complaints,
     read_elsewhere,
     read_ignores,
     unsuppressed,
 )
-from speclaunch.checks.lint.progress import waiting_for
+from speclaunch.checks.lint.file_codes import NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE
 from speclaunch.checks.lint.report import FileReport, FileResult, KnownCheckpoint
-from speclaunch.checks.rules.examine import check_request, check_together, is_compared
-from speclaunch.checks.rules.finding import Finding, Severity, in_order
+from speclaunch.checks.lint.workers import waiting_for
+from speclaunch.checks.rules.examine import Lookup, check_request, check_together, is_compared
+from speclaunch.checks.rules.finding import Finding, Severity, SkippedRule, in_order
 from speclaunch.checks.rules.interface import Rule
-from speclaunch.core import Place, SpeclaunchError, reads
+from speclaunch.checks.rules.runner import secrets_of
+from speclaunch.core import Place, SpeclaunchError, literals, reads
 from speclaunch.deployments import (
     Invocation,
     from_invocation,
@@ -33,6 +35,7 @@ from speclaunch.deployments import (
 from speclaunch.engine import (
     AUTO,
     Catalogue,
+    Plan,
     Request,
     ResolvedVersion,
     UnknownFact,
@@ -46,7 +49,76 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 if TYPE_CHECKING:
+    from speclaunch.checks.engine_check.opinions import EngineQuerier
     from speclaunch.deployments import Recipe
+
+
+class Options(Struct, frozen=True):
+    """Options of a file check: `configuration.LintSettings` with rules and facts resolved."""
+
+    lookup: Lookup
+    rules: tuple[Rule, ...]
+    versions: tuple[str, ...] = ()
+    """Engine versions to check; if empty, each file's own (see `parts_of`)."""
+    selected_codes: frozenset[str] | None = None
+    """Selected rule codes, or None for all. Needed to detect unused ignore comments."""
+    installed: Callable[[], str | None] = installed_engine
+    """Function that returns the catalogue of the installed engine."""
+    asker: EngineQuerier | None = None
+    """Querier of the engines themselves; None disables the engine check."""
+    overrides_pins: bool = False
+    """True if `versions` come from the command line and override a recipe's pin."""
+
+    def selects(self, code: str) -> bool:
+        """True if findings of a code are reported."""
+        return self.selected_codes is None or code in self.selected_codes
+
+
+class EngineChoice(Struct, frozen=True):
+    """Version that a part of a file is checked for."""
+
+    version: str
+    others: tuple[str, ...] = ()
+    """Other releases that the part may be meant for; empty if a version is named."""
+    note: str | None = None
+    """Reason for a version other than the named one."""
+
+
+class FilePart(Struct):
+    """Part of a file that is checked for one engine version, with its findings."""
+
+    source: LintedFile
+    engine: EngineChoice
+    plans: list[Plan] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    skipped_rules: list[SkippedRule] = field(default_factory=list)
+    unknown: list[UnknownFact] = field(default_factory=list)
+    skipped: str | None = None
+
+
+class CheckedFile(Struct):
+    """File that was checked by itself, and may have to be compared with other files."""
+
+    path: str
+    parts: list[FilePart]
+    ignores: list[Ignore]
+    options: Options
+    is_compared: bool = False
+    """True if its findings depend on other files."""
+
+    @property
+    def plans(self) -> list[Plan]:
+        """Plans of all deployments in the file, one for each version."""
+        return [plan for part in self.parts for plan in part.plans]
+
+    @property
+    def secrets(self) -> list[str]:
+        """Recognized secret values in the file."""
+        found = [secret for plan in self.plans for secret in secrets_of(plan.request)]
+        for part in self.parts[:1]:
+            for line in part.source.text.splitlines():
+                found += literals(line)
+        return found
 
 
 MOST_COMPARED = 200
@@ -147,7 +219,7 @@ def _check_part(part: FilePart, options: Options) -> None:
         may_be_accepted = bool(part.engine.others and examined.results.errors)
         refused += may_be_accepted
         if may_be_accepted and refused <= MOST_COMPARED:
-            from speclaunch.checks.lint.other_releases import with_other_releases  # noqa: PLC0415
+            from speclaunch.checks.lint.engine_findings import with_other_releases  # noqa: PLC0415
 
             def request_in(release: str, number: int = number) -> Request:
                 return _request(source, number, load_catalogue(release))[0]

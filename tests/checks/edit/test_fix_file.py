@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from speclaunch.checks.edit.fix_files import FixedFile, fix_file
-from speclaunch.checks.lint.checked_file import Options
 from speclaunch.checks.lint.collect import read_found
-from speclaunch.checks.lint.paths import FoundFile
+from speclaunch.checks.lint.configuration import FoundFile
+from speclaunch.checks.lint.run import Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules, by_code
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from speclaunch.checks.lint.configuration import find_files
 from speclaunch.checks.lint.left_out import LeftOut
-from speclaunch.checks.lint.paths import find_files
 from tests.support.work import calls
 
 SERVER = "python3 -m sglang.launch_server --model-path m\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.checks.lint.lint_files import progress
-from speclaunch.checks.lint.progress import waiting_for
+from speclaunch.checks.lint.workers import waiting_for
 from tests.support import program
 
 

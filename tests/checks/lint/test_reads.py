@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from speclaunch.checks.lint import ignores
-from speclaunch.checks.lint.checked_file import Options
+from speclaunch.checks.lint import collect
 from speclaunch.checks.lint.collect import read_found
-from speclaunch.checks.lint.paths import find_files
-from speclaunch.checks.lint.run import check, result_of
+from speclaunch.checks.lint.configuration import find_files
+from speclaunch.checks.lint.run import Options, check, result_of
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules, import_checks
 from speclaunch.core import reads, resources
@@ -93,7 +92,7 @@ def forget() -> None:
     find_checkpoint._found.cache_clear()
     project_settings.read_settings.cache_clear()
     project_settings.nearest_file.cache_clear()
-    ignores._with_comments.cache_clear()
+    collect._with_comments.cache_clear()
 
 
 def recorded_lint(heard: list[str], path: str, options: Options, dirs: tuple[Path, ...]) -> None:
