@@ -29,17 +29,13 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 import catalogue  # noqa: E402
 from releasing.sources import squeezed, wheel_or_folder  # noqa: E402
 
-from speclaunch.checks.advisory import (  # noqa: E402
-    DATA,
-    Advisory,
-    SourceMark,
-    page_text,
-)
+from speclaunch.checks.advisory import DATA, Advisory, page_text  # noqa: E402
 from speclaunch.checks.advisory_database import (  # noqa: E402
     defects,
     encode_advisories,
     marker_defects,
 )
+from speclaunch.checks.advisory_records import SourceMark  # noqa: E402
 from speclaunch.engine.releases.catalogue import held_versions  # noqa: E402
 from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: E402
 from speclaunch.engine.releases.versions import within  # noqa: E402

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from speclaunch.checks.lint.collect import read_buffer
-from speclaunch.checks.lint.run import Options, check, compare, result_of
+from speclaunch.checks.lint.configuration import Options
+from speclaunch.checks.lint.run import check, compare, result_of
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.finding import Finding
 from speclaunch.checks.rules.registry import all_rules

@@ -19,8 +19,7 @@ from speclaunch.checks.edit.fix_files import fix_file
 from speclaunch.checks.edit.import_recipes import import_command
 from speclaunch.checks.edit.migrate_file import migrate_data
 from speclaunch.checks.lint.collect import read_found
-from speclaunch.checks.lint.configuration import FoundFile
-from speclaunch.checks.lint.run import Options
+from speclaunch.checks.lint.configuration import FoundFile, Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.errors import ExitCode, SpeclaunchError

@@ -6,7 +6,8 @@ Other libraries import only these names. See README.md.
 from speclaunch.core import front_door
 
 NAMES = {
-    "advisory": "Advisory advisory_of all_advisories RequestField Symptom",
+    "advisory": "Advisory advisory_of all_advisories",
+    "advisory_records": "RequestField Symptom",
     "advisory_database": "encode_advisories update_advisories osv_document",
     "edit.edits": """
         apply Edit FileEdits Insertion lines_of shown_diff ShownDiff write_atomically
@@ -33,7 +34,7 @@ NAMES = {
     "lint.cache": "FOLDER installed_engine opened remembered_engine",
     "lint.collect": "LintedFile read_found",
     "lint.configuration": """
-        Configuration LintSettings options find_files FoundFile STDIN STDIN_SHOWN
+        Configuration find_files FoundFile LintSettings Options options STDIN STDIN_SHOWN
     """,
     "lint.engine_findings": "engine_findings",
     "lint.file_codes": "codes FILE_CODES FileCode REFUSES",
@@ -41,7 +42,7 @@ NAMES = {
     "lint.lint_files": "LintRun",
     "lint.recipe_findings": "findings_across unsilenced",
     "lint.report": "deduplicate FileReport for_versions KnownCheckpoint Report ReportedFinding",
-    "lint.run": "Options check",
+    "lint.run": "check",
     "rules": "FAMILY_OF",
     "rules.examine": "check_plan check_request CheckedRequest Lookup PreflightError",
     "rules.finding": "Applicability Finding Fix in_order RuleResults Severity SkippedRule",

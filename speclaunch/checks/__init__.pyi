@@ -1,12 +1,12 @@
 # Written by tools/front_doors.py from the table in __init__.py.
 from speclaunch.checks.advisory import Advisory as Advisory
-from speclaunch.checks.advisory import RequestField as RequestField
-from speclaunch.checks.advisory import Symptom as Symptom
 from speclaunch.checks.advisory import advisory_of as advisory_of
 from speclaunch.checks.advisory import all_advisories as all_advisories
 from speclaunch.checks.advisory_database import encode_advisories as encode_advisories
 from speclaunch.checks.advisory_database import osv_document as osv_document
 from speclaunch.checks.advisory_database import update_advisories as update_advisories
+from speclaunch.checks.advisory_records import RequestField as RequestField
+from speclaunch.checks.advisory_records import Symptom as Symptom
 from speclaunch.checks.edit.edits import Edit as Edit
 from speclaunch.checks.edit.edits import FileEdits as FileEdits
 from speclaunch.checks.edit.edits import Insertion as Insertion
@@ -77,6 +77,7 @@ from speclaunch.checks.lint.collect import read_found as read_found
 from speclaunch.checks.lint.configuration import Configuration as Configuration
 from speclaunch.checks.lint.configuration import FoundFile as FoundFile
 from speclaunch.checks.lint.configuration import LintSettings as LintSettings
+from speclaunch.checks.lint.configuration import Options as Options
 from speclaunch.checks.lint.configuration import STDIN as STDIN
 from speclaunch.checks.lint.configuration import STDIN_SHOWN as STDIN_SHOWN
 from speclaunch.checks.lint.configuration import find_files as find_files
@@ -96,7 +97,6 @@ from speclaunch.checks.lint.report import Report as Report
 from speclaunch.checks.lint.report import ReportedFinding as ReportedFinding
 from speclaunch.checks.lint.report import deduplicate as deduplicate
 from speclaunch.checks.lint.report import for_versions as for_versions
-from speclaunch.checks.lint.run import Options as Options
 from speclaunch.checks.lint.run import check as check
 from speclaunch.checks.rules import FAMILY_OF as FAMILY_OF
 from speclaunch.checks.rules.examine import CheckedRequest as CheckedRequest

@@ -1,4 +1,4 @@
-"""Advisories (known engine bugs): their records, and the rules that report them.
+"""Advisories (known engine bugs): their database, and the rules that report them.
 
 Each is in `advisories/ID.yaml`. For fast loading, `data/advisories.json` has all of them
 (`tools/advisories.py build`). An advisory is a rule: lint, plan, doctor, launch and the language
@@ -8,15 +8,22 @@ server report it, and ignore comments and baselines accept its ID.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
+from speclaunch.checks.advisory_records import (
+    Condition,
+    Confidence,
+    Marker,
+    RequestField,
+    Symptom,
+    Workaround,
+)
 from speclaunch.checks.rules.finding import Fix, Severity
 from speclaunch.checks.rules.interface import Rule, Verdict
 from speclaunch.core import advisories_home, read_or_none
@@ -25,146 +32,8 @@ if TYPE_CHECKING:
     from speclaunch.engine import Plan
 
 
-class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """GPUs. `capability`: CUDA compute capability (90: Hopper). `names`: words in the name."""
-
-    vendor: tuple[str, ...] = ()
-    capability: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()
-
-
-class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A checkpoint: each field lists the accepted values; empty: any."""
-
-    architectures: tuple[str, ...] = ()
-    quantization: tuple[str, ...] = ()
-    model_type: tuple[str, ...] = ()
-    config: Mapping[str, Any] = {}
-    """Keys of the checkpoint's config, in the format of a condition's `arguments`."""
-
-
-class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Condition on a deployment: all fields must hold, and one of `any`.
-
-    `arguments`: effective values by current names: a value, a list of values, `set`, `unset`,
-    `{above: N}`, `{below: N}` or `{not: […]}`; `env` likewise, true and false as the engine reads
-    them. `packages`: specifier sets of an installed engine's packages.
-    """
-
-    algorithm: tuple[str, ...] = ()
-    arguments: Mapping[str, Any] = {}
-    env: Mapping[str, Any] = {}
-    features: tuple[str, ...] = ()
-    hardware: HardwareCondition | None = None
-    target: CheckpointCondition | None = None
-    draft: CheckpointCondition | None = None
-    packages: Mapping[str, str] = {}
-    any: tuple[Condition, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Arguments and variables in the condition, in order."""
-        own = (*self.arguments, *self.env)
-        return tuple(dict.fromkeys((*own, *(name for part in self.any for name in part.names))))
-
-
 DATA = Path(__file__).parent / "data" / "advisories.json"
 NONE, UNKNOWN = "none", "unknown"
-
-
-class Symptom(StrEnum):
-    """Effect of a bug."""
-
-    HANG = "hang"
-    CRASH = "crash"
-    REFUSAL = "refusal"
-    WRONG_OUTPUT = "wrong-output"
-    IGNORED_FIELD = "ignored-field"
-    LOW_ACCEPTANCE = "low-acceptance"
-    SLOW = "slow"
-
-
-class Confidence(StrEnum):
-    """Evidence for a bug and its range of releases, strongest first."""
-
-    MARKER = "marker"
-    NAMED_CHANGE = "named-change"
-    MAINTAINER = "maintainer"
-    SEVERAL_REPORTS = "several-reports"
-    ONE_REPORT = "one-report"
-
-    @property
-    def meaning(self) -> str:
-        """Explanation on the advisory's page."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    Confidence.MARKER: "the source of every known release shows the bug or its fix",
-    Confidence.NAMED_CHANGE: "a merged change names the bug",
-    Confidence.MAINTAINER: "a maintainer confirmed the bug",
-    Confidence.SEVERAL_REPORTS: "several independent reports",
-    Confidence.ONE_REPORT: "one report",
-}
-
-
-class RequestField(StrEnum):
-    """Request fields that a bug concerns."""
-
-    ABORT = "abort"
-    GRAMMAR = "grammar"
-    HIDDEN_STATES = "hidden_states"
-    IMAGES = "images"
-    LOGIT_BIAS = "logit_bias"
-    LOGIT_PROCESSOR = "custom_logit_processor"
-    LOGPROBS = "logprobs"
-    LONG_CONTEXT = "long_context"
-    MAX_TOKENS = "max_tokens"
-    MIN_P = "min_p"
-    MIN_TOKENS = "min_tokens"
-    N = "n"
-    PENALTIES = "penalties"
-    REASONING = "reasoning"
-    SEED = "seed"
-    STOP = "stop"
-    STREAM = "stream"
-    TEMPERATURE = "temperature"
-    TOOLS = "tools"
-    TOP_K = "top_k"
-    TOP_P = "top_p"
-
-
-class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A remedy without an upgrade: a sentence and, if there is one obvious way, its edits."""
-
-    text: str
-    set: dict[str, bool | int | float | str | None] = {}
-    env: dict[str, str | None] = {}
-
-
-class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope": "in"}):
-    """Mark in a release's source: a text (layout ignored), a regular expression, or a definition.
-
-    `file`: path below `sglang/`, or alternatives. `scope`: the class or function that
-    contains it."""
-
-    file: str | tuple[str, ...]
-    text: str = ""
-    pattern: str = ""
-    name: str = ""
-    scope: str = ""
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Paths that may contain the mark."""
-        return (self.file,) if isinstance(self.file, str) else self.file
-
-
-class Marker(Struct, frozen=True, forbid_unknown_fields=True):
-    """Marks of affected releases: these have every mark of `bug` and none of `fix`."""
-
-    bug: tuple[SourceMark, ...] = ()
-    fix: tuple[SourceMark, ...] = ()
 
 
 class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

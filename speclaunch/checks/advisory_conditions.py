@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from speclaunch.checks.advisory import CheckpointCondition, Condition, HardwareCondition
+from speclaunch.checks.advisory_records import CheckpointCondition, Condition, HardwareCondition
 from speclaunch.engine import (
     UNKNOWN_HARDWARE,
     Checkpoint,

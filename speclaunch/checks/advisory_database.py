@@ -18,14 +18,13 @@ from speclaunch.checks.advisory import (
     NONE,
     UNKNOWN,
     Advisory,
-    Condition,
-    Confidence,
     all_advisories,
     latest,
     stored_advisories,
     stored_file,
 )
 from speclaunch.checks.advisory_conditions import FEATURES
+from speclaunch.checks.advisory_records import Condition, Confidence
 from speclaunch.core import (
     HttpError,
     HttpReader,

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from speclaunch.checks.lint.collect import LintedFile, read_found
-from speclaunch.checks.lint.configuration import find_files
+from speclaunch.checks.lint.configuration import Options, find_files
 from speclaunch.checks.lint.report import Report
-from speclaunch.checks.lint.run import Options, check, compare, result_of
+from speclaunch.checks.lint.run import check, compare, result_of
 
 
 def collect(paths: Sequence[str], config_dirs: Sequence[Path] = ()) -> Iterator[LintedFile]:

@@ -36,10 +36,10 @@ from speclaunch.checks.edit.fixed_text import (
 )
 from speclaunch.checks.edit.output_check import CheckedText, findings_of
 from speclaunch.checks.lint.collect import LintedFile, read_buffer, read_commands
-from speclaunch.checks.lint.configuration import STDIN_SHOWN
+from speclaunch.checks.lint.configuration import STDIN_SHOWN, Options
 from speclaunch.checks.lint.lint_files import LintRun
 from speclaunch.checks.lint.report import Report
-from speclaunch.checks.lint.run import Options, check
+from speclaunch.checks.lint.run import check
 from speclaunch.checks.lint.workers import WorkerDiedError, spread
 from speclaunch.checks.rules.finding import Applicability, Finding, Severity
 from speclaunch.core import InputError, Problem, SpeclaunchError, read_or_none

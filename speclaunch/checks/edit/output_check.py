@@ -13,8 +13,14 @@ from msgspec.structs import replace
 from speclaunch.checks.edit.fixed_text import numbers_of
 from speclaunch.checks.lint.cache import installed_engine
 from speclaunch.checks.lint.collect import LintedFile, read_buffer, read_commands
-from speclaunch.checks.lint.configuration import STDIN_SHOWN, Configuration, LintSettings, options
-from speclaunch.checks.lint.run import Options, check, compare, parts_of, result_of
+from speclaunch.checks.lint.configuration import (
+    STDIN_SHOWN,
+    Configuration,
+    LintSettings,
+    Options,
+    options,
+)
+from speclaunch.checks.lint.run import check, compare, parts_of, result_of
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.core import reads
 from speclaunch.engine import resolve_version

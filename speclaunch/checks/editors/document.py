@@ -26,6 +26,7 @@ from speclaunch.checks.lint.collect import Extent, LintedFile, read_buffer
 from speclaunch.checks.lint.configuration import (
     Configuration,
     LintSettings,
+    Options,
     mentions_a_server,
     options,
 )
@@ -39,7 +40,7 @@ from speclaunch.checks.lint.report import (
     ReportedFinding,
     deduplicate,
 )
-from speclaunch.checks.lint.run import Options, check, compare, result_of
+from speclaunch.checks.lint.run import check, compare, result_of
 from speclaunch.core import InputError, Place, Problem, SpeclaunchError, expand_user, lazy, reads
 from speclaunch.deployments import MAX_BYTES, group_options, recipe_schema
 from speclaunch.engine import (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from speclaunch.checks.lint.cache import installed_engine
 from speclaunch.core import InputError, Place, Problem, lazy, read_or_none, read_regular
 from speclaunch.deployments import (
     KUSTOMIZATIONS,
@@ -40,7 +41,8 @@ from speclaunch.engine import (
 if TYPE_CHECKING:
     from speclaunch.checks.engine_check.opinions import EngineQuerier
     from speclaunch.checks.lint.left_out import Below, LeftOut, Patterns
-    from speclaunch.checks.lint.run import Options
+    from speclaunch.checks.rules.examine import Lookup
+    from speclaunch.checks.rules.interface import Rule
 
 
 STDIN = "-"
@@ -367,6 +369,27 @@ def _baseline(setting: PlacedText | None) -> Path | None:
     return path
 
 
+class Options(Struct, frozen=True):
+    """Options of a file check: `configuration.LintSettings` with rules and facts resolved."""
+
+    lookup: Lookup
+    rules: tuple[Rule, ...]
+    versions: tuple[str, ...] = ()
+    """Engine versions to check; if empty, each file's own (see `parts_of`)."""
+    selected_codes: frozenset[str] | None = None
+    """Selected rule codes, or None for all. Needed to detect unused ignore comments."""
+    installed: Callable[[], str | None] = installed_engine
+    """Function that returns the catalogue of the installed engine."""
+    asker: EngineQuerier | None = None
+    """Querier of the engines themselves; None disables the engine check."""
+    overrides_pins: bool = False
+    """True if `versions` come from the command line and override a recipe's pin."""
+
+    def selects(self, code: str) -> bool:
+        """True if findings of a code are reported."""
+        return self.selected_codes is None or code in self.selected_codes
+
+
 def options(
     settings: LintSettings,
     installed: Callable[[], str | None],
@@ -377,7 +400,6 @@ def options(
     Raises InputError.
     """
     from speclaunch.checks.lint.file_codes import FILE_CODES, REFUSES  # noqa: PLC0415
-    from speclaunch.checks.lint.run import Options  # noqa: PLC0415
     from speclaunch.checks.rules.examine import Lookup  # noqa: PLC0415
     from speclaunch.checks.rules.registry import selected  # noqa: PLC0415
 

@@ -13,16 +13,14 @@ import json
 import os
 from collections.abc import Callable, Iterable
 
+from speclaunch.checks.lint.report import plain
 from speclaunch.checks.rules.finding import Finding
 from speclaunch.core import COMMAND_LINE, lazy
 
 _LENGTH = 32
 """Hexadecimal characters of a fingerprint: half of a SHA-256."""
-_FIGURE = lazy(r"(?<![\w.\-/])v?\d+(?:[.,]\d+)*(?:\.(?:post|dev)\d+|rc\d+)?(?![\w\-/]|\.\w)")
-"""A separate number or version; not part of a name (`Llama-3.1-8B`, `fp8_e4m3`)."""
 _NAME = lazy(r"(?<![\w-])--[a-z0-9][\w-]*|`[^`]+`")
 """A flag, or a quoted name."""
-_SPACE = lazy(r"\s+")
 
 
 def fingerprints(findings: Iterable[Finding], root: str | os.PathLike[str] = ".") -> list[str]:
@@ -71,16 +69,6 @@ def _subject(finding: Finding) -> list[list[str]]:
     if finding.arguments:
         return [[name, value] for name, value in sorted(finding.arguments.items())]
     return [[name] for name in sorted(set(_NAME.findall(finding.message)))]
-
-
-def figures(message: str) -> list[str]:
-    """Return the numbers and versions in a message, in order."""
-    return _FIGURE.findall(message)
-
-
-def plain(message: str) -> str:
-    """Return a message without its numbers, equal for two versions with the same wording."""
-    return _SPACE.sub(" ", _FIGURE.sub("#", message)).strip()
 
 
 def path_from(path: str, base: str) -> str:

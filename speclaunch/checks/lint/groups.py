@@ -16,7 +16,7 @@ from speclaunch.engine import held_versions, upward
 
 if TYPE_CHECKING:
     from speclaunch.checks.lint.left_out import LeftOut
-    from speclaunch.checks.lint.run import CheckedFile
+    from speclaunch.checks.lint.report import CheckedFile
     from speclaunch.checks.rules.finding import Finding
 
 _SUFFIX = ".yaml"

@@ -29,8 +29,9 @@ from speclaunch.core import Place, Problem, lazy, read_or_none, reads, redact
 
 if TYPE_CHECKING:
     from speclaunch.checks.lint.collect import LintedFile
+    from speclaunch.checks.lint.configuration import Options
     from speclaunch.checks.lint.left_out import LeftOut
-    from speclaunch.checks.lint.run import CheckedFile, Options
+    from speclaunch.checks.lint.report import CheckedFile
     from speclaunch.checks.rules.finding import Finding
 
 _FIRST = 16

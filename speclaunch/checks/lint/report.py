@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from speclaunch.checks.lint.fingerprints import plain
 from speclaunch.checks.rules.finding import Finding, Severity, SkippedRule
+from speclaunch.core import lazy, literals
 from speclaunch.engine import Origin, UnknownFact, ascending
 
 if TYPE_CHECKING:
-    from speclaunch.checks.lint.run import CheckedFile
+    from speclaunch.checks.lint.collect import Ignore, LintedFile
+    from speclaunch.checks.lint.configuration import Options
+    from speclaunch.engine import Plan
 
 
 class KnownCheckpoint(Struct, frozen=True):
@@ -46,6 +48,55 @@ class FileReport(Struct, frozen=True):
     """True if skipped as a template, for any version."""
     note: str | None = None
     """Reason for a version other than the named one."""
+
+
+class EngineChoice(Struct, frozen=True):
+    """Version that a part of a file is checked for."""
+
+    version: str
+    others: tuple[str, ...] = ()
+    """Other releases that the part may be meant for; empty if a version is named."""
+    note: str | None = None
+    """Reason for a version other than the named one."""
+
+
+class FilePart(Struct):
+    """Part of a file that is checked for one engine version, with its findings."""
+
+    source: LintedFile
+    engine: EngineChoice
+    plans: list[Plan] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    skipped_rules: list[SkippedRule] = field(default_factory=list)
+    unknown: list[UnknownFact] = field(default_factory=list)
+    skipped: str | None = None
+
+
+class CheckedFile(Struct):
+    """File that was checked by itself, and may have to be compared with other files."""
+
+    path: str
+    parts: list[FilePart]
+    ignores: list[Ignore]
+    options: Options
+    is_compared: bool = False
+    """True if its findings depend on other files."""
+
+    @property
+    def plans(self) -> list[Plan]:
+        """Plans of all deployments in the file, one for each version."""
+        return [plan for part in self.parts for plan in part.plans]
+
+    @property
+    def secrets(self) -> list[str]:
+        """Recognized secret values in the file."""
+        from speclaunch.checks.rules.runner import secrets_of  # noqa: PLC0415  not for cached results
+
+        found = [secret for plan in self.plans for secret in secrets_of(plan.request)]
+        for part in self.parts[:1]:
+            for line in part.source.text.splitlines():
+                found += literals(line)
+        return found
 
 
 class FileResult(Struct):
@@ -180,3 +231,20 @@ def _together(first: ReportedFinding, second: ReportedFinding) -> ReportedFindin
     newest = second if second.engines[-1] == engines[-1] != first.engines[-1] else first
     files = tuple(dict.fromkeys((*first.files, *second.files)))
     return replace(first, finding=newest.finding, engines=engines, files=files)
+
+
+_FIGURE = lazy(r"(?<![\w.\-/])v?\d+(?:[.,]\d+)*(?:\.(?:post|dev)\d+|rc\d+)?(?![\w\-/]|\.\w)")
+"""A separate number or version; not part of a name (`Llama-3.1-8B`, `fp8_e4m3`)."""
+
+
+_SPACE = lazy(r"\s+")
+
+
+def plain(message: str) -> str:
+    """Return a message without its numbers, equal for two versions with the same wording."""
+    return _SPACE.sub(" ", _FIGURE.sub("#", message)).strip()
+
+
+def figures(message: str) -> list[str]:
+    """Return the numbers and versions in a message, in order."""
+    return _FIGURE.findall(message)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from speclaunch.checks.lint.cache import installed_engine
 from speclaunch.checks.lint.collect import (
     Ignore,
     LintedFile,
@@ -17,14 +15,21 @@ from speclaunch.checks.lint.collect import (
     read_ignores,
     unsuppressed,
 )
+from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.lint.file_codes import NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE
-from speclaunch.checks.lint.report import FileReport, FileResult, KnownCheckpoint
+from speclaunch.checks.lint.report import (
+    CheckedFile,
+    EngineChoice,
+    FilePart,
+    FileReport,
+    FileResult,
+    KnownCheckpoint,
+)
 from speclaunch.checks.lint.workers import waiting_for
-from speclaunch.checks.rules.examine import Lookup, check_request, check_together, is_compared
-from speclaunch.checks.rules.finding import Finding, Severity, SkippedRule, in_order
+from speclaunch.checks.rules.examine import check_request, check_together, is_compared
+from speclaunch.checks.rules.finding import Finding, Severity, in_order
 from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.runner import secrets_of
-from speclaunch.core import Place, SpeclaunchError, literals, reads
+from speclaunch.core import Place, SpeclaunchError, reads
 from speclaunch.deployments import (
     Invocation,
     from_invocation,
@@ -35,7 +40,6 @@ from speclaunch.deployments import (
 from speclaunch.engine import (
     AUTO,
     Catalogue,
-    Plan,
     Request,
     ResolvedVersion,
     UnknownFact,
@@ -49,76 +53,7 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 if TYPE_CHECKING:
-    from speclaunch.checks.engine_check.opinions import EngineQuerier
     from speclaunch.deployments import Recipe
-
-
-class Options(Struct, frozen=True):
-    """Options of a file check: `configuration.LintSettings` with rules and facts resolved."""
-
-    lookup: Lookup
-    rules: tuple[Rule, ...]
-    versions: tuple[str, ...] = ()
-    """Engine versions to check; if empty, each file's own (see `parts_of`)."""
-    selected_codes: frozenset[str] | None = None
-    """Selected rule codes, or None for all. Needed to detect unused ignore comments."""
-    installed: Callable[[], str | None] = installed_engine
-    """Function that returns the catalogue of the installed engine."""
-    asker: EngineQuerier | None = None
-    """Querier of the engines themselves; None disables the engine check."""
-    overrides_pins: bool = False
-    """True if `versions` come from the command line and override a recipe's pin."""
-
-    def selects(self, code: str) -> bool:
-        """True if findings of a code are reported."""
-        return self.selected_codes is None or code in self.selected_codes
-
-
-class EngineChoice(Struct, frozen=True):
-    """Version that a part of a file is checked for."""
-
-    version: str
-    others: tuple[str, ...] = ()
-    """Other releases that the part may be meant for; empty if a version is named."""
-    note: str | None = None
-    """Reason for a version other than the named one."""
-
-
-class FilePart(Struct):
-    """Part of a file that is checked for one engine version, with its findings."""
-
-    source: LintedFile
-    engine: EngineChoice
-    plans: list[Plan] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    skipped_rules: list[SkippedRule] = field(default_factory=list)
-    unknown: list[UnknownFact] = field(default_factory=list)
-    skipped: str | None = None
-
-
-class CheckedFile(Struct):
-    """File that was checked by itself, and may have to be compared with other files."""
-
-    path: str
-    parts: list[FilePart]
-    ignores: list[Ignore]
-    options: Options
-    is_compared: bool = False
-    """True if its findings depend on other files."""
-
-    @property
-    def plans(self) -> list[Plan]:
-        """Plans of all deployments in the file, one for each version."""
-        return [plan for part in self.parts for plan in part.plans]
-
-    @property
-    def secrets(self) -> list[str]:
-        """Recognized secret values in the file."""
-        found = [secret for plan in self.plans for secret in secrets_of(plan.request)]
-        for part in self.parts[:1]:
-            for line in part.source.text.splitlines():
-                found += literals(line)
-        return found
 
 
 MOST_COMPARED = 200

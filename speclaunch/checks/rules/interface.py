@@ -91,7 +91,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def is_advisory(self) -> bool:
-        """True for a known engine bug (`checks/advisories/`)."""
+        """True for a known engine bug (`checks/advisory.py`)."""
         return self.code.startswith(ADVISORY)
 
     @property

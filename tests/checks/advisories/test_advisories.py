@@ -11,15 +11,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.checks.advisory import (
-    Advisory,
-    Condition,
-    Confidence,
-    advisory_of,
-    all_advisories,
-)
+from speclaunch.checks.advisory import Advisory, advisory_of, all_advisories
 from speclaunch.checks.advisory_conditions import holds, matches
 from speclaunch.checks.advisory_database import defects, osv_document
+from speclaunch.checks.advisory_records import Condition, Confidence
 from speclaunch.checks.rules.finding import Severity
 from speclaunch.checks.rules.pages import page
 from speclaunch.checks.rules.registry import by_code

@@ -8,8 +8,7 @@ import pytest
 
 from speclaunch.checks.edit.fix_files import FixedFile, fix_file
 from speclaunch.checks.lint.collect import read_found
-from speclaunch.checks.lint.configuration import FoundFile
-from speclaunch.checks.lint.run import Options
+from speclaunch.checks.lint.configuration import FoundFile, Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules, by_code
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from speclaunch.checks.lint.fingerprints import fingerprints, plain
-from speclaunch.checks.lint.report import FileReport, deduplicate, for_versions
+from speclaunch.checks.lint.fingerprints import fingerprints
+from speclaunch.checks.lint.report import FileReport, deduplicate, for_versions, plain
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.core.errors import Place
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.checks.lint.run import Options
+from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.sources.images import image_version

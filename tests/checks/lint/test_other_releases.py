@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.lint.report import Report
-from speclaunch.checks.lint.run import Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.finding import Finding, Severity
 from speclaunch.checks.rules.registry import all_rules

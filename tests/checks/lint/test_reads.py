@@ -13,8 +13,8 @@ import pytest
 
 from speclaunch.checks.lint import collect
 from speclaunch.checks.lint.collect import read_found
-from speclaunch.checks.lint.configuration import find_files
-from speclaunch.checks.lint.run import Options, check, result_of
+from speclaunch.checks.lint.configuration import Options, find_files
+from speclaunch.checks.lint.run import check, result_of
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules, import_checks
 from speclaunch.core import reads, resources

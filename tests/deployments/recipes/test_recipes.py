@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from speclaunch.checks.lint.run import Options
+from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.finding import Severity
 from speclaunch.checks.rules.registry import all_rules

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.checks.lint.run import Options
+from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import by_code
 from speclaunch.checks.rules.runner import check_rules

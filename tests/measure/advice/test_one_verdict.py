@@ -16,7 +16,7 @@ from speclaunch.app.output.plan.text import show_plan
 from speclaunch.app.verbs.bench_sides import memory_warnings
 from speclaunch.checks.edit.render_check import findings_of_recipe, plan_rendering
 from speclaunch.checks.editors.document import EditorSettings, check_document
-from speclaunch.checks.lint.run import Options
+from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.recipe.load import load

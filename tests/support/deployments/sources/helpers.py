@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speclaunch.checks.lint.run import Options
+from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.finding import Finding
 from speclaunch.checks.rules.registry import all_rules
