@@ -7,9 +7,7 @@ from speclaunch.core import front_door
 
 NAMES = {
     "cpu_engine.install": "install is_installed",
-    "cpu_engine.on_demand": """
-        make_room mark_on_demand note_use on_demand_engines remove_engine
-    """,
+    "cpu_engine.on_demand": "make_room mark_on_demand note_use on_demand_engines remove_engine",
     "cpu_engine.process": "InstallStep StepState",
     "doctor.check_line": "CheckLine CheckSection CheckState count worst",
     "doctor.check_machine": "check_machine",
@@ -38,17 +36,17 @@ NAMES = {
         fork_planner hand_over in_planner_process PlannerResult ReopenedPlanner
     """,
     "launch.preflight": """
-        absent_paths local_lookup preflight PreflightResult require_predicted_fit with_other_roles
+        absent_paths local_lookup preflight PreflightResult require_predicted_fit
+        with_other_roles
     """,
     "launch.process": "drop_guard prepare_guard",
     "launch.runs": "default_directory find_run list_runs prune reread_run Run running_launches",
     "launch.session": "Session",
     "launch.start": "PlannedLaunch Planner Rung",
     "launch.supervisor": "Ending",
-    "metrics.acceptance": "AcceptanceChange AcceptanceSample AcceptanceTest",
-    "metrics.engine_metrics": """
-        decode_batch EngineMetrics NoMetricsError RankMetrics read_loads read_metrics
-        USUAL_INTERVAL
+    "metrics": """
+        AcceptanceChange AcceptanceSample AcceptanceTest decode_batch EngineMetrics
+        NoMetricsError RankMetrics read_loads read_metrics USUAL_INTERVAL
     """,
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

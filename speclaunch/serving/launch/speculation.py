@@ -16,10 +16,12 @@ from msgspec import Struct, field
 
 from speclaunch.core import children
 from speclaunch.serving.launch.watchdog import LaunchThread
-from speclaunch.serving.metrics.acceptance import AcceptanceChange, AcceptanceSample, AcceptanceTest
-from speclaunch.serving.metrics.engine_metrics import (
+from speclaunch.serving.metrics import (
     INTERVAL,
     USUAL_INTERVAL,
+    AcceptanceChange,
+    AcceptanceSample,
+    AcceptanceTest,
     RankMetrics,
     decode_batch,
 )

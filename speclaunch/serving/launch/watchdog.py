@@ -22,7 +22,7 @@ from msgspec import Struct, field
 from speclaunch.engine import Address
 from speclaunch.serving.launch.client import EngineClient, EngineError, EngineSilentError
 from speclaunch.serving.launch.log.marks import BATCH
-from speclaunch.serving.metrics.engine_metrics import progress
+from speclaunch.serving.metrics import progress
 
 if TYPE_CHECKING:
     from speclaunch.deployments import WatchdogSection as Settings

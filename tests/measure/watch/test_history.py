@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.measure.watch.history import SPAN_SECONDS, EngineHistory
-from speclaunch.serving.metrics.engine_metrics import EngineMetrics, RankMetrics
+from speclaunch.serving.metrics import EngineMetrics, RankMetrics
 
 
 def reading(

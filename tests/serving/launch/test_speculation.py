@@ -14,7 +14,7 @@ from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
 from speclaunch.serving.launch import speculation
 from speclaunch.serving.launch.speculation import Course, SpeculationMonitor, run_hook
 from speclaunch.serving.launch.supervisor import Ending, EngineSpec, supervise
-from speclaunch.serving.metrics.engine_metrics import RankMetrics, decode_batch
+from speclaunch.serving.metrics import RankMetrics, decode_batch
 
 from .conftest import Recorder
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from speclaunch.serving.metrics.acceptance import (
+from speclaunch.serving.metrics import (
     LEARNED_STEPS,
     LEAST_OBSERVATIONS,
     LEAST_STEPS,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.releases.metrics import MetricKind, series_of
+from speclaunch.serving import metrics
 from speclaunch.serving.launch.client import EngineClient, EngineError
-from speclaunch.serving.metrics import engine_metrics as module
-from speclaunch.serving.metrics.engine_metrics import (
+from speclaunch.serving.metrics import (
     ExpositionError,
     NoMetricsError,
     Sample,
@@ -39,13 +39,13 @@ def test_the_metrics_of_a_real_engine() -> None:
 
 def test_every_name_is_of_that_kind_in_the_releases() -> None:
     newest = series_of("0.5.23")
-    for name in module._NAMES:
+    for name in metrics._NAMES:
         metric = newest.get(name) or series_of("0.5.2")[name]
-        is_gauge = name in module._GAUGES or name == module._RETRACTED[1]
+        is_gauge = name in metrics._GAUGES or name == metrics._RETRACTED[1]
         assert (metric.kind is MetricKind.GAUGE) is is_gauge, name
-        if name not in module._FINISHED:
+        if name not in metrics._FINISHED:
             assert "dp_rank" in metric.optional and "tp_rank" in metric.labels
-    for name in (module._DECODED, module._PASSES):
+    for name in (metrics._DECODED, metrics._PASSES):
         assert "mode" in newest[name].labels
 
 

@@ -10,7 +10,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from speclaunch.serving.metrics.acceptance import AcceptanceSample
+from speclaunch.serving.metrics import AcceptanceSample
 
 KINDS = ((0.85, 0.05, 0.5), (0.7, 0.07, 0.3), (0.6, 0.08, 0.2))
 """Mean and spread of the share of accepted drafts, and the share of the requests."""

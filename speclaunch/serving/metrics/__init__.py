@@ -1,1 +1,0 @@
-"""Metrics of running engines, read only here, and the test for acceptance drops."""
