@@ -25,7 +25,7 @@ from typing import Any
 from speclaunch.core.files import replace_file
 from speclaunch.core.home import speclaunch_home
 from speclaunch.engine.facts.cpu_engine import CpuEngine
-from speclaunch.serving.cpu_engine.artifacts import MAKE_MODELS, engine_environment
+from speclaunch.serving.cpu_engine.programs import MAKE_MODELS, engine_environment
 from tests.support.engine.checkpoints import safetensors_bytes, stand_ins
 from tests.support.engine.checkpoints.harmless import harmless
 from tests.support.engine.checkpoints.judging import findings, is_harmed

@@ -37,7 +37,7 @@ from typing import Any
 import psutil
 
 from speclaunch.serving.launch import guard
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 from tests.support.serving.launch import fake_sglang
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -43,7 +43,7 @@ from speclaunch.checks.engine_check.questions import EngineQuestion
 from speclaunch.core.home import speclaunch_home
 from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine
 from speclaunch.engine.releases.catalogue import load
-from speclaunch.serving.cpu_engine.artifacts import engine_environment, ensure_model
+from speclaunch.serving.cpu_engine.programs import engine_environment, ensure_model
 from tests.support.evidence.engine import DIED, READY, read
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -31,8 +31,8 @@ import httpx
 
 from speclaunch.core import speclaunch_home
 from speclaunch.engine import CpuEngine, is_installed, site_packages
-from speclaunch.serving.cpu_engine.artifacts import engine_environment, ensure_model
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.cpu_engine.programs import engine_environment, ensure_model
+from speclaunch.serving.launch.runs import free_port
 
 CYCLE = 8
 """After token 8 k + i, `cycle` predicts 8 k + (i + 1) % 8."""

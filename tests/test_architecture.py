@@ -386,7 +386,7 @@ STARTS_PROCESSES = {
     },  # in the engine's interpreter, without our modules
     "serving/launch/guard.py": {"subprocess.Popen"},  # the engine; a script of the standard library
     "serving/launch/planner_process.py": {"os.fork"},  # these three: the same program goes on
-    "serving/launch/detach.py": {"os.fork"},
+    "serving/launch/process.py": {"os.fork"},
     "checks/lint/workers.py": {"os.fork"},
 }
 
@@ -466,7 +466,7 @@ DIRECT_READS = {
     "engine/facts/runtime.py": "ships with speclaunch; the interpreter and its packages",
     "deployments/sources/recipe_text.py": "ships with speclaunch",
     "serving/launch/agreement/membership.py": "the kernel's files",
-    "serving/launch/free_port.py": "the kernel's files",
+    "serving/launch/runs.py": "the kernel's files",
     "serving/launch/guard.py": "the kernel's files",
     "checks/lint/baseline.py": "ships with speclaunch",
     "checks/editors/server.py": "the null device",

@@ -25,7 +25,7 @@ sys.path[:0] = [str(REPOSITORY)]
 from speclaunch.core.files import replace_file  # noqa: E402
 from speclaunch.core.home import speclaunch_home  # noqa: E402
 from speclaunch.engine.facts.cpu_engine import CpuEngine  # noqa: E402
-from speclaunch.serving.cpu_engine.artifacts import ensure_model  # noqa: E402
+from speclaunch.serving.cpu_engine.programs import ensure_model  # noqa: E402
 from tests.support.evidence import judging, models, pages, stored  # noqa: E402
 from tests.support.evidence.case import Case  # noqa: E402
 from tests.support.evidence.cases import CASES  # noqa: E402

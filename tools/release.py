@@ -54,7 +54,7 @@ speclaunch/engine/releases/renames.py: the renames above; tests/engine/releases/
 holds them to the data
 speclaunch/engine/plan/, speclaunch/checks/rules/: what is cited above and changed; new versions \
 of ranges
-speclaunch/serving/launch/diagnosis/causes/, speclaunch/serving/launch/log/marks.py: messages \
+speclaunch/serving/launch/diagnosis/causes/, speclaunch/serving/launch/engine_log.py: messages \
 that are gone; tools/failure_texts.py for new ones
 tests/conformance/exceptions.yaml: what `make verdicts` shows, where the engine is at fault
 python -m campaigns translations run --python PY --wheels DIR: the translations from and to it

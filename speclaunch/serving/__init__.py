@@ -8,30 +8,25 @@ from speclaunch.core import front_door
 NAMES = {
     "cpu_engine.install": "install is_installed",
     "cpu_engine.on_demand": "make_room mark_on_demand note_use on_demand_engines remove_engine",
-    "cpu_engine.process": "InstallStep StepState",
-    "doctor.check_line": "CheckLine CheckSection CheckState count worst",
-    "doctor.check_machine": "check_machine",
-    "doctor.gather": "DoctorRequest gather",
-    "doctor.machine_facts": "RecipeNeeds",
-    "doctor.target": "RecipeResults",
+    "cpu_engine.programs": "InstallStep StepState",
+    "doctor.checks": "check_machine",
+    "doctor.facts": "CheckLine CheckSection CheckState count worst RecipeNeeds",
+    "doctor.gather": "DoctorRequest gather RecipeResults",
     "launch": "unfinished_work",
     "launch.attempts": "Conclusion exit_code",
     "launch.client": "EngineClient EngineError EngineRefusalError Verification",
-    "launch.detach": "Announcer detach OUTPUT",
     "launch.diagnosis.diagnose": "diagnose proof",
     "launch.diagnosis.interface": "Diagnosis",
     "launch.diagnosis.known_bugs": "known_bugs",
     "launch.diagnosis.remedy": "meaning remedy_steps setting_changes",
-    "launch.free_port": "free_port",
-    "launch.inputs": "engine_environment ensure_cpu_models new_run_dir",
-    "launch.journal": "FILE LaunchState",
-    "launch.journal_header": "command document recipe_diff",
-    "launch.last_good": "LastGood",
+    "launch.engine_log": "Follower lines_of log_files read_log Phase",
+    "launch.inputs": """
+        engine_environment ensure_cpu_models new_run_dir command document recipe_diff
+    """,
+    "launch.journal": "FILE LaunchState LastGood",
     "launch.launch_run": "LaunchRun",
     "launch.lock": "differences_now lock_request LockRequest write_lock",
-    "launch.log.lines": "Follower lines_of log_files read_log",
-    "launch.log.marks": "Phase",
-    "launch.log.phases": "PhaseStep PhaseTracker",
+    "launch.phases": "PhaseStep PhaseTracker",
     "launch.planner_process": """
         fork_planner hand_over in_planner_process PlannerResult ReopenedPlanner
     """,
@@ -39,8 +34,10 @@ NAMES = {
         absent_paths local_lookup preflight PreflightResult require_predicted_fit
         with_other_roles
     """,
-    "launch.process": "drop_guard prepare_guard",
-    "launch.runs": "default_directory find_run list_runs prune reread_run Run running_launches",
+    "launch.process": "Announcer detach OUTPUT drop_guard prepare_guard",
+    "launch.runs": """
+        free_port default_directory find_run list_runs prune reread_run Run running_launches
+    """,
     "launch.session": "Session",
     "launch.start": "PlannedLaunch Planner Rung",
     "launch.supervisor": "Ending",

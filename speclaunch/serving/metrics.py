@@ -1,4 +1,14 @@
-"""Metrics of running engines, read only here, and the sequential test for acceptance drops."""
+"""Metrics of running engines, read only here, and the sequential test for acceptance drops.
+
+Values of an engine come from `/metrics` or, without it, from `/v1/loads` or the engine's log. The
+catalogue in the engine library (releases/metrics.py) has the meanings, traps and sources of all
+metrics. Two traps matter here:
+
+- Ranks of a data-parallel group may repeat the same values, so only the first rank counts.
+
+- With priority scheduling, `priority=""` is the total; other values are parts of it (0.5.23
+observability/metrics_collector.py).
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.facts.cpu_engine import CpuEngine
-from speclaunch.serving.cpu_engine.artifacts import ensure_model
+from speclaunch.serving.cpu_engine.programs import ensure_model
 
 from .conftest import speclaunch
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.measure.bench.stored import FILE
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 from tests.e2e.conftest import Marked, command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]

@@ -16,8 +16,8 @@ from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryPhase, Memory
 from speclaunch.engine.plan.memory import terms
 from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.plan.resolve import resolve
-from speclaunch.serving.cpu_engine.artifacts import ensure_model
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.cpu_engine.programs import ensure_model
+from speclaunch.serving.launch.runs import free_port
 from tests.support.checks.rules.harness import request_of
 from tests.support.engine.plan.memory.cpu_engine import arguments, extract, start
 

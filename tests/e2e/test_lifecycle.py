@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 
 from .conftest import serving, speclaunch, survivors
 

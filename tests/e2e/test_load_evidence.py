@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.core.home import speclaunch_home
 from speclaunch.engine.facts.cpu_engine import CpuEngine
-from speclaunch.serving.cpu_engine.artifacts import ensure_model
+from speclaunch.serving.cpu_engine.programs import ensure_model
 from tests.support.evidence import judging, models, stored
 from tests.support.evidence.cases import BY_KEY
 from tests.support.evidence.engine import Processes, serve, words

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.deployments.recipe.lock_file import read_lock
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 from tests.e2e.conftest import speclaunch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]

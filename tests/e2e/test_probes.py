@@ -21,9 +21,9 @@ import yaml
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.cpu_engine import CpuEngine
-from speclaunch.serving.cpu_engine.artifacts import ensure_model
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.cpu_engine.programs import ensure_model
 from speclaunch.serving.launch.inputs import engine_argv, engine_environment
+from speclaunch.serving.launch.runs import free_port
 
 from .conftest import speclaunch
 from .kubelet import Kubelet

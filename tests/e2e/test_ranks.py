@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 from speclaunch.engine.facts.cpu_engine import CpuEngine
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 
 from .conftest import survivors
 

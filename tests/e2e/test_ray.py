@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 from tests.e2e.conftest import speclaunch, survivors
 from tests.e2e.test_slurm import engines, generated, serves
 from tests.support import ray_cluster

@@ -13,7 +13,7 @@ from speclaunch.deployments.recipe.load import load
 from speclaunch.engine.facts.cpu_engine import CpuEngine
 from speclaunch.engine.releases.catalogue import load as load_catalogue
 from speclaunch.engine.releases.command import render_args
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 
 from .conftest import serving, speclaunch
 

@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 from tests.e2e.conftest import speclaunch, survivors
 from tests.support import slurm_cluster
 

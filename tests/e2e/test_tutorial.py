@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 from tests.support.tutorial import steps
 
 from .conftest import Marked, command

@@ -18,8 +18,8 @@ from benchmarks.ground import PYTHON, SPECLAUNCH, Ground
 from benchmarks.rows import Goal, Row
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import prepare
-from speclaunch.serving.launch.free_port import free_port
 from speclaunch.serving.launch.inputs import engine_argv, engine_environment
+from speclaunch.serving.launch.runs import free_port
 
 GROUP = "launch"
 RECIPE = "cpu_ngram"

@@ -18,7 +18,7 @@ from benchmarks.measuring import Spent, UnexpectedEndError, in_turn, spend
 from benchmarks.rows import Goal, Row
 from speclaunch.engine.facts.cpu_engine import CpuEngine
 from speclaunch.engine.releases.command import MODULE
-from speclaunch.serving.cpu_engine.artifacts import ensure_model
+from speclaunch.serving.cpu_engine.programs import ensure_model
 
 GROUP = "refuse"
 PATIENCE_SECONDS = 240

@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from releasing.sources import Sources
 from speclaunch.serving.launch.diagnosis.diagnose import CATALOGUE
-from speclaunch.serving.launch.log.marks import LogMark, mark_of
+from speclaunch.serving.launch.engine_log import LogMark, mark_of
 
 _CITED = re.compile(
     r"(?P<version>\d+\.\d+\.\d+(?:\.post\d+|rc\d+)?),? `?(?P<file>[\w/]+\.py):(?P<line>\d+)"

@@ -14,7 +14,7 @@ from msgspec import Struct
 class MemoryPhase(StrEnum):
     """A phase of startup or serving that allocates memory; members are in order.
 
-    The values match `speclaunch.serving.launch.log.phases.Phase`.
+    The values match `speclaunch.serving.launch.engine_log.Phase`.
     """
 
     TARGET_WEIGHTS = "load target weights"

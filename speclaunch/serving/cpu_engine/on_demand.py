@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from speclaunch.core import locked
 from speclaunch.engine import RELEASES, CpuEngine
-from speclaunch.serving.cpu_engine.process import InstallError
+from speclaunch.serving.cpu_engine.programs import InstallError
 
 MOST_ENGINES = 6
 """Maximum number of engines installed on demand; the least recently used are removed first."""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import LaunchError, read_regular
 from speclaunch.engine import OFFLINE, TRUE, Checkpoint, UnknownFact, expanded, hub_cache, hub_home
-from speclaunch.serving.doctor.machine_facts import (
+from speclaunch.serving.doctor.facts import (
     DiskVolume,
     Hub,
     LocalModel,
@@ -30,8 +30,8 @@ from speclaunch.serving.doctor.machine_facts import (
     Tools,
     VolumeUse,
 )
-from speclaunch.serving.launch.free_port import listeners, require_free
 from speclaunch.serving.launch.guard import RUN_VARIABLE
+from speclaunch.serving.launch.runs import listeners, require_free
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _NEARBY = 20

@@ -13,11 +13,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import ExitCode, LaunchError
-from speclaunch.serving.launch.log.lines import read_log
-from speclaunch.serving.launch.observer import LaunchObserver
+from speclaunch.serving.launch.engine_log import read_log
 from speclaunch.serving.launch.process import Interrupts
 from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
-from speclaunch.serving.launch.supervisor import Ending, EngineOutcome, EngineSpec, supervise
+from speclaunch.serving.launch.supervisor import (
+    Ending,
+    EngineOutcome,
+    EngineSpec,
+    LaunchObserver,
+    supervise,
+)
 
 if TYPE_CHECKING:
     from speclaunch.deployments import Restart

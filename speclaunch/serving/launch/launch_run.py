@@ -14,21 +14,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.core import ExitCode, LaunchError, replace_file
-from speclaunch.serving.launch import last_good
+from speclaunch.serving.launch import journal as last_good
 from speclaunch.serving.launch.attempts import Conclusion, Launching, RestartPolicy, exit_code
-from speclaunch.serving.launch.free_port import require_free
+from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.journal import Journal
-from speclaunch.serving.launch.log.marks import Phase
-from speclaunch.serving.launch.observer import LaunchObserver, Notifier, undisturbed
 from speclaunch.serving.launch.process import Interrupts
-from speclaunch.serving.launch.runs import Held, Holder, prune
-from speclaunch.serving.launch.speculation import SpeculationMonitor, run_hook
+from speclaunch.serving.launch.runs import Held, Holder, prune, require_free
 from speclaunch.serving.launch.start import Attempt, EngineCommand, PlannedLaunch, Planner, Rung
-from speclaunch.serving.launch.supervisor import EngineOutcome, EngineSpec
+from speclaunch.serving.launch.supervisor import (
+    EngineOutcome,
+    EngineSpec,
+    LaunchObserver,
+    Notifier,
+    undisturbed,
+)
+from speclaunch.serving.launch.watchdog import SpeculationMonitor, run_hook
 
 if TYPE_CHECKING:
     from speclaunch.serving.launch.client import Verification
-    from speclaunch.serving.launch.log.phases import PhaseTracker
+    from speclaunch.serving.launch.phases import PhaseTracker
 
 _COURSE_SECONDS = 60.0
 """Interval at which the progress of a serving engine is recorded."""

@@ -1,4 +1,4 @@
-"""Engine process: start, watch and stop it through its guard; handle signals."""
+"""Processes of a launch: the engine behind its guard, signals, and a detached speclaunch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
+
+from msgspec import Struct
 
 from speclaunch.core import VALUE_PATTERNS, LaunchError, Redactor, children
 from speclaunch.serving.launch import guard
@@ -283,3 +287,91 @@ class EngineProcess:
             self._guard.stdin.flush()
         except (BrokenPipeError, ValueError):
             pass  # it has ended; poll() will report it
+
+
+OUTPUT = "speclaunch.log"
+"""Output of a detached speclaunch, in the run directory."""
+
+
+class Announcer:
+    """Child's end of the pipe."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Notify the parent process, if alive."""
+        with contextlib.suppress(OSError):
+            os.write(self._fd, json.dumps(message).encode() + b"\n")
+
+    def close(self) -> None:
+        """Close the pipe: the parent returns."""
+        with contextlib.suppress(OSError):
+            os.close(self._fd)
+
+
+class Detached(Struct):
+    """Parent's end of the pipe to a detached launch."""
+
+    pid: int
+    fd: int
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Yield the child's messages until it closes the pipe. Forward signals to the child."""
+        buffer = b""
+        with Interrupts() as interrupts:
+            while True:
+                ready, _, _ = select.select([self.fd, interrupts.wake], [], [])
+                if interrupts.wake in ready:
+                    drain(interrupts.wake)
+                    for _ in interrupts.received:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(self.pid, signal.SIGTERM)
+                    interrupts.received.clear()
+                if self.fd not in ready:
+                    continue
+                data = os.read(self.fd, 1 << 16)
+                if not data:
+                    return
+                *lines, buffer = (buffer + data).split(b"\n")
+                for line in lines:
+                    yield json.loads(line)
+
+    def wait(self) -> int:
+        """Wait for the child's end; return its exit code."""
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
+
+def detach(directory: Path, run: Callable[[Announcer], int]) -> Detached:
+    """Fork; the child calls `run` and exits with its exit code. Returns in the parent only.
+
+    Call it while the process has one thread.
+    """
+    output = os.open(directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        os.close(output)
+        return Detached(pid, reading)
+    code = 4
+    try:
+        os.close(reading)
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((nothing, 0), (output, 1), (output, 2)):
+            os.dup2(source, target)
+        os.close(nothing)
+        os.close(output)
+        try:
+            code = run(Announcer(writing))
+        except BaseException:  # a bug: no caller is left to report it
+            traceback.print_exc()
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+    finally:
+        os._exit(code)

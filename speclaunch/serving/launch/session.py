@@ -33,8 +33,8 @@ from speclaunch.engine import (
     value_of,
 )
 from speclaunch.engine import budget as predict_budget
-from speclaunch.serving.launch import journal_header, last_good
-from speclaunch.serving.launch.agreement.group import RankGroup, group_of
+from speclaunch.serving.launch import inputs, journal
+from speclaunch.serving.launch.agreement.records import RankGroup, group_of
 from speclaunch.serving.launch.inputs import (
     engine_argv,
     engine_environment,
@@ -149,7 +149,7 @@ class Session(Struct):
         settings = self.deployment.recovery
         if not self.recovers:
             return None
-        from speclaunch.serving.launch.ladder.ladder import Ladder as Steps  # noqa: PLC0415
+        from speclaunch.serving.launch.ladder import Ladder as Steps  # noqa: PLC0415
 
         # The launch counts attempts itself: the count restarts after an engine has served.
         unlimited = settings.model_copy(update={"max_attempts": 1_000_000})
@@ -178,7 +178,7 @@ class Session(Struct):
                     "no retry: multi-host ranks need launch.agreement.directory to recover together"
                 )
             return (), "recovery is off: a failed start is not retried"
-        from speclaunch.serving.launch.ladder.ladder import outlook  # noqa: PLC0415
+        from speclaunch.serving.launch.ladder import outlook  # noqa: PLC0415
 
         settings = self.deployment.recovery
         limited = settings.model_copy(update={"max_attempts": self.attempts_allowed})
@@ -212,12 +212,12 @@ class Session(Struct):
         """Maximum number of engine starts until an engine serves."""
         return self.max_attempts or self.deployment.recovery.max_attempts
 
-    def known_good(self) -> last_good.LastGood | None:
+    def known_good(self) -> journal.LastGood | None:
         """Return the last known good settings for this recipe, engine and hardware, if usable."""
         shared = self.deployment.launch.agreement.directory is not None
         if self.fresh or shared or not self.recovers:
             return None  # ranks that agree share their known good settings
-        return last_good.recall(self._key)
+        return journal.recall(self._key)
 
     def start(self) -> PlannedLaunch:
         """Return all decisions made before the launch begins."""
@@ -225,7 +225,7 @@ class Session(Struct):
         known, announced = self._usable()
         rung = None if known else self.predicted_rung()
         if rung is not None:
-            diff = " ".join(journal_header.recipe_diff(rung.changes, deployment))
+            diff = " ".join(inputs.recipe_diff(rung.changes, deployment))
             announced = (
                 f"as configured, {rung.why}",
                 f"starting with {diff} ({rung.cost}); --force starts the recipe unchanged",
@@ -239,9 +239,7 @@ class Session(Struct):
             model=prepared.model,
             directory=self.directory,
             locks=self._locks(),
-            header=journal_header.header(
-                prepared, self.plan_with({}), self.facts.hardware, self.overrides
-            ),
+            header=inputs.header(prepared, self.plan_with({}), self.facts.hardware, self.overrides),
             settings=without_model(deployment.launch),
             restarts=restarts(deployment.launch.restart, deployment.recovery),
             recovers=self.recovers,
@@ -253,7 +251,7 @@ class Session(Struct):
             announced=announced,
             first=self.command(changes),
             notes=tuple(prepared.rendered_args.notes),
-            command_json=journal_header.document(prepared),
+            command_json=inputs.document(prepared),
             weight_bytes=(_weight_bytes(self.facts.target), _weight_bytes(self.facts.draft)),
             smoke=self.smoke,
             tiny=any(tiny_models(prepared)),
@@ -275,7 +273,7 @@ class Session(Struct):
         machine = "" if hardware is None else f"{hardware.name}:{hardware.count}"
         return replace(
             group,
-            key=f"{last_good.key(deployment, self.prepared.version, None)} {machine}",
+            key=f"{journal.key(deployment, self.prepared.version, None)} {machine}",
             begin=begin,
             fresh=self.fresh or not self.recovers,
         )
@@ -291,9 +289,9 @@ class Session(Struct):
             rendered=prepared.rendered_args,
             secrets=prepared.secrets,
             secrets_file=secrets_file,
-            shown_argv=tuple(journal_header.command(prepared)),
-            shown_env=journal_header.environment(prepared),
-            recipe_diff=tuple(journal_header.recipe_diff(changes, self.deployment)),
+            shown_argv=tuple(inputs.command(prepared)),
+            shown_env=inputs.environment(prepared),
+            recipe_diff=tuple(inputs.recipe_diff(changes, self.deployment)),
             # An engine whose memory was released on purpose does not generate.
             watch=not value_of(args, "enable_memory_saver"),
         )
@@ -343,10 +341,10 @@ class Session(Struct):
         try:
             self.prepared.changed(known.changes)
         except LaunchError:
-            last_good.forget(self._key, known.changes)
+            journal.forget(self._key, known.changes)
             return {}, ()
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.since))
-        diff = " ".join(journal_header.recipe_diff(known.changes, self.deployment))
+        diff = " ".join(inputs.recipe_diff(known.changes, self.deployment))
         return known.changes, (
             f"starting with the last known good settings ({when}, {known.run}): {diff}",
             "--fresh starts with the recipe's own settings",
@@ -354,7 +352,7 @@ class Session(Struct):
 
     @property
     def _key(self) -> str:
-        return last_good.key(self.deployment, self.prepared.version, self.facts.hardware)
+        return journal.key(self.deployment, self.prepared.version, self.facts.hardware)
 
     def _locks(self) -> dict[str, str]:
         """Return the locks of the run, of its port, and of its GPUs if known."""

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from speclaunch.deployments import Launch
     from speclaunch.engine import Address, Alternative, MemoryBudget, RenderedArgs
-    from speclaunch.serving.launch.agreement.group import RankGroup
+    from speclaunch.serving.launch.agreement.records import RankGroup
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
     from speclaunch.serving.launch.journal import JournalHeader
-    from speclaunch.serving.launch.log.phases import PhaseStep
+    from speclaunch.serving.launch.phases import PhaseStep
 
     Section = TypeVar("Section", bound=BaseModel)
 

@@ -121,7 +121,7 @@ def test_nothing_of_the_log_steers_the_terminal_or_gives_a_secret_away() -> None
 
 
 def test_a_line_without_an_end_takes_no_memory() -> None:
-    from speclaunch.serving.launch.log.lines import lines_of
+    from speclaunch.serving.launch.engine_log import lines_of
 
     def lines(given: bytes) -> list[str]:
         return list(lines_of(io.BufferedReader(io.BytesIO(given))))  # type: ignore[arg-type]

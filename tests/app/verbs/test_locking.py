@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 from tests.support import program
 from tests.support.serving.launch import fake_sglang
 

@@ -20,8 +20,7 @@ from speclaunch.engine.releases.catalogue import load as load_catalogue
 from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.environment import FromEnvironment
 from speclaunch.engine.releases.shell import shell_command
-from speclaunch.serving.launch.inputs import secrets_file_of
-from speclaunch.serving.launch.journal_header import command
+from speclaunch.serving.launch.inputs import command, secrets_file_of
 
 NAMES = ("PROD_KEY", "MODELS", "TP", "PORT", "SWITCH", "MY_HF", "GPUS")
 

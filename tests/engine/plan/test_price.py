@@ -12,7 +12,7 @@ from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.budget import Fit, MemoryBudget
 from speclaunch.engine.plan.fit.price import Prices, pool_price
-from speclaunch.serving.launch.ladder.ladder import forecast
+from speclaunch.serving.launch.ladder import forecast
 from speclaunch.serving.launch.session import Session
 
 PRICES = Prices(running=48, largest_graph=48, steps=5, tokens=64, chunk=8192)

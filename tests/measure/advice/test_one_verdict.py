@@ -27,10 +27,10 @@ from speclaunch.measure.advice.new_recipe import NotWrittenError, new_recipe
 from speclaunch.measure.advice.plan_requests import planned_side, sides
 from speclaunch.measure.advice.planned_deployment import PlannedDeployment
 from speclaunch.measure.bench.sides import SideOptions, candidate
-from speclaunch.serving.doctor.check_line import CheckState
 from speclaunch.serving.doctor.checks.machine import check_budget
-from speclaunch.serving.doctor.target import target_of
-from speclaunch.serving.launch.journal_header import _budget
+from speclaunch.serving.doctor.facts import CheckState
+from speclaunch.serving.doctor.gather import target_of
+from speclaunch.serving.launch.inputs import _budget
 from speclaunch.serving.launch.preflight import preflight
 from speclaunch.serving.launch.session import Session
 from tests.measure.advice.helpers import NEWEST, wanted

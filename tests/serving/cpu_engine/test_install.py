@@ -18,6 +18,7 @@ import pytest
 from speclaunch.engine.facts.cpu_engine import CpuEngine
 from speclaunch.serving.cpu_engine import install as installation
 from speclaunch.serving.cpu_engine.install import (
+    CPU_INDEX,
     InstallError,
     InstallInterruptedError,
     InstallStep,
@@ -29,7 +30,6 @@ from speclaunch.serving.cpu_engine.install import (
     is_installed,
     read_manifest,
 )
-from speclaunch.serving.cpu_engine.torch_source import CPU_INDEX
 
 pytestmark = pytest.mark.thorough
 
@@ -193,7 +193,7 @@ def test_a_machine_that_sglang_is_not_published_for_is_refused(
 def test_a_silent_download_shows_signs_of_life(
     home: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speclaunch.serving.cpu_engine.process.TICK_S", 0.02)
+    monkeypatch.setattr("speclaunch.serving.cpu_engine.programs.TICK_S", 0.02)
     monkeypatch.setenv("FAKE_PIP", "download")
     steps: list[InstallStep] = []
     engine = install(home, report=steps.append, python=fake.python)

@@ -18,7 +18,7 @@ from speclaunch.serving.cpu_engine.on_demand import (
     on_demand_engines,
     remove_engine,
 )
-from speclaunch.serving.cpu_engine.process import InstallError
+from speclaunch.serving.cpu_engine.programs import InstallError
 
 HELD = tuple(RELEASES)
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.serving.cpu_engine import torch_source
-from speclaunch.serving.cpu_engine.process import InstallError, run_logged
-from speclaunch.serving.cpu_engine.torch_source import Offer, choose, offered, probe_options
+from speclaunch.serving.cpu_engine import install
+from speclaunch.serving.cpu_engine.install import Offer, choose, offered, probe_options
+from speclaunch.serving.cpu_engine.programs import InstallError, run_logged
 
 pytestmark = pytest.mark.thorough
 
@@ -85,19 +85,19 @@ class Pip:
             [sys.executable, "-m", "pip", *probe_options(options)],
             log=self._log,
             environment=self._environment,
-            deadline_s=torch_source.PROBE_S,
+            deadline_s=install.PROBE_S,
         )
         return offered(ended.lines, ended.in_time)
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_source, "READ_S", 1)
+    monkeypatch.setattr(install, "READ_S", 1)
 
 
 def test_pips_own_index_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with index("2.14.0", CPU, GPU) as own, index(CPU) as public:
-        monkeypatch.setattr(torch_source, "CPU_INDEX", public)
+        monkeypatch.setattr(install, "CPU_INDEX", public)
         source = choose(Pip(tmp_path, own), None)
     assert (source.requirement, source.options) == (f"torch=={CPU}", ("--no-deps",))
 
@@ -113,7 +113,7 @@ def test_a_folder_of_wheels_counts_as_pips_own(tmp_path: Path) -> None:
 
 def test_pytorchs_index_comes_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with index("2.14.0", GPU) as own, index("2.14.0", CPU) as public:
-        monkeypatch.setattr(torch_source, "CPU_INDEX", public)
+        monkeypatch.setattr(install, "CPU_INDEX", public)
         source = choose(Pip(tmp_path, own), None)
     assert source.requirement == f"torch=={CPU}"
     assert source.options == ("--no-deps", "--index-url", public)
@@ -125,7 +125,7 @@ def test_an_index_out_of_reach_costs_seconds(
 ) -> None:
     """It hangs, it refuses, or it has no torch: the GPU build, with a word of its size."""
     with index("2.14.0", GPU) as own, public() as url:  # type: ignore[operator]
-        monkeypatch.setattr(torch_source, "CPU_INDEX", url)
+        monkeypatch.setattr(install, "CPU_INDEX", url)
         began = time.monotonic()
         source = choose(Pip(tmp_path, own), None)
     assert time.monotonic() - began < 30
@@ -134,8 +134,8 @@ def test_an_index_out_of_reach_costs_seconds(
 
 
 def test_an_index_that_trickles_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_source, "PROBE_S", 2.0)
-    monkeypatch.setattr(torch_source, "READ_S", 60)
+    monkeypatch.setattr(install, "PROBE_S", 2.0)
+    monkeypatch.setattr(install, "READ_S", 60)
     with index(CPU, wait_s=30) as own:
         offer = Pip(tmp_path, own)(())
     assert offer.versions == frozenset() and offer.why_not == "no answer within 2 seconds"
@@ -146,7 +146,7 @@ def test_no_index_at_all_is_said_at_once(
     own: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with own() as url:  # type: ignore[operator]
-        monkeypatch.setattr(torch_source, "CPU_INDEX", url)
+        monkeypatch.setattr(install, "CPU_INDEX", url)
         with pytest.raises(InstallError, match=r"cannot be reached.*cannot be reached"):
             choose(Pip(tmp_path, url), None)
 

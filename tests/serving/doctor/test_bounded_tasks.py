@@ -9,7 +9,7 @@ import pytest
 
 from speclaunch.core.errors import LaunchError
 from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.serving.doctor.bounded_tasks import BoundedTasks, NoAnswer, unknown
+from speclaunch.serving.doctor.facts import BoundedTasks, NoAnswer, unknown
 
 
 def test_each_task_has_its_answer() -> None:

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.engine.plan.budget import Fit, MemoryBudget
-from speclaunch.serving.doctor.check_line import CheckState
 from speclaunch.serving.doctor.checks.machine import check_budget
+from speclaunch.serving.doctor.facts import CheckState
 from tests.support.serving.doctor.helpers import HEALTHY, TARGET
 
 

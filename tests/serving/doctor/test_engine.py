@@ -9,15 +9,20 @@ from msgspec.structs import replace
 
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.packages import Packages, Torch
-from speclaunch.serving.doctor.bounded_tasks import NoAnswer
-from speclaunch.serving.doctor.check_line import CheckLine, CheckState
 from speclaunch.serving.doctor.checks.engine import (
     check_compilers,
     check_engine,
     check_packages,
     check_python,
 )
-from speclaunch.serving.doctor.machine_facts import CpuEngineState, MachineFacts, Tools
+from speclaunch.serving.doctor.facts import (
+    CheckLine,
+    CheckState,
+    CpuEngineState,
+    MachineFacts,
+    NoAnswer,
+    Tools,
+)
 from tests.support.serving.doctor.helpers import (
     HEALTHY,
     NO_GPU,

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.hardware import OtherProcess
 from speclaunch.engine.facts.packages import Packages, Torch
-from speclaunch.serving.doctor.check_line import CheckLine, CheckState
 from speclaunch.serving.doctor.checks.machine import check_driver, check_gpus
-from speclaunch.serving.doctor.machine_facts import Process, Tools
+from speclaunch.serving.doctor.facts import CheckLine, CheckState, Process, Tools
 from tests.support.serving.doctor.helpers import (
     GIB,
     HEALTHY,

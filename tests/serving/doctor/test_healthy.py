@@ -8,9 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.serving.doctor.check_line import CheckLine, CheckSection, CheckState, count, worst
-from speclaunch.serving.doctor.check_machine import FAMILIES, check_machine
-from speclaunch.serving.doctor.machine_facts import MachineFacts
+from speclaunch.serving.doctor.checks import FAMILIES, check_machine
+from speclaunch.serving.doctor.facts import (
+    CheckLine,
+    CheckSection,
+    CheckState,
+    MachineFacts,
+    count,
+    worst,
+)
 from tests.support.serving.doctor.helpers import HEALTHY, machine, target, worse
 
 _FACTS = [

@@ -12,15 +12,16 @@ import pytest
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.serving.doctor import machine as reading
-from speclaunch.serving.doctor.check_line import CheckLine, CheckState
 from speclaunch.serving.doctor.checks.machine import check_disk, check_limits, check_memory
-from speclaunch.serving.doctor.machine import read_processes
-from speclaunch.serving.doctor.machine_facts import (
+from speclaunch.serving.doctor.facts import (
+    CheckLine,
+    CheckState,
     LocalModel,
     MachineMemory,
     ProcessLimits,
     VolumeUse,
 )
+from speclaunch.serving.doctor.machine import read_processes
 from tests.support.serving.doctor.helpers import GB, GIB, machine, only, said, target, volume
 
 

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.hub import fetch_checkpoint
-from speclaunch.serving.doctor.check_line import CheckLine, CheckState
 from speclaunch.serving.doctor.checks.models import check_models
+from speclaunch.serving.doctor.facts import CheckLine, CheckState, Hub, LocalModel, VolumeUse
 from speclaunch.serving.doctor.machine import read_hub, read_model
-from speclaunch.serving.doctor.machine_facts import Hub, LocalModel, VolumeUse
 from tests.support.hub_server import Answer, HubServer
 from tests.support.serving.doctor.helpers import GB, machine, said, target, volume
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from speclaunch.engine.facts.missing_paths import MissingPath
-from speclaunch.serving.doctor.check_line import CheckState
 from speclaunch.serving.doctor.checks.models import check_paths
-from speclaunch.serving.doctor.machine_facts import LocalModel
+from speclaunch.serving.doctor.facts import CheckState, LocalModel
 from tests.support.serving.doctor.helpers import HEALTHY
 
 

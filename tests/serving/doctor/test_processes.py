@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from speclaunch.serving.doctor.check_line import CheckState
 from speclaunch.serving.doctor.checks.environment import check_engines, check_port
+from speclaunch.serving.doctor.facts import CheckState, Port, Process
 from speclaunch.serving.doctor.machine import Custody, engines, is_engine
-from speclaunch.serving.doctor.machine_facts import Port, Process
 from tests.support.serving.doctor.helpers import machine, only, target
 
 SERVER = ("python", "-m", "sglang.launch_server", "--model-path", "m", "--api-key", "hunter2")

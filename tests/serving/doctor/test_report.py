@@ -14,10 +14,15 @@ from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.recipe.load import load
 from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.serving.doctor.check_line import CheckLine, CheckSection, CheckState
-from speclaunch.serving.doctor.check_machine import check_machine
-from speclaunch.serving.doctor.machine_facts import MachineFacts, Process
-from speclaunch.serving.doctor.target import check_recipe
+from speclaunch.serving.doctor.checks import check_machine
+from speclaunch.serving.doctor.facts import (
+    CheckLine,
+    CheckSection,
+    CheckState,
+    MachineFacts,
+    Process,
+)
+from speclaunch.serving.doctor.gather import check_recipe
 from tests.support.serving.doctor.helpers import HEALTHY, machine, target
 
 COMMAND = "uv pip install --python /a/very/long/path/to/an/environment/bin/python torch==2.13.0"

@@ -13,7 +13,7 @@ from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.load import Recipe, load
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.hardware import declare
-from speclaunch.serving.doctor.target import (
+from speclaunch.serving.doctor.gather import (
     RecipeResults,
     check_recipe,
     is_cpu,

@@ -7,9 +7,8 @@ import shlex
 import pytest
 
 from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.serving.doctor.check_line import CheckLine, CheckState
 from speclaunch.serving.doctor.checks.environment import check_proxy, check_variables
-from speclaunch.serving.doctor.machine_facts import Port
+from speclaunch.serving.doctor.facts import CheckLine, CheckState, Port
 from tests.support.serving.doctor.helpers import machine, only, runtime, said, target
 
 

@@ -15,7 +15,7 @@ from speclaunch.deployments.recipe.schema import Launch
 from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
 from speclaunch.engine.releases.hosts import Address
 from speclaunch.serving.launch.client import Verification
-from speclaunch.serving.launch.log.phases import PhaseTracker
+from speclaunch.serving.launch.phases import PhaseTracker
 from speclaunch.serving.launch.supervisor import EngineSpec
 from tests.support.serving.launch.fake_sglang import FAKE
 

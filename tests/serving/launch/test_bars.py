@@ -11,7 +11,7 @@ from rich.console import Console
 
 from speclaunch.app.output.launching import PlainObserver, WeightSizes, how_far
 from speclaunch.serving.launch import supervisor
-from speclaunch.serving.launch.log.phases import PhaseTracker, read_bar
+from speclaunch.serving.launch.phases import PhaseTracker, read_bar
 from speclaunch.serving.launch.supervisor import Ending, EngineSpec, supervise
 
 Make = Callable[..., EngineSpec]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speclaunch.serving.launch.log.lines import last_error
+from speclaunch.serving.launch.engine_log import last_error
 
 STAMP = "[2026-11-21 02:16:12]"
 TRACEBACK = """\

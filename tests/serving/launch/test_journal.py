@@ -18,9 +18,9 @@ from speclaunch.core.reads.safe_json import read_json
 from speclaunch.engine.plan.budget import Fit, MemoryBudget
 from speclaunch.serving.launch.client import OverriddenArgument, Verification
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
+from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.journal import FILE, Journal, JournalHeader, RecipeEntry
-from speclaunch.serving.launch.log.marks import Phase
-from speclaunch.serving.launch.log.phases import PhaseTracker
+from speclaunch.serving.launch.phases import PhaseTracker
 from speclaunch.serving.launch.start import Rung
 
 SECRET = "sk-very-secret"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from speclaunch.serving.launch.engine_log import Follower, lines_of, log_files, read_log
 from speclaunch.serving.launch.guard import Log
-from speclaunch.serving.launch.log.lines import Follower, lines_of, log_files, read_log
 
 
 def test_a_full_log_is_put_aside_and_only_so_many_are_kept(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from speclaunch.serving.launch.log.marks import Phase
-from speclaunch.serving.launch.log.phases import PhaseTracker
+from speclaunch.serving.launch.engine_log import Phase
+from speclaunch.serving.launch.phases import PhaseTracker
 
 STAMP = "[2026-11-21 02:16:12]"
 

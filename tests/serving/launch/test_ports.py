@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from speclaunch.core.errors import LaunchError
-from speclaunch.serving.launch.free_port import require_free
+from speclaunch.serving.launch.runs import require_free
 
 
 def test_a_free_port_passes_and_stays_free(port: int) -> None:

@@ -14,7 +14,7 @@ from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import Prepared, prepare
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
-from speclaunch.serving.launch import journal_header
+from speclaunch.serving.launch import inputs
 from speclaunch.serving.launch.inputs import engine_argv, engine_environment, secrets_file_of
 from speclaunch.serving.launch.journal import plain
 from speclaunch.serving.launch.session import Session
@@ -73,7 +73,7 @@ def test_a_recipe_diff_gives_the_same_start() -> None:
     }
     base = ("~args.cuda_graph_max_bs_decode", "+args.cuda_graph_max_bs=64")
     ready = prepared(*base)
-    words = journal_header.recipe_diff(changes, ready.recipe.deployment)
+    words = inputs.recipe_diff(changes, ready.recipe.deployment)
     assert "~args.cuda_graph_max_bs" in words
     replayed = prepared(*base, *words)
     assert sorted(engine_argv(replayed, None)) == sorted(engine_argv(ready.changed(changes), None))
@@ -147,9 +147,9 @@ def test_what_a_journal_begins_with_has_no_secret(
     plan = Session(ready, Facts(), overrides).plan_with({})
     text = json.dumps(
         [
-            plain(journal_header.header(ready, plan, None, overrides)),
-            journal_header.command(ready),
-            journal_header.environment(ready),
+            plain(inputs.header(ready, plan, None, overrides)),
+            inputs.command(ready),
+            inputs.environment(ready),
         ]
     )
     assert "sk-" not in text

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
-from speclaunch.serving.launch import speculation
-from speclaunch.serving.launch.speculation import Course, SpeculationMonitor, run_hook
+from speclaunch.serving.launch import watchdog
 from speclaunch.serving.launch.supervisor import Ending, EngineSpec, supervise
+from speclaunch.serving.launch.watchdog import Course, SpeculationMonitor, run_hook
 from speclaunch.serving.metrics import RankMetrics, decode_batch
 
 from .conftest import Recorder
@@ -141,7 +141,7 @@ def test_a_hook_gets_the_facts_and_no_secret(
 def test_a_hook_that_hangs_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speculation, "HOOK_SECONDS", 0.3)
+    monkeypatch.setattr(watchdog, "HOOK_SECONDS", 0.3)
     began = time.monotonic()
     told = ran(program(tmp_path, "sleep 60 & sleep 60"), tmp_path / "log")
     assert "killed after 0.3 s" in told and time.monotonic() - began < 8

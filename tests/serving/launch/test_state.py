@@ -18,10 +18,9 @@ from speclaunch.core.errors import InputError, LaunchError
 from speclaunch.core.files import write_json
 from speclaunch.deployments.recipe.schema import Deployment
 from speclaunch.engine.facts.hardware import declare
-from speclaunch.serving.launch import last_good
+from speclaunch.serving.launch import journal
 from speclaunch.serving.launch.inputs import without_notification
 from speclaunch.serving.launch.journal import FILE, LaunchState
-from speclaunch.serving.launch.observer import Notifier
 from speclaunch.serving.launch.runs import (
     Held,
     Holder,
@@ -32,6 +31,7 @@ from speclaunch.serving.launch.runs import (
     prune,
     running_launches,
 )
+from speclaunch.serving.launch.supervisor import Notifier
 
 
 @pytest.fixture(autouse=True)
@@ -114,62 +114,62 @@ def deployment(**args: object) -> Deployment:
 
 def test_what_served_is_remembered_for_the_same_recipe_engine_and_hardware() -> None:
     h100 = declare("h100")
-    key = last_good.key(deployment(tp_size=1), "0.5.23", h100)
-    last_good.remember(key, {"mem_fraction_static": 0.7}, "run", 1000)
-    found = last_good.recall(key)
+    key = journal.key(deployment(tp_size=1), "0.5.23", h100)
+    journal.remember(key, {"mem_fraction_static": 0.7}, "run", 1000)
+    found = journal.recall(key)
     assert found is not None and found.changes == {"mem_fraction_static": 0.7}
     same = deployment(tp_size=1, port=31000, api_key="secret")
-    assert last_good.key(same, "0.5.23", h100) == key
+    assert journal.key(same, "0.5.23", h100) == key
     for other in (
-        last_good.key(deployment(tp_size=2), "0.5.23", h100),
-        last_good.key(deployment(tp_size=1), "0.5.22", h100),
-        last_good.key(deployment(tp_size=1), "0.5.23", replace(h100, count=2)),
-        last_good.key(deployment(tp_size=1), "0.5.23", None),
+        journal.key(deployment(tp_size=2), "0.5.23", h100),
+        journal.key(deployment(tp_size=1), "0.5.22", h100),
+        journal.key(deployment(tp_size=1), "0.5.23", replace(h100, count=2)),
+        journal.key(deployment(tp_size=1), "0.5.23", None),
     ):
-        assert last_good.recall(other) is None
-    last_good.remember(key, {}, "run", None)  # it served as it is
-    assert last_good.recall(key) is None
+        assert journal.recall(other) is None
+    journal.remember(key, {}, "run", None)  # it served as it is
+    assert journal.recall(key) is None
 
 
 def test_it_is_remembered_for_what_was_asked_not_for_a_name() -> None:
-    key = last_good.key(deployment(tp_size=1), "0.5.23", None)
+    key = journal.key(deployment(tp_size=1), "0.5.23", None)
     renamed = Deployment.model_validate(
         {"name": "other", "description": "x", "args": {"model_path": "m", "tp_size": 1}}
     )
-    assert last_good.key(renamed, "0.5.23", None) == key
-    assert last_good.key(deployment(tensor_parallel_size=1), "0.5.23", None) == key
-    assert last_good.key(deployment(tp_size=1, dtype=None), "0.5.23", None) == key, "a default"
+    assert journal.key(renamed, "0.5.23", None) == key
+    assert journal.key(deployment(tensor_parallel_size=1), "0.5.23", None) == key
+    assert journal.key(deployment(tp_size=1, dtype=None), "0.5.23", None) == key, "a default"
 
 
 def test_several_entries_are_kept_and_only_what_failed_is_forgotten() -> None:
-    key = last_good.key(deployment(), "0.5.23", None)
+    key = journal.key(deployment(), "0.5.23", None)
     for number in range(1, 8):
-        last_good.remember(key, {"mem_fraction_static": number / 10}, f"run{number}", number)
-    last_good.forget(key, {"mem_fraction_static": 0.7})
-    found = last_good.recall(key)
+        journal.remember(key, {"mem_fraction_static": number / 10}, f"run{number}", number)
+    journal.forget(key, {"mem_fraction_static": 0.7})
+    found = journal.recall(key)
     assert found is not None and (found.run, found.tokens) == ("run6", 6)
-    last_good.forget(key, {"max_running_requests": 1})
-    assert last_good.recall(key) == found
+    journal.forget(key, {"max_running_requests": 1})
+    assert journal.recall(key) == found
     left = 0
     while found is not None:
         left += 1
-        last_good.forget(key, found.changes)
-        found = last_good.recall(key)
+        journal.forget(key, found.changes)
+        found = journal.recall(key)
     assert left == 3, "four entries at most"
 
 
 @pytest.mark.thorough
 def test_other_things_asked_do_not_take_the_place() -> None:
-    keys = [last_good.key(deployment(tp_size=n), "0.5.23", None) for n in range(1, 400)]
+    keys = [journal.key(deployment(tp_size=n), "0.5.23", None) for n in range(1, 400)]
     for n, key in enumerate(keys):
-        last_good.remember(key, {"mem_fraction_static": 0.5}, f"run{n}", None)
-    kept = [key for key in keys if last_good.recall(key) is not None]
+        journal.remember(key, {"mem_fraction_static": 0.5}, f"run{n}", None)
+    kept = [key for key in keys if journal.recall(key) is not None]
     assert kept[-1] == keys[-1] and 100 < len(kept) < len(keys), "bounded, the newest are kept"
 
 
 @pytest.mark.thorough
 def test_launches_that_end_at_once_lose_nothing_of_each_other() -> None:
-    key = last_good.key(deployment(), "0.5.23", None)
+    key = journal.key(deployment(), "0.5.23", None)
     code = textwrap.dedent(
         f"""
         import sys
@@ -181,33 +181,33 @@ def test_launches_that_end_at_once_lose_nothing_of_each_other() -> None:
     writers = [subprocess.Popen([sys.executable, "-c", code, str(n / 10)]) for n in range(1, 4)]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
     seen = []
-    while (found := last_good.recall(key)) is not None:
+    while (found := journal.recall(key)) is not None:
         seen.append(found.changes["mem_fraction_static"])
-        last_good.forget(key, found.changes)
+        journal.forget(key, found.changes)
     assert sorted(seen) == [0.1, 0.2, 0.3]
 
 
 def test_a_file_of_an_older_version_is_read_and_of_a_newer_one_left_aside() -> None:
-    key = last_good.key(deployment(), "0.5.23", None)
-    last_good.remember(key, {"a": 1}, "run", None)
+    key = journal.key(deployment(), "0.5.23", None)
+    journal.remember(key, {"a": 1}, "run", None)
     (path,) = (lock_directory().parent / "last-good").iterdir()
     write_json(path, {"version": 1, "changes": {"b": 2}, "since": 1.0, "run": "old", "tokens": 7})
-    assert last_good.recall(key) == last_good.LastGood({"b": 2}, 1.0, "old", 7)
-    last_good.remember(key, {"a": 1}, "run", None)
-    last_good.forget(key, {"a": 1})
-    found = last_good.recall(key)
+    assert journal.recall(key) == journal.LastGood({"b": 2}, 1.0, "old", 7)
+    journal.remember(key, {"a": 1}, "run", None)
+    journal.forget(key, {"a": 1})
+    found = journal.recall(key)
     assert found is not None and found.run == "old"
     write_json(path, {"version": 3, "entries": [{"changes": {"b": 2}, "since": 1.0}]})
-    assert last_good.recall(key) is None
+    assert journal.recall(key) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"changes": [], "since": 1}', '{"changes": {"a": 1}}'])
 def test_a_memory_that_cannot_be_read_is_none(text: str) -> None:
-    key = last_good.key(deployment(), "0.5.23", None)
-    last_good.remember(key, {"a": 1}, "run", None)
+    key = journal.key(deployment(), "0.5.23", None)
+    journal.remember(key, {"a": 1}, "run", None)
     (path,) = (lock_directory().parent / "last-good").iterdir()
     path.write_text(text)
-    assert last_good.recall(key) is None
+    assert journal.recall(key) is None
 
 
 def run_in(base: Path, name: str, **document: object) -> Path:

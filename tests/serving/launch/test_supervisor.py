@@ -249,7 +249,7 @@ def test_an_observer_whose_terminal_is_gone_takes_nothing_down(order: Make) -> N
 
 
 def test_a_process_of_the_engine_that_died_is_named(tmp_path: Path) -> None:
-    from speclaunch.serving.launch.log.lines import dead_process
+    from speclaunch.serving.launch.engine_log import dead_process
 
     lines = [
         "[2026-11-21 02:16:21] Subprocess scheduler_0 (pid=19730) crashed with exit code -9. "

@@ -14,7 +14,7 @@ from speclaunch.core.resources import conf_dir
 from speclaunch.deployments.recipe.schema import Recovery
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose
 from speclaunch.serving.launch.diagnosis.interface import Direction
-from speclaunch.serving.launch.log.marks import Phase
+from speclaunch.serving.launch.engine_log import Phase
 from tests.support.serving.simulator.cases import VERSIONS, Case, random_case
 from tests.support.serving.simulator.compare import compare, explained, failing_cases, summary
 from tests.support.serving.simulator.engine import start, with_fraction

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import httpx
 
 from speclaunch.engine.facts.cpu_engine import MODEL_MODULES, CpuEngine, disabled_models
-from speclaunch.serving.cpu_engine.artifacts import engine_environment
+from speclaunch.serving.cpu_engine.programs import engine_environment
 
 SECONDS = 200
 """For a start; a request has 60."""

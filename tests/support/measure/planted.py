@@ -24,7 +24,7 @@ from speclaunch.measure.upgrade.release_recipe import (
     StartFailedError,
 )
 from speclaunch.serving.launch.client import EngineClient, verify
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 from tests.support.serving.launch import fake_sglang
 
 RELEASES = (

@@ -20,9 +20,14 @@ from speclaunch.engine import (
     precedes,
     resolve_version,
 )
-from speclaunch.serving.doctor.bounded_tasks import NoAnswer
-from speclaunch.serving.doctor.check_line import CheckLine, CheckState
-from speclaunch.serving.doctor.machine_facts import MachineFacts, RecipeNeeds, Tools
+from speclaunch.serving.doctor.facts import (
+    CheckLine,
+    CheckState,
+    MachineFacts,
+    NoAnswer,
+    RecipeNeeds,
+    Tools,
+)
 
 
 def check_python(found: MachineFacts) -> Iterator[CheckLine]:

@@ -19,9 +19,8 @@ from speclaunch.engine import (
     resolve_version,
 )
 from speclaunch.engine import load as load_catalogue
-from speclaunch.serving.doctor.check_line import CheckLine, CheckState
+from speclaunch.serving.doctor.facts import CheckLine, CheckState, MachineFacts, Port
 from speclaunch.serving.doctor.machine import Custody, EngineTree, engines, may_end
-from speclaunch.serving.doctor.machine_facts import MachineFacts, Port
 
 _OTHERS = (
     "CUDA_VISIBLE_DEVICES",

@@ -15,9 +15,9 @@ from speclaunch.engine import (
     UnknownFact,
     memory,
 )
-from speclaunch.serving.doctor.check_line import CheckLine, CheckState
-from speclaunch.serving.doctor.machine import Custody, engines, may_end
-from speclaunch.serving.doctor.machine_facts import (
+from speclaunch.serving.doctor.facts import (
+    CheckLine,
+    CheckState,
     DiskVolume,
     MachineFacts,
     MachineMemory,
@@ -26,6 +26,7 @@ from speclaunch.serving.doctor.machine_facts import (
     Tools,
     VolumeUse,
 )
+from speclaunch.serving.doctor.machine import Custody, engines, may_end
 
 _GIB = 1 << 30
 _CPU_ENGINE = 2 * _GIB

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.engine import Checkpoint, UnknownFact
-from speclaunch.serving.doctor.check_line import CheckLine, CheckState
-from speclaunch.serving.doctor.machine_facts import (
+from speclaunch.serving.doctor.facts import (
+    CheckLine,
+    CheckState,
     DiskVolume,
     Hub,
     LocalModel,

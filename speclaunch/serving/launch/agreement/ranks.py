@@ -14,7 +14,6 @@ from msgspec import convert, field
 from msgspec.structs import replace
 
 from speclaunch.core import LaunchError
-from speclaunch.serving.launch.agreement.group import RankGroup
 from speclaunch.serving.launch.agreement.membership import (
     MARK,
     DirectoryStore,
@@ -46,6 +45,7 @@ from speclaunch.serving.launch.agreement.records import (
     Failure,
     Joined,
     Name,
+    RankGroup,
     RankStage,
     RankState,
     dump,
@@ -60,12 +60,11 @@ from speclaunch.serving.launch.attempts import (
     why_it_failed,
 )
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction, Milestone
+from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.guard import boot_seconds
 from speclaunch.serving.launch.journal import plain
-from speclaunch.serving.launch.log.marks import Phase
-from speclaunch.serving.launch.observer import LaunchObserver
 from speclaunch.serving.launch.start import Attempt, Rung
-from speclaunch.serving.launch.supervisor import Ending, EngineOutcome, EngineSpec
+from speclaunch.serving.launch.supervisor import Ending, EngineOutcome, EngineSpec, LaunchObserver
 from speclaunch.serving.launch.watchdog import LaunchThread
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from packaging.version import Version
 from speclaunch.checks import rule_of
 from speclaunch.engine import resolve_version
 from speclaunch.serving.launch.diagnosis.causes import BY_NAME, CATALOGUE
-from speclaunch.serving.launch.diagnosis.causes.oom import allocation
+from speclaunch.serving.launch.diagnosis.causes.memory import allocation
 from speclaunch.serving.launch.diagnosis.interface import (
     Cause,
     CauseCandidate,
@@ -38,14 +38,15 @@ from speclaunch.serving.launch.diagnosis.launch_log import (
     settings,
 )
 from speclaunch.serving.launch.diagnosis.tracebacks import BEGIN, Tracebacks, lone
-from speclaunch.serving.launch.log.lines import LogLine, read
-from speclaunch.serving.launch.log.marks import (
+from speclaunch.serving.launch.engine_log import (
     AFTERMATH,
     CONSEQUENCES,
     PHASES,
+    LogLine,
     LogMark,
     Phase,
     mark_of,
+    read,
 )
 
 

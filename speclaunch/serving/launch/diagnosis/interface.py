@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 from packaging.specifiers import SpecifierSet
 
-from speclaunch.serving.launch.log.marks import LogMark, Phase
+from speclaunch.serving.launch.engine_log import LogMark, Phase
 
 
 class Direction(StrEnum):

@@ -20,7 +20,7 @@ from speclaunch.serving.launch.diagnosis.interface import (
     Milestone,
     Where,
 )
-from speclaunch.serving.launch.log.marks import BATCH, PHASES, LogMark, Phase, may_be_milestone
+from speclaunch.serving.launch.engine_log import BATCH, PHASES, LogMark, Phase, may_be_milestone
 
 _WORDINGS: tuple[tuple[re.Pattern[str], str | None, str | None], ...] = (
     # model_executor/model_runner.py: `elapsed=` from 0.5.9; bootstrap.py replaced it in 0.5.21

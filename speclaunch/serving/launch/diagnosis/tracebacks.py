@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from speclaunch.serving.launch.diagnosis.interface import Frame, LogFailure
 from speclaunch.serving.launch.diagnosis.launch_log import may_be_logged, may_be_printed
-from speclaunch.serving.launch.log.lines import LogLine
+from speclaunch.serving.launch.engine_log import LogLine
 
 BEGIN = "Traceback (most recent call last):"
 _FRAME = re.compile(

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from speclaunch.serving.launch.agreement.group import RankGroup
 from speclaunch.serving.launch.agreement.membership import Membership
 from speclaunch.serving.launch.agreement.protocol import Lost, Mine, View, Wait, act
 from speclaunch.serving.launch.agreement.ranks import RankLaunching
@@ -21,6 +20,7 @@ from speclaunch.serving.launch.agreement.records import (
     Joined,
     Name,
     PartSettings,
+    RankGroup,
     RankStage,
     RankState,
     dump,

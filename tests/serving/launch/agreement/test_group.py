@@ -10,7 +10,7 @@ import pytest
 from speclaunch.core.errors import LaunchError
 from speclaunch.deployments.recipe.schema import Agreement
 from speclaunch.engine.releases.hosts import nodes_of
-from speclaunch.serving.launch.agreement.group import group_of, job_of
+from speclaunch.serving.launch.agreement.records import group_of, job_of
 
 
 def group(args: dict[str, Any], environment: dict[str, str] | None = None, **settings: Any) -> Any:

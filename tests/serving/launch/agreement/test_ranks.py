@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from campaigns import agreement as campaign
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 from tests.support.serving.launch import fake_sglang
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(500)]

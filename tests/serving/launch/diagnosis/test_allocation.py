@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.serving.launch.diagnosis.causes.oom import allocation
+from speclaunch.serving.launch.diagnosis.causes.memory import allocation
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose
 from tests.serving.launch.diagnosis.test_corpus import CORPUS
 

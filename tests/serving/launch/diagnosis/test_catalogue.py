@@ -21,7 +21,7 @@ from speclaunch.serving.launch.diagnosis.diagnose import diagnose
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Signature, Where
 from speclaunch.serving.launch.diagnosis.launch_log import Wording
 from speclaunch.serving.launch.diagnosis.remedy import meaning, remedy_steps, setting_changes
-from speclaunch.serving.launch.log.marks import Phase
+from speclaunch.serving.launch.engine_log import Phase
 from tests.support.loops import over
 
 CAUSES = [known.cause for known in CATALOGUE]

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose, proof
 from speclaunch.serving.launch.diagnosis.interface import Diagnosis, Direction
 from speclaunch.serving.launch.diagnosis.remedy import remedy_steps, setting_changes
-from speclaunch.serving.launch.log.lines import dead_process, describe_exit, last_error
-from speclaunch.serving.launch.log.marks import Phase
+from speclaunch.serving.launch.engine_log import Phase, dead_process, describe_exit, last_error
 from tests.serving.launch.diagnosis.healthy import HOSTILE
 from tests.support.serving.launch import failure_log
 

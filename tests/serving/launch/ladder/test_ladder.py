@@ -12,8 +12,8 @@ from speclaunch.deployments.recipe.schema import Floors, Recovery, RecoveryLimit
 from speclaunch.engine.plan.budget import MemoryUse
 from speclaunch.serving.launch.diagnosis.causes import BY_NAME
 from speclaunch.serving.launch.diagnosis.interface import Cause
-from speclaunch.serving.launch.ladder.ladder import Ladder, forecast, outlook
-from speclaunch.serving.launch.log.marks import Phase
+from speclaunch.serving.launch.engine_log import Phase
+from speclaunch.serving.launch.ladder import Ladder, forecast, outlook
 from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
 from tests.support.serving.launch.ladder.deployments import (
     CAPTURE,

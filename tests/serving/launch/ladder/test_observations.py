@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from speclaunch.serving.launch.calibration import Observation, observe
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose
 from speclaunch.serving.launch.diagnosis.interface import Direction
-from speclaunch.serving.launch.ladder.calibration import Observation, observe
-from speclaunch.serving.launch.log.marks import Phase
-from speclaunch.serving.launch.log.phases import PhaseStep
+from speclaunch.serving.launch.engine_log import Phase
+from speclaunch.serving.launch.phases import PhaseStep
 from speclaunch.serving.launch.start import Attempt
 from tests.support.serving.launch.ladder.deployments import DTYPE, TREE, failed, planner
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from speclaunch.deployments.recipe.schema import Floors, Recovery, Steppable
 from speclaunch.serving.launch.diagnosis.interface import Cause
-from speclaunch.serving.launch.ladder.ladder import Ladder
+from speclaunch.serving.launch.ladder import Ladder
 from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
 from tests.support.serving.launch.ladder.deployments import (
     CAPTURE,

@@ -12,8 +12,9 @@ from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.hardware import Gpu, Hardware, OtherProcess, Vendor
 from speclaunch.engine.facts.packages import Packages, Torch
 from speclaunch.engine.facts.runtime import Runtime
-from speclaunch.serving.doctor.check_line import CheckLine, CheckState
-from speclaunch.serving.doctor.machine_facts import (
+from speclaunch.serving.doctor.facts import (
+    CheckLine,
+    CheckState,
     CpuEngineState,
     DiskVolume,
     Hub,

@@ -6,7 +6,7 @@ import re
 
 from speclaunch.checks import rule_of
 from speclaunch.engine import FIRST_WITH
-from speclaunch.serving.launch.diagnosis.causes.oom import StartStage, during
+from speclaunch.serving.launch.diagnosis.causes.memory import StartStage, during
 from speclaunch.serving.launch.diagnosis.interface import (
     Direction,
     FailureLevel,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from speclaunch.serving.launch.diagnosis.causes.oom import CAPTURE
+from speclaunch.serving.launch.diagnosis.causes.memory import CAPTURE
 from speclaunch.serving.launch.diagnosis.interface import (
     Direction,
     FailureLevel,
@@ -15,7 +15,7 @@ from speclaunch.serving.launch.diagnosis.interface import (
     printed,
     raised,
 )
-from speclaunch.serving.launch.log.marks import DEAD_PROCESS, PORT_TAKEN, LogMark, Phase
+from speclaunch.serving.launch.engine_log import DEAD_PROCESS, PORT_TAKEN, LogMark, Phase
 
 _MEMORY_INSIDE = re.compile(r"(?:Cuda|CUDA|Hip|HIP) failure \d{0,4} ?'out of memory'")
 

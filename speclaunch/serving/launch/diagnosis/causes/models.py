@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speclaunch.engine import COMPARES_VOCABULARIES
-from speclaunch.serving.launch.diagnosis.causes.oom import CAPTURE
+from speclaunch.serving.launch.diagnosis.causes.memory import CAPTURE
 from speclaunch.serving.launch.diagnosis.interface import (
     FailureLevel,
     KnownCause,

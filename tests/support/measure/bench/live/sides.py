@@ -17,7 +17,7 @@ from speclaunch.measure.bench.generator import SglangGenerator
 from speclaunch.measure.bench.measurement import Round
 from speclaunch.measure.bench.sides import LaunchedSide, SideOptions, baseline, candidate
 from speclaunch.measure.bench.workload import workload
-from speclaunch.serving.launch.free_port import free_port
+from speclaunch.serving.launch.runs import free_port
 from tests.support.measure.bench.live.proxy import Proxy, Through
 
 Make = Callable[[str], Through]

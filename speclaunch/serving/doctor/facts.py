@@ -1,16 +1,20 @@
-"""Input of all checks, gathered once. It is frozen, so a check is a pure function of it.
+"""Facts of this machine, gathered once with a time limit, and the lines of the checks on them.
 
-An unknown value is an `UnknownFact`.
+`MachineFacts` is frozen, so a check is a pure function of it. An unknown value is an `UnknownFact`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from speclaunch.core import SpeclaunchError
 from speclaunch.engine import (
     Checkpoint,
     Hardware,
@@ -243,3 +247,108 @@ class MachineFacts(Struct, frozen=True):
         if isinstance(found, Hardware) and found.vendor.value == "nvidia":
             return found
         return None
+
+
+T = TypeVar("T")
+
+SECONDS = 5.0
+"""Time limit for a disk or a driver to answer."""
+
+
+class NoAnswer(UnknownFact, frozen=True):
+    """A task that did not answer in time."""
+
+
+class PendingAnswer(Generic[T]):
+    """Pending result of a task."""
+
+    def __init__(self, what: str, run: Callable[[], T], seconds: float, deadline: float) -> None:
+        self._what, self._seconds, self._deadline = what, seconds, deadline
+        self._found: list[T] = []
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._work, args=(run,), daemon=True)
+        self._thread.start()
+
+    def get(self) -> T | UnknownFact:
+        """Return the result; an UnknownFact if the task raised, or has not ended in time."""
+        self._thread.join(max(0.0, self._deadline - time.monotonic()))
+        if self._thread.is_alive():
+            return NoAnswer(self._what, f"no answer within {self._seconds:g} s")
+        return unknown(self._what, self._error) if self._error is not None else self._found[0]
+
+    def _work(self, run: Callable[[], T]) -> None:
+        try:
+            self._found.append(run())
+        except Exception as error:  # any error; the other tasks continue
+            self._error = error
+
+
+class BoundedTasks:
+    """Runner of tasks in daemon threads, with a shared time limit of `seconds`."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds, self._deadline = seconds, time.monotonic() + seconds
+
+    def start(self, what: str, run: Callable[[], T]) -> PendingAnswer[T]:
+        """Start a task. `what` names its result if it fails."""
+        return PendingAnswer(what, run, self._seconds, self._deadline)
+
+
+def unknown(what: str, error: BaseException) -> UnknownFact:
+    """Return the reason for a missing result, taken from the error."""
+    if isinstance(error, SpeclaunchError):
+        problem = error.problems[0]
+        return UnknownFact(what, problem.message, problem.help)
+    name = type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename}" if error.filename else ""
+        return UnknownFact(what, f"{error.strerror}{where}")
+    return UnknownFact(what, f"{name}: {error}" if str(error) else name)
+
+
+class CheckState(StrEnum):
+    """State of a checked item."""
+
+    OK = "ok"
+    NOTE = "note"
+    """No problem, but useful to know."""
+    UNKNOWN = "unknown"
+    """No result."""
+    WARNING = "warning"
+    """Likely to fail, or costly."""
+    ERROR = "error"
+    """Prevents the recipe's launch."""
+
+
+_ORDER = tuple(CheckState)
+
+
+class CheckLine(Struct, frozen=True):
+    """Result of a check: state, finding, consequence, remedy."""
+
+    check: str
+    """Name of the check, one or two words long. Scripts can rely on it."""
+    state: CheckState
+    found: str
+    why: str = ""
+    fix: str | None = None
+    """Command or sentence."""
+    command: bool = False
+    """True if `fix` is a command that can be pasted into a shell unchanged."""
+
+
+class CheckSection(Struct, frozen=True):
+    """Check lines about one aspect of the machine."""
+
+    title: str
+    lines: tuple[CheckLine, ...]
+
+
+def worst(lines: Iterable[CheckLine]) -> CheckState:
+    """Return the worst state of all lines; ok if there are none."""
+    return max((line.state for line in lines), key=_ORDER.index, default=CheckState.OK)
+
+
+def count(lines: Iterable[CheckLine], state: CheckState) -> int:
+    """Return the number of lines in a state."""
+    return sum(line.state is state for line in lines)

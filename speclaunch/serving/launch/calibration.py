@@ -24,7 +24,7 @@ from speclaunch.engine import (
     shares,
 )
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
-from speclaunch.serving.launch.log.marks import Phase
+from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.start import Attempt
 
 ABOVE = "mem_fraction_static_above"

@@ -46,9 +46,7 @@ from speclaunch.engine import (
     with_fraction,
 )
 from speclaunch.engine import budget as predict_budget
-from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
-from speclaunch.serving.launch.diagnosis.remedy import value_to_try
-from speclaunch.serving.launch.ladder.calibration import (
+from speclaunch.serving.launch.calibration import (
     ROOM_FOR_ERROR,
     Observation,
     calibrate,
@@ -58,11 +56,14 @@ from speclaunch.serving.launch.ladder.calibration import (
     too_low,
     without,
 )
-from speclaunch.serving.launch.log.marks import Phase
+from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
+from speclaunch.serving.launch.diagnosis.remedy import value_to_try
+from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
 
 if TYPE_CHECKING:
     from speclaunch.deployments import Recovery
+
 
 _TOO_LARGE = frozenset({"weights-do-not-fit", "weights-exceed-machine"})
 """Diagnoses that mean the weights are larger than the memory."""

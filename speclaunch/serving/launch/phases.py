@@ -6,8 +6,7 @@ import re
 
 from msgspec import Struct, field
 
-from speclaunch.serving.launch.log.lines import LogLine, read
-from speclaunch.serving.launch.log.marks import PORT_TAKEN, LogMark, Phase, mark_of
+from speclaunch.serving.launch.engine_log import PORT_TAKEN, LogLine, LogMark, Phase, mark_of, read
 
 
 class PhaseStep(Struct, frozen=True):

@@ -1,1 +1,0 @@
-"""Recovery ladder: choose the settings to reduce next when memory runs out."""

@@ -1,1 +1,0 @@
-"""The engine's log: lines, marks and phases."""
