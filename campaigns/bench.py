@@ -34,8 +34,8 @@ import httpx
 
 from speclaunch.core.files import write_json
 from speclaunch.measure.bench.certificate import certificate
-from speclaunch.measure.bench.running import SIMULATED
-from speclaunch.measure.bench.statistics import SpeedClaim
+from speclaunch.measure.bench.engines import SIMULATED
+from speclaunch.measure.bench.measurement import SpeedClaim
 from speclaunch.measure.bench.workload import workload
 from tests.support.measure.bench.live.proxy import Through
 from tests.support.measure.bench.live.sides import OURS, REQUESTS, THEIRS, Pair

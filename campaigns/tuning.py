@@ -44,10 +44,9 @@ from speclaunch.core.errors import LaunchError
 from speclaunch.core.files import write_json
 from speclaunch.measure.bench.comparison import Schedule, measure
 from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, end_on_signals, next_log
-from speclaunch.measure.bench.generator import SglangGenerator
-from speclaunch.measure.bench.measurement import Round
+from speclaunch.measure.bench.load_generators import SglangGenerator
+from speclaunch.measure.bench.measurement import Round, interval
 from speclaunch.measure.bench.sides import LaunchedSide, SideOptions, candidate
-from speclaunch.measure.bench.statistics import interval
 from speclaunch.measure.bench.workload import workload
 from speclaunch.measure.tune.model import Trial
 from speclaunch.measure.tune.space import (

@@ -7,14 +7,14 @@ from speclaunch.core import front_door
 
 NAMES = {
     "advice.advice": "Advice Fitting",
-    "advice.comparison": "compared_in_turn PlanComparison",
-    "advice.draft_listing": "DraftListing find_target ListedWay listing WayMemory",
-    "advice.engine_check": "EngineCheck",
-    "advice.inspection": "inspect_checkpoint Inspection",
     "advice.checkpoint_sources": """
         check CheckpointSources ComparedFacts FACTS FactsState pulled read_stored sources_of
         fact_value checkpoints_to_pull
     """,
+    "advice.comparison": "compared_in_turn PlanComparison",
+    "advice.draft_listing": "DraftListing find_target ListedWay listing WayMemory",
+    "advice.engine_check": "EngineCheck",
+    "advice.inspection": "inspect_checkpoint Inspection",
     "advice.new_recipe": """
         file_stem forced_recipe ForcedRecipe new_recipe NewRecipe NotWrittenError RecipeRequest
         version_for
@@ -26,21 +26,21 @@ NAMES = {
     """,
     "advice.planned_deployment": "BatchCoverage BatchSpan Coverage NoCoverage PlannedDeployment",
     "advice.ways": "Way",
-    "bench.aiperf": "Aiperf find_aiperf require_aiperf require_measurable",
     "bench.between": "arguments difference",
-    "bench.certificate": "certificate single",
-    "bench.comparison": "measure Schedule Serving Step steps WARM_UP",
-    "bench.cost": "cost_of read write",
-    "bench.engines": "end_on_signals EngineOrder MeasuredEngine next_log",
-    "bench.estimate": "estimate seconds_left starts_due TimeEstimate",
-    "bench.gate": "Objection objections",
-    "bench.generator": "EnginePython generator_interpreter SglangGenerator",
-    "bench.goodput": "bounds",
-    "bench.stored_names": "directory stored_names LAST",
-    "bench.load": "Generators LoadGenerator",
-    "bench.measurement": "Round",
+    "bench.certificate": "certificate single cost_of read write",
+    "bench.comparison": """
+        measure Schedule Serving Step steps WARM_UP estimate seconds_left starts_due
+        TimeEstimate
+    """,
+    "bench.engines": """
+        end_on_signals EngineOrder MeasuredEngine next_log Running RunningSide server_info
+    """,
+    "bench.load_generators": """
+        Aiperf find_aiperf require_aiperf require_measurable EnginePython generator_interpreter
+        SglangGenerator Generators LoadGenerator
+    """,
+    "bench.measurement": "Objection objections bounds Round Interval LEAST_PAIRS",
     "bench.published": "speculation_profile with_published",
-    "bench.running": "Running RunningSide server_info",
     "bench.schema": """
         CellDifferenceRecord CellRecord CertificateDocument DifferenceDocument MeasuredRecord
         NumbersRecord RatioRecord SideMemory SideRecord SingleCellRecord SingleDocument
@@ -49,11 +49,11 @@ NAMES = {
         AnySide baseline candidate LaunchedSide NONE require_baseline server SideOptions
         with_room
     """,
-    "bench.statistics": "Interval LEAST_PAIRS",
     "bench.stored": """
         begin_bench BenchListing find_certificate find_measured stored_benches stored_documents
         key_of require_cells StoredBench
     """,
+    "bench.stored_names": "directory stored_names LAST",
     "bench.workload": "Prompts RANDOM shipped workload",
     "bisect.bisect": "BisectProgress BisectTask releases_between search StoredBisect",
     "bisect.checks": "check_of",
@@ -84,19 +84,17 @@ NAMES = {
         Compared stored_starts StoredStarts LoadRatio measure_setting OWN Protocol TrialStart
         TuningVerdict verdict Verified
     """,
-    "watch.document": "WatchDocument WatchedEngine",
-    "watch.history": "RankSpan",
-    "watch.watcher": "wait_for_polls watch_targets watched_once watching WatchTarget",
     "tune.writing": "elsewhere require_own Tuned tuned",
     "upgrade.deployments": """
         DeploymentUpgrade directory_upgrades file_upgrades recipe_upgrades UpgradeSettings
     """,
-    "upgrade.document": """
-        DeploymentRecord RunRecord upgrade_document UpgradeDocument ValueRecord
-    """,
+    "upgrade.document": "DeploymentRecord RunRecord upgrade_document UpgradeDocument ValueRecord",
     "upgrade.reasons": "Aspect UpgradeReason UpgradeVerdict",
+    "upgrade.release_recipe": "plan_here recipe_for",
     "upgrade.running": "run_reasons run_releases StoredUpgrade UpgradeProgress",
     "upgrade.supply": "EngineSupply interpreters",
-    "upgrade.release_recipe": "plan_here recipe_for",
+    "watch.document": "WatchDocument WatchedEngine",
+    "watch.history": "RankSpan",
+    "watch.watcher": "wait_for_polls watch_targets watched_once watching WatchTarget",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

@@ -20,7 +20,7 @@ from speclaunch.core.http_reader import (
 from speclaunch.deployments.recipe.schema import VerificationSection
 from speclaunch.engine.releases.command import RenderedArgs
 from speclaunch.engine.releases.hosts import Address
-from speclaunch.measure.bench import running
+from speclaunch.measure.bench import engines
 from speclaunch.measure.prove.answers import ProofPrompt, ProofServer
 from speclaunch.serving.launch import client as client_module
 from speclaunch.serving.launch.client import EngineClient, EngineError, verify
@@ -131,7 +131,7 @@ Use = Callable[[str], None]
 
 def of_bench(url: str) -> None:
     with pytest.raises(LaunchError):
-        running.server_info(url, None)
+        engines.server_info(url, None)
 
 
 def of_the_check(url: str) -> None:

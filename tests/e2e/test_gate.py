@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.core.errors import LaunchError
 from speclaunch.engine.facts.cpu_engine import CpuEngine
-from speclaunch.measure.bench.gate import Objection
+from speclaunch.measure.bench.measurement import Objection
 from tests.support.measure.bench.live.broken import BROKEN, Dying, Failing
 from tests.support.measure.bench.live.proxy import Through
 from tests.support.measure.bench.live.sides import OURS, THEIRS, Make, Pair

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, variance
 from typing import Literal
 
-from speclaunch.measure.bench.measurement import At
+from speclaunch.measure.bench.measurement import At, of_starts, quantile
 from speclaunch.measure.bench.schema import (
     ArgumentsDiff,
     CellDifferenceRecord,
@@ -26,7 +26,6 @@ from speclaunch.measure.bench.schema import (
     DifferenceName,
     RatioRecord,
 )
-from speclaunch.measure.bench.statistics import of_starts, quantile
 
 ERROR_RATE = 0.05
 """Probability of claiming a difference if there is none; divided among the cells."""

@@ -1,25 +1,55 @@
-"""Engines of a comparison, each launched by a separate speclaunch process.
+"""Engines of a comparison: launched in processes of their own, or servers that run already.
 
-Each launch includes checks, diagnosis and a clean stop; its output goes to a log. The kernel ends
-the launch when this process ends for any reason (PR_SET_PDEATHSIG), and the launch's guard ends the
-engine.
+Engines of a comparison, each launched by a separate speclaunch process. Each launch includes
+checks, diagnosis and a clean stop; its output goes to a log. The kernel ends the launch when this
+process ends for any reason (PR_SET_PDEATHSIG), and the launch's guard ends the engine.
+
+Running servers: queried unchanged, never started, paused or stopped. A server's properties
+(version, speculation) come from its `/server_info`. Its key comes from the environment, so no
+process list or file shows it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import json
+import os
+import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import psutil
 from msgspec import Struct
 
-from speclaunch.core import LaunchError, beating, children, duration
+from speclaunch.core import (
+    COMMAND_LINE,
+    HttpError,
+    InputError,
+    LaunchError,
+    Place,
+    Problem,
+    UnboundedError,
+    beating,
+    children,
+    duration,
+)
 from speclaunch.engine import Address
-from speclaunch.serving import LaunchState, Run, reread_run, running_launches
+from speclaunch.measure.bench.measurement import ExpectedSide
+from speclaunch.serving import (
+    EngineClient,
+    EngineError,
+    EngineRefusalError,
+    LaunchState,
+    Run,
+    reread_run,
+    running_launches,
+)
 
 _POLL_SECONDS = 0.1
 _END_SECONDS = 90.0
@@ -188,3 +218,253 @@ def end_on_signals() -> None:
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
+
+
+KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
+"""Variables with the API keys of `--url` and, if different, of `--against url=`."""
+SIMULATED = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
+"""Variables that simulate acceptance; older releases have no prefix.
+
+Source: 0.5.23 speculative/spec_utils.py:276.
+"""
+_HELP_ADDRESS = (
+    "name the address of a single SGLang server, without /v1; routers and other engines do not "
+    "report speculation"
+)
+_LIFE = ("version", "model_path", "random_seed", "startup_time", "max_total_num_tokens")
+"""Fields of `/server_info` that change when a server restarts."""
+
+
+class RunningSide(Struct, frozen=True):
+    """A server of a comparison with its `/server_info`."""
+
+    name: str
+    url: str
+    key: str | None
+    info: Mapping[str, Any]
+    expected: ExpectedSide
+
+    @property
+    def tokenizer(self) -> str | None:
+        """Tokenizer path that the server reports."""
+        found = self.info.get("tokenizer_path") or self.info.get("model_path")
+        return str(found) if found else None
+
+    @property
+    def file_name(self) -> str:
+        """File name part of a stored comparison of this server."""
+        return re.sub(r"[^A-Za-z0-9.]+", "-", self.url.partition("://")[2])
+
+    @property
+    def model(self) -> str:
+        """Model name that clients use."""
+        return str(self.info.get("served_model_name") or self.info.get("model_path") or "default")
+
+    @property
+    def identity(self) -> list[str]:
+        """Everything that affects the measurement; it changes when the server restarts."""
+        speculation = {n: v for n, v in self.info.items() if n.startswith("speculative_")}
+        return [self.url, life(self.info), json.dumps(speculation, sort_keys=True)]
+
+    def order(self) -> EngineOrder:
+        """Return the engine order for the server."""
+        return EngineOrder(self.name, (), urlsplit(self.url).port or 0, self.url, self.key or "")
+
+
+def life(info: Mapping[str, Any]) -> str:
+    """Return a text that changes with each start of a server."""
+    return json.dumps([info.get(name) for name in _LIFE], sort_keys=True)
+
+
+def simulated_in(env: Mapping[str, Any]) -> str | None:
+    """Return the variable that simulates acceptance if it is a number above 0, else None."""
+    for name in SIMULATED:
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            if float(env.get(name) or -1) > 0:
+                return name
+    return None
+
+
+def server_url(text: str, option: str) -> str:
+    """Return the normalized address of a server.
+
+    Raises InputError if it is invalid or contains a secret.
+    """
+    place = Place(COMMAND_LINE, text=option)
+    try:
+        parts = urlsplit(text)
+        port_is_right = parts.port != 0
+    except ValueError:
+        parts, port_is_right = SplitResult("", "", "", "", ""), False
+    if parts.username is not None or parts.password is not None:
+        raise InputError(
+            Problem("an address contains a secret", Place(COMMAND_LINE, text="--url"), _help_key())
+        )
+    right = parts.scheme in ("http", "https") and parts.hostname and port_is_right
+    if not right or parts.query or parts.fragment:
+        help_ = "for example http://127.0.0.1:30000"
+        raise InputError(Problem(f"{text!r} is not the address of a server", place, help_))
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def _help_key() -> str:
+    return f"set the key in the environment: {KEY}=…"
+
+
+def key_of_server(*, is_baseline: bool) -> str | None:
+    """Return the API key of a server from the environment."""
+    own = os.environ.get(KEY_AGAINST) if is_baseline else None
+    return own or os.environ.get(KEY) or None
+
+
+def running_side(url: str, key: str | None) -> RunningSide:
+    """Query a server and return its side. Raises LaunchError if it cannot be measured."""
+    name = url.partition("://")[2]
+    info = server_info(url, key)
+    _require_generates(name, info)
+    algorithm = info.get("speculative_algorithm")
+    drafts = info.get("speculative_num_draft_tokens")
+    expected = ExpectedSide(
+        name,
+        bool(algorithm),
+        drafts if isinstance(drafts, int) and algorithm else None,
+        _simulated(info) if algorithm else None,
+    )
+    return RunningSide(name, url, key, info, expected)
+
+
+def unasked_side(url: str) -> RunningSide:
+    """Return a side without server information, for a dry run, which queries no server."""
+    name = url.partition("://")[2]
+    return RunningSide(name, url, None, {}, ExpectedSide(name, speculates=False))
+
+
+def server_info(url: str, key: str | None) -> dict[str, Any]:
+    """Return `/server_info`. Raises LaunchError if unreachable, unauthorized, or not SGLang.
+
+    Certificates are verified and no proxy is used, as in the generator. Redirects are not followed,
+    because another server would receive the key.
+    """
+    try:
+        with EngineClient.of_server(url, key) as client:
+            info = client.server_info()
+    except EngineRefusalError as error:
+        status = error.answer.status_code
+        if status in (401, 403):
+            refusal = "rejected the key" if key else "requires a key"
+            raise LaunchError(f"{url} {refusal} (status {status})", help=_help_key()) from None
+        raise _not_sglang(url, str(error)) from None
+    except EngineError as error:
+        if isinstance(error.__cause__, HttpError) and not isinstance(
+            error.__cause__, UnboundedError
+        ):
+            raise LaunchError(
+                f"{url} does not answer: {error}", help="start the server, or correct --url"
+            ) from None
+        raise _not_sglang(url, f"{error.path or '/server_info'} {error}") from None
+    if not isinstance(info.get("model_path"), str):
+        raise _not_sglang(url, "/server_info returns no model_path")
+    return info
+
+
+def _not_sglang(url: str, reason: str) -> LaunchError:
+    return LaunchError(f"{url} is not an SGLang server: {reason}", help=_HELP_ADDRESS)
+
+
+def _require_generates(name: str, info: Mapping[str, Any]) -> None:
+    role = info.get("disaggregation_mode")
+    if role not in (None, "null"):
+        raise LaunchError(f"{name} is a {role} server: it generates only together with others")
+    if info.get("is_embedding"):
+        raise LaunchError(f"{name} serves embeddings: it generates nothing")
+    if info.get("skip_tokenizer_init"):
+        raise LaunchError(
+            f"{name} runs with --skip-tokenizer-init: it returns no text to be measured"
+        )
+
+
+def _simulated(info: Mapping[str, Any]) -> str | None:
+    """Return the variable that simulates acceptance; None if unset or unknown.
+
+    Reported only with SGLANG_EXPOSE_OWN_ENV_VARS (0.5.23 scheduler_components/internal_state.py
+    `_add_env_vars`).
+    """
+    states = info.get("internal_states")
+    for state in states if isinstance(states, list) else ():
+        env = state.get("env_vars") if isinstance(state, dict) else None
+        found = simulated_in(env) if isinstance(env, dict) else None
+        if found:
+            return found
+    return None
+
+
+class Running:
+    """A running server with the interface of a comparison's engine."""
+
+    def __init__(self, side: RunningSide) -> None:
+        self.url = side.url
+        self._side = side
+        self._life = life(side.info)
+        self._lives_so_far = 1
+        self._answers = True
+
+    def wait(self, seconds: float) -> float:  # noqa: ARG002  same interface as a launched engine
+        """Return 0, because the server is already running."""
+        return 0.0
+
+    @property
+    def attempts(self) -> int:
+        """Number of starts observed so far."""
+        try:
+            found = life(self.info)
+        except LaunchError:
+            self._answers = False
+        else:
+            self._answers = True
+            self._lives_so_far += found != self._life
+            self._life = found
+        return self._lives_so_far
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Current `/server_info`. Raises LaunchError."""
+        return server_info(self.url, self._side.key)
+
+    @property
+    def lives(self) -> bool:
+        """True if it answered the last query."""
+        return self._answers
+
+    @property
+    def pid(self) -> int | None:
+        """Process ID of the server if it is visible on this machine."""
+        parts = urlsplit(self.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if not _is_here(parts.hostname or ""):
+            return None
+        import psutil  # noqa: PLC0415 - large, and for a server of this machine only
+
+        with contextlib.suppress(psutil.Error, OSError):
+            for connection in psutil.net_connections("tcp"):
+                if (
+                    connection.status == psutil.CONN_LISTEN
+                    and connection.laddr
+                    and connection.laddr.port == port
+                ):
+                    return connection.pid
+        return None
+
+    def pause(self) -> None:
+        """Do nothing: the server is not ours to pause."""
+
+    def resume(self) -> None:
+        """Do nothing: the server was not paused."""
+
+    def stop(self) -> None:
+        """Do nothing: the server is not ours to stop."""
+
+
+def _is_here(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"

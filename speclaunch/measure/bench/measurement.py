@@ -1,14 +1,39 @@
-"""Measurements: one request, one round of one side, all rounds of a comparison."""
+"""Measurements: requests, rounds, what makes them count, goodput, and speed-ups of pairs.
+
+Goodput: requests per second that meet latency bounds. The definition is SGLang's (0.5.23
+benchmark/goodput.py `calculate_goodput`) and vLLM's. A request counts if it succeeded and meets
+every bound; the TPOT of a single token is 0. Bounds are in milliseconds.
+
+Checks whether a measurement counts: the measured work must match the requested work. A generator
+reports success even if nothing was generated: 0.5.23 benchmark/serving.py:707 assumes the requested
+number of tokens until a text arrives. An engine may also serve without its draft. Each check
+reports its observation; one objection rejects the entire comparison.
+
+Speed-up and its confidence: ratios of paired rounds, and an interval for their mean. Consecutive
+rounds of the two sides see the same machine state, so their ratio is used. Ratios are averaged as
+logarithms (2 times and 1/2 make 1). The interval is Student's for the mean of the pairs. With five
+to ten pairs, the usual number, a percentile bootstrap over rounds is too narrow: it covers about 85
+% instead of 95 %. Student's interval is accurate while the logarithms are roughly normal.
+`tests/measure/bench/test_statistics.py` verifies both coverages.
+
+Two starts of one deployment also differ, which rounds of one start do not show. With several starts
+per side, the pairs of starts are the independent samples: each counts once, with the mean of its
+rounds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from statistics import fmean
-from typing import Any
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from statistics import fmean, stdev
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
-from speclaunch.core import size, sizes
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, size, sizes
 
 
 class MeasuredRequest(Struct, frozen=True):
@@ -161,3 +186,335 @@ def rounds_of(rounds: Iterable[Round], side: str, at: At) -> list[Round]:
 def cells_of(rounds: Iterable[Round]) -> tuple[At, ...]:
     """Return all measured cells, in measurement order."""
     return tuple(dict.fromkeys(r.at for r in rounds))
+
+
+METRICS = ("ttft", "tpot", "e2el")
+"""Metric names of `sglang.bench_serving --goodput`."""
+_ALSO = {"e2e": "e2el"}
+
+
+class Bound(Struct, frozen=True):
+    """Upper bound of one metric for a request, in milliseconds."""
+
+    metric: str
+    most: float
+
+    def __str__(self) -> str:
+        return f"{self.metric}={self.most:g}"
+
+    def is_met(self, request: MeasuredRequest) -> bool:
+        """True if a successful request meets the bound."""
+        seconds = {
+            "ttft": request.first_token,
+            "tpot": request.per_token or 0.0,
+            "e2el": request.latency,
+        }
+        return 1000 * seconds[self.metric] <= self.most
+
+
+def bounds(text: str) -> tuple[Bound, ...]:
+    """Parse bounds such as `ttft=500,tpot=50`. SGLang's `:` and spaces also work.
+
+    Raises InputError.
+    """
+    found: dict[str, Bound] = {}
+    for word in filter(None, re.split(r"[,\s]+", text.strip())):
+        name, _, value = word.replace(":", "=", 1).partition("=")
+        metric = _ALSO.get(name, name)
+        if metric not in METRICS or not _is_bound(value):
+            raise _refused(text, f"{word!r} is not a bound")
+        if metric in found:
+            raise _refused(text, f"{metric} is set twice")
+        found[metric] = Bound(metric, float(value))
+    if not found:
+        raise _refused(text, "no bound")
+    return tuple(found.values())
+
+
+def good(each: Round, within: Sequence[Bound]) -> int:
+    """Return the number of requests that meet every bound."""
+    return sum(
+        request.ok and all(bound.is_met(request) for bound in within) for request in each.requests
+    )
+
+
+def goodput(each: Round, within: Sequence[Bound]) -> float:
+    """Return the requests per second that meet every bound."""
+    return good(each, within) / each.seconds if each.seconds > 0 else 0.0
+
+
+def _is_bound(text: str) -> bool:
+    try:
+        number = float(text)
+    except ValueError:
+        return False
+    return math.isfinite(number) and number > 0
+
+
+def _refused(text: str, reason: str) -> InputError:
+    return InputError(
+        Problem(
+            f"--goodput: {reason}",
+            Place(COMMAND_LINE, text=f"--goodput {text}"),
+            "set milliseconds by metric (ttft, tpot, e2el): --goodput ttft=500,tpot=50",
+        )
+    )
+
+
+_CACHED = 0.9
+"""Cached share at which a prompt counts as repeated; prompts may share a prefix."""
+_SOONER = 0.5
+"""Share of the engine's own latency below which an answer came from an intermediate cache."""
+_DRIFT = 1.5
+"""Speed ratio between the two halves above which a side is unsteady."""
+_SHOWN = 200
+
+
+class ExpectedSide(Struct, frozen=True):
+    """Expected behavior of a side.
+
+    `speculates`: True if a draft proposes tokens. `drafts`: maximum draft tokens per verify step;
+    None if unknown.
+    """
+
+    name: str
+    speculates: bool
+    drafts: int | None = None
+    simulated: str | None = None
+    """Variable that simulates acceptance, if it is set and the side speculates."""
+
+
+class Objection(Struct, frozen=True):
+    """Reason why a measurement does not count."""
+
+    kind: str
+    """Short name: `errors`, `no-tokens`, …"""
+    message: str
+
+
+def objections(
+    rounds: Sequence[Round], sides: Sequence[ExpectedSide], requests: int
+) -> tuple[Objection, ...]:
+    """Return all objections; `requests`: expected number per round."""
+    found: list[Objection] = []
+    for side in sides:
+        own = [r for r in rounds if r.side == side.name]
+        for each in own:
+            found += _of_round(each, side, requests)
+        found += _repeated(own, side.name)
+        found += _drift(own, side.name)
+    found += _prompts(rounds, sides)
+    unique: dict[tuple[str, str], Objection] = {}
+    for objection in found:  # report the same objection of many rounds once
+        unique.setdefault((objection.kind, objection.message.partition(":")[0]), objection)
+    return tuple(unique.values())
+
+
+def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Objection]:
+    where = f"{side.name}: round {each.number + 1} at concurrency {each.concurrency}"
+    failed = [request for request in each.requests if not request.ok]
+    if failed:
+        error = " ".join(failed[0].error.split())[-_SHOWN:] or "without a message"
+        yield Objection("errors", f"{where}: {len(failed)} requests failed: {error}")
+        return
+    if len(each.requests) != requests:
+        yield Objection("requests", f"{where}: {len(each.requests)} of {requests} requests")
+        return
+    silent = [request for request in each.requests if not request.tokens or not request.characters]
+    if silent:
+        yield Objection("no-tokens", f"{where}: {len(silent)} requests generated nothing")
+        return
+    other = [request for request in each.requests if request.tokens != request.requested]
+    if other:
+        yield Objection(
+            "tokens",
+            f"{where}: {len(other)} requests generated {other[0].tokens} tokens instead of "
+            f"{other[0].requested}",
+        )
+    if (
+        any(request.latency <= 0 or request.first_token <= 0 for request in each.requests)
+        or each.seconds <= 0
+    ):
+        yield Objection("times", f"{where}: a request took no time")
+    yield from _cached(each, where)
+    sooner = [
+        request for request in each.requests if request.latency < _SOONER * request.engine_latency
+    ]
+    if sooner:
+        yield Objection(
+            "cache",
+            f"{where}: {len(sooner)} answers arrived before the engine generated them: "
+            f"{sooner[0].latency:.3f} s instead of {sooner[0].engine_latency:.3f} s",
+        )
+    yield from _speculation(each, side, where)
+
+
+def _cached(each: Round, where: str) -> Iterator[Objection]:
+    known = [
+        request
+        for request in each.requests
+        if request.prompt and request.cached >= _CACHED * request.prompt
+    ]
+    if known:
+        yield Objection(
+            "cache",
+            f"{where}: {len(known)} prompts were already in the radix cache: {known[0].cached} of "
+            f"{known[0].prompt} tokens",
+        )
+
+
+def _repeated(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
+    """Yield an objection if answer ids repeat, which shows that a cache returned the answers."""
+    names = [request.id for each in rounds for request in each.requests if request.id]
+    again = len(names) - len(set(names))
+    if again:
+        yield Objection("cache", f"{name}: {again} answers are repeated from a cache")
+
+
+def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Objection]:
+    steps = [request for request in each.requests if request.verify_steps]
+    if not side.speculates:
+        if steps:
+            yield Objection("speculates", f"{where}: speculates unexpectedly")
+        return
+    if len(steps) < len(each.requests):
+        rest = len(each.requests) - len(steps)
+        yield Objection("no-drafts", f"{where}: no draft tokens for {rest} requests")
+        return
+    most = side.drafts
+    lengths = [request.accept_length for request in steps if request.accept_length is not None]
+    # the first token needs no verify step, so a short answer may show one token more
+    if most is not None and lengths and fmean(lengths) > most + 1:
+        yield Objection(
+            "acceptance",
+            f"{where}: acceptance length {fmean(lengths):.2f} exceeds {most} draft tokens",
+        )
+
+
+def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
+    """Yield objections if all later rounds are much faster, or all much slower."""
+    for key in dict.fromkeys((r.workload, r.concurrency) for r in rounds):
+        speeds = [r.throughput for r in rounds if (r.workload, r.concurrency) == key]
+        half = len(speeds) // 2
+        if half < 2 or min(speeds) <= 0:
+            continue
+        early, late = speeds[:half], speeds[-half:]
+        factor = math.exp(abs(fmean(map(math.log, late)) - fmean(map(math.log, early))))
+        is_separated = max(early) < min(late) or max(late) < min(early)
+        if is_separated and factor > _DRIFT:
+            how = "faster" if fmean(late) > fmean(early) else "slower"
+            yield Objection(
+                "drift",
+                f"{name}: {factor:.2f} times {how} in the last rounds than in the first at "
+                f"concurrency {key[1]}",
+            )
+
+
+def _prompts(rounds: Sequence[Round], sides: Sequence[ExpectedSide]) -> Iterator[Objection]:
+    """Yield objections to rounds in which the sides received different prompts."""
+    lengths: dict[tuple[str, int, int], dict[str, list[int]]] = {}
+    for round_ in rounds:
+        key = round_.workload, round_.concurrency, round_.number
+        lengths.setdefault(key, {})[round_.side] = sorted(each.prompt for each in round_.requests)
+    for (_, concurrency, number), by_side in lengths.items():
+        texts = list(by_side.values())
+        if len(by_side) == len(sides) > 1 and any(text != texts[0] for text in texts):
+            yield Objection(
+                "prompts",
+                f"round {number + 1} at concurrency {concurrency}: the sides received "
+                "different prompts",
+            )
+
+
+Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
+
+LEAST_PAIRS = 3
+"""Minimum pairs of rounds or starts; fewer do not show the spread."""
+
+
+class SpeedClaim(StrEnum):
+    """Claims that the data can support."""
+
+    PAYS = "pays"
+    """The entire interval is above 1."""
+    DOES_NOT_PAY = "does not pay"
+    """The entire interval is below 1."""
+    NOT_SHOWN = "not shown"
+    """The interval contains 1."""
+
+
+class Interval(Struct, frozen=True):
+    """A ratio, the interval of its true value, and the number of pairs of rounds."""
+
+    ratio: Positive
+    low: Positive
+    high: Positive
+    pairs: int
+
+    @property
+    def claim(self) -> SpeedClaim:
+        """Claim about the ratio being above 1."""
+        if self.low > 1:
+            return SpeedClaim.PAYS
+        return SpeedClaim.DOES_NOT_PAY if self.high < 1 else SpeedClaim.NOT_SHOWN
+
+
+def interval(
+    ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95, starts: int = 1
+) -> Interval:
+    """Return the ratio of paired positive numbers, `ours` to `theirs`, one pair per round.
+
+    `starts`: the number of starts that take turns in the rounds. Raises ValueError for fewer than
+    three pairs, unequal lengths, or values not above 0.
+    """
+    if len(ours) != len(theirs) or len(ours) < LEAST_PAIRS:
+        raise ValueError(f"{len(ours)} and {len(theirs)} rounds: at least {LEAST_PAIRS} pairs")
+    if min(*ours, *theirs) <= 0:
+        raise ValueError("a round measured nothing")
+    logs = of_starts(
+        [math.log(our / their) for our, their in zip(ours, theirs, strict=True)], starts
+    )
+    middle = fmean(logs)
+    half = quantile(confidence, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    return Interval(math.exp(middle), math.exp(middle - half), math.exp(middle + half), len(ours))
+
+
+def of_starts(values: Sequence[float], starts: int) -> list[float]:
+    """Return the independent values: the mean of each start, or the rounds of a single start.
+
+    The starts take turns in the rounds.
+    """
+    if starts == 1:
+        return list(values)
+    return [fmean(values[start::starts]) for start in range(starts)]
+
+
+def quantile(confidence: float, freedom: int) -> float:
+    """Return Student's t for a two-sided interval with probability `confidence`.
+
+    `freedom`: degrees of freedom.
+    """
+    low, high = 0.0, 1.0
+    while _within(high, freedom) < confidence:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < confidence else (low, middle)
+    return (low + high) / 2
+
+
+def _within(bound: float, freedom: int) -> float:
+    """Return P(|t| < bound): Abramowitz and Stegun 26.7.3 (odd) and 26.7.4 (even freedom)."""
+    angle = math.atan(bound / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    if freedom % 2:
+        term, total = cosine, 0.0
+        for number in range(1, freedom - 1, 2):
+            total += term
+            term *= cosine**2 * (number + 1) / (number + 2)
+        return (angle + sine * total) * 2 / math.pi
+    term, total = 1.0, 0.0
+    for number in range(0, freedom - 1, 2):
+        total += term
+        term *= cosine**2 * (number + 1) / (number + 2)
+    return sine * total

@@ -13,9 +13,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, convert
 from msgspec.structs import astuple
 
-from speclaunch.measure.bench.gate import Objection
-from speclaunch.measure.bench.measurement import At
-from speclaunch.measure.bench.statistics import LEAST_PAIRS, Interval, Positive
+from speclaunch.measure.bench.measurement import LEAST_PAIRS, At, Interval, Objection, Positive
 
 _MOST = 1e15
 Speed = Annotated[float, Meta(gt=0, le=_MOST)]

@@ -24,10 +24,9 @@ from speclaunch.deployments import (
     with_overrides,
 )
 from speclaunch.engine import Plan, UnknownValueError, canonical, context_length, resolve
-from speclaunch.measure.bench.engines import EngineOrder
-from speclaunch.measure.bench.gate import ExpectedSide
-from speclaunch.measure.bench.running import (
+from speclaunch.measure.bench.engines import (
     SIMULATED,
+    EngineOrder,
     RunningSide,
     key_of_server,
     running_side,
@@ -35,6 +34,7 @@ from speclaunch.measure.bench.running import (
     simulated_in,
     unasked_side,
 )
+from speclaunch.measure.bench.measurement import ExpectedSide
 from speclaunch.measure.bench.workload import Prompts
 from speclaunch.serving import (
     command,

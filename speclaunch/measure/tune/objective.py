@@ -14,8 +14,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
-from speclaunch.measure.bench.goodput import Bound, bounds
-from speclaunch.measure.bench.measurement import MeasuredRequest
+from speclaunch.measure.bench.measurement import Bound, MeasuredRequest, bounds
 from speclaunch.measure.tune.model import RequestPace, SpeedModel, Trial, fitted
 from speclaunch.measure.tune.space import DraftSetting
 

@@ -26,11 +26,18 @@ from speclaunch.core import (
 )
 from speclaunch.measure.bench.comparison import Measuring, Serving
 from speclaunch.measure.bench.engines import EngineOrder
-from speclaunch.measure.bench.gate import ExpectedSide, objections
-from speclaunch.measure.bench.generator import RoundLoad
-from speclaunch.measure.bench.goodput import goodput
-from speclaunch.measure.bench.measurement import Round, accepted_by_position
-from speclaunch.measure.bench.statistics import LEAST_PAIRS, Interval, SpeedClaim, interval
+from speclaunch.measure.bench.load_generators import RoundLoad
+from speclaunch.measure.bench.measurement import (
+    LEAST_PAIRS,
+    ExpectedSide,
+    Interval,
+    Round,
+    SpeedClaim,
+    accepted_by_position,
+    goodput,
+    interval,
+    objections,
+)
 from speclaunch.measure.bench.workload import Prompts
 from speclaunch.measure.tune.model import RequestPace, Trial
 from speclaunch.measure.tune.objective import TuningObjective

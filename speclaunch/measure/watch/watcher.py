@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, Problem, mapping, number, read_json, single_line
 from speclaunch.engine import acceptance_reference
-from speclaunch.measure.bench.running import key_of_server, server_url
+from speclaunch.measure.bench.engines import key_of_server, server_url
 from speclaunch.measure.bench.stored_names import stored_files, stored_length
 from speclaunch.measure.watch.document import (
     LOCK,

@@ -12,7 +12,7 @@ import pytest
 
 from speclaunch.app.verbs.completing import candidates
 from speclaunch.measure.bench.certificate import single
-from speclaunch.measure.bench.gate import Objection
+from speclaunch.measure.bench.measurement import Objection
 from speclaunch.measure.bench.schema import CertificateDocument
 from tests.app.output.bench.test_schema import SCHEMA
 from tests.app.output.plan.test_page import read

@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 from speclaunch.core.errors import InputError, LaunchError
-from speclaunch.measure.bench.aiperf import Aiperf, has_template, require_aiperf, require_measurable
-from speclaunch.measure.bench.generator import RoundLoad
+from speclaunch.measure.bench.load_generators import (
+    Aiperf,
+    RoundLoad,
+    has_template,
+    require_aiperf,
+    require_measurable,
+)
 from speclaunch.measure.bench.workload import Prompts
 
 RECORDS = Path(__file__).with_name("aiperf")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.measure.bench.statistics import SpeedClaim
+from speclaunch.measure.bench.measurement import SpeedClaim
 
 RESULTS: dict[str, list[dict[str, Any]]] = json.loads(
     Path(__file__).with_name("campaign.json").read_text()

@@ -7,10 +7,8 @@ from msgspec.structs import replace
 
 from speclaunch.app.output.bench_markdown import certificate_markdown, single_markdown
 from speclaunch.measure.bench.certificate import SINGLE_SENTENCE, certificate, single
-from speclaunch.measure.bench.goodput import bounds
-from speclaunch.measure.bench.measurement import Round
+from speclaunch.measure.bench.measurement import Round, SpeedClaim, bounds
 from speclaunch.measure.bench.schema import CertificateDocument, SideMemory
-from speclaunch.measure.bench.statistics import SpeedClaim
 from tests.support.measure.bench.making import PLAIN, a_round
 
 PAYS, LOSES, UNCLEAR = 2.0, 0.5, 1.0

@@ -9,9 +9,8 @@ from random import Random
 import pytest
 
 from speclaunch.measure.bench.certificate import certificate
-from speclaunch.measure.bench.measurement import Round
+from speclaunch.measure.bench.measurement import Round, SpeedClaim
 from speclaunch.measure.bench.schema import CertificateDocument
-from speclaunch.measure.bench.statistics import SpeedClaim
 from tests.support.measure.bench.making import PLAIN, a_round
 
 ROUNDS = 6

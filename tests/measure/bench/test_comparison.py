@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from speclaunch.core.errors import LaunchError
 from speclaunch.measure.bench.comparison import Schedule, measure, steps
 from speclaunch.measure.bench.engines import EngineOrder
-from speclaunch.measure.bench.generator import RoundLoad
+from speclaunch.measure.bench.load_generators import RoundLoad
 from speclaunch.measure.bench.measurement import Round
 from speclaunch.measure.bench.stored import key_of
 from speclaunch.measure.bench.workload import Prompts

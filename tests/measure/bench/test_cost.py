@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.measure.bench.cost import ENGINE, FILE, RESIDENT, cost_of, read, write
+from speclaunch.measure.bench.certificate import ENGINE, FILE, RESIDENT, cost_of, read, write
 from speclaunch.measure.bench.schema import SideMemory
 
 

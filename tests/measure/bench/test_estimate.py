@@ -10,9 +10,15 @@ from speclaunch.checks.rules.examine import Lookup
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.plan.resolve import resolve
-from speclaunch.measure.bench.comparison import Schedule, Step, steps
+from speclaunch.measure.bench.comparison import (
+    Schedule,
+    Step,
+    estimate,
+    seconds_left,
+    starts_due,
+    steps,
+)
 from speclaunch.measure.bench.engines import EngineOrder
-from speclaunch.measure.bench.estimate import estimate, seconds_left, starts_due
 from speclaunch.measure.bench.measurement import Round
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.bench.workload import Prompts

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.measure.bench.gate import ExpectedSide, objections
-from speclaunch.measure.bench.measurement import Round
+from speclaunch.measure.bench.measurement import ExpectedSide, Round, objections
 from tests.support.measure.bench.making import PLAIN, a_round
 
 SIDES = (ExpectedSide("R", speculates=True, drafts=4), ExpectedSide("plain", speculates=False))

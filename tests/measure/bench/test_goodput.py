@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.core.errors import InputError
-from speclaunch.measure.bench.goodput import Bound, bounds, good, goodput
+from speclaunch.measure.bench.measurement import Bound, bounds, good, goodput
 from tests.support.measure.bench.making import a_round, request
 
 FAST = request(latency=0.4, first_token=0.1, tokens=31)  # a TPOT of 10 ms

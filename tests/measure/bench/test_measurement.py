@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.measure.bench.certificate import certificate, single
-from speclaunch.measure.bench.gate import Objection
-from speclaunch.measure.bench.measurement import Round, accepted_by_position, request_from
+from speclaunch.measure.bench.measurement import (
+    Objection,
+    Round,
+    SpeedClaim,
+    accepted_by_position,
+    request_from,
+)
 from speclaunch.measure.bench.schema import MeasuredRecord
-from speclaunch.measure.bench.statistics import SpeedClaim
 from speclaunch.measure.bench.stored import FILE, begin_bench
 from tests.support.measure.bench.making import PLAIN, a_round
 

@@ -15,15 +15,14 @@ from speclaunch.app.verbs.options import CertificateFormat
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.core.errors import InputError
 from speclaunch.measure.bench.certificate import certificate, single
-from speclaunch.measure.bench.gate import ExpectedSide
-from speclaunch.measure.bench.measurement import Round
+from speclaunch.measure.bench.engines import RunningSide
+from speclaunch.measure.bench.measurement import ExpectedSide, Round
 from speclaunch.measure.bench.published import (
     LEAST_STEPS,
     speculation_of,
     speculation_profile,
     with_published,
 )
-from speclaunch.measure.bench.running import RunningSide
 from speclaunch.measure.bench.schema import SingleDocument
 from speclaunch.measure.bench.sides import SideOptions, candidate
 from tests.support.measure.bench.making import PLAIN, a_round

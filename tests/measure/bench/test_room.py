@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from speclaunch.core.errors import InputError
-from speclaunch.measure.bench.gate import ExpectedSide
-from speclaunch.measure.bench.running import RunningSide
+from speclaunch.measure.bench.engines import RunningSide
+from speclaunch.measure.bench.measurement import ExpectedSide
 from speclaunch.measure.bench.sides import longest, with_room
 from speclaunch.measure.bench.workload import workload
 

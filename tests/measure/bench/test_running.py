@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from speclaunch.core.errors import InputError, LaunchError
-from speclaunch.measure.bench.running import (
+from speclaunch.measure.bench.engines import (
     KEY,
     KEY_AGAINST,
     Running,

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from speclaunch.measure.bench.statistics import SpeedClaim, interval, of_starts, quantile
+from speclaunch.measure.bench.measurement import SpeedClaim, interval, of_starts, quantile
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from speclaunch.core.errors import InputError
 from speclaunch.measure.bench.certificate import single
-from speclaunch.measure.bench.gate import Objection
+from speclaunch.measure.bench.measurement import Objection
 from speclaunch.measure.bench.stored import (
     StoredBench,
     find_certificate,

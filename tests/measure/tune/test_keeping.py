@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import files
 from speclaunch.core.reads.safe_json import read_json
-from speclaunch.measure.bench.statistics import Interval
+from speclaunch.measure.bench.measurement import Interval
 from speclaunch.measure.tune.trials import (
     Compared,
     LoadRatio,

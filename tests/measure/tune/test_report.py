@@ -19,7 +19,7 @@ from speclaunch.app.output.tuning import (
     evidence,
     show_outcome,
 )
-from speclaunch.measure.bench.statistics import Interval
+from speclaunch.measure.bench.measurement import Interval
 from speclaunch.measure.tune.objective import objective
 from speclaunch.measure.tune.trials import Compared, LoadRatio, TuningVerdict
 from tests.measure.tune.making import DEEP, OWN, TREE, trial

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from speclaunch.app.output.bench_markdown import certificate_markdown
 from speclaunch.app.output.bench_page import charts
 from speclaunch.app.output.bench_page.page import TEMPLATES, certificate_page
-from speclaunch.measure.bench.gate import Objection
-from speclaunch.measure.bench.goodput import Bound
+from speclaunch.measure.bench.measurement import Bound, Objection
 from speclaunch.measure.bench.schema import CertificateDocument
 from tests.app.output.bench.strategies import certificates
 from tests.app.output.plan.test_page import contrast, read

@@ -12,7 +12,7 @@ import pytest
 from msgspec import ValidationError, convert
 
 from speclaunch.measure.bench.between import difference
-from speclaunch.measure.bench.gate import Objection
+from speclaunch.measure.bench.measurement import Objection
 from speclaunch.measure.bench.schema import CertificateDocument, DifferenceDocument, SingleDocument
 from tests.support.app.output.bench.made import made
 

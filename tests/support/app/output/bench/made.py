@@ -10,9 +10,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from speclaunch.measure.bench.certificate import certificate
-from speclaunch.measure.bench.gate import Objection
-from speclaunch.measure.bench.goodput import Bound
-from speclaunch.measure.bench.measurement import MeasuredRequest, Round
+from speclaunch.measure.bench.measurement import Bound, MeasuredRequest, Objection, Round
 from speclaunch.measure.bench.schema import (
     CertificateDocument,
     SideMemory,

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from speclaunch.app.verbs.check_options import lookup
 from speclaunch.measure.bench.comparison import Schedule, Serving, measure
 from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine
-from speclaunch.measure.bench.gate import Objection, objections
-from speclaunch.measure.bench.generator import SglangGenerator
-from speclaunch.measure.bench.measurement import Round
+from speclaunch.measure.bench.load_generators import SglangGenerator
+from speclaunch.measure.bench.measurement import Objection, Round, objections
 from speclaunch.measure.bench.sides import LaunchedSide, SideOptions, baseline, candidate
 from speclaunch.measure.bench.workload import workload
 from speclaunch.serving.launch.runs import free_port
