@@ -7,26 +7,23 @@ from speclaunch.core import front_door
 
 NAMES = {
     "advice.advice": "Advice Fitting",
-    "advice.checkpoint_sources": """
+    "advice.checkpoints": """
         check CheckpointSources ComparedFacts FACTS FactsState pulled read_stored sources_of
-        fact_value checkpoints_to_pull
+        fact_value checkpoints_to_pull inspect_checkpoint Inspection
     """,
-    "advice.comparison": "compared_in_turn PlanComparison",
-    "advice.draft_listing": "DraftListing find_target ListedWay listing WayMemory",
-    "advice.engine_check": "EngineCheck",
-    "advice.inspection": "inspect_checkpoint Inspection",
+    "advice.drafts": "DraftListing find_target ListedWay listing WayMemory Way",
     "advice.new_recipe": """
         file_stem forced_recipe ForcedRecipe new_recipe NewRecipe NotWrittenError RecipeRequest
         version_for
     """,
     "advice.placing": "in_gib",
     "advice.plan_requests": """
-        DeploymentPlan exit_code planned_side plans_of_roles RolePlan roles_exit_code sides
-        unanswered requested_load with_roles
+        compared_in_turn PlanComparison DeploymentPlan exit_code planned_side plans_of_roles
+        RolePlan roles_exit_code sides unanswered requested_load with_roles
     """,
-    "advice.planned_deployment": "BatchCoverage BatchSpan Coverage NoCoverage PlannedDeployment",
-    "advice.ways": "Way",
-    "bench.between": "arguments difference",
+    "advice.planned_deployment": """
+        EngineCheck BatchCoverage BatchSpan Coverage NoCoverage PlannedDeployment
+    """,
     "bench.certificate": "certificate single cost_of read write",
     "bench.comparison": """
         measure Schedule Serving Step steps WARM_UP estimate seconds_left starts_due
@@ -42,8 +39,9 @@ NAMES = {
     "bench.measurement": "Objection objections bounds Round Interval LEAST_PAIRS",
     "bench.published": "speculation_profile with_published",
     "bench.schema": """
-        CellDifferenceRecord CellRecord CertificateDocument DifferenceDocument MeasuredRecord
-        NumbersRecord RatioRecord SideMemory SideRecord SingleCellRecord SingleDocument
+        arguments difference CellDifferenceRecord CellRecord CertificateDocument
+        DifferenceDocument MeasuredRecord NumbersRecord RatioRecord SideMemory SideRecord
+        SingleCellRecord SingleDocument
     """,
     "bench.sides": """
         AnySide baseline candidate LaunchedSide NONE require_baseline server SideOptions

@@ -27,7 +27,7 @@ from speclaunch.engine import (
     resolve,
     suggest_fit,
 )
-from speclaunch.measure.advice.planned_command import command_of
+from speclaunch.measure.advice.planned_deployment import command_of
 from speclaunch.serving import recipe_diff
 
 

@@ -33,6 +33,7 @@ from speclaunch.engine import (
     named,
 )
 from speclaunch.engine import load as load_catalogue
+from speclaunch.measure.advice.drafts import SpeculationMethod, Way, too_early, ways_for
 from speclaunch.measure.advice.placing import (
     CONTEXT,
     LENGTHENED,
@@ -49,7 +50,6 @@ from speclaunch.measure.advice.placing import (
     sizes,
 )
 from speclaunch.measure.advice.planned_deployment import PlannedDeployment, planned
-from speclaunch.measure.advice.ways import SpeculationMethod, Way, too_early, ways_for
 
 _WIDTH = 100
 _MOST_SKIPPED = 4

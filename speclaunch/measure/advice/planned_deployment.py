@@ -1,6 +1,7 @@
-"""Contents of a plan report, computed once.
+"""Contents of a plan report, computed once: the plan, its command, and the engine's own values.
 
-They include the decode batch sizes that a CUDA graph covers, and the cost of padding.
+Contents of a plan report, computed once. They include the decode batch sizes that a CUDA graph
+covers, and the cost of padding.
 """
 
 from __future__ import annotations
@@ -17,16 +18,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.checks import (
+    CheckedRequest,
+    Contradiction,
     Finding,
     Lookup,
     Rule,
+    RuleResults,
     Severity,
     SkippedRule,
+    check_plan,
     check_request,
     decodes_without_graphs,
+    engine_findings,
+    in_order,
+    interpreter,
     on_cpu,
     unsilenced,
+    with_engine_values,
 )
+from speclaunch.core import HIDDEN
 from speclaunch.deployments import Prepared
 from speclaunch.engine import (
     EffectiveArgument,
@@ -43,16 +53,99 @@ from speclaunch.engine import (
     captured_sizes,
     effective_arguments,
     gpus_needed,
+    is_secret_text,
     margins,
     memory_verdict,
+    shell_command,
 )
 from speclaunch.measure.advice.advice import Advice, Fitting, advice, fitting
-from speclaunch.measure.advice.planned_command import PlannedCommand, command_of
 
 if TYPE_CHECKING:
-    from speclaunch.checks import EngineQuerier
-    from speclaunch.measure.advice.advice import Advice, Fitting
-    from speclaunch.measure.advice.engine_check import EngineCheck
+    from speclaunch.checks import EngineQuerier, Opinion
+
+
+class PlannedCommand(Struct, frozen=True):
+    """Launch command; secrets are redacted or prompted for."""
+
+    text: str
+    """Text that `launch --dry-run` prints."""
+    argv: tuple[str, ...]
+    env: Mapping[str, str | None]
+    lines: tuple[str, ...]
+    """One variable, program or argument per line, for comparison."""
+    notes: tuple[str, ...] = ()
+
+
+def command_of(prepared: Prepared) -> PlannedCommand:
+    """Return the dry-run command as text and as lines."""
+    rendered = prepared.rendered_args
+    notes = [f"{prepared.recipe.deployment.name} for SGLang {prepared.version}", *rendered.notes]
+    text = shell_command(prepared.program, rendered.arguments, prepared.overlay, notes=notes)
+    argv = list(prepared.program)
+    for argument in rendered.arguments:
+        is_hidden = argument.secret or any(map(is_secret_text, argument.values))
+        argv += [argument.flag, HIDDEN] if is_hidden else argument.tokens
+    hidden = set(prepared.secrets)
+    bare = shell_command(prepared.program, rendered.arguments, prepared.overlay)
+    return PlannedCommand(
+        text,
+        tuple(argv),
+        {name: HIDDEN if v in hidden else v for name, v in prepared.overlay.items()},
+        tuple(line.strip() for line in bare.rstrip("\n").split(" \\\n")),
+        tuple(rendered.notes),
+    )
+
+
+class EngineCheck(Struct, frozen=True):
+    """A release's response to a plan."""
+
+    release: str
+    accepted: bool | None
+    """True if accepted; None if it could not be queried (`why` has the reason)."""
+    why: str = ""
+    filled: tuple[str, ...] = ()
+    """Arguments with unknown values that the engine filled in."""
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+def examined_with(
+    examined: CheckedRequest, asker: EngineQuerier, rules: Iterable[Rule], python: str | None = None
+) -> tuple[CheckedRequest, EngineCheck | None]:
+    """Return the checked plan, and the engine's response or None if it was not queried.
+
+    Rules that lacked a value run again with the engine's value. Raises NoJudgeError.
+    """
+    opinion = asker.opinion(examined.plan, interpreter(python), examined.results.blamed)
+    if opinion is None:
+        return examined, None
+    return _with_opinion(examined, opinion, rules)
+
+
+def _with_opinion(
+    examined: CheckedRequest, opinion: Opinion, rules: Iterable[Rule]
+) -> tuple[CheckedRequest, EngineCheck]:
+    merged = with_engine_values(examined.plan, opinion)
+    results = examined.results
+    if merged.plan is not examined.plan:
+        results = check_plan(merged.plan, rules).results
+    more = engine_findings(opinion, merged.plan, results.findings)
+    has_answer = opinion.accepted or opinion.refusal is not None
+    return (
+        CheckedRequest(
+            merged.plan,
+            RuleResults(
+                tuple(sorted((*results.findings, *more.findings), key=in_order)),
+                (*results.skipped, *more.skipped),
+            ),
+        ),
+        EngineCheck(
+            opinion.release,
+            opinion.accepted if has_answer else None,
+            opinion.why if opinion.refusal is None else opinion.refusal.words,
+            merged.filled,
+            merged.contradictions,
+        ),
+    )
 
 
 class BatchCoverage(StrEnum):
@@ -294,8 +387,6 @@ def planned_request(
     rules = tuple(rules)
     examined, engine_check = check_request(request, lookup, rules), None
     if asker is not None:
-        from speclaunch.measure.advice.engine_check import examined_with  # noqa: PLC0415 - rarely needed
-
         examined, engine_check = examined_with(examined, asker, rules, python)
     plan = examined.plan
     found = memory_verdict(plan)

@@ -42,10 +42,12 @@ from speclaunch.deployments import (
 )
 from speclaunch.engine import AUTO, NoEngineError, find_runtime
 from speclaunch.engine import load as load_catalogue
-from speclaunch.measure.advice.comparison import PlanComparison, compared
-from speclaunch.measure.advice.plan_requests import PlanSide, planned_side
-from speclaunch.measure.advice.planned_command import PlannedCommand
-from speclaunch.measure.advice.planned_deployment import PlannedDeployment, planned_request
+from speclaunch.measure.advice.plan_requests import PlanComparison, PlanSide, compared, planned_side
+from speclaunch.measure.advice.planned_deployment import (
+    PlannedCommand,
+    PlannedDeployment,
+    planned_request,
+)
 from speclaunch.measure.upgrade.reasons import (
     Aspect,
     UpgradeReason,

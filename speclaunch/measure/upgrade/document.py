@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from speclaunch.checks import Advisory
 from speclaunch.engine import ArgumentOutcome, EffectiveArgument, PlanDifference
-from speclaunch.measure.advice.comparison import PlanComparison
+from speclaunch.measure.advice.plan_requests import PlanComparison
 from speclaunch.measure.contract.records import FieldResult
 from speclaunch.measure.upgrade.deployments import DeploymentUpgrade
 from speclaunch.measure.upgrade.reasons import (

@@ -16,7 +16,7 @@ from speclaunch.engine import (
     UnknownValueError,
     is_idle,
 )
-from speclaunch.measure.advice.comparison import PlanComparison
+from speclaunch.measure.advice.plan_requests import PlanComparison
 from speclaunch.measure.advice.planned_deployment import PlannedDeployment
 
 _FEWER_TOKENS = 0.99

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, LaunchError
 from speclaunch.engine import ArgumentOutcome, EffectiveArgument, is_idle
-from speclaunch.measure.advice.comparison import PlanComparison
+from speclaunch.measure.advice.plan_requests import PlanComparison
 from speclaunch.measure.bench.measurement import LEAST_PAIRS, SpeedClaim, interval
 from speclaunch.measure.contract.contract import served_contract
 from speclaunch.measure.contract.records import ContractProgress, FieldRow, changed_fields

@@ -22,7 +22,7 @@ from speclaunch.engine.facts.record_checkpoint import publishable, store_facts, 
 from speclaunch.engine.facts.record_checkpoint import recorded as facts_of
 from speclaunch.engine.facts.repository_facts import FOLDER
 from speclaunch.engine.facts.tensors import stored_tensors
-from speclaunch.measure.advice.checkpoint_sources import FACTS, fact_value
+from speclaunch.measure.advice.checkpoints import FACTS, fact_value
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 8, "num_hidden_layers": 2}
 HERE = Origin(FactSource.REPOSITORY, "here")

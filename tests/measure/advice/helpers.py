@@ -6,7 +6,7 @@ from functools import cache
 
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.engine.facts.hardware import declare
-from speclaunch.measure.advice.draft_listing import find_target
+from speclaunch.measure.advice.drafts import find_target
 from speclaunch.measure.advice.new_recipe import NewRecipe, RecipeRequest, new_recipe
 
 NEWEST = "0.5.23"

@@ -22,10 +22,10 @@ from speclaunch.engine.plan.budget import Fit
 from speclaunch.engine.plan.memory.budget import memory_verdict
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.resolve import resolve
+from speclaunch.measure.advice.drafts import too_early, ways_for
 from speclaunch.measure.advice.new_recipe import NewRecipe, NotWrittenError, new_recipe
 from speclaunch.measure.advice.placing import request_of, settle
 from speclaunch.measure.advice.plan_requests import planned_side, sides
-from speclaunch.measure.advice.ways import too_early, ways_for
 from tests.measure.advice.helpers import NEWEST, wanted
 from tests.support.lint_report import collect, lint
 

@@ -11,14 +11,14 @@ from speclaunch.core.errors import InputError
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.budget import Fit
 from speclaunch.engine.releases.catalogue import held_versions
-from speclaunch.measure.advice.draft_listing import (
+from speclaunch.measure.advice.drafts import (
     DraftListing,
     ListedWay,
+    SpeculationMethod,
     find_target,
     listing,
     spans_of,
 )
-from speclaunch.measure.advice.ways import SpeculationMethod
 
 FEW = ("0.4.6.post5", "0.5.2", "0.5.9", "0.5.12.post1", "0.5.23")
 

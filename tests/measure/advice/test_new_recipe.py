@@ -21,9 +21,9 @@ from speclaunch.engine.plan.fit.knobs import STEPS, TOKENS, TOPK
 from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.releases.argv import parse_argv
 from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.measure.advice.drafts import SpeculationMethod
 from speclaunch.measure.advice.new_recipe import NewRecipe, NotWrittenError, new_recipe
 from speclaunch.measure.advice.placing import LENGTHENED
-from speclaunch.measure.advice.ways import SpeculationMethod
 from tests.measure.advice.helpers import made, wanted
 
 FEW = [

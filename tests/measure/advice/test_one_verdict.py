@@ -22,7 +22,7 @@ from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.recipe.load import load
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.budget import Fit
-from speclaunch.measure.advice.draft_listing import listing
+from speclaunch.measure.advice.drafts import listing
 from speclaunch.measure.advice.new_recipe import NotWrittenError, new_recipe
 from speclaunch.measure.advice.plan_requests import planned_side, sides
 from speclaunch.measure.advice.planned_deployment import PlannedDeployment

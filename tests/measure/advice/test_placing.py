@@ -6,8 +6,8 @@ import pytest
 
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.engine.facts.hardware import declare
+from speclaunch.measure.advice.drafts import SpeculationMethod, ways_for
 from speclaunch.measure.advice.placing import NoPlace, PlacedArguments, in_gib, place, sizes
-from speclaunch.measure.advice.ways import SpeculationMethod, ways_for
 from tests.measure.advice.helpers import NEWEST, wanted
 
 

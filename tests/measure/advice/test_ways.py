@@ -7,7 +7,7 @@ import pytest
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.known_models import ModelPair, index_names
 from speclaunch.engine.plan.topics.drafts import PATH
-from speclaunch.measure.advice.ways import SpeculationMethod, ways_for
+from speclaunch.measure.advice.drafts import SpeculationMethod, ways_for
 
 BARE = Checkpoint("o/target", architectures=("DeepseekV3ForCausalLM",))
 

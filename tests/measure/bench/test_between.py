@@ -9,9 +9,15 @@ from statistics import fmean
 import pytest
 from msgspec.structs import asdict, replace
 
-from speclaunch.measure.bench.between import ERROR_RATE, difference, ratio_between
 from speclaunch.measure.bench.measurement import of_starts
-from speclaunch.measure.bench.schema import CertificateDocument, DifferenceDocument, SideRecord
+from speclaunch.measure.bench.schema import (
+    ERROR_RATE,
+    CertificateDocument,
+    DifferenceDocument,
+    SideRecord,
+    difference,
+    ratio_between,
+)
 from tests.support.app.output.bench.made import OURS, SIDES, made
 
 SLEEP = (

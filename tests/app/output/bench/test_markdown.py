@@ -11,9 +11,8 @@ from markdown_it import MarkdownIt
 
 from speclaunch.app.output.bench import columns
 from speclaunch.app.output.bench_markdown import certificate_markdown, difference_markdown, escaped
-from speclaunch.measure.bench.between import difference
 from speclaunch.measure.bench.measurement import Objection
-from speclaunch.measure.bench.schema import CertificateDocument
+from speclaunch.measure.bench.schema import CertificateDocument, difference
 from tests.app.output.bench.strategies import NAMES, certificates
 from tests.support.app.output.bench.made import made
 

@@ -11,9 +11,13 @@ import msgspec.json
 import pytest
 from msgspec import ValidationError, convert
 
-from speclaunch.measure.bench.between import difference
 from speclaunch.measure.bench.measurement import Objection
-from speclaunch.measure.bench.schema import CertificateDocument, DifferenceDocument, SingleDocument
+from speclaunch.measure.bench.schema import (
+    CertificateDocument,
+    DifferenceDocument,
+    SingleDocument,
+    difference,
+)
 from tests.support.app.output.bench.made import made
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "reference" / "bench.schema.json"

@@ -20,7 +20,7 @@ from speclaunch.app.output.plan.document import (
     comparison_document,
     plan_document,
 )
-from speclaunch.measure.advice.comparison import compared
+from speclaunch.measure.advice.plan_requests import compared
 from tests.support.app.output.plan.helpers import FAILS, FITS, UNKNOWN, planned
 
 DOCS = Path(__file__).parents[4] / "docs" / "reference"

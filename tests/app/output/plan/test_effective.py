@@ -13,7 +13,7 @@ from speclaunch.engine.plan.effective_arguments import (
     compare_budgets,
     concern_of,
 )
-from speclaunch.measure.advice.comparison import compared
+from speclaunch.measure.advice.plan_requests import compared
 from tests.support.app.output.plan.helpers import FAILS, FITS, UNKNOWN, PlannedDeployment, planned
 
 

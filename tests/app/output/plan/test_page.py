@@ -18,7 +18,7 @@ from speclaunch.app.output.plan.page import (
     printable,
 )
 from speclaunch.engine.plan.budget import RankBudget
-from speclaunch.measure.advice.comparison import compared
+from speclaunch.measure.advice.plan_requests import compared
 from tests.support.app.output.plan.helpers import FAILS, FITS, UNKNOWN, planned
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}

@@ -13,7 +13,7 @@ from speclaunch.app.output.plan.side_by_side import show_comparison
 from speclaunch.app.output.plan.terminal_lines import wrapped
 from speclaunch.app.output.plan.text import show_plan
 from speclaunch.engine.plan.budget import MemoryShare, MemorySize, MemoryUse, RankBudget
-from speclaunch.measure.advice.comparison import compared
+from speclaunch.measure.advice.plan_requests import compared
 from tests.support.app.output.plan.helpers import FAILS, FITS, GIB, UNKNOWN, planned, rank, shown
 
 WIDTHS = [(60, True), (80, True), (120, True), (200, True), (400, False)]

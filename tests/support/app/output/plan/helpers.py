@@ -26,8 +26,7 @@ from speclaunch.engine.plan.budget import (
 )
 from speclaunch.engine.plan.effective_arguments import effective_arguments
 from speclaunch.engine.plan.resolve import resolve
-from speclaunch.measure.advice.planned_command import command_of
-from speclaunch.measure.advice.planned_deployment import PlannedDeployment, coverage
+from speclaunch.measure.advice.planned_deployment import PlannedDeployment, command_of, coverage
 
 GIB = 1 << 30
 MEMORY = 80 * GIB
