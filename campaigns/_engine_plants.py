@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from speclaunch.measure.upgrade.running import ReleaseRun
+from speclaunch.measure.releases.upgrade_run import ReleaseRun
 
 _ARGUMENTS, _SCHEDULER = "srt/server_args.py", "srt/managers/scheduler.py"
 _LOGITS = "srt/layers/logits_processor.py"

@@ -35,14 +35,15 @@ from campaigns._engine_plants import PLANTS, Plant, planted_engine, restore
 from speclaunch.checks import Lookup, all_rules
 from speclaunch.core import speclaunch_home
 from speclaunch.engine import CpuEngine, declare
-from speclaunch.measure.bisect import bisect as searching
-from speclaunch.measure.bisect.checks import check_of
-from speclaunch.measure.bisect.search import SearchOutcome, most_starts
-from speclaunch.measure.upgrade import running
-from speclaunch.measure.upgrade.deployments import UpgradeSettings, recipe_upgrades
-from speclaunch.measure.upgrade.reasons import UpgradeReason, UpgradeVerdict
-from speclaunch.measure.upgrade.release_recipe import LaunchedRelease, launched, recipe_for
-from speclaunch.measure.upgrade.supply import EngineSupply
+from speclaunch.measure.releases import bisect, upgrade_run
+from speclaunch.measure.releases.launched import EngineSupply, LaunchedRelease, launched, recipe_for
+from speclaunch.measure.releases.search import SearchOutcome, check_of, most_starts
+from speclaunch.measure.releases.upgrade import (
+    UpgradeReason,
+    UpgradeSettings,
+    UpgradeVerdict,
+    recipe_upgrades,
+)
 from tests.support.measure import planted
 
 ROOT = Path(__file__).parent.parent
@@ -112,7 +113,7 @@ def _by_program(
 def _in_process(
     folder: Path, recipe: Path, held: Sequence[str], check: str, pythons: dict[str, Path]
 ) -> Found:
-    task = searching.BisectTask(
+    task = bisect.BisectTask(
         (f"recipe={recipe}",),
         tuple(held),
         check_of(check, SECONDS),
@@ -122,10 +123,10 @@ def _in_process(
         {release: str(path) for release, path in pythons.items()},
     )
     os.environ["SPECLAUNCH_HOME"] = str(folder)
-    begun = searching.BisectProgress()
-    stored = searching.StoredBisect.begin("bisect", "planted", task.key, {}, begun, fresh=True)
+    begun = bisect.BisectProgress()
+    stored = bisect.StoredBisect.begin("bisect", "planted", task.key, {}, begun, fresh=True)
     with EngineSupply(task.pythons, quiet) as supply:
-        end = searching.search(task, stored, supply, quiet)
+        end = bisect.search(task, stored, supply, quiet)
     return str(end.outcome), list(end.pair or ()), len(stored.progress.probes)
 
 
@@ -173,11 +174,11 @@ def _upgraded(folder: Path, recipe: Path, old: str, new: str, pythons: dict[str,
     engines = {release: str(path) for release, path in pythons.items()}
     recipes = [recipe_for(words, release, (), python=engines[release]) for release in (old, new)]
     os.environ["SPECLAUNCH_HOME"] = str(folder)
-    begun = running.UpgradeProgress()
-    stored = running.StoredUpgrade.begin("upgrade", "planted", "", {}, begun, fresh=True)
+    begun = upgrade_run.UpgradeProgress()
+    stored = upgrade_run.StoredUpgrade.begin("upgrade", "planted", "", {}, begun, fresh=True)
     with EngineSupply(engines, quiet) as supply:
-        running.run_releases(recipes, stored, supply, SECONDS, quiet)
-    done = replace(upgrade, reasons=running.run_reasons(upgrade, *stored.progress.runs))
+        upgrade_run.run_releases(recipes, stored, supply, SECONDS, quiet)
+    done = replace(upgrade, reasons=upgrade_run.run_reasons(upgrade, *stored.progress.runs))
     return {reason.aspect.value for reason in done.reasons}
 
 
@@ -242,27 +243,29 @@ def _sound_reasons(recipe: str, old: str, new: str, home: Path) -> tuple[Upgrade
 
 
 def _run_reasons(
-    recipe: str, before: running.ReleaseRun, after: running.ReleaseRun
+    recipe: str, before: upgrade_run.ReleaseRun, after: upgrade_run.ReleaseRun
 ) -> tuple[UpgradeReason, ...]:
     settings = UpgradeSettings(after.release, before.release, (), Lookup(), all_rules())
     (upgrade,) = recipe_upgrades([f"recipe={recipe}"], settings)
-    return running.run_reasons(upgrade, before, after)
+    return upgrade_run.run_reasons(upgrade, before, after)
 
 
-def _sound_run(recipe: str, release: str, old: str | None, home: Path) -> running.ReleaseRun:
+def _sound_run(recipe: str, release: str, old: str | None, home: Path) -> upgrade_run.ReleaseRun:
     """Return the run of an unplanted engine, compared with `old`; it is started only once."""
     path = home / f"sound-{recipe}-{release}-{old}.json"
     if not path.exists():
         before = [] if old is None else [_sound_run(recipe, old, None, home)]
         path.write_bytes(msgspec.json.encode(_engine_run(recipe, release, *before)))
-    return msgspec.json.decode(path.read_bytes(), type=running.ReleaseRun)
+    return msgspec.json.decode(path.read_bytes(), type=upgrade_run.ReleaseRun)
 
 
-def _engine_run(recipe: str, release: str, *before: running.ReleaseRun) -> running.ReleaseRun:
-    begun = running.UpgradeProgress(before)
-    stored = running.StoredUpgrade.begin("upgrade", "planted", "", {}, begun, fresh=True)
+def _engine_run(
+    recipe: str, release: str, *before: upgrade_run.ReleaseRun
+) -> upgrade_run.ReleaseRun:
+    begun = upgrade_run.UpgradeProgress(before)
+    stored = upgrade_run.StoredUpgrade.begin("upgrade", "planted", "", {}, begun, fresh=True)
     found = recipe_for([f"recipe={recipe}"], release, ())
-    return running.run_release(found, stored, 10 * SECONDS, quiet)
+    return upgrade_run.run_release(found, stored, 10 * SECONDS, quiet)
 
 
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {
@@ -312,9 +315,9 @@ def main() -> int:
         os.environ["SPECLAUNCH_HOME"] = str(options.home)
         more = {"home": options.home}
         restore(options.home)
-        running.launched = without_contract  # type: ignore[attr-defined]
+        upgrade_run.launched = without_contract  # type: ignore[attr-defined]
     elif not options.whole:
-        searching.launched = running.launched = planted.served  # type: ignore[attr-defined]
+        bisect.launched = upgrade_run.launched = planted.served  # type: ignore[attr-defined]
     rows = []
     count = 2 * options.cases if options.kind == "upgrade" else options.cases
     for case in range(options.first, options.first + count):

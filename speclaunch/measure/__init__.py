@@ -6,7 +6,6 @@ Other libraries import only the names below. See README.md.
 from speclaunch.core import front_door
 
 NAMES = {
-    "advice.advice": "Advice Fitting",
     "advice.checkpoints": """
         check CheckpointSources ComparedFacts FACTS FactsState pulled read_stored sources_of
         fact_value checkpoints_to_pull inspect_checkpoint Inspection
@@ -22,7 +21,7 @@ NAMES = {
         RolePlan roles_exit_code sides unanswered requested_load with_roles
     """,
     "advice.planned_deployment": """
-        EngineCheck BatchCoverage BatchSpan Coverage NoCoverage PlannedDeployment
+        Advice Fitting EngineCheck BatchCoverage BatchSpan Coverage NoCoverage PlannedDeployment
     """,
     "bench.certificate": "certificate single cost_of read write",
     "bench.comparison": """
@@ -53,10 +52,6 @@ NAMES = {
     """,
     "bench.stored_names": "directory stored_names LAST",
     "bench.workload": "Prompts RANDOM shipped workload",
-    "bisect.bisect": "BisectProgress BisectTask releases_between search StoredBisect",
-    "bisect.checks": "check_of",
-    "bisect.document": "bisect_document BisectDocument DependencyRecord",
-    "bisect.search": "most_starts SearchOutcome",
     "certificates": "certificates_of",
     "contract.contract": "FIELDS served_contract",
     "contract.records": """
@@ -68,6 +63,20 @@ NAMES = {
         served_dtype WrongRecord
     """,
     "prove.stored": "PROOF StoredAnswers StoredProof",
+    "releases.bisect": """
+        BisectProgress BisectTask releases_between search StoredBisect bisect_document
+        BisectDocument DependencyRecord
+    """,
+    "releases.launched": "plan_here recipe_for EngineSupply interpreters",
+    "releases.search": "check_of most_starts SearchOutcome",
+    "releases.upgrade": """
+        DeploymentUpgrade directory_upgrades file_upgrades recipe_upgrades UpgradeSettings
+        Aspect UpgradeReason UpgradeVerdict
+    """,
+    "releases.upgrade_run": """
+        DeploymentRecord RunRecord upgrade_document UpgradeDocument ValueRecord run_reasons
+        run_releases StoredUpgrade UpgradeProgress
+    """,
     "sweep.course": "refused_row require_launcher run_sweep",
     "sweep.jobs": "Folder Job JobOptions JobVerdict LOCAL Planned Row",
     "sweep.judging": "check_jobs",
@@ -83,14 +92,6 @@ NAMES = {
         TuningVerdict verdict Verified
     """,
     "tune.writing": "elsewhere require_own Tuned tuned",
-    "upgrade.deployments": """
-        DeploymentUpgrade directory_upgrades file_upgrades recipe_upgrades UpgradeSettings
-    """,
-    "upgrade.document": "DeploymentRecord RunRecord upgrade_document UpgradeDocument ValueRecord",
-    "upgrade.reasons": "Aspect UpgradeReason UpgradeVerdict",
-    "upgrade.release_recipe": "plan_here recipe_for",
-    "upgrade.running": "run_reasons run_releases StoredUpgrade UpgradeProgress",
-    "upgrade.supply": "EngineSupply interpreters",
     "watch.document": "WatchDocument WatchedEngine",
     "watch.history": "RankSpan",
     "watch.watcher": "wait_for_polls watch_targets watched_once watching WatchTarget",

@@ -24,7 +24,7 @@ from speclaunch.deployments import (
     record,
 )
 from speclaunch.measure import UpgradeSettings, UpgradeVerdict, recipe_upgrades
-from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason
+from speclaunch.measure.releases.upgrade import Aspect, UpgradeReason
 from speclaunch.serving import lock_request, write_lock
 from tests.support.serving.launch import fake_sglang
 

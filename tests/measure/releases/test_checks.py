@@ -12,11 +12,10 @@ import psutil
 import pytest
 
 from speclaunch.core.errors import InputError, LaunchError
-from speclaunch.measure.bisect.checks import Check, CheckedServer, check_of
-from speclaunch.measure.bisect.search import ProbeVerdict
 from speclaunch.measure.contract.records import FieldResult, FieldRow
 from speclaunch.measure.prove.answers import ProofAnswer
-from speclaunch.measure.upgrade.observation import ReleaseAnswers
+from speclaunch.measure.releases.launched import ReleaseAnswers
+from speclaunch.measure.releases.search import Check, CheckedServer, ProbeVerdict, check_of
 
 
 class Answers:

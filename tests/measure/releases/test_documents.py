@@ -13,9 +13,10 @@ from rich.console import Console
 
 from speclaunch.app.output.bisect import show_bisect
 from speclaunch.app.output.upgrade import show_upgrades
-from speclaunch.measure.bisect.document import BisectDocument, DependencyRecord, PairRecord
-from speclaunch.measure.bisect.search import ProbeVerdict, ReleaseProbe, SearchOutcome
-from speclaunch.measure.upgrade.document import (
+from speclaunch.measure.releases.bisect import BisectDocument, DependencyRecord, PairRecord
+from speclaunch.measure.releases.search import ProbeVerdict, ReleaseProbe, SearchOutcome
+from speclaunch.measure.releases.upgrade import Aspect, UpgradeReason, UpgradeVerdict
+from speclaunch.measure.releases.upgrade_run import (
     AdvisoryRecord,
     ChangesRecord,
     DeploymentRecord,
@@ -24,7 +25,6 @@ from speclaunch.measure.upgrade.document import (
     UpgradeDocument,
     ValueRecord,
 )
-from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 SCHEMAS = {

@@ -13,8 +13,8 @@ import pytest
 
 from campaigns import _engine_plants as engine_plants
 from campaigns import releases as campaign
-from speclaunch.measure.bisect import bisect as searching
-from speclaunch.measure.upgrade import running
+from speclaunch.measure.releases import bisect as searching
+from speclaunch.measure.releases import upgrade_run
 from tests.support.measure import planted
 from tests.support.program import COMMAND
 
@@ -24,7 +24,7 @@ HELD = planted.RELEASES[-8:]
 @pytest.fixture
 def direct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "launched", planted.served)
-    monkeypatch.setattr(running, "launched", planted.served)
+    monkeypatch.setattr(upgrade_run, "launched", planted.served)
     monkeypatch.setenv("SPECLAUNCH_HOME", os.environ.get("SPECLAUNCH_HOME", ""))
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from speclaunch.measure.bisect.search import (
+from speclaunch.measure.releases.search import (
     ProbeVerdict,
     ReleaseProbe,
     SearchOutcome,

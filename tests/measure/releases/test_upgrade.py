@@ -15,18 +15,20 @@ from speclaunch.checks import Lookup, all_rules
 from speclaunch.engine import declare
 from speclaunch.measure.contract.records import REFUSED, Contract, FieldResult, FieldRow
 from speclaunch.measure.prove.answers import ProofAnswer
-from speclaunch.measure.upgrade import running
-from speclaunch.measure.upgrade.deployments import (
+from speclaunch.measure.releases import upgrade_run
+from speclaunch.measure.releases.launched import ReleaseAnswers
+from speclaunch.measure.releases.upgrade import (
+    Aspect,
     DeploymentUpgrade,
+    UpgradeReason,
     UpgradeSettings,
+    UpgradeVerdict,
     directory_upgrades,
     file_upgrades,
     recipe_upgrades,
+    verdict_of,
 )
-from speclaunch.measure.upgrade.document import upgrade_document
-from speclaunch.measure.upgrade.observation import ReleaseAnswers
-from speclaunch.measure.upgrade.reasons import Aspect, UpgradeReason, UpgradeVerdict, verdict_of
-from speclaunch.measure.upgrade.running import ReleaseRun, run_reasons
+from speclaunch.measure.releases.upgrade_run import ReleaseRun, run_reasons, upgrade_document
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 COMMAND = f"python3 -m sglang.launch_server --model-path {LLAMA} --speculative-algorithm NGRAM"
@@ -275,16 +277,16 @@ def test_an_interrupted_upgrade_repeats_no_release_and_no_field(
                 raise KeyboardInterrupt
         return Contract(rows, started[-1], "EAGLE")
 
-    monkeypatch.setattr(running, "launched", launched)
-    monkeypatch.setattr(running, "served_contract", checked)
+    monkeypatch.setattr(upgrade_run, "launched", launched)
+    monkeypatch.setattr(upgrade_run, "served_contract", checked)
     recipes: Any = [SimpleNamespace(version=release) for release in ("0.5.20", "0.5.23")]
     supply: Any = SimpleNamespace(prefetch=lambda _: None, require=lambda _: None)
 
-    def run() -> running.StoredUpgrade:
-        first = running.UpgradeProgress()
-        stored = running.StoredUpgrade.begin("upgrade", "one", "key", {}, first, fresh=False)
+    def run() -> upgrade_run.StoredUpgrade:
+        first = upgrade_run.UpgradeProgress()
+        stored = upgrade_run.StoredUpgrade.begin("upgrade", "one", "key", {}, first, fresh=False)
         lines.append(stored.progress.saved)
-        running.run_releases(recipes, stored, supply, 9, lambda _: None)
+        upgrade_run.run_releases(recipes, stored, supply, 9, lambda _: None)
         return stored
 
     lines: list[str] = []

@@ -17,9 +17,9 @@ from typing import Any
 
 from speclaunch.checks import Lookup
 from speclaunch.engine import Address, resolve
-from speclaunch.measure.upgrade.observation import ObservedServer
-from speclaunch.measure.upgrade.release_recipe import (
+from speclaunch.measure.releases.launched import (
     LaunchedRelease,
+    ObservedServer,
     ReleaseRecipe,
     StartFailedError,
 )

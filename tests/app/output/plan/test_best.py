@@ -18,8 +18,7 @@ from speclaunch.engine.plan.fit.best_for_load import RequestLoad
 from speclaunch.engine.plan.fit.predict import margins
 from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.plan.resolve import resolve
-from speclaunch.measure.advice.advice import Advice, advice, fitting
-from speclaunch.measure.advice.planned_deployment import PlannedDeployment
+from speclaunch.measure.advice.planned_deployment import Advice, PlannedDeployment, advice, fitting
 from tests.app.output.plan.test_fitting import asked
 from tests.support.app.output.plan.helpers import planned, shown
 

@@ -19,7 +19,7 @@ from speclaunch.engine.plan.fit.suggestion import Alternative, Suggested, Sugges
 from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.resolve import resolve
-from speclaunch.measure.advice.advice import Fitting, fitting
+from speclaunch.measure.advice.planned_deployment import Fitting, fitting
 from tests.support.app.output.plan.helpers import (
     FAILS,
     FITS,

@@ -1,1 +1,0 @@
-"""One page on whether a deployment can move to another release."""
