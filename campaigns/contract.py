@@ -28,9 +28,9 @@ from typing import Any
 from speclaunch.app.verbs.check_options import lookup
 from speclaunch.app.verbs.prove import Engines
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
-from speclaunch.measure.contract import servers
-from speclaunch.measure.contract.contract import FIELDS, check_contract
-from speclaunch.measure.contract.records import Contract, FieldResult
+from speclaunch.measure.prove import contract_servers
+from speclaunch.measure.prove.contract import FIELDS, check_contract
+from speclaunch.measure.prove.contract_servers import Contract, FieldResult
 from tests.support.measure.contract_faults import FIELD_FAULTS, RECIPE
 from tests.support.measure.contract_server import FAULTS, pair
 from tests.support.proof_faults import activate, breakable_shim
@@ -41,8 +41,8 @@ RESULTS = ROOT / "tests" / "measure" / "contract" / "campaign.json"
 
 def hurry() -> None:
     """Do not wait before an abort: a scripted server runs until then."""
-    servers._STARTED_SECONDS = 0.01
-    servers._RELEASE_SECONDS = 0.1
+    contract_servers._STARTED_SECONDS = 0.01
+    contract_servers._RELEASE_SECONDS = 0.1
 
 
 def sound(numbers: Iterable[int], processes: int = 1) -> dict[str, Any]:

@@ -48,10 +48,10 @@ from speclaunch.measure.bench.load_generators import SglangGenerator
 from speclaunch.measure.bench.measurement import Round, interval
 from speclaunch.measure.bench.sides import LaunchedSide, SideOptions, candidate
 from speclaunch.measure.bench.workload import workload
-from speclaunch.measure.tune.model import Trial
-from speclaunch.measure.tune.space import (
+from speclaunch.measure.tune.model import (
     NGRAM,
     DraftSetting,
+    Trial,
     algorithm_of,
     order_of,
     own_setting,

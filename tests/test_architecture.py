@@ -241,7 +241,7 @@ def test_hydra_is_imported_where_it_composes_and_sweeps_alone() -> None:
         if any(name.split(".")[0] == "hydra" for name in imported(path))
     ] == [
         "deployments/recipe/hydra_compose.py",
-        "measure/sweep/hydra_app.py",
+        "measure/hydra_app.py",
     ]
 
 
@@ -451,9 +451,8 @@ def test_a_start_of_a_process_is_seen_by_any_name(text: str) -> None:
 
 
 DIRECT_READS = {
-    "measure/bench/aiperf.py": "the load generator's own output",
     "measure/bench/engines.py": "the log of an engine that bench started",
-    "measure/bench/generator.py": "prompts that bench wrote",
+    "measure/bench/load_generators.py": "prompts that bench wrote, and output of the generator",
     "serving/doctor/machine.py": "the kernel's files",
     "engine/releases/catalogue.py": "ships with speclaunch",
     "engine/releases/metrics.py": "ships with speclaunch",
@@ -474,8 +473,7 @@ DIRECT_READS = {
     "engine/plan/refusals.py": "ships with speclaunch",
     "checks/advisory.py": "ships with speclaunch",
     "checks/rules/pages.py": "ships with speclaunch",
-    "measure/sweep/course.py": "the log of a job that the sweep started",
-    "measure/sweep/run_job.py": "the log of a job that the sweep started",
+    "measure/sweep_run.py": "the log of a job that the sweep started",
 }
 """Modules that read files by the calls of Python: files that no stranger names or fills."""
 

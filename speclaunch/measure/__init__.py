@@ -48,21 +48,19 @@ NAMES = {
     """,
     "bench.stored": """
         begin_bench BenchListing find_certificate find_measured stored_benches stored_documents
-        key_of require_cells StoredBench
+        key_of require_cells StoredBench certificates_of
     """,
     "bench.stored_names": "directory stored_names LAST",
     "bench.workload": "Prompts RANDOM shipped workload",
-    "certificates": "certificates_of",
-    "contract.contract": "FIELDS served_contract",
-    "contract.records": """
+    "prove.answers": "ProofPrompt ProofServer PROOF StoredAnswers StoredProof",
+    "prove.contract": "FIELDS served_contract",
+    "prove.contract_servers": """
         CONTRACT ContractDocument ContractProgress FieldResult FieldRow StoredContract
     """,
-    "prove.answers": "ProofPrompt ProofServer",
     "prove.proof": """
         LevelRecord Proof ProofDocument prove_answers reference sampled samples_agree
         served_dtype WrongRecord
     """,
-    "prove.stored": "PROOF StoredAnswers StoredProof",
     "releases.bisect": """
         BisectProgress BisectTask releases_between search StoredBisect bisect_document
         BisectDocument DependencyRecord
@@ -77,23 +75,21 @@ NAMES = {
         DeploymentRecord RunRecord upgrade_document UpgradeDocument ValueRecord run_reasons
         run_releases StoredUpgrade UpgradeProgress
     """,
-    "sweep.course": "refused_row require_launcher run_sweep",
-    "sweep.jobs": "Folder Job JobOptions JobVerdict LOCAL Planned Row",
-    "sweep.judging": "check_jobs",
-    "tune.adaptive": "adaptive_words checked configuration require_adaptive",
-    "tune.model": "Trial",
-    "tune.objective": "Aim objective trial_models TuningObjective",
-    "tune.search": "budget Expectation expectation first_settings next_trial ranked TuningBudget",
-    "tune.space": """
-        algorithm_of DraftSetting order_of override_words own_setting possible published_setting
+    "sweep_jobs": "Folder Job JobOptions JobVerdict LOCAL Planned Row check_jobs",
+    "sweep_run": "refused_row require_launcher run_sweep",
+    "tune.model": """
+        Trial Aim objective trial_models TuningObjective algorithm_of DraftSetting order_of
+        override_words own_setting possible published_setting
     """,
     "tune.trials": """
-        Compared stored_starts StoredStarts LoadRatio measure_setting OWN Protocol TrialStart
+        budget Expectation expectation first_settings next_trial ranked TuningBudget Compared
+        stored_starts StoredStarts LoadRatio measure_setting OWN Protocol TrialStart
         TuningVerdict verdict Verified
     """,
-    "tune.writing": "elsewhere require_own Tuned tuned",
-    "watch.document": "WatchDocument WatchedEngine",
-    "watch.history": "RankSpan",
-    "watch.watcher": "wait_for_polls watch_targets watched_once watching WatchTarget",
+    "tune.writing": """
+        adaptive_words checked configuration require_adaptive elsewhere require_own Tuned tuned
+    """,
+    "watch": "wait_for_polls watch_targets watched_once watching WatchTarget",
+    "watch_history": "WatchDocument WatchedEngine RankSpan",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

@@ -16,7 +16,7 @@ from speclaunch.core.errors import LaunchError
 from speclaunch.core.resources import recipes_dir
 from speclaunch.deployments.recipe.compose import compose
 from speclaunch.engine.facts.cpu_engine import CpuEngine
-from speclaunch.measure.tune.adaptive import checked
+from speclaunch.measure.tune.writing import checked
 from tests.e2e.conftest import Marked
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]

@@ -11,8 +11,8 @@ import pytest
 from speclaunch.core import speclaunch_home
 from speclaunch.deployments import LockedCertificate, load, prepare
 from speclaunch.measure.bench.sides import identity_of
+from speclaunch.measure.bench.stored import certificates_of
 from speclaunch.measure.bench.stored_names import stored_files, stored_length
-from speclaunch.measure.certificates import certificates_of
 from speclaunch.serving import command
 
 

@@ -1,24 +1,29 @@
-"""Comparisons on disk, which can be listed, found by name, and read as certificates.
+"""Stored comparisons: listed, found by name, read as certificates; and all results of a deployment.
 
-They are stored round by round, so an interrupted comparison continues.
+Comparisons on disk, which can be listed, found by name, and read as certificates. They are stored
+round by round, so an interrupted comparison continues.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
-from speclaunch.core import InputError, Problem, from_here, read_json
+from speclaunch.core import InputError, Problem, from_here, mapping, read_json, text
+from speclaunch.deployments import LockedCertificate, Prepared
 from speclaunch.engine import suggest
 from speclaunch.measure.bench.comparison import Schedule
 from speclaunch.measure.bench.measurement import Round
 from speclaunch.measure.bench.schema import CertificateDocument, SingleDocument, measured_of
-from speclaunch.measure.bench.stored_names import FILE, LAST, directory, stored_files
-from speclaunch.serving import unfinished_work
+from speclaunch.measure.bench.sides import identity_of
+from speclaunch.measure.bench.stored_names import FILE, LAST, directory, stored_files, stored_length
+from speclaunch.measure.prove.answers import PROOF
+from speclaunch.measure.prove.contract_servers import CONTRACT
+from speclaunch.serving import command, unfinished_work
 
 VERSION = 1
 _LISTING = "`speclaunch bench ls` lists them"
@@ -230,3 +235,51 @@ def require_cells(name: str, found: CertificateDocument) -> None:
             help="measure it again: speclaunch bench … --fresh",
         )
     )
+
+
+def certificates_of(prepared: Prepared) -> tuple[LockedCertificate, ...]:
+    """Return the newest finished result of each kind for exactly this command."""
+    proofs, contracts = map(unfinished_work.stored_work, (PROOF, CONTRACT))
+    found = (
+        _newest("bench", stored_files(), identity_of(prepared), _measured),
+        _newest("prove", proofs, command(prepared), _proven),
+        _newest("contract", contracts, command(prepared), _contracted),
+    )
+    return tuple(certificate for certificate in found if certificate is not None)
+
+
+def _newest(
+    kind: str, files: Sequence[Path], identity: Sequence[str], result_of: Any
+) -> LockedCertificate | None:
+    for path in reversed(files):
+        document = read_json(path) or {}
+        commands = mapping(document.get("about")).get("commands")
+        if not isinstance(commands, Iterable) or list(commands)[:1] != [list(identity)]:
+            continue
+        stored = mapping(document.get("result"))
+        result = result_of(stored)
+        if result is not None:
+            day = (text(document.get("updated")) or "")[:10]
+            length = stored_length(stored)
+            return LockedCertificate(kind, path.parent.name, day, result, length)
+    return None
+
+
+def _measured(result: Mapping[str, Any]) -> str | None:
+    return text(result.get("sentence")) if result.get("counts") else None
+
+
+def _proven(result: Mapping[str, Any]) -> str | None:
+    if "lossless" not in result:
+        return None
+    answers = mapping(result.get("answers"))
+    counted = ", ".join(f"{answers.get(kind)} {kind}" for kind in ("same", "tie", "wrong"))
+    return f"{'lossless' if result['lossless'] else 'not lossless'}: {counted}"
+
+
+def _contracted(result: Mapping[str, Any]) -> str | None:
+    if "counts" not in result or "same" not in result:
+        return None
+    counts = mapping(result["counts"])
+    counted = f"{counts.get('same')} request fields the same, {counts.get('differs')} differ"
+    return f"{'same' if result['same'] else 'not the same'}: {counted}"

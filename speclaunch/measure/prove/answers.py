@@ -1,4 +1,8 @@
-"""Send the requests of a proof and collect the servers' answers."""
+"""Answers of a proof: requests sent, answers collected, and kept on disk with the result.
+
+Proof on disk: answers of the speculative server, and finally the result. An interrupted proof
+continues; the plain server scores the stored answers.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from speclaunch.core import LaunchError
+from speclaunch.serving import unfinished_work
 
 _SECONDS = 600.0
 _SHOWN = 300
@@ -224,3 +229,27 @@ def _answer(response: Mapping[str, Any]) -> ProofAnswer:
         int(meta.get("spec_verify_ct") or 0),
         tuple(float(entry[0]) for entry in logprobs),
     )
+
+
+PROOF = "proof"
+"""Kind of stored work."""
+
+
+class StoredAnswers(unfinished_work.Progress, frozen=True):
+    """Answers of the speculative server so far.
+
+    They include the greedy answers at each completed concurrency, and the samples.
+    """
+
+    greedy: Mapping[int, Sequence[ProofAnswer]]
+    samples: Sequence[Sequence[ProofAnswer]] = ()
+
+    @property
+    def saved(self) -> str:
+        """Number of answers as text; empty for none."""
+        count = sum(map(len, (*self.greedy.values(), *self.samples)))
+        return f"{count} answers" if count else ""
+
+
+StoredProof: TypeAlias = unfinished_work.StoredWork[StoredAnswers]
+"""A proof on disk. `key` identifies the proven work."""

@@ -26,7 +26,7 @@ from packaging.utils import canonicalize_name
 from speclaunch.checks import Lookup, all_rules
 from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem, reads
 from speclaunch.engine import Packages, held_versions, read_packages
-from speclaunch.measure.contract.contract import served_contract
+from speclaunch.measure.prove.contract import served_contract
 from speclaunch.measure.releases.launched import (
     EngineSupply,
     LaunchedRelease,

@@ -53,8 +53,8 @@ from speclaunch.engine import (
 from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine, next_log
 from speclaunch.measure.bench.sides import UNATTENDED, without_speculation
 from speclaunch.measure.bench.workload import shipped, workload
-from speclaunch.measure.contract.records import FieldRow
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer
+from speclaunch.measure.prove.contract_servers import FieldRow
 from speclaunch.measure.prove.proof import (
     AnswerKind,
     compare,

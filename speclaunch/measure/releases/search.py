@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem, children
 from speclaunch.engine import suggest
-from speclaunch.measure.contract.records import FieldRow, changed_fields
+from speclaunch.measure.prove.contract_servers import FieldRow, changed_fields
 from speclaunch.measure.releases.launched import ObservedServer, ReleaseAnswers
 
 FLAKY = 0.2

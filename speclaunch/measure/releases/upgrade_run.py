@@ -18,8 +18,8 @@ from speclaunch.core import InputError, LaunchError
 from speclaunch.engine import ArgumentOutcome, EffectiveArgument, PlanDifference, is_idle
 from speclaunch.measure.advice.plan_requests import PlanComparison
 from speclaunch.measure.bench.measurement import LEAST_PAIRS, SpeedClaim, interval
-from speclaunch.measure.contract.contract import served_contract
-from speclaunch.measure.contract.records import (
+from speclaunch.measure.prove.contract import served_contract
+from speclaunch.measure.prove.contract_servers import (
     ContractProgress,
     FieldResult,
     FieldRow,

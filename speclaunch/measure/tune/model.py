@@ -1,6 +1,7 @@
-"""Model of a setting's speed, fitted to the measured settings.
+"""Model of a setting: what can be tuned, its speed fitted to trials, and the objective.
 
-A verify step of the engine yields L tokens and takes T seconds; the throughput is L / T.
+Model of a setting's speed, fitted to the measured settings. A verify step of the engine yields L
+tokens and takes T seconds; the throughput is L / T.
 
 - T is the sum of the target's own time, the draft's steps, and the verified tokens:
   `a + b * steps + c * tokens`, with nonnegative coefficients, fitted to the measurements.
@@ -12,18 +13,189 @@ A verify step of the engine yields L tokens and takes T seconds; the throughput 
   trees.
 
 Measured settings use their measured values.
+
+Tuning objectives: latency of one request, throughput at one or more loads, or goodput. Speed is
+tokens per second of one request during decode. At one load, a deployment's throughput is speed
+times load. Several loads have equal weight: the geometric mean.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from itertools import combinations
 from operator import mul
+from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.measure.tune.space import DraftSetting
+from speclaunch.checks import all_rules, check_request, tree_capacity
+from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem
+from speclaunch.deployments import with_overrides
+from speclaunch.engine import (
+    EAGLE_HANDLER,
+    PATH,
+    UnknownValueError,
+    published_acceptance,
+    start_setting,
+)
+from speclaunch.measure.bench.engines import EngineOrder
+from speclaunch.measure.bench.measurement import Bound, MeasuredRequest, bounds
+from speclaunch.measure.bench.sides import LaunchedSide
+from speclaunch.serving import free_port
+
+_STEPS = (1, 2, 3, 4, 5, 6, 7, 8)
+_TOPK = (1, 2, 4, 8)
+_TREES = (4, 6, 8, 12, 16, 24, 32, 48, 64)
+_NGRAM = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
+NGRAM = "NGRAM"
+
+
+class DraftSetting(Struct, frozen=True):
+    """Draft settings; `steps` is 0 for NGRAM, which looks up an entire tree at once."""
+
+    steps: int
+    topk: int
+    tokens: int
+    """Tokens per verify step, including the root."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Return the settings as server arguments."""
+        if not self.steps:
+            return {"speculative_num_draft_tokens": self.tokens}
+        return {
+            "speculative_num_steps": self.steps,
+            "speculative_eagle_topk": self.topk,
+            "speculative_num_draft_tokens": self.tokens,
+        }
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return f"{self.tokens} draft tokens"
+        return f"steps {self.steps}, topk {self.topk}, {self.tokens} draft tokens"
+
+
+def settings(algorithm: str, most: int | None = None) -> tuple[DraftSetting, ...]:
+    """Return all useful settings, with at most `most` draft tokens.
+
+    A release or the memory may reject some of them.
+    """
+    return tuple(
+        setting for setting in _settings(algorithm) if most is None or setting.tokens <= most
+    )
+
+
+def _settings(algorithm: str) -> Iterator[DraftSetting]:
+    if algorithm == NGRAM:
+        for tokens in _NGRAM:
+            yield DraftSetting(0, 1, tokens)
+    elif algorithm in EAGLE_HANDLER:  # the width of other algorithms is fixed by their draft
+        for steps in _STEPS:
+            for topk in _TOPK:
+                if topk == 1:
+                    yield DraftSetting(steps, 1, steps + 1)
+                    continue
+                for tokens in _TREES:
+                    if steps < tokens <= tree_capacity(steps, topk):
+                        yield DraftSetting(steps, topk, tokens)
+
+
+def algorithm_of(side: LaunchedSide) -> str:
+    """Return the algorithm that the engine resolves. Raises InputError if nothing is tunable."""
+    try:
+        found = side.plan.algorithm
+    except UnknownValueError:
+        found = None
+    name = side.prepared.recipe.deployment.name
+    if side.expected.simulated:
+        raise InputError(
+            Problem(
+                f"{name}: {side.expected.simulated} simulates acceptance, so settings cannot be "
+                "measured",
+                help=f"unset {side.expected.simulated}",
+            )
+        )
+    if found is None:
+        raise InputError(Problem(f"{name} does not speculate: there is nothing to tune"))
+    if not settings(found):
+        raise InputError(
+            Problem(
+                f"{name}: {found} has no settings to tune",
+                help="its width is fixed by its draft; EAGLE, EAGLE3, MTP, STANDALONE and NGRAM "
+                "can be tuned",
+            )
+        )
+    return found
+
+
+def possible(
+    side: LaunchedSide, algorithm: str, most: int | None = None
+) -> tuple[DraftSetting, ...]:
+    """Return the settings that this release accepts on this hardware: no rule reports an error.
+
+    `most`: maximum draft tokens. Raises InputError if there are none.
+    """
+    found = []
+    for setting in settings(algorithm, most):
+        try:
+            changed = side.prepared.changed(setting.arguments)
+        except LaunchError:
+            continue
+        result = check_request(changed.request(os.environ), side.lookup, all_rules()).results
+        if not result.errors:
+            found.append(setting)
+    if not found:
+        raise InputError(Problem("no setting passes the rules", help="`speclaunch plan` shows why"))
+    return tuple(found)
+
+
+def own_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
+    """Return the recipe's own setting as the engine resolves it; None if unknown."""
+
+    def number(name: str) -> int:
+        return int(side.plan.value(name) or 0)
+
+    try:
+        tokens = number("speculative_num_draft_tokens")
+        if algorithm == NGRAM:
+            return DraftSetting(0, 1, tokens)
+        return DraftSetting(
+            number("speculative_num_steps"), number("speculative_eagle_topk"), tokens
+        )
+    except UnknownValueError:
+        return None
+
+
+def published_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
+    """Return the published setting to beat: the draft's fastest chain, else 5/1/6; None for NGRAM.
+
+    See `speclaunch.engine.start_setting`.
+    """
+    if algorithm == NGRAM:
+        return None
+    try:
+        target, draft = side.plan.value("model_path"), side.plan.value(PATH)
+    except UnknownValueError:
+        return None
+    found = published_acceptance(str(target), str(draft) if draft else None, own=not draft)
+    return DraftSetting(*start_setting(found).setting)
+
+
+def order_of(side: LaunchedSide, setting: DraftSetting, name: str | None = None) -> EngineOrder:
+    """Return the launch order of the deployment with a setting, on a free port."""
+    order = side.order(free_port())
+    words = with_overrides(order.words, override_words(setting))
+    return EngineOrder(name or order.name, words, order.port)
+
+
+def override_words(setting: DraftSetting) -> tuple[str, ...]:
+    """Return the setting as overrides."""
+    return tuple(f"args.{name}={value}" for name, value in setting.arguments.items())
+
 
 _GAMMA = 0.6
 _MOST = 0.999
@@ -205,3 +377,119 @@ def _solved(
                 factor = rows[other][at]
                 rows[other] = [x - factor * y for x, y in zip(rows[other], rows[at], strict=True)]
     return [row[-1] for row in rows]
+
+
+_MOST_CONCURRENCY = 4096
+_FORM = re.compile(r"(latency|throughput|goodput)(?:@(\d{1,6}(?:,\d{1,6})*))?(?::(.+))?\Z")
+_HELP = "use latency, throughput@8, throughput@1,8,32, or goodput@8:ttft=500,tpot=50"
+_NEXT_TO_NOTHING = 1e-6
+_BETTER_IF_FASTER = 1e-3
+
+
+class Aim(StrEnum):
+    """Values of `--objective`."""
+
+    LATENCY = "latency"
+    THROUGHPUT = "throughput"
+    GOODPUT = "goodput"
+
+
+class TuningObjective(Struct, frozen=True):
+    """Tuning objective, with its numbers of concurrent requests."""
+
+    aim: Aim
+    concurrencies: tuple[int, ...]
+    within: tuple[Bound, ...] = ()
+    """Goodput bounds; empty for other objectives."""
+
+    def __str__(self) -> str:
+        if self.aim is Aim.LATENCY:
+            return self.aim.value
+        text = f"{self.aim.value}@{','.join(map(str, self.concurrencies))}"
+        return f"{text}:{','.join(map(str, self.within))}" if self.within else text
+
+
+def objective(text: str) -> TuningObjective:
+    """Parse the value of `--objective`. Raises InputError."""
+    found = _FORM.match(text.strip())
+    if found is None:
+        raise _refused(text, f"unknown objective {text!r}")
+    aim, loads, rest = Aim(found[1]), found[2], found[3]
+    numbers = tuple(dict.fromkeys(map(int, loads.split(",")))) if loads else ()
+    if aim is Aim.LATENCY:
+        if loads or rest:
+            raise _refused(text, "latency measures one request at a time")
+        return TuningObjective(aim, (1,))
+    if not numbers or not all(1 <= number <= _MOST_CONCURRENCY for number in numbers):
+        raise _refused(text, f"{aim.value} needs a load from 1 to {_MOST_CONCURRENCY}")
+    if (aim is Aim.GOODPUT) != bool(rest):
+        what = "goodput needs bounds" if aim is Aim.GOODPUT else "throughput has no bounds"
+        raise _refused(text, what)
+    return TuningObjective(aim, numbers, bounds(rest) if rest else ())
+
+
+def _refused(text: str, reason: str) -> InputError:
+    return InputError(Problem(reason, Place(COMMAND_LINE, text=f"--objective {text}"), _HELP))
+
+
+def worth(trial: Trial, within: Sequence[Bound], slower: float = 1.0) -> float:
+    """Return the score of a trial; with bounds, the requests per second that meet them.
+
+    `slower`: factor by which token time is scaled.
+    """
+    if not within:
+        return trial.speed / slower
+    requests = [_slowed(pace, slower) for pace in trial.paces]
+    met = sum(all(bound.is_met(request) for bound in within) for request in requests)
+    share = met / len(requests) if requests else 0.0
+    # if no request meets the bounds, a faster setting is closer to them
+    nearer = _BETTER_IF_FASTER * trial.speed / slower
+    return share * trial.requests_per_second / slower + _NEXT_TO_NOTHING * nearer
+
+
+def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
+    """Return a request whose token times after the first are scaled by `slower`."""
+    latency = pace.first_token + slower * (pace.latency - pace.first_token)
+    return MeasuredRequest(
+        ok=True,
+        error="",
+        latency=latency,
+        first_token=pace.first_token,
+        requested=pace.tokens,
+        tokens=pace.tokens,
+        prompt=0,
+        cached=0,
+        characters=0,
+        verify_steps=0,
+        proposed=0,
+    )
+
+
+class TrialModels(Struct, frozen=True):
+    """All trials, and the models of each tried load."""
+
+    objective: TuningObjective
+    models: Mapping[int, SpeedModel]
+
+    def score(self, setting: DraftSetting) -> float:
+        """Return the logarithm of a setting's score: measured if tried, else predicted."""
+        within = self.objective.within
+        found = []
+        for model in self.models.values():
+            tried = next((trial for trial in model.tried if trial.setting == setting), None)
+            if tried is None:
+                speed = model.speed(setting)
+                near = min(model.tried, key=lambda trial: abs(math.log(trial.speed / speed)))
+                found.append(math.log(worth(near, within, near.speed / speed)))
+            else:
+                found.append(math.log(worth(tried, within)))
+        return sum(found) / len(found)
+
+
+def trial_models(aim: TuningObjective, trials: Sequence[Trial]) -> TrialModels:
+    """Return the models for trials at every load; needs at least one trial per load."""
+    models = {
+        load: fitted([trial for trial in trials if trial.concurrency == load])
+        for load in aim.concurrencies
+    }
+    return TrialModels(aim, models)

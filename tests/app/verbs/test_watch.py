@@ -12,8 +12,7 @@ from speclaunch.app.output.tables import sparkline
 from speclaunch.app.output.watch import watch_view
 from speclaunch.app.verbs.watch import exit_code
 from speclaunch.core import ExitCode
-from speclaunch.measure.watch.document import WatchedEngine, WatchEvent, WatchProblem
-from speclaunch.measure.watch.history import RankSpan
+from speclaunch.measure.watch_history import RankSpan, WatchedEngine, WatchEvent, WatchProblem
 from tests.support.program import run
 from tests.support.serving.metrics_server import FakeMetrics, FakeRank, metrics_server
 

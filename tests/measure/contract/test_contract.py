@@ -13,16 +13,18 @@ import pytest
 from campaigns.contract import objections, sound, stored
 from speclaunch.core.errors import LaunchError
 from speclaunch.engine import Facts, resolve
-from speclaunch.measure.contract.contract import FIELDS, ContractField, check_contract
-from speclaunch.measure.contract.pair import GreedyCase, Pair, same
-from speclaunch.measure.contract.records import (
+from speclaunch.measure.prove.contract import FIELDS, ContractField, check_contract
+from speclaunch.measure.prove.contract_fields import _agree
+from speclaunch.measure.prove.contract_servers import (
     CONTRACT,
     ContractProgress,
+    ContractServer,
     FieldResult,
+    GreedyCase,
+    Pair,
     StoredContract,
+    same,
 )
-from speclaunch.measure.contract.sampled_fields import _agree
-from speclaunch.measure.contract.servers import ContractServer
 from speclaunch.serving import EngineError
 from tests.measure.contract.test_known import plan
 from tests.support.checks.rules.harness import request_of
@@ -33,8 +35,8 @@ from tests.support.proof_faults import breakable_shim
 
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speclaunch.measure.contract.servers._STARTED_SECONDS", 0.01)
-    monkeypatch.setattr("speclaunch.measure.contract.servers._RELEASE_SECONDS", 0.1)
+    monkeypatch.setattr("speclaunch.measure.prove.contract_servers._STARTED_SECONDS", 0.01)
+    monkeypatch.setattr("speclaunch.measure.prove.contract_servers._RELEASE_SECONDS", 0.1)
 
 
 def named(*names: str) -> list[ContractField]:
@@ -112,8 +114,8 @@ def test_an_interrupted_contract_repeats_no_field() -> None:
 
 KILLED = """\
 import os, signal
-from speclaunch.measure.contract.contract import FIELDS, check_contract
-from speclaunch.measure.contract.records import CONTRACT, ContractProgress, StoredContract
+from speclaunch.measure.prove.contract import FIELDS, check_contract
+from speclaunch.measure.prove.contract_servers import CONTRACT, ContractProgress, StoredContract
 from tests.support.measure.contract_server import pair
 
 stored = StoredContract.begin(CONTRACT, "one", "key", {}, ContractProgress(), fresh=False)

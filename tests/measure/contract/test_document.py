@@ -14,8 +14,8 @@ from msgspec import convert, to_builtins
 from rich.console import Console
 
 from speclaunch.app.output.contract import contract_page, show_contract
-from speclaunch.measure.contract.contract import FIELDS
-from speclaunch.measure.contract.records import (
+from speclaunch.measure.prove.contract import FIELDS
+from speclaunch.measure.prove.contract_servers import (
     Contract,
     ContractDocument,
     FieldCounts,

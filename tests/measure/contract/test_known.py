@@ -6,7 +6,7 @@ import pytest
 
 from speclaunch.checks import RequestField
 from speclaunch.engine import Facts, Plan, resolve
-from speclaunch.measure.contract.known import known_bugs, statement
+from speclaunch.measure.prove.contract import known_bugs, statement
 from tests.support.checks.rules.harness import request_of
 
 LIMIT, PENALTIES = RequestField.MAX_TOKENS, RequestField.PENALTIES

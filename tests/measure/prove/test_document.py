@@ -17,13 +17,13 @@ from speclaunch.measure.prove.proof import (
     AnswerKind,
     AnswerVerdict,
     CheckedAnswer,
+    Drawn,
     LevelRecord,
     Proof,
     ProofDocument,
     SamplesRecord,
     WrongRecord,
 )
-from speclaunch.measure.prove.two_sample import Drawn
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 SAME = AnswerVerdict(AnswerKind.SAME)

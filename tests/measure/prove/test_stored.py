@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.core.errors import InputError
-from speclaunch.measure.prove.answers import ProofAnswer
-from speclaunch.measure.prove.stored import PROOF, StoredAnswers, StoredProof
+from speclaunch.measure.prove.answers import PROOF, ProofAnswer, StoredAnswers, StoredProof
 from speclaunch.serving.launch.unfinished_work import digest
 
 HEARD = StoredAnswers(

@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from speclaunch.measure.prove.proof import ALARM
-from speclaunch.measure.prove.two_sample import Drawn, SamplePair, compared, statistic
+from speclaunch.measure.prove.proof import ALARM, Drawn, SamplePair, compared, statistic
 
 REPEATS = 200
 WEIGHTS = [0.5, 0.2, 0.1, 0.1, 0.05, 0.05]

@@ -11,12 +11,12 @@ from speclaunch.measure.prove.proof import (
     AnswerKind,
     AnswerVerdict,
     CheckedAnswer,
+    Drawn,
     Proof,
     compare,
     first_difference,
     noise,
 )
-from speclaunch.measure.prove.two_sample import Drawn
 
 
 def answer(*ids: int, steps: int = 1, logprobs: tuple[float, ...] = ()) -> ProofAnswer:

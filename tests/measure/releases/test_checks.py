@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from speclaunch.core.errors import InputError, LaunchError
-from speclaunch.measure.contract.records import FieldResult, FieldRow
 from speclaunch.measure.prove.answers import ProofAnswer
+from speclaunch.measure.prove.contract_servers import FieldResult, FieldRow
 from speclaunch.measure.releases.launched import ReleaseAnswers
 from speclaunch.measure.releases.search import Check, CheckedServer, ProbeVerdict, check_of
 

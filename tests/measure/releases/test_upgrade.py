@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from speclaunch.checks import Lookup, all_rules
 from speclaunch.engine import declare
-from speclaunch.measure.contract.records import REFUSED, Contract, FieldResult, FieldRow
 from speclaunch.measure.prove.answers import ProofAnswer
+from speclaunch.measure.prove.contract_servers import REFUSED, Contract, FieldResult, FieldRow
 from speclaunch.measure.releases import upgrade_run
 from speclaunch.measure.releases.launched import ReleaseAnswers
 from speclaunch.measure.releases.upgrade import (

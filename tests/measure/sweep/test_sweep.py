@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from speclaunch.measure.sweep.jobs import Folder, JobVerdict, Row
+from speclaunch.measure.sweep_jobs import Folder, JobVerdict, Row
 from tests.support.serving.launch import fake_sglang
 
 pytestmark = pytest.mark.thorough

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from speclaunch.measure.bench.measurement import MeasuredRequest, Round
-from speclaunch.measure.tune.model import RequestPace, Trial
-from speclaunch.measure.tune.space import DraftSetting
+from speclaunch.measure.tune.model import DraftSetting, RequestPace, Trial
 
 OWN, DEEP, TREE = DraftSetting(3, 1, 4), DraftSetting(5, 1, 6), DraftSetting(3, 4, 12)
 

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from speclaunch.core.errors import InputError, LaunchError
-from speclaunch.measure.tune.adaptive import (
+from speclaunch.measure.tune.model import DraftSetting, objective, settings, trial_models
+from speclaunch.measure.tune.writing import (
     adaptive_words,
     checked,
     configuration,
     require_adaptive,
 )
-from speclaunch.measure.tune.objective import objective, trial_models
-from speclaunch.measure.tune.space import DraftSetting, settings
 from tests.measure.tune.making import trial
 from tests.support.program import run
 

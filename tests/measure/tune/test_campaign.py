@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from campaigns import tuning as campaign
-from speclaunch.measure.tune.objective import objective
-from speclaunch.measure.tune.search import next_trial, ranked
-from speclaunch.measure.tune.space import DraftSetting, settings
+from speclaunch.measure.tune.model import DraftSetting, objective, settings
+from speclaunch.measure.tune.trials import next_trial, ranked
 from tests.measure.tune.making import trial
 
 STORED = {path.stem: json.loads(path.read_text()) for path in sorted(campaign.STORE.glob("*.json"))}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.measure.tune.model import Trial, fitted
-from speclaunch.measure.tune.space import NGRAM, DraftSetting, settings
+from speclaunch.measure.tune.model import NGRAM, DraftSetting, Trial, fitted, settings
 
 
 def chain(steps: int, accepted: tuple[float, ...], seconds: float = 0.01) -> Trial:

@@ -7,9 +7,8 @@ import math
 import pytest
 
 from speclaunch.core.errors import InputError
-from speclaunch.measure.tune.objective import Aim, objective, trial_models, worth
-from speclaunch.measure.tune.search import next_trial, ranked
-from speclaunch.measure.tune.space import DraftSetting
+from speclaunch.measure.tune.model import Aim, DraftSetting, objective, trial_models, worth
+from speclaunch.measure.tune.trials import next_trial, ranked
 from tests.measure.tune.making import DEEP, OWN, TREE, trial
 
 

@@ -20,7 +20,7 @@ from speclaunch.app.output.tuning import (
     show_outcome,
 )
 from speclaunch.measure.bench.measurement import Interval
-from speclaunch.measure.tune.objective import objective
+from speclaunch.measure.tune.model import objective
 from speclaunch.measure.tune.trials import Compared, LoadRatio, TuningVerdict
 from tests.measure.tune.making import DEEP, OWN, TREE, trial
 

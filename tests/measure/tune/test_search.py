@@ -7,10 +7,8 @@ from random import Random
 
 import pytest
 
-from speclaunch.measure.tune.model import Trial
-from speclaunch.measure.tune.objective import objective
-from speclaunch.measure.tune.search import first_settings, next_trial, ranked
-from speclaunch.measure.tune.space import NGRAM, DraftSetting, settings
+from speclaunch.measure.tune.model import NGRAM, DraftSetting, Trial, objective, settings
+from speclaunch.measure.tune.trials import first_settings, next_trial, ranked
 
 LATENCY = objective("latency")
 Measure = Callable[[DraftSetting], Trial]

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from speclaunch.measure.bench.measurement import Round
 from speclaunch.measure.bench.workload import Prompts
-from speclaunch.measure.tune.objective import objective
-from speclaunch.measure.tune.space import DraftSetting
+from speclaunch.measure.tune.model import DraftSetting, objective
 from speclaunch.measure.tune.trials import OWN as NAME
 from speclaunch.measure.tune.trials import Protocol, verdict
 from tests.measure.tune.making import DEEP, TREE, a_round

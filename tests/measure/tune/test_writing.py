@@ -16,7 +16,7 @@ from speclaunch.core.errors import InputError
 from speclaunch.core.resources import recipes_dir
 from speclaunch.deployments.recipe.compose import compose
 from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.measure.tune.space import DraftSetting
+from speclaunch.measure.tune.model import DraftSetting
 from speclaunch.measure.tune.writing import Tuned, elsewhere, require_own, tuned
 
 EVIDENCE = "2026-11-23: 1.18 (1.12 to 1.25) times as fast, code"

@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from speclaunch.core import InputError, speclaunch_home
-from speclaunch.measure.watch import watcher as module
-from speclaunch.measure.watch.document import WatchDocument, WatchedEngine
-from speclaunch.measure.watch.watcher import (
+from speclaunch.measure import watch
+from speclaunch.measure.watch import (
     EngineWatcher,
     WatchTarget,
     journal_lengths,
     watch_targets,
     watched_once,
 )
+from speclaunch.measure.watch_history import WatchDocument, WatchedEngine
 from speclaunch.serving.launch.runs import HeldLock, Holder, Run, acquire
 from tests.measure.watch.write_schema import SCHEMA, schema
 from tests.support.scripted_server import HOSTILE, body, scripted, sends
@@ -294,7 +294,7 @@ def test_a_restart_is_an_event() -> None:
 def test_a_hostile_server_is_unreachable_in_bounded_time(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SECONDS", 0.3)
+    monkeypatch.setattr(watch, "_SECONDS", 0.3)
     with scripted(HOSTILE[name]) as url:
         began = time.monotonic()
         found = EngineWatcher(WatchTarget("e", url))
@@ -321,7 +321,7 @@ def test_hostile_values_are_shown_harmlessly(text: bytes) -> None:
 
 @pytest.mark.thorough
 def test_a_slow_server_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SECONDS", 0.5)
+    monkeypatch.setattr(watch, "_SECONDS", 0.5)
     state = FakeMetrics()
     with scripted(HOSTILE["silent"]) as slow, metrics_server(state) as url:
         first, second = watched_once([WatchTarget("a", slow), WatchTarget("b", url)], 0.1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from speclaunch.measure.watch.document import WatchDocument
+from speclaunch.measure.watch_history import WatchDocument
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "watch.schema.json"
 

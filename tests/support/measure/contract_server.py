@@ -15,8 +15,8 @@ from math import exp, log
 from random import Random
 from typing import Any
 
-from speclaunch.measure.contract import greedy_fields
-from speclaunch.measure.contract.servers import ContractServer
+from speclaunch.measure.prove import contract_fields
+from speclaunch.measure.prove.contract_servers import ContractServer
 from speclaunch.serving import EngineError
 
 LETTERS = ' abcdefghijklmnopqrstuvwxyz0123456789-{}":,.'
@@ -27,11 +27,11 @@ REFUSED = 400
 _TABLE: dict[tuple[int, int, int], list[float]] = {}
 _DIGITS = tuple("0123456789")
 _GRAMMARS: dict[str, tuple[tuple[str, ...], ...]] = {
-    greedy_fields._REGEX: (*[("ab", "cd", "xyz")] * 3, ("-",), *[_DIGITS] * 4),
-    greedy_fields._EBNF: (greedy_fields._COLORS, (" ",), _DIGITS, _DIGITS),
-    json.dumps(greedy_fields._SCHEMA): (
+    contract_fields._REGEX: (*[("ab", "cd", "xyz")] * 3, ("-",), *[_DIGITS] * 4),
+    contract_fields._EBNF: (contract_fields._COLORS, (" ",), _DIGITS, _DIGITS),
+    json.dumps(contract_fields._SCHEMA): (
         ('{"color": "',),
-        greedy_fields._COLORS,
+        contract_fields._COLORS,
         ('", "done": ',),
         ("true", "false"),
         ("}",),
@@ -53,7 +53,7 @@ class Fault:
         return set(self.breaks) <= set(fields) <= {*self.breaks, *self.sometimes}
 
 
-PENALTIES = tuple(greedy_fields.PENALTIES)
+PENALTIES = tuple(contract_fields.PENALTIES)
 FAULTS = (
     Fault("ignores stop strings", ("stop", "stop_across_tokens", "stream", "usage")),
     Fault(

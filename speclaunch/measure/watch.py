@@ -18,17 +18,17 @@ from speclaunch.core import InputError, Problem, mapping, number, read_json, sin
 from speclaunch.engine import acceptance_reference
 from speclaunch.measure.bench.engines import key_of_server, server_url
 from speclaunch.measure.bench.stored_names import stored_files, stored_length
-from speclaunch.measure.watch.document import (
+from speclaunch.measure.watch_history import (
     LOCK,
     SINGLE_PROMPT,
     START_CHECK,
+    EngineHistory,
     WatchBaseline,
     WatchedEngine,
     WatchEvent,
     WatchProblem,
     problems,
 )
-from speclaunch.measure.watch.history import EngineHistory
 from speclaunch.serving import (
     EngineClient,
     EngineError,

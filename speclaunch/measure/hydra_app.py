@@ -11,7 +11,7 @@ import sys
 import hydra
 from hydra.core.config_store import ConfigStore
 
-from speclaunch.measure.sweep.run_job import task
+from speclaunch.measure.sweep_run import task
 
 
 def main() -> None:

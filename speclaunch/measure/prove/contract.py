@@ -1,4 +1,4 @@
-"""Request contract of two servers: check each field in turn."""
+"""Request contract of two servers: check each field in turn, and explain differences."""
 
 from __future__ import annotations
 
@@ -6,18 +6,93 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from speclaunch.checks import RequestField
+from speclaunch.checks import Advisory, RequestField, all_advisories
 from speclaunch.core import LaunchError, beating, duration
-from speclaunch.engine import Address, Plan
-from speclaunch.measure.contract import answer_fields, greedy_fields, sampled_fields
-from speclaunch.measure.contract.greedy_fields import GRAMMARS, PENALTIES
-from speclaunch.measure.contract.known import known_bugs, statement
-from speclaunch.measure.contract.pair import Outcome, Pair, untested
-from speclaunch.measure.contract.records import REFUSED, Contract, FieldResult, FieldRow
-from speclaunch.measure.contract.servers import ContractServer
+from speclaunch.engine import Address, Plan, UnknownValueError, within
+from speclaunch.measure.prove import contract_fields
+from speclaunch.measure.prove.contract_fields import GRAMMARS, PENALTIES
+from speclaunch.measure.prove.contract_servers import (
+    REFUSED,
+    Contract,
+    ContractServer,
+    FieldResult,
+    FieldRow,
+    Outcome,
+    Pair,
+    untested,
+)
 from speclaunch.measure.prove.proof import served_dtype
 from speclaunch.serving import EngineClient, EngineError
+
+_EAGLE = ("EAGLE", "EAGLE3", "STANDALONE", "FROZEN_KV_MTP")
+_SAMPLED = ("temperature", "top_p", "top_k", "min_p", "sampling_seed")
+
+
+class Statement(Struct, frozen=True):
+    """A difference that the engine's source states. `cpu`: it holds on CPUs only."""
+
+    fields: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    versions: str
+    text: str
+    source: str
+    cpu: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.source})"
+
+
+_RELAXED = Statement(
+    tuple(PENALTIES),
+    _EAGLE,
+    ">=0.5.11",
+    "This is a relaxed version of penalties for speculative decoding.",
+    "SGLang 0.5.23 srt/speculative/eagle_utils.py:563",
+)
+STATEMENTS = (
+    _RELAXED,
+    replace(_RELAXED, algorithms=("NGRAM",), versions=">=0.5.14"),
+    Statement(
+        _SAMPLED,
+        (*_EAGLE, "NGRAM"),
+        ">=0.5.21",
+        "On a CPU, verification commits argmax instead of taking the sampling path.",
+        "SGLang 0.5.23 srt/speculative/eagle_utils.py:493",
+        cpu=True,
+    ),
+)
+"""Statements found in the source of every release in their range."""
+
+
+def statement(field: str, release: str, algorithm: str, device: str | None) -> str | None:
+    """Return the engine's own statement that a field differs; None if there is none."""
+    for each in STATEMENTS:
+        if (
+            field in each.fields
+            and algorithm in each.algorithms
+            and within(release, each.versions)
+            and (device == "cpu" or not each.cpu)
+        ):
+            return str(each)
+    return None
+
+
+def known_bugs(concern: RequestField, plan: Plan) -> tuple[str, ...]:
+    """Return the IDs of advisories about a request field that may affect a deployment."""
+    return tuple(
+        advisory.id
+        for advisory in all_advisories()
+        if concern in advisory.requests and _may_apply(advisory, plan)
+    )
+
+
+def _may_apply(advisory: Advisory, plan: Plan) -> bool:
+    try:
+        return advisory.applies(plan)
+    except UnknownValueError:
+        return True
 
 
 class ContractField(Struct, frozen=True):
@@ -34,30 +109,40 @@ _BAD_REQUEST = "400:"
 """Start of the error of a request that validation rejects. Other errors are failures."""
 
 FIELDS = (
-    ContractField("stop", greedy_fields.stop, _ABOUT.STOP),
-    ContractField("stop_across_tokens", greedy_fields.stop_across, _ABOUT.STOP),
-    ContractField("stop_token_ids", greedy_fields.stop_token_ids, _ABOUT.STOP),
-    ContractField("max_new_tokens", greedy_fields.max_new_tokens, _ABOUT.MAX_TOKENS),
-    ContractField("end_at_max_new_tokens", greedy_fields.end_at_limit, _ABOUT.MAX_TOKENS),
-    ContractField("min_new_tokens", greedy_fields.min_new_tokens, _ABOUT.MIN_TOKENS),
-    *(ContractField(name, greedy_fields.penalty(name), _ABOUT.PENALTIES) for name in PENALTIES),
-    ContractField("logit_bias", greedy_fields.logit_bias, _ABOUT.LOGIT_BIAS),
-    ContractField("n", answer_fields.n, _ABOUT.N),
-    ContractField("stream", answer_fields.stream, _ABOUT.STREAM),
-    ContractField("usage", answer_fields.usage),
-    ContractField("temperature", sampled_fields.distribution(), _ABOUT.TEMPERATURE),
-    ContractField("top_p", sampled_fields.distribution(top_p=0.2), _ABOUT.TOP_P),
-    ContractField("top_k", sampled_fields.distribution(top_k=2), _ABOUT.TOP_K),
-    ContractField("min_p", sampled_fields.distribution(min_p=0.5), _ABOUT.MIN_P),
-    ContractField("sampling_seed", sampled_fields.seed, _ABOUT.SEED),
-    ContractField("return_logprob", answer_fields.output_logprobs, _ABOUT.LOGPROBS),
-    ContractField("top_logprobs_num", answer_fields.top_logprobs, _ABOUT.LOGPROBS),
-    ContractField("logprob_start_len", answer_fields.prompt_logprobs, _ABOUT.LOGPROBS),
-    *(ContractField(name, greedy_fields.grammar(name), _ABOUT.GRAMMAR) for name in GRAMMARS),
-    ContractField("reasoning_tokens", answer_fields.reasoning, _ABOUT.REASONING),
-    ContractField("tools", answer_fields.tools, _ABOUT.TOOLS),
-    ContractField("abort", answer_fields.abort, _ABOUT.ABORT),
-    ContractField("context_limit", greedy_fields.context_limit, _ABOUT.LONG_CONTEXT),
+    ContractField("stop", contract_fields.stop, _ABOUT.STOP),
+    ContractField("stop_across_tokens", contract_fields.stop_across, _ABOUT.STOP),
+    ContractField("stop_token_ids", contract_fields.stop_token_ids, _ABOUT.STOP),
+    ContractField("max_new_tokens", contract_fields.max_new_tokens, _ABOUT.MAX_TOKENS),
+    ContractField("end_at_max_new_tokens", contract_fields.end_at_limit, _ABOUT.MAX_TOKENS),
+    ContractField("min_new_tokens", contract_fields.min_new_tokens, _ABOUT.MIN_TOKENS),
+    *(ContractField(name, contract_fields.penalty(name), _ABOUT.PENALTIES) for name in PENALTIES),
+    ContractField("logit_bias", contract_fields.logit_bias, _ABOUT.LOGIT_BIAS),
+    ContractField("n", contract_fields.n, _ABOUT.N),
+    ContractField("stream", contract_fields.stream, _ABOUT.STREAM),
+    ContractField("usage", contract_fields.usage),
+    ContractField("temperature", contract_fields.distribution(), _ABOUT.TEMPERATURE),
+    ContractField("top_p", contract_fields.distribution(top_p=0.2), _ABOUT.TOP_P),
+    ContractField("top_k", contract_fields.distribution(top_k=2), _ABOUT.TOP_K),
+    ContractField("min_p", contract_fields.distribution(min_p=0.5), _ABOUT.MIN_P),
+    ContractField("sampling_seed", contract_fields.seed, _ABOUT.SEED),
+    ContractField(
+        "return_logprob", contract_fields.logprobs("output_token_logprobs"), _ABOUT.LOGPROBS
+    ),
+    ContractField(
+        "top_logprobs_num",
+        contract_fields.logprobs("output_top_logprobs", top_logprobs_num=3),
+        _ABOUT.LOGPROBS,
+    ),
+    ContractField(
+        "logprob_start_len",
+        contract_fields.logprobs("input_token_logprobs", logprob_start_len=0),
+        _ABOUT.LOGPROBS,
+    ),
+    *(ContractField(name, contract_fields.grammar(name), _ABOUT.GRAMMAR) for name in GRAMMARS),
+    ContractField("reasoning_tokens", contract_fields.reasoning, _ABOUT.REASONING),
+    ContractField("tools", contract_fields.tools, _ABOUT.TOOLS),
+    ContractField("abort", contract_fields.abort, _ABOUT.ABORT),
+    ContractField("context_limit", contract_fields.context_limit, _ABOUT.LONG_CONTEXT),
 )
 """All fields. Fields that may crash a server come last."""
 

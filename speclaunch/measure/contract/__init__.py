@@ -1,1 +1,0 @@
-"""Request contract: check that each request field keeps its meaning with speculation."""

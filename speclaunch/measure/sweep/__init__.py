@@ -1,1 +1,0 @@
-"""Sweeps: many configurations run in sequence or on a cluster, as jobs of Hydra's launchers."""

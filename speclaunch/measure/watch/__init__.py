@@ -1,1 +1,0 @@
-"""Watching running engines: readings, their history, and problems."""
