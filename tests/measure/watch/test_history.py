@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.serving.metrics import EngineMetrics, RankMetrics
 from speclaunch.measure.watch_history import SPAN_SECONDS, EngineHistory
+from speclaunch.serving.metrics import EngineMetrics, RankMetrics
 
 
 def reading(
