@@ -22,8 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core.files import replace_file
-from speclaunch.core.home import speclaunch_home
+from speclaunch.core.files import replace_file, speclaunch_home
 from speclaunch.engine.facts.cpu_engine import CpuEngine
 from speclaunch.serving.cpu_engine.programs import MAKE_MODELS, engine_environment
 from tests.support.engine.checkpoints import safetensors_bytes, stand_ins

@@ -40,7 +40,7 @@ from campaigns.recalling.drawing import Models, draw
 from campaigns.recalling.models import lay_out, read_models
 from speclaunch.checks.engine_check.installed_judges import cpu_judge, find_judge
 from speclaunch.checks.engine_check.questions import EngineQuestion
-from speclaunch.core.home import speclaunch_home
+from speclaunch.core.files import speclaunch_home
 from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine
 from speclaunch.engine.releases.catalogue import load
 from speclaunch.serving.cpu_engine.programs import engine_environment, ensure_model

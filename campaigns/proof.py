@@ -37,7 +37,7 @@ from msgspec import to_builtins
 from speclaunch.app.verbs.check_options import lookup
 from speclaunch.app.verbs.prove import Engines, Served
 from speclaunch.core.errors import LaunchError
-from speclaunch.core.home import speclaunch_home
+from speclaunch.core.files import speclaunch_home
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.bench.workload import shipped, workload
 from speclaunch.measure.prove.answers import ProofPrompt

@@ -32,7 +32,7 @@ from campaigns.translating.page import page
 from campaigns.translating.releases import Installed, Verdict, releases
 from campaigns.translating.sources import published, recipes
 from campaigns.translating.verbs import load_verbs
-from speclaunch.core.home import speclaunch_home
+from speclaunch.core.files import speclaunch_home
 from speclaunch.engine.facts.cpu_engine import CpuEngine
 from speclaunch.engine.releases.catalogue import held_versions
 from tests.support.bash import sandbox

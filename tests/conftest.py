@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from speclaunch.core.home import speclaunch_home
+from speclaunch.core.files import speclaunch_home
 from speclaunch.engine.facts.cpu_engine import CpuEngine
 from speclaunch.serving.cpu_engine.install import install
 from tests.support import sampling

@@ -34,7 +34,7 @@ from benchmarks.ground import Ground
 from benchmarks.measuring import Clock
 from benchmarks.rows import Row
 
-from speclaunch.core.home import speclaunch_home
+from speclaunch.core.files import speclaunch_home
 
 GROUPS: dict[str, Callable[[Ground], Iterator[Row]]] = {
     "start": start.measure,

@@ -25,8 +25,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from catalogue_check import Difference, compare  # noqa: E402
 
-from speclaunch.core.files import replace_file  # noqa: E402
-from speclaunch.core.home import speclaunch_home  # noqa: E402
+from speclaunch.core.files import replace_file, speclaunch_home  # noqa: E402
 from speclaunch.engine.releases import timeline  # noqa: E402
 from speclaunch.engine.releases.argument import decode_argument, name_of  # noqa: E402
 from speclaunch.engine.releases.catalogue import DATA, Catalogue  # noqa: E402

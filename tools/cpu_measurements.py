@@ -22,7 +22,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY)]
 
-from speclaunch.core.home import speclaunch_home  # noqa: E402
+from speclaunch.core.files import speclaunch_home  # noqa: E402
 from speclaunch.engine.facts.cpu_engine import CpuEngine  # noqa: E402
 from speclaunch.engine.facts.weights import read_weights  # noqa: E402
 from tests.support.engine.plan.memory.cpu_engine import arguments, extract, start  # noqa: E402

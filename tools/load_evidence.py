@@ -22,8 +22,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = REPOSITORY / "docs" / "rules"
 sys.path[:0] = [str(REPOSITORY)]
 
-from speclaunch.core.files import replace_file  # noqa: E402
-from speclaunch.core.home import speclaunch_home  # noqa: E402
+from speclaunch.core.files import replace_file, speclaunch_home  # noqa: E402
 from speclaunch.engine.facts.cpu_engine import CpuEngine  # noqa: E402
 from speclaunch.serving.cpu_engine.programs import ensure_model  # noqa: E402
 from tests.support.evidence import judging, models, pages, stored  # noqa: E402

@@ -44,7 +44,7 @@ from releasing.data_sets import SETS, unequal  # noqa: E402
 from releasing.sources import Sources, wheel_or_folder  # noqa: E402
 
 import advisories  # noqa: E402
-from speclaunch.core.home import speclaunch_home  # noqa: E402
+from speclaunch.core.files import speclaunch_home  # noqa: E402
 from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine  # noqa: E402
 from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: E402
 

@@ -57,7 +57,7 @@ class Place(Struct, frozen=True):
     def __str__(self) -> str:
         if self.path == COMMAND_LINE:
             return f"{COMMAND_LINE}: {self.text}"
-        from speclaunch.core.escaping import single_line  # noqa: PLC0415  --version does not need it
+        from speclaunch.core.safe_text import single_line  # noqa: PLC0415  --version does not need it
 
         return f"{single_line(self.path)}:{self.line}:{self.column}"
 

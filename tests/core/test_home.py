@@ -12,10 +12,16 @@ from types import SimpleNamespace
 import pytest
 
 from speclaunch.checks.engine_check.mode import has_judges
-from speclaunch.core.entry_files import EntryFiles
 from speclaunch.core.errors import InputError
-from speclaunch.core.files import make_private
-from speclaunch.core.home import _distrust_of, distrust, expand_user, require_own, speclaunch_home
+from speclaunch.core.files import (
+    EntryFiles,
+    _distrust_of,
+    distrust,
+    expand_user,
+    make_private,
+    require_own,
+    speclaunch_home,
+)
 from speclaunch.engine.facts.cpu_engine import CpuEngine
 from tests.support.program import run
 

@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 import speclaunch
-from speclaunch.core.patterns import _Lazy, lazy
+from speclaunch.core.safe_text import _Lazy, lazy
 
 
 def test_every_pattern_compiles() -> None:

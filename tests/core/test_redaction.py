@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.core.redaction import (
+from speclaunch.core.safe_text import (
     Redactor,
     find_secrets,
     is_literal_secret,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.core.home import speclaunch_home
+from speclaunch.core.files import speclaunch_home
 from speclaunch.engine.facts.cpu_engine import CpuEngine
 from speclaunch.serving.cpu_engine.programs import ensure_model
 from tests.support.evidence import judging, models, stored

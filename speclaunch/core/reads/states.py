@@ -1,4 +1,4 @@
-"""States of recorded reads: a short text for each kind of read."""
+"""States of recorded reads: a short text for each kind of read, and whether it is unchanged."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import stat
 import time
 from collections.abc import Callable
 from typing import TypeAlias
+
+from speclaunch.core.reads.bounded import read_regular
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
@@ -107,3 +109,52 @@ LOOKS: dict[str, Callable[[str], str]] = {
     RUNNABLE: _state(lambda name: str(int(os.access(name, os.X_OK)))),
     VARIABLE: variable,
 }
+
+
+class Now:
+    """The current state of recorded reads. Each path is read only once for all results.
+
+    `installed`: returns the installed engine's catalogue. It is called only if a catalogue was
+    recorded.
+    """
+
+    def __init__(self, installed: Callable[[], str | None]) -> None:
+        self._states: dict[tuple[str, str], str] = {}
+        self._holds: dict[tuple[str, str, str], bool] = {}
+        self._installed = installed
+
+    def holds(self, kind: str, name: str, state: str) -> bool:
+        """True if repeating a read would give the same state."""
+        key = (kind, name, state)
+        found = self._holds.get(key)
+        if found is None:
+            found = self._holds[key] = self._is_so(kind, name, state)
+        return found
+
+    def _is_so(self, kind: str, name: str, state: str) -> bool:
+        if kind == CONTENT:
+            return _holds_content(name, state)
+        if kind == ENGINE:
+            return (self._installed() or ABSENT) == state
+        look = LOOKS.get(kind)
+        if look is None:
+            return False
+        at = (kind, name)
+        if at not in self._states:
+            self._states[at] = look(name)
+        return self._states[at] == state
+
+
+def _holds_content(path: str, state: str) -> bool:
+    before, settled, stored_digest = state.rsplit(" ", 2)
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            return False
+        if settled == "1" and stamp(found) == before:
+            return True
+        if stored_digest == NO_DIGEST or str(found.st_size) != before.partition(" ")[0]:
+            return False
+        return digest(read_regular(path, found.st_size)) == stored_digest
+    except (OSError, ValueError):
+        return False

@@ -2,7 +2,7 @@
 
 `speclaunch.serving.cpu_engine` installs it; this module writes nothing.
 
-Layout below the home that is passed in (see ``speclaunch.core.home.speclaunch_home``)::
+Layout below the home that is passed in (see ``speclaunch.core.files.speclaunch_home``)::
 
     cpu-engine/          the default release; any other one is in cpu-engine-RELEASE/
         venv/            the interpreter, with SGLang and its pinned dependencies

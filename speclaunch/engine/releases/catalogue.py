@@ -223,7 +223,7 @@ def held_versions(directory: Path | None = None) -> tuple[str, ...]:
     """Return all versions that have a catalogue, shipped or in ``directory``, in ascending order.
 
     ``directory`` holds the user's own catalogues (default: ``catalogue/`` in
-    :func:`speclaunch.core.home.speclaunch_home`).
+    :func:`speclaunch.core.files.speclaunch_home`).
     """
     added = tuple(_added(directory or _default_directory()))
     shipped = _shipped_versions()

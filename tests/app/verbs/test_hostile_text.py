@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.app.verbs.options import LintFormat
-from speclaunch.core.escaping import CommandGuard, obeys_commands, printable
+from speclaunch.core.safe_text import CommandGuard, obeys_commands, printable
 from tests.support import program
 
 STEERING = re.compile(

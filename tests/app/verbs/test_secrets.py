@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from speclaunch.app.verbs.options import LintFormat
-from speclaunch.core.redaction import VALUE_PATTERNS
+from speclaunch.core.safe_text import VALUE_PATTERNS
 from speclaunch.deployments.targets.assemble import RENDERERS
 from speclaunch.serving.launch.guard import Log
 from tests.support import program

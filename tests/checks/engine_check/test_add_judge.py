@@ -20,7 +20,7 @@ from speclaunch.checks.engine_check.add_judge import First, NotLightError, add
 from speclaunch.checks.engine_check.installed_judges import SITE, added_judges, folder, remove
 from speclaunch.checks.engine_check.worker import compiled
 from speclaunch.core.errors import LaunchError
-from speclaunch.core.home import judges_home
+from speclaunch.core.files import judges_home
 from speclaunch.engine.releases.added_catalogues import every_name
 
 FIRST = First("0.5.18", ())

@@ -16,7 +16,7 @@ from speclaunch.checks.engine_check import engine_judge
 from speclaunch.checks.engine_check.engine_judge import EngineJudge, place
 from speclaunch.checks.engine_check.questions import EngineQuestion
 from speclaunch.checks.lint.workers import spread
-from speclaunch.core.redaction import Redactor
+from speclaunch.core.safe_text import Redactor
 
 FAKE = Path(__file__).with_name("fake_worker.py")
 

@@ -13,8 +13,8 @@ import pytest
 
 from speclaunch.checks.lint import cache as cache_module
 from speclaunch.checks.lint import lint_files
-from speclaunch.core import entry_files
-from speclaunch.core.entry_files import trim_entries
+from speclaunch.core import files
+from speclaunch.core.files import trim_entries
 from speclaunch.core.reads import Reads, states
 from tests.checks.lint.linting import ALL, ENGINE, GROUP, RECIPE, Place, Said, config
 from tests.support.work import calls
@@ -298,7 +298,7 @@ def test_a_full_disk(place: Place) -> None:
         def refuse(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        entry_files.write_entry = refuse  # type: ignore[assignment]
+        files.write_entry = refuse  # type: ignore[assignment]
 
     assert place.lint(*ALL, before=full) == place.fresh(*ALL)
     assert not place.entries

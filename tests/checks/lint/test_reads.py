@@ -19,7 +19,7 @@ from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules, import_checks
 from speclaunch.core import reads, resources
 from speclaunch.core.reads import Reads
-from speclaunch.core.reads.now import Now
+from speclaunch.core.reads.states import Now
 from speclaunch.engine.facts import find_checkpoint, project_settings
 from tests.checks.lint.linting import Place
 from tests.checks.lint.test_cache import CHANGES

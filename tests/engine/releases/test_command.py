@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speclaunch.core.redaction import is_secret_variable
+from speclaunch.core.safe_text import is_secret_variable
 from speclaunch.engine.releases.catalogue import load
 from speclaunch.engine.releases.command import RenderedArgs, render_args
 from speclaunch.engine.releases.shell import shell_command

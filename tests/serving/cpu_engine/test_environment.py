@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.core.home import speclaunch_home
+from speclaunch.core.files import speclaunch_home
 from speclaunch.engine import held_versions
 from speclaunch.engine.facts.cpu_engine import (
     MODEL_MODULES,
