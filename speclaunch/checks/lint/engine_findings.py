@@ -196,7 +196,7 @@ def with_other_releases(
     errors = _keys(findings)
     if not errors or not others:
         return tuple(findings)
-    with_errors = tuple(rule for rule in rules if Severity.ERROR in (rule.severity, *rule.also))
+    with_errors = tuple(rule for rule in rules if rule.can_be_error)
     taken = _taken(errors, others, ReleaseChecker(request, lookup, with_errors))
     if taken is None:
         return tuple(findings)

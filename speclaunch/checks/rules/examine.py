@@ -146,7 +146,9 @@ def _explained_once(results: RuleResults, plan: Plan, selected: Sequence[Rule]) 
     """
     if not any(finding.code == _GENERATED for finding in results.findings):
         return results
-    others = check_rules(plan, [rule for rule in all_rules() if rule not in selected]).findings
+    codes = {rule.code for rule in selected}
+    rest = [rule for rule in all_rules() if rule.code not in codes and rule.can_be_error]
+    others = check_rules(plan, rest).findings
     taken = {
         place
         for finding in (*results.findings, *others)

@@ -90,6 +90,11 @@ class Rule(Struct, frozen=True):
     """True for plans that `check_across` needs. Other plans do not change its result."""
 
     @property
+    def can_be_error(self) -> bool:
+        """True if it may report an error."""
+        return Severity.ERROR in (self.severity, *self.also)
+
+    @property
     def is_advisory(self) -> bool:
         """True for a known engine bug (`checks/advisory.py`)."""
         return self.code.startswith(ADVISORY)
