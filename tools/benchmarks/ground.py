@@ -36,19 +36,27 @@ class Ground:
 
     def write(self) -> None:
         """Write the files that do not stand there yet."""
-        for name in ("recipes", "scripts", "manifests"):
+        for name in ("recipes", "mixed", "scripts", "manifests"):
             (self.folder / name).mkdir()
         for number in range(self.files):
             text = script(number)
             (self.folder / "scripts" / f"serve_{number:04}.sh").write_text(text)
-            (self.folder / "recipes" / f"team_{number:04}.yaml").write_text(recipe(number))
+            for name in ("recipes", "mixed"):
+                (self.folder / name / f"team_{number:04}.yaml").write_text(recipe(number))
             same = manifest(number, len(text.encode()))
             (self.folder / "manifests" / f"sglang_{number:04}.yaml").write_text(same)
-        self._examine("recipes")
+        self._examine("mixed")
         self._examine("scripts")
+        numbers = itertools.count(self.files)
+        while rejected := self._examine("recipes"):
+            for path in rejected:
+                (self.folder / path).write_text(recipe(next(numbers)))
 
-    def _examine(self, name: str) -> None:
-        """That every file holds a deployment which is checked: else the ratio would flatter."""
+    def _examine(self, name: str) -> list[str]:
+        """Return the files with errors.
+
+        Each file must contain a deployment that is checked; the ratio would flatter otherwise.
+        """
         done = subprocess.run(
             [SPECLAUNCH, "lint", name, "--output-format", "json"],
             cwd=self.folder,
@@ -66,6 +74,11 @@ class Ground:
         ]
         count = report["summary"]["deployments"]
         assert count == self.files and not unchecked and not broken, (count, unchecked, broken[:5])
+        return [
+            one["path"]
+            for one in report["files"]
+            if any(finding["severity"] == "error" for finding in one["findings"])
+        ]
 
     def home(self) -> Path:
         """A new empty home."""
