@@ -15,6 +15,8 @@ from speclaunch.deployments.sources import slime
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import (
+    READ,
+    SERVER,
     Comment,
     Dropped,
     Invocation,
@@ -30,9 +32,7 @@ from speclaunch.deployments.sources.source_text import Document, SourceSpan, Sou
 from speclaunch.deployments.sources.wrappers import (
     DIFFUSION,
     HELP,
-    READ,
     ROUTER,
-    SERVER,
     SHELLS,
     SILENT,
     Wrapping,

@@ -22,6 +22,8 @@ from speclaunch.deployments.sources.commands import CommandContext, look
 from speclaunch.deployments.sources.effective_words import config_path
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import (
+    SERVER,
+    VLLM_IMAGE,
     Comment,
     Dropped,
     Invocation,
@@ -42,7 +44,6 @@ from speclaunch.deployments.sources.source_text import (
     WordPiece,
     joined,
 )
-from speclaunch.deployments.sources.wrappers import SERVER, VLLM_IMAGE
 
 _VARIABLE = lazy(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Z_][A-Z0-9_]*)\b)")
 _COMMENT = lazy(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)

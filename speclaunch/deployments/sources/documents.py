@@ -22,6 +22,8 @@ from speclaunch.deployments.sources import nodes, slime
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import (
+    SERVER,
+    VLLM,
     Invocation,
     InvocationKind,
     Reading,
@@ -40,7 +42,6 @@ from speclaunch.deployments.sources.source_text import (
     joined,
     starts_a_program,
 )
-from speclaunch.deployments.sources.wrappers import SERVER, VLLM
 
 
 class BlockKind(StrEnum):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from speclaunch.core import ExitCode, InputError, Place, Problem, SpeclaunchError
+from speclaunch.core import ExitCode, InputError, Place, Problem, SpeclaunchError, lazy
 
 if TYPE_CHECKING:
     from speclaunch.engine import ServerContext
@@ -23,6 +23,22 @@ class NothingFoundError(SpeclaunchError):
 
     exit_code = ExitCode.NOTHING
 
+
+VLLM = "\ue010llm"
+"""`vllm`, marked by an import that reads vLLM's commands (`vllm.py`); no file contains it."""
+VLLM_IMAGE = f"{VLLM}-openai"
+"""Image that runs vLLM's server."""
+_SERVER = (
+    r"sglang(?:_router)?\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-"
+    rf"|dynamo\.sglang|{VLLM}"
+)
+SERVER = lazy(_SERVER)
+"""Text that may contain a server command; other text is not read."""
+READ = lazy(
+    rf"{_SERVER}|sglang_router|sglang-router|model-gateway|\bsmg\b|disaggregation\.(?:mini|launch)_lb"
+    r"|dynamo\.frontend"
+)
+"""Text of a manifest that may contain a server or a router."""
 
 OTHERS_INSTEAD = "; another branch may add different arguments"
 ANOTHER_WAY = "; another branch may run it differently"

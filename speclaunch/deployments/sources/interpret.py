@@ -30,7 +30,14 @@ from speclaunch.deployments.sources.commands import (
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.expansions import MAX_TEXT, MAX_WORDS, is_false_comparison
 from speclaunch.deployments.sources.fields import Field
-from speclaunch.deployments.sources.interface import Dropped, Invocation, Reading, ReadingBuilder
+from speclaunch.deployments.sources.interface import (
+    READ,
+    SERVER,
+    Dropped,
+    Invocation,
+    Reading,
+    ReadingBuilder,
+)
 from speclaunch.deployments.sources.parser import DECLARING, parse
 from speclaunch.deployments.sources.scope import Changes, ShellScope, Value
 from speclaunch.deployments.sources.shell_syntax import (
@@ -45,7 +52,7 @@ from speclaunch.deployments.sources.shell_syntax import (
     pipeline,
 )
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece, joined
-from speclaunch.deployments.sources.wrappers import READ, SERVER, Wrapping
+from speclaunch.deployments.sources.wrappers import Wrapping
 
 Assigned = tuple[str, Value, bool]
 """Name, value, and True if the value was appended."""

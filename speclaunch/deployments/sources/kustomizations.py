@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, Place, Problem, reads
 from speclaunch.deployments.sources import kustomize_transforms, nodes
-from speclaunch.deployments.sources.interface import Reading
+from speclaunch.deployments.sources.interface import READ, Reading
 from speclaunch.deployments.sources.kustomize_transforms import (
     NotUnderstoodError,
     Resource,
@@ -31,7 +31,6 @@ from speclaunch.deployments.sources.kustomize_transforms import (
 )
 from speclaunch.deployments.sources.nodes import Entries, changed, mapping, scalar
 from speclaunch.deployments.sources.source_text import KUSTOMIZATIONS, MAX_BYTES, Document
-from speclaunch.deployments.sources.wrappers import READ
 
 
 class Mark(Struct, frozen=True):

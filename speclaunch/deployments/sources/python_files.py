@@ -17,6 +17,7 @@ from speclaunch.deployments.sources.commands import CommandContext, distinct, lo
 from speclaunch.deployments.sources.fields import split
 from speclaunch.deployments.sources.images import declared
 from speclaunch.deployments.sources.interface import (
+    SERVER,
     Dropped,
     Invocation,
     InvocationKind,
@@ -43,7 +44,7 @@ from speclaunch.deployments.sources.source_text import (
     starts_a_program,
 )
 from speclaunch.deployments.sources.templates import Masks
-from speclaunch.deployments.sources.wrappers import SERVER, base
+from speclaunch.deployments.sources.wrappers import base
 from speclaunch.engine import history, name_of
 
 _ENGINES = frozenset({"Engine", "RayEngine", "ServerArgs", "Runtime"})

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field
-from speclaunch.deployments.sources.interface import ANOTHER_WAY, DIFFERS, OTHERS_INSTEAD
+from speclaunch.deployments.sources.interface import ANOTHER_WAY, DIFFERS, OTHERS_INSTEAD, SERVER
 from speclaunch.deployments.sources.shell_syntax import Function
 from speclaunch.deployments.sources.source_text import SourceSpan, WordPiece
-from speclaunch.deployments.sources.wrappers import SERVER
 
 _TESTED = lazy(r"\$\{?([A-Za-z_]\w*)")
 _EMPTY = lazy(r"(?<!!)\s-z\s+\"?\$\{?([A-Za-z_]\w*)")

@@ -20,13 +20,13 @@ from msgspec.structs import replace
 from speclaunch.core import Problem, lazy
 from speclaunch.deployments.sources.files import read_text, read_words
 from speclaunch.deployments.sources.interface import (
+    VLLM,
     Dropped,
     Invocation,
     InvocationKind,
     Reading,
     Word,
 )
-from speclaunch.deployments.sources.wrappers import VLLM
 
 CONFIG = "--speculative-config"
 SHORTCUTS = {

@@ -14,12 +14,8 @@ from msgspec.structs import replace
 
 from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field
-from speclaunch.deployments.sources.interface import Dropped, InvocationKind
+from speclaunch.deployments.sources.interface import VLLM, VLLM_IMAGE, Dropped, InvocationKind
 
-VLLM = "\ue010llm"
-"""`vllm`, marked by an import that reads vLLM's commands (`vllm.py`); no file contains it."""
-VLLM_IMAGE = f"{VLLM}-openai"
-"""Image that runs vLLM's server."""
 ROUTER = "sglang_router.launch_server"
 MODULES = {
     "sglang.launch_server": InvocationKind.LAUNCH_SERVER,
@@ -31,12 +27,6 @@ MODULES = {
     f"{VLLM}.entrypoints.openai.api_server": InvocationKind.VLLM,
 }
 """Server modules for `python -m`. Dynamo had the last two until 0.4."""
-SERVER_TEXT = (
-    r"sglang(?:_router)?\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-"
-    rf"|dynamo\.sglang|{VLLM}"
-)
-SERVER = lazy(SERVER_TEXT)
-"""Text that may contain a server command; other text is not read."""
 ROUTER_MODULES = frozenset(
     [
         *("sglang_router", "sglang_router.launch_router", "sglang_router.cli", "smg"),
@@ -51,12 +41,6 @@ disaggregation/launch_lb.py, mini_lb.py; Dynamo's frontend.
 """
 ROUTER_PROGRAMS = frozenset({"sglang-router", "sgl-model-gateway", "sglang_router", "smg", "amg"})
 """Programs that start a router (sglang_router's entry_points.txt; the gateway's own binary)."""
-READ = lazy(
-    rf"{SERVER_TEXT}|sglang_router|sglang-router|model-gateway|\bsmg\b|disaggregation\.(?:mini|launch)_lb"
-    r"|dynamo\.frontend"
-)
-"""Text of a manifest that may contain a server or a router."""
-
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash"})
 SILENT = frozenset(
     [

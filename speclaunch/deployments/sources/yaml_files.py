@@ -31,6 +31,8 @@ from speclaunch.deployments.sources.containers import (
 from speclaunch.deployments.sources.fields import Field, split
 from speclaunch.deployments.sources.images import declared
 from speclaunch.deployments.sources.interface import (
+    SERVER,
+    VLLM,
     Dropped,
     Invocation,
     InvocationKind,
@@ -38,7 +40,6 @@ from speclaunch.deployments.sources.interface import (
     Word,
 )
 from speclaunch.deployments.sources.source_text import Document
-from speclaunch.deployments.sources.wrappers import SERVER, VLLM
 
 
 def read_yaml_document(
