@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from speclaunch.core import InputError, Problem, lazy
 from speclaunch.deployments.sources import slime
 from speclaunch.deployments.sources.expand import Expander
-from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import (
     READ,
     SERVER,
@@ -26,7 +26,6 @@ from speclaunch.deployments.sources.interface import (
     Word,
 )
 from speclaunch.deployments.sources.parser import quoted_text
-from speclaunch.deployments.sources.scope import ShellScope, Value
 from speclaunch.deployments.sources.shell_syntax import Redirect, Simple
 from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, joined
 from speclaunch.deployments.sources.wrappers import (

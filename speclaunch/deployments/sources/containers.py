@@ -20,7 +20,7 @@ from speclaunch.core import lazy
 from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.commands import CommandContext, look
 from speclaunch.deployments.sources.effective_words import config_path
-from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import (
     SERVER,
     VLLM_IMAGE,
@@ -34,7 +34,6 @@ from speclaunch.deployments.sources.interface import (
 from speclaunch.deployments.sources.interpret import run
 from speclaunch.deployments.sources.nodes import Entries
 from speclaunch.deployments.sources.pods import ConfigMaps, Site, Steps, config_maps, objects
-from speclaunch.deployments.sources.scope import ShellScope, Value
 from speclaunch.deployments.sources.source_text import (
     DefaultOf,
     Document,

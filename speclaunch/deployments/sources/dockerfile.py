@@ -22,11 +22,10 @@ from msgspec.structs import replace
 from speclaunch.core import Problem, lazy
 from speclaunch.deployments.sources.commands import CommandContext, environment, look
 from speclaunch.deployments.sources.expand import Expander
-from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import SERVER, Reading, ReadingBuilder
 from speclaunch.deployments.sources.interpret import assign, run
 from speclaunch.deployments.sources.parser import parse
-from speclaunch.deployments.sources.scope import ShellScope, Value
 from speclaunch.deployments.sources.shell_syntax import Simple
 from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, WordPiece
 from speclaunch.deployments.sources.wrappers import Wrapping

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.sources import nodes, slime
 from speclaunch.deployments.sources.expand import Expander
-from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.fields import Field, ShellScope
 from speclaunch.deployments.sources.interface import (
     SERVER,
     VLLM,
@@ -32,7 +32,6 @@ from speclaunch.deployments.sources.interface import (
 )
 from speclaunch.deployments.sources.interpret import ScriptReader, run
 from speclaunch.deployments.sources.parser import parse
-from speclaunch.deployments.sources.scope import ShellScope
 from speclaunch.deployments.sources.shell_syntax import Script, Simple
 from speclaunch.deployments.sources.source_text import (
     Document,

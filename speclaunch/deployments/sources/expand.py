@@ -23,12 +23,13 @@ from speclaunch.deployments.sources.expansions import (
 from speclaunch.deployments.sources.fields import (
     Field,
     FieldBuilder,
+    ShellScope,
+    Value,
     marked,
     starts_home,
     with_pattern,
 )
 from speclaunch.deployments.sources.parser import quoted_text
-from speclaunch.deployments.sources.scope import ShellScope, Value
 from speclaunch.deployments.sources.shell_syntax import (
     Arithmetic,
     Literal,

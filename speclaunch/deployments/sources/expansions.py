@@ -13,8 +13,7 @@ from typing import Protocol, TypeAlias
 from msgspec.structs import replace
 
 from speclaunch.core import lazy
-from speclaunch.deployments.sources.fields import Field
-from speclaunch.deployments.sources.scope import ShellScope, Value
+from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.shell_syntax import (
     Literal,
     Node,

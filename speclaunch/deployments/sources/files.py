@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, lazy, read_regular, reason
 from speclaunch.deployments.sources.commands import CommandContext, environment, look
 from speclaunch.deployments.sources.effective_words import followed
-from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import Reading, Word
 from speclaunch.deployments.sources.interpret import run
-from speclaunch.deployments.sources.scope import ShellScope, Value
 from speclaunch.deployments.sources.source_text import (
     _YAML,
     GO_SUFFIXES,

@@ -29,7 +29,7 @@ from speclaunch.deployments.sources.commands import (
 )
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.expansions import MAX_TEXT, MAX_WORDS, is_false_comparison
-from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.fields import Changes, Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import (
     READ,
     SERVER,
@@ -39,7 +39,6 @@ from speclaunch.deployments.sources.interface import (
     ReadingBuilder,
 )
 from speclaunch.deployments.sources.parser import DECLARING, parse
-from speclaunch.deployments.sources.scope import Changes, ShellScope, Value
 from speclaunch.deployments.sources.shell_syntax import (
     Assignment,
     Compound,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.sources.commands import CommandContext, distinct, look
-from speclaunch.deployments.sources.fields import split
+from speclaunch.deployments.sources.fields import ShellScope, split
 from speclaunch.deployments.sources.images import declared
 from speclaunch.deployments.sources.interface import (
     SERVER,
@@ -35,7 +35,6 @@ from speclaunch.deployments.sources.python_values import (
     dotted,
     last_name,
 )
-from speclaunch.deployments.sources.scope import ShellScope
 from speclaunch.deployments.sources.source_text import (
     MAX_PROGRAM_BYTES,
     Document,
