@@ -38,7 +38,6 @@ NAMES = {
     "sources.deployment": "Imported to_deployment",
     "sources.effective_words": "effective followed settled",
     "sources.files": "read_file read_template read_text read_with_named_files read_words",
-    "sources.images": "image_release image_version tagged_version",
     "sources.interface": """
         Default Invocation InvocationKind NothingFoundError Reading recipe_name Word
     """,
@@ -52,6 +51,7 @@ NAMES = {
         MAX_PROGRAM_BYTES NOTEBOOK_SUFFIX PYTHON_SUFFIX starts_a_program template_of
         TEMPLATE_SUFFIXES YAML_SUFFIXES Document
     """,
+    "sources.wrappers": "image_release image_version tagged_version",
     "targets.assemble": "assemble Assembled settings_of RENDERERS",
     "targets.interface": "Baseline RenderedCommand Renderer Rendering Role",
     "targets.launching": "launch_words",

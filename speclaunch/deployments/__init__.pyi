@@ -74,9 +74,6 @@ from speclaunch.deployments.sources.files import read_template as read_template
 from speclaunch.deployments.sources.files import read_text as read_text
 from speclaunch.deployments.sources.files import read_with_named_files as read_with_named_files
 from speclaunch.deployments.sources.files import read_words as read_words
-from speclaunch.deployments.sources.images import image_release as image_release
-from speclaunch.deployments.sources.images import image_version as image_version
-from speclaunch.deployments.sources.images import tagged_version as tagged_version
 from speclaunch.deployments.sources.interface import Default as Default
 from speclaunch.deployments.sources.interface import Invocation as Invocation
 from speclaunch.deployments.sources.interface import InvocationKind as InvocationKind
@@ -111,6 +108,9 @@ from speclaunch.deployments.sources.source_text import is_template as is_templat
 from speclaunch.deployments.sources.source_text import looks_like_yaml as looks_like_yaml
 from speclaunch.deployments.sources.source_text import starts_a_program as starts_a_program
 from speclaunch.deployments.sources.source_text import template_of as template_of
+from speclaunch.deployments.sources.wrappers import image_release as image_release
+from speclaunch.deployments.sources.wrappers import image_version as image_version
+from speclaunch.deployments.sources.wrappers import tagged_version as tagged_version
 from speclaunch.deployments.targets.assemble import Assembled as Assembled
 from speclaunch.deployments.targets.assemble import RENDERERS as RENDERERS
 from speclaunch.deployments.targets.assemble import assemble as assemble

@@ -17,7 +17,6 @@ from speclaunch.core import (
 )
 from speclaunch.deployments.recipe.values import ENV_NAME
 from speclaunch.deployments.sources.effective_words import EffectiveWords, effective
-from speclaunch.deployments.sources.images import image_release
 from speclaunch.deployments.sources.interface import Dropped, Invocation, InvocationKind, Word
 from speclaunch.deployments.sources.recipe_text import (
     OPEN,
@@ -27,6 +26,7 @@ from speclaunch.deployments.sources.recipe_text import (
     value_of,
 )
 from speclaunch.deployments.sources.slime import GPUS, MODEL, OWN, prefixed
+from speclaunch.deployments.sources.wrappers import image_release
 from speclaunch.engine import (
     Argument,
     ArgumentKind,

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.sources.commands import CommandContext, distinct, look
 from speclaunch.deployments.sources.fields import ShellScope, split
-from speclaunch.deployments.sources.images import declared
 from speclaunch.deployments.sources.interface import (
     SERVER,
     Dropped,
@@ -43,7 +42,7 @@ from speclaunch.deployments.sources.source_text import (
     starts_a_program,
 )
 from speclaunch.deployments.sources.templates import Masks
-from speclaunch.deployments.sources.wrappers import base
+from speclaunch.deployments.sources.wrappers import base, declared
 from speclaunch.engine import history, name_of
 
 _ENGINES = frozenset({"Engine", "RayEngine", "ServerArgs", "Runtime"})

@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources import nodes, pods
-from speclaunch.deployments.sources.images import declared
 from speclaunch.deployments.sources.interface import (
     Dropped,
     Invocation,
@@ -31,6 +30,7 @@ from speclaunch.deployments.sources.interface import (
 )
 from speclaunch.deployments.sources.server_groups import words_of_hosts
 from speclaunch.deployments.sources.source_text import Document
+from speclaunch.deployments.sources.wrappers import declared
 from speclaunch.engine import Group, Pod, Router, ServerContext, Setting
 
 _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}

@@ -29,7 +29,6 @@ from speclaunch.deployments.sources.containers import (
     text_at,
 )
 from speclaunch.deployments.sources.fields import Field, split
-from speclaunch.deployments.sources.images import declared
 from speclaunch.deployments.sources.interface import (
     SERVER,
     VLLM,
@@ -40,6 +39,7 @@ from speclaunch.deployments.sources.interface import (
     Word,
 )
 from speclaunch.deployments.sources.source_text import Document
+from speclaunch.deployments.sources.wrappers import declared
 
 
 def read_yaml_document(

@@ -9,7 +9,7 @@ import pytest
 from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.deployments.sources.images import image_version
+from speclaunch.deployments.sources.wrappers import image_version
 from speclaunch.engine.releases.catalogue import held_versions
 from tests.support.lint_report import collect, lint
 

@@ -10,8 +10,8 @@ from speclaunch.checks.edit.migrate_file import migrate_data
 from speclaunch.deployments.sources.deployment import to_deployment
 from speclaunch.deployments.sources.effective_words import followed
 from speclaunch.deployments.sources.files import read_shell, read_text, read_words, read_yaml
-from speclaunch.deployments.sources.images import tagged_version
 from speclaunch.deployments.sources.interface import InvocationKind
+from speclaunch.deployments.sources.wrappers import tagged_version
 from tests.support.deployments.sources.helpers import at, dropped, env, lint_text, only, texts
 from tests.support.lint_report import collect
 

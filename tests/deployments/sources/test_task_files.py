@@ -7,7 +7,7 @@ import json
 import pytest
 
 from speclaunch.deployments.sources.files import read_yaml
-from speclaunch.deployments.sources.images import declared
+from speclaunch.deployments.sources.wrappers import declared
 from tests.support.deployments.sources.helpers import at, env, only, texts
 
 DSTACK = """\
