@@ -35,7 +35,7 @@ class Key(Struct, frozen=True, dict=True):
     written_default: Any
     """Default in recipe form. Null: the key may be null; `...`: the key is required."""
     parameter: Any = None
-    """Bounds, options, a predicate of `values.py`, or the name of a section."""
+    """Bounds, options, a name in `_FORMS`, or the name of a section."""
 
     @property
     def is_required(self) -> bool:
@@ -204,9 +204,22 @@ def _option(value: object, options: tuple[str, ...]) -> str:
     return value
 
 
+_FORMS = {
+    form.__name__: form
+    for form in (
+        values.is_image,
+        values.is_label,
+        values.is_model_store,
+        values.is_plain_version,
+        values.is_resource,
+        values.is_store,
+    )
+}
+
+
 def _form(value: object, predicate: str) -> str:
     text = _text(value)
-    if not getattr(values, predicate)(text):
+    if not _FORMS[predicate](text):
         raise _NotPlainError
     return text
 
