@@ -16,8 +16,21 @@ from typing import Any, ClassVar, NoReturn, cast
 from msgspec import Struct
 
 from speclaunch.core import InputError, conf_dir
-from speclaunch.deployments.recipe import values
 from speclaunch.deployments.recipe.section_table import SECTIONS
+from speclaunch.deployments.recipe.values import (
+    ENV_NAME,
+    MOST_ROLES,
+    EngineVersions,
+    RecoveryPolicy,
+    is_image,
+    is_label,
+    is_model_store,
+    is_plain_version,
+    is_resource,
+    is_role_name,
+    is_store,
+    recovery_conflict,
+)
 from speclaunch.engine import AUTO, Steppable, declare, nearest
 
 _LARGEST = 1e15
@@ -101,7 +114,7 @@ def _unpickled(name: str, values: Mapping[str, Any]) -> PlainSection:
 @cache
 def plain_class(name: str) -> type[PlainSection]:
     """Return the class of a section by the name of its model: `Recovery`."""
-    bases = (values.EngineVersions, PlainSection) if name == "Engine" else (PlainSection,)
+    bases = (EngineVersions, PlainSection) if name == "Engine" else (PlainSection,)
     keys = {key: Key(*row) for key, row in SECTIONS[name].items()}
     return type(name, bases, {"model_fields": keys, "__module__": __name__})
 
@@ -147,12 +160,12 @@ def _section(value: object, name: str) -> PlainSection:
 
 def _conflicts(recovery: Any) -> bool:
     low, high = recovery.floors.mem_fraction_static, recovery.limits.mem_fraction_static
-    return values.recovery_conflict(recovery.policy, recovery.order, low, high) is not None
+    return recovery_conflict(recovery.policy, recovery.order, low, high) is not None
 
 
 def _named_sections(value: object, name: str) -> dict[str, PlainSection]:
     written = _mapping(value)
-    if len(written) > values.MOST_ROLES or not all(map(values.is_role_name, written)):
+    if len(written) > MOST_ROLES or not all(map(is_role_name, written)):
         raise _NotPlainError
     return {
         key: _section({} if section is None else section, name) for key, section in written.items()
@@ -207,12 +220,12 @@ def _option(value: object, options: tuple[str, ...]) -> str:
 _FORMS = {
     form.__name__: form
     for form in (
-        values.is_image,
-        values.is_label,
-        values.is_model_store,
-        values.is_plain_version,
-        values.is_resource,
-        values.is_store,
+        is_image,
+        is_label,
+        is_model_store,
+        is_plain_version,
+        is_resource,
+        is_store,
     )
 }
 
@@ -254,7 +267,7 @@ def _variables(value: object, _parameter: object) -> dict[str, str | None]:
         text = (
             str(item) if type(item) in (bool, int, float) else None if item is None else _text(item)
         )
-        if not values.ENV_NAME.match(name) or (text is not None and "\0" in text):
+        if not ENV_NAME.match(name) or (text is not None and "\0" in text):
             raise _NotPlainError
         found[name] = text
     return found
@@ -273,10 +286,10 @@ def _sizes(value: object, _parameter: object) -> dict[str, int]:
     return {name: _integer(size, {"ge": 1}) for name, size in _mapping(value).items()}
 
 
-def _policy(value: object, _parameter: object) -> values.RecoveryPolicy:
+def _policy(value: object, _parameter: object) -> RecoveryPolicy:
     if value is False:
-        return values.RecoveryPolicy.OFF
-    return values.RecoveryPolicy(_option(value, tuple(values.RecoveryPolicy)))
+        return RecoveryPolicy.OFF
+    return RecoveryPolicy(_option(value, tuple(RecoveryPolicy)))
 
 
 def _order(value: object, _parameter: object) -> tuple[Steppable, ...]:
