@@ -27,12 +27,11 @@ NAMES = {
         Agreement Deployment Engine Launch Recovery Restart VerificationSection WatchdogSection
     """,
     "recipe.section_table": "SECTIONS",
-    "recipe.sections": "Key plain_class",
+    "recipe.sections": "Key plain_class ENV_NAME RecoveryPolicy",
     "recipe.source": """
         compose_node events Composition MAX_FILE_BYTES read_positions read_source
         RecipeProvenance SourceFile
     """,
-    "recipe.values": "ENV_NAME RecoveryPolicy",
     "sources": "nodes vllm",
     "sources.comments": "comments_of",
     "sources.deployment": "Imported to_deployment",

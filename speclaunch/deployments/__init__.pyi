@@ -49,7 +49,9 @@ from speclaunch.deployments.recipe.schema import Restart as Restart
 from speclaunch.deployments.recipe.schema import VerificationSection as VerificationSection
 from speclaunch.deployments.recipe.schema import WatchdogSection as WatchdogSection
 from speclaunch.deployments.recipe.section_table import SECTIONS as SECTIONS
+from speclaunch.deployments.recipe.sections import ENV_NAME as ENV_NAME
 from speclaunch.deployments.recipe.sections import Key as Key
+from speclaunch.deployments.recipe.sections import RecoveryPolicy as RecoveryPolicy
 from speclaunch.deployments.recipe.sections import plain_class as plain_class
 from speclaunch.deployments.recipe.source import Composition as Composition
 from speclaunch.deployments.recipe.source import MAX_FILE_BYTES as MAX_FILE_BYTES
@@ -59,8 +61,6 @@ from speclaunch.deployments.recipe.source import compose_node as compose_node
 from speclaunch.deployments.recipe.source import events as events
 from speclaunch.deployments.recipe.source import read_positions as read_positions
 from speclaunch.deployments.recipe.source import read_source as read_source
-from speclaunch.deployments.recipe.values import ENV_NAME as ENV_NAME
-from speclaunch.deployments.recipe.values import RecoveryPolicy as RecoveryPolicy
 from speclaunch.deployments.sources import nodes as nodes
 from speclaunch.deployments.sources import vllm as vllm
 from speclaunch.deployments.sources.comments import comments_of as comments_of

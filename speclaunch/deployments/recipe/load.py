@@ -22,9 +22,8 @@ from speclaunch.deployments.recipe.roles import (
     server_context,
     shared,
 )
-from speclaunch.deployments.recipe.sections import plain_deployment
+from speclaunch.deployments.recipe.sections import RecoveryPolicy, plain_deployment
 from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, exists
-from speclaunch.deployments.recipe.values import RecoveryPolicy
 from speclaunch.engine import (
     DEFAULT_LIMITS,
     FitFloors,

@@ -14,8 +14,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from speclaunch.core import COMMAND_LINE, Place, Problem
+from speclaunch.deployments.recipe.sections import MOST_ROLES
 from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, copied
-from speclaunch.deployments.recipe.values import MOST_ROLES
 from speclaunch.engine import (
     Group,
     Router,

@@ -33,24 +33,25 @@ from pydantic_core import PydanticCustomError, core_schema
 from speclaunch.core import InputError, Place, Problem
 from speclaunch.deployments.recipe.lock import Lock, lock_of
 from speclaunch.deployments.recipe.roles import ROLES, sets_key
-from speclaunch.deployments.recipe.sections import group_names, is_server_argument
-from speclaunch.deployments.recipe.source import Composition, KeyPath, exists
-from speclaunch.deployments.recipe.values import (
+from speclaunch.deployments.recipe.sections import (
     ENV_NAME,
     MOST_REPLICAS,
     MOST_ROLES,
     EngineVersions,
     RecoveryPolicy,
+    group_names,
     is_image,
     is_label,
     is_model_store,
     is_plain_version,
     is_resource,
     is_role_name,
+    is_server_argument,
     is_store,
     recovery_conflict,
     specifier,
 )
+from speclaunch.deployments.recipe.source import Composition, KeyPath, exists
 from speclaunch.engine import AUTO, DEFAULT_LIMITS, Steppable, declare, suggest
 
 if TYPE_CHECKING:

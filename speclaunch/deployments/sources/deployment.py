@@ -15,7 +15,7 @@ from speclaunch.core import (
     is_secret_variable,
     masked,
 )
-from speclaunch.deployments.recipe.values import ENV_NAME
+from speclaunch.deployments.recipe.sections import ENV_NAME
 from speclaunch.deployments.sources.effective_words import EffectiveWords, effective
 from speclaunch.deployments.sources.interface import Dropped, Invocation, InvocationKind, Word
 from speclaunch.deployments.sources.recipe_text import (

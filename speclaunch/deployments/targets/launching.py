@@ -11,7 +11,7 @@ import yaml
 from msgspec import Struct
 
 from speclaunch.core import Problem, lazy
-from speclaunch.deployments.recipe.values import EMPTY_DIR
+from speclaunch.deployments.recipe.sections import EMPTY_DIR
 from speclaunch.deployments.targets.interface import Rendering, Role, SpeclaunchFrom
 from speclaunch.deployments.targets.words import (
     CHECKPOINTS,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from speclaunch.core import Problem
-from speclaunch.deployments.recipe.values import EMPTY_DIR
+from speclaunch.deployments.recipe.sections import EMPTY_DIR
 from speclaunch.deployments.targets.interface import Rendering, Role, RouterOptions, SpeclaunchFrom
 from speclaunch.deployments.targets.launching import (
     PATH,
