@@ -273,7 +273,7 @@ def test_a_topic_knows_settings_and_other_topics_only() -> None:
 COMPARES_VERSIONS = {
     "engine/releases/versions.py",
     "engine/plan/plan.py",  # Plan.version, for messages and the ranges of rules
-    "deployments/recipe/values.py",  # whether a text is a version at all
+    "deployments/recipe/sections.py",  # whether a text is a version at all
     "serving/doctor/checks/engine.py",  # of other packages
     "serving/launch/diagnosis/diagnose.py",  # an interval of versions that is narrowed line by line
     "serving/launch/diagnosis/launch_log.py",

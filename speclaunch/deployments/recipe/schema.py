@@ -69,7 +69,7 @@ class PlainKind(Struct, frozen=True):
 
 
 class TextForm(Struct, frozen=True):
-    """Text that a predicate of `values.py` accepts, and the message for any other text."""
+    """Text that a predicate of `sections.py` accepts, and the message for any other text."""
 
     accepts: Callable[[str], bool]
     refusal: str

@@ -15,7 +15,7 @@ and RBG_LWP_WORKER_INDEX (api/workloads/constants/env.go:60).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -165,37 +165,44 @@ def _stateful_set(deployment: Rendering, role: Role, number: int) -> Object:
 _WORKER = {"speclaunch.io/serves": "a-leader"}
 
 
-class LeaderWorkerSetRenderer(PodRenderer):
+class _LeaderRenderer(PodRenderer):
+    """Target whose controller starts a leader and workers, and tells them apart by variables."""
+
+    variables: ClassVar[str]
+    """Prefix of the variables that the controller sets."""
+
+    def args_of(self, role: Role) -> PlatformArgs:
+        """Return the arguments of the leader and of its workers."""
+        address = f"$({self.variables}_LEADER_ADDRESS):{DIST_PORT}"
+        return platform_args_of(role, address, f"$({self.variables}_WORKER_INDEX)")
+
+    def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
+        """Return the leader's command, then its workers' command, which has the same arguments."""
+        return tuple(
+            RenderedCommand(role, self.args_of(role), platform_variables(deployment, role), part)
+            for role in deployment.roles
+            for part in (("leader", "worker") if role.nodes > 1 else (None,))
+        )
+
+
+class LeaderWorkerSetRenderer(_LeaderRenderer):
     """A LeaderWorkerSet for each role."""
 
     target = "leaderworkerset"
     controller = "LeaderWorkerSet with leaderworkerset.x-k8s.io/v1 (kubernetes-sigs/lws)"
+    variables = "LWS"
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
         """Yield the prerequisites of the pods, each role with its Service, and the router."""
         yield from before(deployment)
         for role in deployment.roles:
-            yield _set(deployment, role)
+            yield _set(deployment, role, self.args_of(role))
             if deployment.router is None:
                 yield service(deployment, role, SERVES, f"{object_of(deployment, role)}-http")
         yield from router(deployment, self.part)
 
-    def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return the leader's command, then its workers' command."""
-        found = []
-        for role in deployment.roles:
-            env = platform_variables(deployment, role)
-            for part in ("leader", "worker") if role.nodes > 1 else (None,):
-                found.append(RenderedCommand(role, _lws_args(role), env, part))
-        return tuple(found)
 
-
-def _lws_args(role: Role) -> PlatformArgs:
-    return platform_args_of(role, f"$(LWS_LEADER_ADDRESS):{DIST_PORT}", "$(LWS_WORKER_INDEX)")
-
-
-def _set(deployment: Rendering, role: Role) -> Object:
-    platform_args = _lws_args(role)
+def _set(deployment: Rendering, role: Role, platform_args: PlatformArgs) -> Object:
     leader = template(deployment, role, pod_spec(deployment, role, platform_args), SERVES)
     group: dict[str, Any] = {
         "size": role.nodes,
@@ -228,31 +235,32 @@ def _set(deployment: Rendering, role: Role) -> Object:
 # -- RoleBasedGroup
 
 
-class RoleBasedGroupRenderer(PodRenderer):
+class RoleBasedGroupRenderer(_LeaderRenderer):
     """A single RoleBasedGroup."""
 
     target = "rolebasedgroup"
     controller = "RoleBasedGroup with workloads.x-k8s.io/v1alpha2 (sgl-project/rbg v0.8)"
+    variables = "RBG_LWP"
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
         """Yield the group, the prerequisites of its pods, and its Services."""
         yield from before(deployment)
         if deployment.router is not None:
             yield from access(deployment)
-        yield _group(deployment)
+        roles = [_role(deployment, role, self.args_of(role)) for role in deployment.roles]
+        if deployment.router is not None:
+            roles.insert(0, _router(deployment, deployment.router))
+        yield {
+            "apiVersion": "workloads.x-k8s.io/v1alpha2",
+            "kind": "RoleBasedGroup",
+            "metadata": metadata(deployment, name_of(deployment)),
+            "spec": {"roles": roles},
+        }
         if deployment.router is not None:
             yield router_service(deployment, deployment.router)
             return
         for role in deployment.roles:
             yield service(deployment, role, SERVES, f"{object_of(deployment, role)}-http")
-
-    def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return the leader's command, then its workers' command, which has the same arguments."""
-        return tuple(
-            RenderedCommand(role, _rbg_args(role), platform_variables(deployment, role), part)
-            for role in deployment.roles
-            for part in (("leader", "worker") if role.nodes > 1 else (None,))
-        )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
         """Return the arguments of each `speclaunch launch`.
@@ -267,25 +275,7 @@ class RoleBasedGroupRenderer(PodRenderer):
         )
 
 
-def _rbg_args(role: Role) -> PlatformArgs:
-    return platform_args_of(
-        role, f"$(RBG_LWP_LEADER_ADDRESS):{DIST_PORT}", "$(RBG_LWP_WORKER_INDEX)"
-    )
-
-
-def _group(deployment: Rendering) -> Object:
-    roles = [_role(deployment, role) for role in deployment.roles]
-    if deployment.router is not None:
-        roles.insert(0, _router(deployment, deployment.router))
-    return {
-        "apiVersion": "workloads.x-k8s.io/v1alpha2",
-        "kind": "RoleBasedGroup",
-        "metadata": metadata(deployment, name_of(deployment)),
-        "spec": {"roles": roles},
-    }
-
-
-def _role(deployment: Rendering, role: Role) -> dict[str, Any]:
+def _role(deployment: Rendering, role: Role, platform_args: PlatformArgs) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": role.name,
         "replicas": role.replicas,
@@ -295,7 +285,7 @@ def _role(deployment: Rendering, role: Role) -> dict[str, Any]:
             "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
         },
     }
-    spec = pod_spec(deployment, role, _rbg_args(role), probed=role.nodes == 1)
+    spec = pod_spec(deployment, role, platform_args, probed=role.nodes == 1)
     if role.nodes == 1:
         found["standalonePattern"] = {"template": template(deployment, role, spec, SERVES)}
         return found

@@ -175,34 +175,27 @@ def template(
     return {"metadata": described, "spec": spec}
 
 
+def _service(
+    metadata_: Mapping[str, Any], chosen: Mapping[str, str], port: int, **more: object
+) -> Object:
+    ports = [{"name": "http", "port": port, "targetPort": port}]
+    spec = {**more, "selector": chosen, "ports": ports}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata_, "spec": spec}
+
+
 def service(
     deployment: Rendering, role: Role, more: Mapping[str, str], name: str | None = None
 ) -> Object:
     """Return the Service of the role's pods that answer requests."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(deployment, name or object_of(deployment, role), role.name),
-        "spec": {
-            "selector": {**selector(deployment, role.name), **more},
-            "ports": [{"name": "http", "port": role.port, "targetPort": role.port}],
-        },
-    }
+    described = metadata(deployment, name or object_of(deployment, role), role.name)
+    return _service(described, {**selector(deployment, role.name), **more}, role.port)
 
 
 def headless(deployment: Rendering, role: Role, name: str) -> Object:
     """Return the Service by which a server's hosts find each other before they are ready."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(deployment, name, role.name),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": selector(deployment, role.name),
-            "ports": [{"name": "http", "port": role.port, "targetPort": role.port}],
-        },
-    }
+    described, chosen = metadata(deployment, name, role.name), selector(deployment, role.name)
+    more = {"clusterIP": "None", "publishNotReadyAddresses": True}
+    return _service(described, chosen, role.port, **more)
 
 
 def router(deployment: Rendering, part: Part) -> Iterator[Object]:
@@ -229,15 +222,8 @@ def router(deployment: Rendering, part: Part) -> Iterator[Object]:
 
 def router_service(deployment: Rendering, options: RouterOptions) -> Object:
     """Return the router's Service, the address of the deployment."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(deployment, name_of(deployment), ROUTER),
-        "spec": {
-            "selector": selector(deployment, ROUTER),
-            "ports": [{"name": "http", "port": options.port, "targetPort": options.port}],
-        },
-    }
+    described = metadata(deployment, name_of(deployment), ROUTER)
+    return _service(described, selector(deployment, ROUTER), options.port)
 
 
 def progress_seconds(role: Role) -> int:
