@@ -1,4 +1,4 @@
-"""Render pods: plain Kubernetes, LeaderWorkerSet, RoleBasedGroup.
+"""Render Kubernetes objects, and read them back: plain, LeaderWorkerSet, RoleBasedGroup.
 
 Kubernetes: a Deployment for single-host servers, StatefulSets for multi-host servers.
 
@@ -14,38 +14,60 @@ and RBG_LWP_WORKER_INDEX (api/workloads/constants/env.go:60).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import yaml
 
-from speclaunch.deployments.targets.interface import RenderedCommand, Rendering, Role, RouterOptions
-from speclaunch.deployments.targets.launching import launches_of
-from speclaunch.deployments.targets.pod_renderer import (
-    SERVES,
-    Object,
-    PodRenderer,
-    before,
-    headless,
-    progress_seconds,
-    router,
-    router_service,
-    service,
-    template,
+from speclaunch.core import Problem
+from speclaunch.deployments.targets.interface import (
+    Monitoring,
+    RenderedCommand,
+    Renderer,
+    Rendering,
+    Role,
+    RouterOptions,
+    SpeclaunchFrom,
+)
+from speclaunch.deployments.targets.launching import (
+    ALONE,
+    RECIPE_FILE,
+    WITHIN,
+    VolumeClaim,
+    launches_in,
+    launches_of,
+    own_claim,
+    start_seconds,
+)
+from speclaunch.deployments.targets.monitoring import (
+    PrometheusRulesRenderer,
+    operator_objects,
+    scrape_annotations,
 )
 from speclaunch.deployments.targets.pods import (
+    BOOTSTRAP,
     CONTAINER,
+    Part,
     access,
     answering_fields,
+    bootstrap_port,
+    discovery_refusals,
+    gib,
     platform_variables,
     pod_spec,
+    recipe_map,
     router_pod,
+    router_refusals,
 )
 from speclaunch.deployments.targets.words import (
+    CHECKPOINTS,
     COMMENT,
     DIST_PORT,
+    FILL_IN,
     ROUTER,
     PlatformArgs,
+    documents,
     labels,
     metadata,
     name_of,
@@ -53,6 +75,277 @@ from speclaunch.deployments.targets.words import (
     platform_args_of,
     selector,
 )
+
+_FILES = ("config", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs")
+"""Arguments that name a file of this machine, which no target copies into a container."""
+
+_TEMPLATE = "{{"
+
+
+def container_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
+    """Yield the reasons why a deployment's servers cannot run in containers."""
+    for role in deployment.roles:
+        yield from _role_refusals(deployment, role, target)
+    options = deployment.options
+    mounted = options.speclaunch is SpeclaunchFrom.MOUNTED
+    if deployment.runs_speclaunch and mounted and options.speclaunch_source is None:
+        yield Problem(
+            "deploy.speclaunch is `mounted`, but deploy.speclaunch_source is not set",
+            help="set deploy.speclaunch_source to a directory on each host, or to pvc:NAME, with a "
+            "virtual environment that holds speclaunch",
+        )
+
+
+def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[Problem]:
+    if role.own_engine and not deployment.runs_speclaunch:
+        yield Problem(
+            f"{deployment.name} runs on the CPU engine, which is installed on this machine but in "
+            f"no image: {target} cannot start it without speclaunch",
+            help="set deploy.image to an image that contains it, and deploy.speclaunch to `image`",
+        )
+    elif role.image is None:
+        yield Problem(
+            f"no official image contains the engine of {deployment.name} (SGLang "
+            f"{role.rendered_args.version} for {role.vendor})",
+            help="set deploy.image to an image that does",
+        )
+    for name in CHECKPOINTS:
+        value = role.rendered_args.value(name)
+        if value is not None and value.startswith((".", "~")):
+            yield Problem(
+                f"{name} {value} is a relative path, which no container has",
+                help="use an absolute path: it is then mounted from each host",
+            )
+    texts = {
+        argument.recipe_name or argument.name: " ".join(argument.values)
+        for argument in role.rendered_args.arguments
+    }
+    for name, text in {**texts, **role.rendered_args.env}.items():
+        if text is not None and _TEMPLATE in text:
+            yield Problem(
+                f"{name} contains `{_TEMPLATE}`, which Helm and similar tools read as a template",
+                help="if it is JSON, write a space between the two braces",
+            )
+    for name in _FILES:
+        value = role.rendered_args.value(name)
+        if value is not None:
+            yield Problem(
+                f"{name} is the file {value}, which {target} does not copy into the container",
+                help="render without it, and mount it yourself",
+            )
+
+
+def header(deployment: Rendering) -> Iterator[str]:
+    """Yield the comment lines above a text: a summary and the adjustments."""
+    yield deployment.title
+    yield WITHIN if deployment.runs_speclaunch else ALONE
+    yield from deployment.notes
+
+
+Object = Mapping[str, Any]
+SERVES = {"speclaunch.io/serves": "requests"}
+"""Label of every pod that answers requests."""
+
+
+def before(deployment: Rendering) -> Iterator[Object]:
+    """Yield the objects that the pods need: the checkpoint claim and the recipe."""
+    claim = own_claim(deployment)
+    if claim is not None:
+        yield {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": metadata(deployment, claim.name),
+            "spec": _claim_spec(claim),
+        }
+    if deployment.recipe is not None:
+        yield {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata(deployment, recipe_map(deployment)),
+            "data": {RECIPE_FILE: deployment.recipe},
+        }
+
+
+def _claim_spec(claim: VolumeClaim) -> dict[str, Any]:
+    spec: dict[str, Any] = {}
+    if claim.shared:
+        spec[f"{COMMENT}class"] = (
+            f"{FILL_IN} storageClassName unless the default class offers ReadWriteMany volumes "
+            "(NFS, CephFS, Lustre). Or set deploy.models to pvc:NAME (an existing claim) or "
+            "to a directory of every host."
+        )
+    spec["accessModes"] = ["ReadWriteMany" if claim.shared else "ReadWriteOnce"]
+    guess = f"{FILL_IN} the size. " if claim.is_guess else ""
+    spec[f"{COMMENT}size"] = f"{guess}{claim.contents[:1].upper()}{claim.contents[1:]}."
+    spec["resources"] = {"requests": {"storage": gib(claim.bytes)}}
+    return spec
+
+
+def template(
+    deployment: Rendering, role: Role, spec: Mapping[str, Any], more: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a pod template; `more` holds additional labels."""
+    described: dict[str, Any] = {"labels": {**labels(deployment, role.name), **more}}
+    annotations = {}
+    if role.mode == "prefill":
+        annotations[BOOTSTRAP] = bootstrap_port(role)
+    if deployment.options.monitoring is Monitoring.ANNOTATIONS:
+        annotations |= scrape_annotations(role)
+    if annotations:
+        described["annotations"] = annotations
+    return {"metadata": described, "spec": spec}
+
+
+def _service(
+    metadata_: Mapping[str, Any], chosen: Mapping[str, str], port: int, **more: object
+) -> Object:
+    ports = [{"name": "http", "port": port, "targetPort": port}]
+    spec = {**more, "selector": chosen, "ports": ports}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata_, "spec": spec}
+
+
+def service(
+    deployment: Rendering, role: Role, more: Mapping[str, str], name: str | None = None
+) -> Object:
+    """Return the Service of the role's pods that answer requests."""
+    described = metadata(deployment, name or object_of(deployment, role), role.name)
+    return _service(described, {**selector(deployment, role.name), **more}, role.port)
+
+
+def headless(deployment: Rendering, role: Role, name: str) -> Object:
+    """Return the Service by which a server's hosts find each other before they are ready."""
+    described, chosen = metadata(deployment, name, role.name), selector(deployment, role.name)
+    more = {"clusterIP": "None", "publishNotReadyAddresses": True}
+    return _service(described, chosen, role.port, **more)
+
+
+def router(deployment: Rendering, part: Part) -> Iterator[Object]:
+    """Yield the router with its permissions and its Service; nothing without a router."""
+    if deployment.router is None:
+        return
+    yield from access(deployment)
+    name = f"{name_of(deployment)}-{ROUTER}"
+    yield {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(deployment, name, ROUTER),
+        "spec": {
+            "replicas": deployment.router.replicas,
+            "selector": {"matchLabels": selector(deployment, ROUTER)},
+            "template": {
+                "metadata": {"labels": labels(deployment, ROUTER)},
+                "spec": router_pod(deployment, deployment.router, part),
+            },
+        },
+    }
+    yield router_service(deployment, deployment.router)
+
+
+def router_service(deployment: Rendering, options: RouterOptions) -> Object:
+    """Return the router's Service, the address of the deployment."""
+    described = metadata(deployment, name_of(deployment), ROUTER)
+    return _service(described, selector(deployment, ROUTER), options.port)
+
+
+def progress_seconds(role: Role) -> int:
+    """Return the rollout's limit without progress in seconds: a start and the image pull."""
+    return start_seconds(role) + 1800
+
+
+class PodRenderer(Renderer):
+    """Target that renders Kubernetes objects."""
+
+    suffix = ".yaml"
+    controller: ClassVar[str | None] = None
+    """Controllers that the cluster needs in addition to Kubernetes."""
+
+    def part(self, role: Role) -> dict[str, str]:  # noqa: ARG002  of one role's hosts
+        """Return the labels of the pod that answers requests."""
+        return SERVES
+
+    def refuses(self, deployment: Rendering) -> Sequence[Problem]:
+        """Return the reasons why pods cannot run the deployment."""
+        is_monitored = deployment.options.monitoring is not None
+        return (
+            *container_refusals(deployment, self.target),
+            *router_refusals(deployment),
+            *discovery_refusals(deployment, self.part),
+            *(PrometheusRulesRenderer().refuses(deployment) if is_monitored else ()),
+        )
+
+    @abstractmethod
+    def objects(self, deployment: Rendering) -> Iterator[Object]:
+        """Yield the objects in the order of the text."""
+
+    def header(self, deployment: Rendering) -> Iterator[str]:
+        """Yield the comment lines above the text."""
+        yield from header(deployment)
+        if self.controller is not None:
+            yield f"The cluster needs {self.controller}."
+
+    def render(self, deployment: Rendering) -> str:
+        """Return the objects below a header that lists the values to fill in."""
+        objects = [*self.objects(deployment), *self._monitors(deployment)]
+        head, text = list(self.header(deployment)), documents((), objects)
+        namespace = deployment.options.namespace
+        where = "" if namespace is None else f"-n {namespace} "
+        for secret, keys in _secrets(objects).items():
+            literals = " ".join(f"--from-literal={key}=VALUE" for key in keys)
+            head.append(
+                f"{FILL_IN} the Secret: kubectl {where}create secret generic {secret} {literals}"
+            )
+        if FILL_IN in text:
+            head.append(f"Resolve each comment that begins with {FILL_IN} before you apply this.")
+        return documents(head, ()) + text
+
+    def _monitors(self, deployment: Rendering) -> Iterator[Object]:
+        if deployment.options.monitoring is Monitoring.OPERATOR:
+            parts = {role.name: self.part(role) for role in deployment.roles}
+            yield from operator_objects(deployment, parts)
+
+    def notes(self, deployment: Rendering) -> Iterable[str]:
+        """Yield a note about each omitted alert."""
+        if deployment.options.monitoring is Monitoring.OPERATOR:
+            yield from PrometheusRulesRenderer().notes(deployment)
+
+    def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
+        """Yield errors in the monitoring rules."""
+        if deployment.options.monitoring is Monitoring.OPERATOR:
+            yield from PrometheusRulesRenderer().errors(deployment, text)
+
+    def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
+        """Return the arguments of each `speclaunch launch`."""
+        return launches_in(text)
+
+    def recipe_in(self, text: str) -> str | None:
+        """Return the recipe that a ConfigMap in the text embeds."""
+        for document in yaml.safe_load_all(text):
+            found = (document.get("data") or {}).get(RECIPE_FILE)
+            if found is not None:
+                return str(found)
+        return None
+
+
+def _secrets(objects: Iterable[Object]) -> dict[str, list[str]]:
+    """Return the keys of each Secret that the containers require."""
+    found: dict[str, list[str]] = {}
+    for reference in _references(objects):
+        keys = found.setdefault(reference["name"], [])
+        if reference["key"] not in keys:
+            keys.append(reference["key"])
+    return found
+
+
+def _references(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        if "secretKeyRef" in value and not value["secretKeyRef"].get("optional"):
+            yield value["secretKeyRef"]
+        for item in value.values():
+            yield from _references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+
 
 _INDEX = "apps.kubernetes.io/pod-index"
 """Label with a pod's number in its StatefulSet (Kubernetes 1.28 and later)."""

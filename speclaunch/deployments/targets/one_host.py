@@ -21,6 +21,7 @@ from speclaunch.deployments.targets.interface import (
     RouterOptions,
     SpeclaunchFrom,
 )
+from speclaunch.deployments.targets.kubernetes import container_refusals, header
 from speclaunch.deployments.targets.launching import (
     PATH,
     RECIPE_DIR,
@@ -36,7 +37,6 @@ from speclaunch.deployments.targets.launching import (
     start_seconds,
     volume_refusals,
 )
-from speclaunch.deployments.targets.pod_renderer import container_refusals, header
 from speclaunch.deployments.targets.pods import (
     ENGINE,
     LEAVES_FIRST,
