@@ -232,24 +232,21 @@ def router(deployment: Rendering, part: Part) -> Iterator[Object]:
         "spec": {
             "replicas": deployment.router.replicas,
             "selector": {"matchLabels": selector(deployment, ROUTER)},
-            "template": {
-                "metadata": {"labels": labels(deployment, ROUTER)},
-                "spec": router_pod(deployment, deployment.router, part),
-            },
+            "template": _router_template(deployment, deployment.router, part),
         },
     }
     yield router_service(deployment, deployment.router)
+
+
+def _router_template(deployment: Rendering, options: RouterOptions, part: Part) -> Object:
+    described = {"labels": labels(deployment, ROUTER)}
+    return {"metadata": described, "spec": router_pod(deployment, options, part)}
 
 
 def router_service(deployment: Rendering, options: RouterOptions) -> Object:
     """Return the router's Service, the address of the deployment."""
     described = metadata(deployment, name_of(deployment), ROUTER)
     return _service(described, selector(deployment, ROUTER), options.port)
-
-
-def progress_seconds(role: Role) -> int:
-    """Return the rollout's limit without progress in seconds: a start and the image pull."""
-    return start_seconds(role) + 1800
 
 
 class PodRenderer(Renderer):
@@ -285,7 +282,10 @@ class PodRenderer(Renderer):
 
     def render(self, deployment: Rendering) -> str:
         """Return the objects below a header that lists the values to fill in."""
-        objects = [*self.objects(deployment), *self._monitors(deployment)]
+        objects = list(self.objects(deployment))
+        if deployment.options.monitoring is Monitoring.OPERATOR:
+            parts = {role.name: self.part(role) for role in deployment.roles}
+            objects += operator_objects(deployment, parts)
         head, text = list(self.header(deployment)), documents((), objects)
         namespace = deployment.options.namespace
         where = "" if namespace is None else f"-n {namespace} "
@@ -297,11 +297,6 @@ class PodRenderer(Renderer):
         if FILL_IN in text:
             head.append(f"Resolve each comment that begins with {FILL_IN} before you apply this.")
         return documents(head, ()) + text
-
-    def _monitors(self, deployment: Rendering) -> Iterator[Object]:
-        if deployment.options.monitoring is Monitoring.OPERATOR:
-            parts = {role.name: self.part(role) for role in deployment.roles}
-            yield from operator_objects(deployment, parts)
 
     def notes(self, deployment: Rendering) -> Iterable[str]:
         """Yield a note about each omitted alert."""
@@ -419,7 +414,7 @@ def _deployment(deployment: Rendering, role: Role) -> Object:
         "metadata": metadata(deployment, object_of(deployment, role), role.name),
         "spec": {
             "replicas": role.replicas,
-            "progressDeadlineSeconds": progress_seconds(role),
+            "progressDeadlineSeconds": start_seconds(role) + 1800,  # a start and the image pull
             f"{COMMENT}strategy": "No extra pod: it would need more GPUs.",
             "strategy": {
                 "type": "RollingUpdate",
@@ -542,7 +537,10 @@ class RoleBasedGroupRenderer(_LeaderRenderer):
             yield from access(deployment)
         roles = [_role(deployment, role, self.args_of(role)) for role in deployment.roles]
         if deployment.router is not None:
-            roles.insert(0, _router(deployment, deployment.router))
+            template_ = _router_template(deployment, deployment.router, lambda _: SERVES)
+            pattern = {"template": template_}
+            replicas = deployment.router.replicas
+            roles.insert(0, {"name": ROUTER, "replicas": replicas, "standalonePattern": pattern})
         yield {
             "apiVersion": "workloads.x-k8s.io/v1alpha2",
             "kind": "RoleBasedGroup",
@@ -595,16 +593,3 @@ def _role(deployment: Rendering, role: Role, platform_args: PlatformArgs) -> dic
         },
     }
     return found
-
-
-def _router(deployment: Rendering, options: RouterOptions) -> dict[str, Any]:
-    return {
-        "name": ROUTER,
-        "replicas": options.replicas,
-        "standalonePattern": {
-            "template": {
-                "metadata": {"labels": labels(deployment, ROUTER)},
-                "spec": router_pod(deployment, options, lambda _: SERVES),
-            }
-        },
-    }

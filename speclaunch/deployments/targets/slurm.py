@@ -78,8 +78,9 @@ def directives(deployment: Rendering, grace: int) -> list[str]:
     """Return the job's options, including a signal `grace` seconds before its time limit."""
     nodes = sum(role.nodes * role.replicas for role in deployment.roles)
     gpus = max(role.gpus_per_node for role in deployment.roles)
+    name = re.sub(r"[^\w.-]+", "-", deployment.name, flags=re.ASCII).strip("-") or "sglang"
     found = [
-        f"job-name={_plain(deployment.name)}",
+        f"job-name={name}",
         f"nodes={nodes}",
         "ntasks-per-node=1",
         *([f"gpus-per-node={gpus}"] if gpus else []),
@@ -88,7 +89,7 @@ def directives(deployment: Rendering, grace: int) -> list[str]:
     memory = max(role.needs.memory_bytes for role in deployment.roles)
     found.append(f"mem={-(-memory // _GIB)}G")
     own = cluster_options(deployment.options)
-    found += [name if value is True else f"{name}={value}" for name, value in own.items()]
+    found += [option if value is True else f"{option}={value}" for option, value in own.items()]
     return [
         *found,
         f"signal=B:TERM@{grace + _SIGNAL_SLACK_S}",
@@ -119,22 +120,15 @@ def option_problems(options: DeployOptions) -> Iterator[Problem]:
     for name in options.slurm:
         if name.replace("_", "-") not in (*OF_THE_CLUSTER, *OTHERS):
             near = suggest(name, [*OF_THE_CLUSTER, *OTHERS])
-            message = f"deploy.slurm has no {name!r}"
-            yield Problem(
-                message, help=near or f"choose one of {', '.join((*OF_THE_CLUSTER, *OTHERS))}"
-            )
+            known = f"choose one of {', '.join((*OF_THE_CLUSTER, *OTHERS))}"
+            yield Problem(f"deploy.slurm has no {name!r}", help=near or known)
     for name, value in cluster_options(options).items():
         if value is not True and not _VALUE.match(str(value)):
-            yield Problem(
-                f"deploy.slurm.{name}: {value!r} is not a valid value for sbatch's --{name}"
-            )
+            message = f"deploy.slurm.{name}: {value!r} is not a valid value for sbatch's --{name}"
+            yield Problem(message)
     for name in modules(options):
         if not _MODULE.match(name):
             yield Problem(f"deploy.slurm.{MODULES}: {name!r} is not the name of a module")
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-") or "sglang"
 
 
 _RANK, _HEAD = "$SLURM_PROCID", "SERVER_HEAD"
@@ -279,7 +273,9 @@ def _network(deployment: Rendering) -> list[str]:
     """Return comments about the network between hosts; empty if no server needs it."""
     across = [role for role in deployment.roles if crosses_hosts(deployment, role)]
     names = dict.fromkeys(name for role in deployment.roles for name in unset_interfaces(role))
-    names |= dict.fromkeys(_PAIR_INTERFACE for role in across if _lacks_address(role))
+    known = {"SGLANG_HOST_IP", "HOST_IP", _PAIR_INTERFACE}
+    if any(role.mode is not None and not known & set(role.env) for role in across):
+        names[_PAIR_INTERFACE] = None  # each of a pair chooses the address for its partner
     if not across and not names:
         return []
     lines = [f"# {FILL_IN} the network between hosts. RDMA needs `ulimit -l` unlimited on each."]
@@ -290,12 +286,6 @@ def _network(deployment: Rendering) -> list[str]:
             f"# export {' '.join(f'{name}=ib0' for name in names)}",
         ]
     return lines
-
-
-def _lacks_address(role: Role) -> bool:
-    """True if a prefill or decode server itself chooses the address for its partner."""
-    set_ = {"SGLANG_HOST_IP", "HOST_IP", _PAIR_INTERFACE} & set(role.env)
-    return role.mode is not None and not set_
 
 
 def single_router_refusals(deployment: Rendering) -> list[Problem]:

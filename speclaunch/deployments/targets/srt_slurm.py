@@ -122,7 +122,8 @@ def _document(deployment: Rendering) -> dict[str, Any]:
     first = deployment.roles[0]
     options = deployment.options
     image = options.image or f"lmsysorg/sglang:v{deployment.version}"
-    model = _model(first)
+    path = first.rendered_args.value("model_path") or ""
+    model = path if path.startswith(("/", ".")) else f"hf:{path}"  # a directory becomes /model
     document: dict[str, Any] = {
         "name": deployment.name,
         "model": {"path": model, "container": image, "precision": _precision(first)},
@@ -139,18 +140,11 @@ def _document(deployment: Rendering) -> dict[str, Any]:
     mounts = [f"{path}:{path}" for path in _other_paths(deployment)]
     if mounts:
         document["extra_mount"] = mounts
-    time = options.slurm.get("time")
-    cluster = {name: options.slurm.get(name) for name in ("account", "partition")}
-    slurm = {**cluster, "time_limit": time}
-    if any(slurm.values()):
-        document["slurm"] = {name: str(value) for name, value in slurm.items() if value}
+    names = {"account": "account", "partition": "partition", "time": "time_limit"}
+    slurm = {name: str(value) for key, name in names.items() if (value := options.slurm.get(key))}
+    if slurm:
+        document["slurm"] = slurm
     return document
-
-
-def _model(role: Role) -> str:
-    """Return `hf:…` for a hub name, else a directory, which srt-slurm mounts as /model."""
-    path = role.rendered_args.value("model_path") or ""
-    return path if path.startswith(("/", ".")) else f"hf:{path}"
 
 
 def _precision(role: Role) -> str:
@@ -162,10 +156,9 @@ def _precision(role: Role) -> str:
 
 def _resources(deployment: Rendering) -> dict[str, Any]:
     most = max(role.gpus_per_node for role in deployment.roles)
-    found: dict[str, Any] = {
-        "gpu_type": _gpu_type(deployment) or _UNKNOWN_GPU,
-        "gpus_per_node": most,
-    }
+    explicit, planned = deployment.options.slurm.get("gpu_type"), deployment.roles[0].gpu
+    named = str(explicit) if explicit else (planned or "").partition("-")[0]  # of `h100-80gb`
+    found: dict[str, Any] = {"gpu_type": named or _UNKNOWN_GPU, "gpus_per_node": most}
     for role in deployment.roles:
         side = role.mode or "agg"
         found[f"{side}_nodes"] = role.nodes * role.replicas
@@ -174,13 +167,6 @@ def _resources(deployment: Rendering) -> dict[str, Any]:
             found[f"gpus_per_{side}"] = role.gpus_per_node * role.nodes
             found["spread_workers"] = True
     return found
-
-
-def _gpu_type(deployment: Rendering) -> str | None:
-    """Return `h100` for `h100-80gb`, as in srt-slurm's own recipes."""
-    explicit = deployment.options.slurm.get("gpu_type")
-    named = deployment.roles[0].gpu
-    return str(explicit) if explicit else (named.partition("-")[0] if named else None)
 
 
 def _frontend(deployment: Rendering) -> dict[str, Any]:
@@ -205,13 +191,13 @@ def _config(role: Role) -> Mapping[str, Any]:
 
 
 def _value(argument: RenderedArgument) -> Any:
-    values = [_plain(str(value)) for value in argument.values]
+    values = [_number_or_text(str(value)) for value in argument.values]
     if not values:
         return True
     return values[0] if len(values) == 1 else values
 
 
-def _plain(text: str) -> Any:
+def _number_or_text(text: str) -> Any:
     """Return a number if the text is its canonical form, else the text."""
     if _NUMBER.match(text):
         number: int | float = float(text) if "." in text else int(text)
