@@ -40,8 +40,7 @@ from speclaunch.deployments.targets.one_host import (
 )
 from speclaunch.deployments.targets.prepare import Prepared
 from speclaunch.deployments.targets.ray import RayRenderer
-from speclaunch.deployments.targets.slurm import SlurmRenderer
-from speclaunch.deployments.targets.srt_slurm import SrtSlurmRenderer
+from speclaunch.deployments.targets.slurm import SlurmRenderer, SrtSlurmRenderer
 from speclaunch.engine import (
     FromEnvironment,
     Hardware,
