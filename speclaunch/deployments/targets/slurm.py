@@ -80,8 +80,6 @@ _VALUE = lazy(r"[\w@%.,:/+=&|*\[\]-]+\Z", re.ASCII)
 _MODULE = lazy(r"[\w.+/-]+\Z", re.ASCII)
 _SIGNAL_SLACK_S = 60
 """Slurm checks once a minute whether a job is near its time limit (sbatch, `--signal`)."""
-_GIB = 1 << 30
-"""Bytes in Slurm's unit `G`."""
 
 
 def directives(deployment: Rendering, grace: int) -> list[str]:
@@ -89,19 +87,16 @@ def directives(deployment: Rendering, grace: int) -> list[str]:
     nodes = sum(role.nodes * role.replicas for role in deployment.roles)
     gpus = max(role.gpus_per_node for role in deployment.roles)
     name = re.sub(r"[^\w.-]+", "-", deployment.name, flags=re.ASCII).strip("-") or "sglang"
-    found = [
+    memory = max(role.needs.memory_bytes for role in deployment.roles)
+    own = cluster_options(deployment.options)
+    return [
         f"job-name={name}",
         f"nodes={nodes}",
         "ntasks-per-node=1",
         *([f"gpus-per-node={gpus}"] if gpus else []),
         f"cpus-per-task={max(role.needs.cpus for role in deployment.roles)}",
-    ]
-    memory = max(role.needs.memory_bytes for role in deployment.roles)
-    found.append(f"mem={-(-memory // _GIB)}G")
-    own = cluster_options(deployment.options)
-    found += [option if value is True else f"{option}={value}" for option, value in own.items()]
-    return [
-        *found,
+        f"mem={-(-memory // (1 << 30))}G",
+        *(option if value is True else f"{option}={value}" for option, value in own.items()),
         f"signal=B:TERM@{grace + _SIGNAL_SLACK_S}",
         "requeue",
         "open-mode=append",
@@ -190,10 +185,8 @@ class SlurmRenderer(Renderer):
         found += [*router_refusals(deployment), *single_router_refusals(deployment)]
         options = deployment.options
         if deployment.runs_speclaunch and options.image and not options.shared_dir:
-            message = (
-                "in a container, speclaunch reads its recipe from a directory that all hosts share"
-            )
-            found.append(Problem(message, help="set deploy.shared_dir"))
+            what = "speclaunch reads its recipe from a directory that all hosts share"
+            found.append(Problem(f"in a container, {what}", help="set deploy.shared_dir"))
         return found
 
     def render(self, deployment: Rendering) -> str:
@@ -223,8 +216,7 @@ class SlurmRenderer(Renderer):
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
         """Return one command for each role, because its servers are identical."""
-        found: list[RenderedCommand] = []
-        at = 0
+        found, at = [], 0
         for role in deployment.roles:
             head = _head(role, at)
             env = variables(deployment, role)
@@ -378,9 +370,8 @@ def _router(deployment: Rendering, router: RouterOptions) -> str:
     """Return the script lines that start the router next to a server on the first host."""
     dialect = ShellDialect()
     words = [*PROGRAM, *start_words(deployment, router)]
-    lines = [
-        shlex.join([*words, *(["--pd-disaggregation"] if is_disaggregated(deployment) else [])])
-    ]
+    words += ["--pd-disaggregation"] if is_disaggregated(deployment) else []
+    lines = [shlex.join(words)]
     plain: list[str] = []
     at = 0
     for role in deployment.roles:
@@ -390,11 +381,8 @@ def _router(deployment: Rendering, router: RouterOptions) -> str:
         at += role.nodes * role.replicas
     if plain:
         lines.append(f"--worker-urls {' '.join(plain)}")
-    lines += [
-        " ".join(part)
-        for part in (api_key_of(deployment, dialect), own_words(router, dialect))
-        if part
-    ]
+    more = (api_key_of(deployment, dialect), own_words(router, dialect))
+    lines += [" ".join(part) for part in more if part]
     step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--relative=0", "--label"]
     command = " \\\n  ".join(
         [f"{shlex.join([*step, *_container(deployment)])} {lines[0]}", *lines[1:]]
@@ -416,7 +404,6 @@ _OWN = {
 _PARAMETER = lazy(r"\{[A-Za-z_]\w*\}")
 """Placeholder that srt-slurm fills in: a parameter of a sweep, the node."""
 _PRECISIONS = {"fp4": "fp4", "mxfp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "w8a8": "fp8"}
-_UNKNOWN_GPU = "h100"
 _NUMBER = lazy(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?\Z", re.ASCII)
 
 
@@ -541,7 +528,7 @@ def _resources(deployment: Rendering) -> dict[str, Any]:
     most = max(role.gpus_per_node for role in deployment.roles)
     explicit, planned = deployment.options.slurm.get("gpu_type"), deployment.roles[0].gpu
     named = str(explicit) if explicit else (planned or "").partition("-")[0]  # of `h100-80gb`
-    found: dict[str, Any] = {"gpu_type": named or _UNKNOWN_GPU, "gpus_per_node": most}
+    found: dict[str, Any] = {"gpu_type": named or "h100", "gpus_per_node": most}
     for role in deployment.roles:
         side = role.mode or "agg"
         found[f"{side}_nodes"] = role.nodes * role.replicas
@@ -603,10 +590,11 @@ def _other_paths(deployment: Rendering) -> list[str]:
 
 
 def _command(role: Role) -> RenderedCommand:
-    platform_args: dict[str, tuple[str, ...] | None] = {}
-    for argument in role.rendered_args.arguments:
-        if argument.name in _OWN and argument.name != "disaggregation_mode":
-            platform_args[argument.name] = None
+    platform_args: dict[str, tuple[str, ...] | None] = {
+        argument.name: None
+        for argument in role.rendered_args.arguments
+        if argument.name in _OWN and argument.name != "disaggregation_mode"
+    }
     path = role.rendered_args.value("model_path") or ""
     if path.startswith(("/", ".")):
         platform_args["model_path"] = (path,)
