@@ -1,6 +1,4 @@
-"""Render for Slurm: an sbatch script, and a recipe for NVIDIA's srt-slurm.
-
-The script is one job with one `srun` for each server and one task for each host.
+"""Render for Slurm: one job, one `srun` for each server; and a recipe for NVIDIA's srt-slurm.
 
 How Slurm ends a step (tested with 22.05): `srun` kills its tasks on SIGTERM. `scancel`, a requeue
 and the time limit send SIGTERM to all processes of a step simultaneously. The engine's processes
