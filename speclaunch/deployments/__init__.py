@@ -52,10 +52,9 @@ NAMES = {
     """,
     "sources.wrappers": "image_release image_version tagged_version",
     "targets.assemble": "assemble Assembled settings_of RENDERERS",
-    "targets.interface": "Baseline RenderedCommand Renderer Rendering Role",
+    "targets.interface": "Baseline RenderedCommand Renderer Rendering Role ALL_ADDRESSES",
     "targets.launching": "launch_words",
     "targets.one_host": "SET_BY_SLIME",
     "targets.prepare": "prepare Prepared",
-    "targets.words": "ALL_ADDRESSES",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

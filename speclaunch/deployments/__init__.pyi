@@ -115,6 +115,7 @@ from speclaunch.deployments.targets.assemble import Assembled as Assembled
 from speclaunch.deployments.targets.assemble import RENDERERS as RENDERERS
 from speclaunch.deployments.targets.assemble import assemble as assemble
 from speclaunch.deployments.targets.assemble import settings_of as settings_of
+from speclaunch.deployments.targets.interface import ALL_ADDRESSES as ALL_ADDRESSES
 from speclaunch.deployments.targets.interface import Baseline as Baseline
 from speclaunch.deployments.targets.interface import RenderedCommand as RenderedCommand
 from speclaunch.deployments.targets.interface import Renderer as Renderer
@@ -124,4 +125,3 @@ from speclaunch.deployments.targets.launching import launch_words as launch_word
 from speclaunch.deployments.targets.one_host import SET_BY_SLIME as SET_BY_SLIME
 from speclaunch.deployments.targets.prepare import Prepared as Prepared
 from speclaunch.deployments.targets.prepare import prepare as prepare
-from speclaunch.deployments.targets.words import ALL_ADDRESSES as ALL_ADDRESSES

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from speclaunch.core import docs_url, lazy
-from speclaunch.deployments.targets.interface import Rendering, Role
-from speclaunch.deployments.targets.words import name_of
+from speclaunch.deployments.targets.interface import Rendering, Role, name_of
 from speclaunch.engine import Metric, series_of
 
 DROP = 0.8

@@ -22,13 +22,26 @@ import yaml
 
 from speclaunch.core import Problem
 from speclaunch.deployments.targets.interface import (
+    CHECKPOINTS,
+    COMMENT,
+    DIST_PORT,
+    FILL_IN,
+    ROUTER,
     Monitoring,
+    PlatformArgs,
     RenderedCommand,
     Renderer,
     Rendering,
     Role,
     RouterOptions,
     SpeclaunchFrom,
+    documents,
+    labels,
+    metadata,
+    name_of,
+    object_of,
+    platform_args_of,
+    selector,
 )
 from speclaunch.deployments.targets.launching import (
     ALONE,
@@ -59,21 +72,6 @@ from speclaunch.deployments.targets.pods import (
     recipe_map,
     router_pod,
     router_refusals,
-)
-from speclaunch.deployments.targets.words import (
-    CHECKPOINTS,
-    COMMENT,
-    DIST_PORT,
-    FILL_IN,
-    ROUTER,
-    PlatformArgs,
-    documents,
-    labels,
-    metadata,
-    name_of,
-    object_of,
-    platform_args_of,
-    selector,
 )
 
 _FILES = ("config", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs")

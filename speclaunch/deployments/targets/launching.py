@@ -12,11 +12,13 @@ from msgspec import Struct
 
 from speclaunch.core import Problem, lazy
 from speclaunch.deployments.recipe.sections import EMPTY_DIR
-from speclaunch.deployments.targets.interface import Rendering, Role, SpeclaunchFrom
-from speclaunch.deployments.targets.words import (
+from speclaunch.deployments.targets.interface import (
     CHECKPOINTS,
     FLAGS,
     PlatformArgs,
+    Rendering,
+    Role,
+    SpeclaunchFrom,
     host_paths,
     instances,
     name_of,

@@ -27,11 +27,14 @@ from speclaunch.deployments.targets.alerts import (
     runbook_url,
     unknown_names,
 )
-from speclaunch.deployments.targets.interface import RenderedCommand, Renderer, Rendering, Role
-from speclaunch.deployments.targets.words import (
+from speclaunch.deployments.targets.interface import (
     ALL_ADDRESSES,
     COMMENT,
     FILL_IN,
+    RenderedCommand,
+    Renderer,
+    Rendering,
+    Role,
     documents,
     metadata,
     name_of,

@@ -14,12 +14,23 @@ import yaml
 from speclaunch.core import Problem
 from speclaunch.deployments.sources.slime import GPUS, OWN, prefixed
 from speclaunch.deployments.targets.interface import (
+    COMMENT,
+    FILL_IN,
+    HF_TOKEN,
+    ROUTER,
+    ComposeDialect,
     RenderedCommand,
     Renderer,
     Rendering,
     Role,
     RouterOptions,
     SpeclaunchFrom,
+    argument_words,
+    documents,
+    is_secret_env,
+    name_of,
+    platform_args_of,
+    uses_hub,
 )
 from speclaunch.deployments.targets.kubernetes import container_refusals, header
 from speclaunch.deployments.targets.launching import (
@@ -48,19 +59,6 @@ from speclaunch.deployments.targets.pods import (
     router_refusals,
     start_words,
     upstream_words,
-)
-from speclaunch.deployments.targets.words import (
-    COMMENT,
-    FILL_IN,
-    HF_TOKEN,
-    ROUTER,
-    ComposeDialect,
-    argument_words,
-    documents,
-    is_secret_env,
-    name_of,
-    platform_args_of,
-    uses_hub,
 )
 from speclaunch.engine import ROUTER_IMAGE, RenderedArgument, argument_text, exports, shell_command
 

@@ -7,7 +7,30 @@ from typing import Any
 
 from speclaunch.core import Problem
 from speclaunch.deployments.recipe.sections import EMPTY_DIR
-from speclaunch.deployments.targets.interface import Rendering, Role, RouterOptions, SpeclaunchFrom
+from speclaunch.deployments.targets.interface import (
+    ALL_ADDRESSES,
+    COMMENT,
+    FILL_IN,
+    HF_TOKEN,
+    POD_INTERFACE,
+    ROUTER,
+    Dialect,
+    PlatformArgs,
+    Rendering,
+    Role,
+    RouterOptions,
+    SpeclaunchFrom,
+    argument_words,
+    crosses_hosts,
+    is_secret_env,
+    metadata,
+    name_of,
+    rdma_devices,
+    secret_of,
+    selector,
+    unset_interfaces,
+    uses_hub,
+)
 from speclaunch.deployments.targets.launching import (
     PATH,
     RECIPE_DIR,
@@ -26,26 +49,6 @@ from speclaunch.deployments.targets.launching import (
     stored_bytes,
     stored_contents,
     wheels,
-)
-from speclaunch.deployments.targets.words import (
-    ALL_ADDRESSES,
-    COMMENT,
-    FILL_IN,
-    HF_TOKEN,
-    POD_INTERFACE,
-    ROUTER,
-    Dialect,
-    PlatformArgs,
-    argument_words,
-    crosses_hosts,
-    is_secret_env,
-    metadata,
-    name_of,
-    rdma_devices,
-    secret_of,
-    selector,
-    unset_interfaces,
-    uses_hub,
 )
 from speclaunch.engine import ROUTER_IMAGE
 

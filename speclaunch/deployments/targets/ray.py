@@ -21,11 +21,15 @@ from typing import ClassVar
 
 from speclaunch.core import Problem, is_secret_variable
 from speclaunch.deployments.targets.interface import (
+    DIST_PORT,
+    PlatformArgs,
     RenderedCommand,
     Renderer,
     Rendering,
     Role,
     RouterOptions,
+    ShellDialect,
+    platform_args_of,
 )
 from speclaunch.deployments.targets.launching import (
     ALONE,
@@ -48,12 +52,6 @@ from speclaunch.deployments.targets.pods import (
     upstream_words,
 )
 from speclaunch.deployments.targets.slurm import single_router_refusals
-from speclaunch.deployments.targets.words import (
-    DIST_PORT,
-    PlatformArgs,
-    ShellDialect,
-    platform_args_of,
-)
 from speclaunch.engine import FromEnvironment, is_secret_text, is_written_secret
 
 _RANK, _HEAD, _UPSTREAMS = "SERVER_RANK", "SERVER_HEAD", "UPSTREAMS"

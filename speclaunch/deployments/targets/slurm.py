@@ -24,12 +24,20 @@ import yaml
 
 from speclaunch.core import Problem, is_secret_variable, lazy
 from speclaunch.deployments.targets.interface import (
+    DIST_PORT,
+    FILL_IN,
     DeployOptions,
+    PlatformArgs,
     RenderedCommand,
     Renderer,
     Rendering,
     Role,
     RouterOptions,
+    ShellDialect,
+    crosses_hosts,
+    platform_args_of,
+    unset_interfaces,
+    uses_hub,
 )
 from speclaunch.deployments.targets.launching import (
     ALONE,
@@ -52,16 +60,6 @@ from speclaunch.deployments.targets.pods import (
     router_refusals,
     start_words,
     upstream_words,
-)
-from speclaunch.deployments.targets.words import (
-    DIST_PORT,
-    FILL_IN,
-    PlatformArgs,
-    ShellDialect,
-    crosses_hosts,
-    platform_args_of,
-    unset_interfaces,
-    uses_hub,
 )
 from speclaunch.engine import FromEnvironment, RenderedArgument, is_secret_text, suggest
 
