@@ -385,7 +385,7 @@ STARTS_PROCESSES = {
         "os.fork"
     },  # in the engine's interpreter, without our modules
     "serving/launch/guard.py": {"subprocess.Popen"},  # the engine; a script of the standard library
-    "serving/launch/planner_process.py": {"os.fork"},  # these three: the same program goes on
+    "serving/launch/planner.py": {"os.fork"},  # these three: the same program goes on
     "serving/launch/process.py": {"os.fork"},
     "checks/lint/workers.py": {"os.fork"},
 }

@@ -27,8 +27,9 @@ NAMES = {
     "launch.launch_run": "LaunchRun",
     "launch.lock": "differences_now lock_request LockRequest write_lock",
     "launch.phases": "PhaseStep PhaseTracker",
-    "launch.planner_process": """
-        fork_planner hand_over in_planner_process PlannerResult ReopenedPlanner
+    "launch.planner": """
+        fork_planner hand_over in_planner_process PlannerResult ReopenedPlanner PlannedLaunch
+        Planner Rung
     """,
     "launch.preflight": """
         absent_paths local_lookup preflight PreflightResult require_predicted_fit
@@ -39,7 +40,6 @@ NAMES = {
         free_port default_directory find_run list_runs prune reread_run Run running_launches
     """,
     "launch.session": "Session",
-    "launch.start": "PlannedLaunch Planner Rung",
     "launch.supervisor": "Ending",
     "metrics": """
         AcceptanceChange AcceptanceSample AcceptanceTest decode_batch EngineMetrics

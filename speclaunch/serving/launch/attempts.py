@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from speclaunch.core import ExitCode, LaunchError
 from speclaunch.serving.launch.engine_log import read_log
+from speclaunch.serving.launch.planner import Attempt, LadderEnd, Rung
 from speclaunch.serving.launch.process import Interrupts
-from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
 from speclaunch.serving.launch.supervisor import (
     Ending,
     EngineOutcome,

@@ -25,7 +25,7 @@ from speclaunch.engine import (
 )
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.serving.launch.engine_log import Phase
-from speclaunch.serving.launch.start import Attempt
+from speclaunch.serving.launch.planner import Attempt
 
 ABOVE = "mem_fraction_static_above"
 """Key in `Diagnosis.numbers`: the lowest fraction that the engine's message names."""

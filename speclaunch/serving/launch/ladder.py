@@ -59,7 +59,7 @@ from speclaunch.serving.launch.calibration import (
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.serving.launch.diagnosis.remedy import value_to_try
 from speclaunch.serving.launch.engine_log import Phase
-from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
+from speclaunch.serving.launch.planner import Attempt, LadderEnd, Rung
 
 if TYPE_CHECKING:
     from speclaunch.deployments import Recovery

@@ -18,9 +18,9 @@ from speclaunch.serving.launch import journal as last_good
 from speclaunch.serving.launch.attempts import Conclusion, Launching, RestartPolicy, exit_code
 from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.journal import Journal
+from speclaunch.serving.launch.planner import Attempt, EngineCommand, PlannedLaunch, Planner, Rung
 from speclaunch.serving.launch.process import Interrupts
 from speclaunch.serving.launch.runs import Held, Holder, prune, require_free
-from speclaunch.serving.launch.start import Attempt, EngineCommand, PlannedLaunch, Planner, Rung
 from speclaunch.serving.launch.supervisor import (
     EngineOutcome,
     EngineSpec,

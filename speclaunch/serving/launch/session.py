@@ -41,7 +41,7 @@ from speclaunch.serving.launch.inputs import (
     secrets_file_of,
     tiny_models,
 )
-from speclaunch.serving.launch.start import (
+from speclaunch.serving.launch.planner import (
     Attempt,
     EngineCommand,
     LadderEnd,

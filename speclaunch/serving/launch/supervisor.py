@@ -26,9 +26,9 @@ from speclaunch.serving.launch.engine_log import (
     read_tail,
 )
 from speclaunch.serving.launch.phases import PhaseStep, PhaseTracker
+from speclaunch.serving.launch.planner import Rung
 from speclaunch.serving.launch.process import EngineProcess, Interrupts
 from speclaunch.serving.launch.runs import other_listener
-from speclaunch.serving.launch.start import Rung
 from speclaunch.serving.launch.watchdog import EngineProbe, LaunchThread, Watchdog, stopped_process
 
 if TYPE_CHECKING:

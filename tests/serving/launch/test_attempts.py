@@ -16,8 +16,8 @@ from speclaunch.serving.launch.attempts import Conclusion, Launching, RestartPol
 from speclaunch.serving.launch.client import Verification
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.serving.launch.engine_log import Phase
+from speclaunch.serving.launch.planner import Attempt, Rung
 from speclaunch.serving.launch.process import Interrupts
-from speclaunch.serving.launch.start import Attempt, Rung
 from speclaunch.serving.launch.supervisor import Ending, EngineOutcome, EngineSpec
 
 from .conftest import Recorder

@@ -21,7 +21,7 @@ from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Dire
 from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.journal import FILE, Journal, JournalHeader, RecipeEntry
 from speclaunch.serving.launch.phases import PhaseTracker
-from speclaunch.serving.launch.start import Rung
+from speclaunch.serving.launch.planner import Rung
 
 SECRET = "sk-very-secret"
 

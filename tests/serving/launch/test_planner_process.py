@@ -24,9 +24,8 @@ from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.releases.catalogue import held_versions
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose
-from speclaunch.serving.launch.planner_process import ReopenedPlanner
+from speclaunch.serving.launch.planner import Attempt, LadderEnd, ReopenedPlanner
 from speclaunch.serving.launch.session import Session
-from speclaunch.serving.launch.start import Attempt, LadderEnd
 from tests.support.serving.launch import fake_sglang
 
 HEAVY = ("hydra", "omegaconf", "pydantic", "typer", "rich", "httpx", "yaml", "packaging")
@@ -46,15 +45,15 @@ PLANNER = """
 import os, sys
 sys.argv = ["speclaunch", *{words!r}]
 import speclaunch.app.verbs.app as app
-from speclaunch.serving.launch import planner_process
+from speclaunch.serving.launch import planner
 app.stays = lambda words: False
-planner_process.in_planner_process = lambda: True
+planner.in_planner_process = lambda: True
 import speclaunch.app.verbs.launch as launching
 def handed(handed):
     print(*sys.modules)
     sys.stdout.flush()
     os._exit(0)
-launching.in_planner_process, launching.hand_over = planner_process.in_planner_process, handed
+launching.in_planner_process, launching.hand_over = planner.in_planner_process, handed
 app.main()
 """
 

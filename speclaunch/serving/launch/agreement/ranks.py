@@ -63,7 +63,7 @@ from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Dire
 from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.guard import boot_seconds
 from speclaunch.serving.launch.journal import plain
-from speclaunch.serving.launch.start import Attempt, Rung
+from speclaunch.serving.launch.planner import Attempt, Rung
 from speclaunch.serving.launch.supervisor import Ending, EngineOutcome, EngineSpec, LaunchObserver
 from speclaunch.serving.launch.watchdog import LaunchThread
 

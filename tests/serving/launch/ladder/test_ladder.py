@@ -14,7 +14,7 @@ from speclaunch.serving.launch.diagnosis.causes import BY_NAME
 from speclaunch.serving.launch.diagnosis.interface import Cause
 from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.ladder import Ladder, forecast, outlook
-from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
+from speclaunch.serving.launch.planner import Attempt, LadderEnd, Rung
 from tests.support.serving.launch.ladder.deployments import (
     CAPTURE,
     CHAIN,

@@ -9,7 +9,7 @@ from speclaunch.serving.launch.diagnosis.diagnose import diagnose
 from speclaunch.serving.launch.diagnosis.interface import Direction
 from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.phases import PhaseStep
-from speclaunch.serving.launch.start import Attempt
+from speclaunch.serving.launch.planner import Attempt
 from tests.support.serving.launch.ladder.deployments import DTYPE, TREE, failed, planner
 
 PLAN = planner({**TREE, "mem_fraction_static": 0.9})({})

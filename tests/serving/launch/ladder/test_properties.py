@@ -12,7 +12,7 @@ from speclaunch.deployments.recipe.schema import Recovery
 from speclaunch.engine.plan.fit.limits import Steppable
 from speclaunch.engine.plan.fit.predict import key
 from speclaunch.serving.launch.ladder import Ladder
-from speclaunch.serving.launch.start import Attempt, LadderEnd
+from speclaunch.serving.launch.planner import Attempt, LadderEnd
 from tests.support.serving.launch.ladder.deployments import (
     CAPTURE,
     EXHAUSTED,

@@ -7,7 +7,7 @@ from typing import Any
 from speclaunch.deployments.recipe.schema import Floors, Recovery, Steppable
 from speclaunch.serving.launch.diagnosis.interface import Cause
 from speclaunch.serving.launch.ladder import Ladder
-from speclaunch.serving.launch.start import Attempt, LadderEnd, Rung
+from speclaunch.serving.launch.planner import Attempt, LadderEnd, Rung
 from tests.support.serving.launch.ladder.deployments import (
     CAPTURE,
     NO_POOL,

@@ -14,7 +14,7 @@ from speclaunch.engine.plan.fit.limits import Steppable
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose
 from speclaunch.serving.launch.ladder import Ladder
-from speclaunch.serving.launch.start import Attempt, LadderEnd
+from speclaunch.serving.launch.planner import Attempt, LadderEnd
 from tests.support.serving.simulator.cases import Case
 from tests.support.serving.simulator.engine import Start, start, with_fraction
 

@@ -28,7 +28,7 @@ from speclaunch.engine.releases.catalogue import load
 from speclaunch.engine.releases.command import render_args
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
 from speclaunch.serving.launch.engine_log import Phase
-from speclaunch.serving.launch.start import Attempt
+from speclaunch.serving.launch.planner import Attempt
 from tests.support.serving.simulator.models import TARGETS, one_layer_draft
 
 GIB = 1 << 30
