@@ -204,7 +204,6 @@ class InstallInterruptedError(InstallError):
 
 
 MAKE_MODELS = Path(__file__).with_name("make_models.py")
-_PARTS = Path(__file__).with_name("tiny_models")
 
 _CORPUS = (
     "from sglang.srt.speculative.cpp_ngram.ngram_corpus import get_ngram_corpus_cls;"
@@ -215,8 +214,7 @@ _CORPUS = (
 def ensure_model(engine: CpuEngine, name: str) -> Path:
     """Return the folder of the tiny model ``name``, writing it on first use.
 
-    Rewrites it when ``make_models.py``, which lists the names, or a module in ``tiny_models`` has
-    changed.
+    Rewrites it when ``make_models.py``, which lists the names, has changed.
     """
     _require_interpreter(engine)
     folder = engine.model(name)
@@ -237,14 +235,13 @@ def ensure_model(engine: CpuEngine, name: str) -> Path:
 
 
 def has_model(engine: CpuEngine, name: str) -> bool:
-    """True if the tiny model ``name`` was written by the current scripts."""
+    """True if the tiny model ``name`` was written by the current script."""
     return engine.python.exists() and _generator(engine.model(name)) == models_fingerprint()
 
 
 def models_fingerprint() -> str:
-    """Return the hash of the scripts that write the models, as ``make_models.py`` stores it."""
-    scripts = [MAKE_MODELS, *sorted(_PARTS.glob("*.py"))]
-    return hashlib.sha256(b"".join(script.read_bytes() for script in scripts)).hexdigest()
+    """Return the hash of ``make_models.py``, as the script stores it."""
+    return hashlib.sha256(MAKE_MODELS.read_bytes()).hexdigest()
 
 
 def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None:

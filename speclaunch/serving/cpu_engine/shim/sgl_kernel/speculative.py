@@ -2,7 +2,7 @@
 
 import torch
 
-from sgl_kernel._links import child_and_sibling
+from sgl_kernel.tree import child_and_sibling
 
 
 def reconstruct_indices_from_tree_mask(

@@ -7,8 +7,6 @@ A tree has ``n = draft_token_num`` nodes per request. Node 0 is the last accepte
 
 import torch
 
-from sgl_kernel._links import child_and_sibling
-
 QLEN_ONLY = 1
 """``TreeMaskMode.QLEN_ONLY``, a mask of the draft tokens alone: the only mode on a CPU
 (``default_tree_mask_mode`` in ``srt/speculative/eagle_utils.py``).
@@ -123,3 +121,23 @@ def verify_tree_greedy_cpu(
             accept_index[request, step] = where
             predicts[where] = choice[where]
         accept_token_num[request] = len(path) - 1
+
+
+def child_and_sibling(parent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ``(first child, next sibling)`` for ``parent`` ``[bs, n]``, -1 if there is none.
+
+    ``parent[b, i]`` is the index of node ``i``'s parent, less than ``i``, or -1 for a root. Both
+    results are ``[bs, n]`` int64. Of several candidates, the smallest index is returned:
+    verification tries branches in this order.
+    """
+    n = parent.shape[1]
+    index = torch.arange(n)
+    later = index[None, None, :] > index[None, :, None]
+    is_child = parent[:, None, :] == index[None, :, None]
+    is_sibling = (parent[:, None, :] == parent[:, :, None]) & later & (parent[:, :, None] >= 0)
+    return _first_true(is_child), _first_true(is_sibling)
+
+
+def _first_true(candidates: torch.Tensor) -> torch.Tensor:
+    place = candidates.int().argmax(-1)  # of equal values, torch returns the first on a CPU
+    return torch.where(candidates.any(-1), place, -1)
