@@ -25,7 +25,7 @@ from campaigns.deployment_mutating.deployed import Lines, Region
 from campaigns.deployment_mutating.judge import findings
 from campaigns.deployment_mutating.kinds import KINDS, Kind
 from campaigns.deployment_mutating.shapes import SHAPES, deployment
-from speclaunch.checks.rules.finding import Finding
+from speclaunch.checks.rules.interface import Finding
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -354,7 +354,7 @@ def test_the_wheel_holds_recipes_groups_and_pages(tmp_path: Path) -> None:
     # found from anywhere: the wheel alone, no checkout beside it
     code = (
         "from speclaunch.deployments.recipe.find_recipe import recipe_names; print(len(recipe_names())); "
-        "from speclaunch.checks.rules.pages import page; print(page('SPL211').title)"
+        "from speclaunch.checks.rules.interface import page; print(page('SPL211').title)"
     )
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
@@ -470,7 +470,7 @@ DIRECT_READS = {
     "engine/plan/architectures.py": "ships with speclaunch",
     "engine/plan/refusals.py": "ships with speclaunch",
     "checks/advisory.py": "ships with speclaunch",
-    "checks/rules/pages.py": "ships with speclaunch",
+    "checks/rules/interface.py": "ships with speclaunch",
     "measure/sweep_run.py": "the log of a job that the sweep started",
 }
 """Modules that read files by the calls of Python: files that no stranger names or fills."""

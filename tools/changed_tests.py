@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORD = Path("tests", "tested.txt")
 SOURCES = ("speclaunch", "tests", "tools", "campaigns")
 DATA = {"conf": "speclaunch.core.resources", "recipes": "speclaunch.core.resources"}
-DATA |= {"models": "speclaunch.core.resources", "docs/rules": "speclaunch.checks.rules.pages"}
+DATA |= {"models": "speclaunch.core.resources", "docs/rules": "speclaunch.checks.rules.interface"}
 """Folders outside the packages, and the module that reads them."""
 ENGINE_TESTS = "tests.e2e"
 STARTS_ENGINES = {

@@ -11,7 +11,6 @@ from typing import Any
 
 from speclaunch.app.output.rule_page import explained
 from speclaunch.checks.lint.file_codes import FILE_CODES
-from speclaunch.checks.rules import FAMILY_OF
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import docs_url
 
@@ -57,9 +56,7 @@ def navigation() -> list[dict[str, Any]]:
 def _families() -> dict[str, list[Any]]:
     """The rules' pages by their families, in the order of the codes."""
     found: dict[str, list[Any]] = {OWN: [_entry(one.code, one.name) for one in FILE_CODES]}
-    for code, name, family in sorted(
-        (rule.code, rule.name, FAMILY_OF[rule.module]) for rule in RULES
-    ):
+    for code, name, family in sorted((rule.code, rule.name, rule.family) for rule in RULES):
         found.setdefault(family, []).append(_entry(code, name))
     return found
 

@@ -20,7 +20,7 @@ sys.path[:0] = [str(TOOLS.parent), str(TOOLS)]
 
 from model_indexing.entries import MODELS, Entry, flat, read_all  # noqa: E402
 
-from speclaunch.checks.rules.model_values import EAGLE3_DRAFTS, EAGLE_HEADS  # noqa: E402
+from speclaunch.checks.rules.values import EAGLE3_DRAFTS, EAGLE_HEADS  # noqa: E402
 from speclaunch.core.files import replace_file  # noqa: E402
 from speclaunch.engine.facts.known_models import same_model  # noqa: E402
 

@@ -153,7 +153,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         (root / path).write_text(text, encoding="utf-8")
         print(path)
     if asked.family == "changes":
-        print("speclaunch/checks/rules/changes.py: add the kind of change")
+        print("speclaunch/checks/rules/arguments.py: add the kind of change")
     print(
         "\nFill in each TODO. Then:\n"
         "  python tools/rule_pages.py      lists it in docs/rules/README.md\n"

@@ -8,7 +8,7 @@ from speclaunch.checks.lint.collect import read_buffer
 from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.lint.run import check, compare, result_of
 from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Finding
+from speclaunch.checks.rules.interface import Finding
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.engine.releases.catalogue import held_versions
 

@@ -43,20 +43,19 @@ NAMES = {
     "lint.recipe_findings": "findings_across unsilenced",
     "lint.report": "deduplicate FileReport for_versions KnownCheckpoint Report ReportedFinding",
     "lint.run": "check",
-    "rules": "FAMILY_OF",
-    "rules.examine": "check_plan check_request CheckedRequest Lookup PreflightError",
-    "rules.finding": "Applicability Finding Fix in_order RuleResults Severity SkippedRule",
-    "rules.interface": "Rule",
+    "rules.examine": """
+        check_plan check_request check_rules CheckedRequest Lookup PreflightError rule_of
+    """,
+    "rules.interface": """
+        Applicability Finding Fix in_order RuleResults Severity SkippedRule Rule Page page
+        page_url
+    """,
     "rules.loading": "TensorComparison",
-    "rules.messages": "rule_of",
     "rules.model_loaders": "drafts_itself",
-    "rules.model_values": "OVERWRITE",
-    "rules.pages": "Page page page_url",
     "rules.performance": "decodes_without_graphs on_cpu",
     "rules.registry": "all_rules by_code is_selected selected",
-    "rules.runner": "check_rules",
     "rules.table": "RULES",
     "rules.tensors": "Subject subject",
-    "rules.values": "tree_capacity",
+    "rules.values": "OVERWRITE tree_capacity",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

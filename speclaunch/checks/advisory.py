@@ -24,8 +24,7 @@ from speclaunch.checks.advisory_records import (
     Symptom,
     Workaround,
 )
-from speclaunch.checks.rules.finding import Fix, Severity
-from speclaunch.checks.rules.interface import Rule, Verdict
+from speclaunch.checks.rules.interface import Fix, Rule, Severity, Verdict
 from speclaunch.core import advisories_home, read_or_none
 
 if TYPE_CHECKING:

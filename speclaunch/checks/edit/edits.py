@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.checks.rules.finding import Fix
+from speclaunch.checks.rules.interface import Fix
 from speclaunch.core import (
     InputError,
     Problem,

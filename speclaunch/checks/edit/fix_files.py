@@ -41,7 +41,7 @@ from speclaunch.checks.lint.lint_files import LintRun
 from speclaunch.checks.lint.report import Report
 from speclaunch.checks.lint.run import check
 from speclaunch.checks.lint.workers import WorkerDiedError, spread
-from speclaunch.checks.rules.finding import Applicability, Finding, Severity
+from speclaunch.checks.rules.interface import Applicability, Finding, Severity
 from speclaunch.core import InputError, Problem, SpeclaunchError, read_or_none
 from speclaunch.engine import load as load_catalogue
 

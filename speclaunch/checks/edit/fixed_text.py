@@ -31,7 +31,7 @@ from speclaunch.checks.edit.round_trip import (
     role_data_differences,
     text_differences,
 )
-from speclaunch.checks.rules.finding import DeploymentPlace, Fix
+from speclaunch.checks.rules.interface import DeploymentPlace, Fix
 from speclaunch.core import InputError, Place, Problem
 from speclaunch.deployments import (
     Composition,

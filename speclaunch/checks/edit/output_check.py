@@ -21,7 +21,7 @@ from speclaunch.checks.lint.configuration import (
     options,
 )
 from speclaunch.checks.lint.run import check, compare, parts_of, result_of
-from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.core import reads
 from speclaunch.engine import resolve_version
 

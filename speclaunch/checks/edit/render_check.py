@@ -21,11 +21,9 @@ from speclaunch.checks.edit.round_trip import (
     require_no_differences,
 )
 from speclaunch.checks.lint.recipe_findings import findings_across, unsilenced
-from speclaunch.checks.rules.examine import Lookup, PreflightError, check_request
-from speclaunch.checks.rules.finding import Finding, RuleResults, Severity
-from speclaunch.checks.rules.interface import Rule
+from speclaunch.checks.rules.examine import Lookup, PreflightError, check_request, check_rules
+from speclaunch.checks.rules.interface import Finding, Rule, RuleResults, Severity
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import check_rules
 from speclaunch.core import InputError, Place, Problem, SpeclaunchError, is_secret_variable
 from speclaunch.deployments import (
     ALL_ADDRESSES,

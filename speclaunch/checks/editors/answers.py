@@ -58,8 +58,7 @@ from speclaunch.checks.editors.document import (
 )
 from speclaunch.checks.lint.configuration import mentions_a_server
 from speclaunch.checks.lint.report import ReportedFinding
-from speclaunch.checks.rules.finding import Finding, Severity
-from speclaunch.checks.rules.pages import page, page_url
+from speclaunch.checks.rules.interface import Finding, Severity, page, page_url
 from speclaunch.core import COMMAND_LINE, Place, reads
 from speclaunch.deployments import DOCUMENT_SUFFIXES, YAML_SUFFIXES, group_options, recipe_names
 from speclaunch.engine import (

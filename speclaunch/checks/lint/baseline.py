@@ -24,7 +24,7 @@ from speclaunch.checks.lint.configuration import STDIN
 from speclaunch.checks.lint.file_codes import UNREADABLE
 from speclaunch.checks.lint.fingerprints import fingerprints, fingerprints_by_message, path_from
 from speclaunch.checks.lint.report import KnownFinding, Report, figures
-from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.core import InputError, Place, Problem, read_regular, reason, replacing
 from speclaunch.engine import shown_path
 

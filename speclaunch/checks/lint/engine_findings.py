@@ -11,17 +11,16 @@ from msgspec.structs import replace
 
 from speclaunch.checks.engine_check.opinions import Opinion, ReleaseRefusal
 from speclaunch.checks.lint.file_codes import REFUSES
-from speclaunch.checks.rules.examine import Lookup, check_request
-from speclaunch.checks.rules.finding import (
+from speclaunch.checks.rules.examine import Lookup, check_request, secrets_of
+from speclaunch.checks.rules.interface import (
     DeploymentPlace,
     Finding,
     Fix,
+    Rule,
     RuleResults,
     Severity,
     SkippedRule,
 )
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.runner import secrets_of
 from speclaunch.core import Place, Redactor
 from speclaunch.engine import Plan, Request, held_versions
 

@@ -7,8 +7,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from speclaunch.checks.rules.finding import Finding, Fix, Severity
-from speclaunch.checks.rules.pages import page
+from speclaunch.checks.rules.interface import Finding, Fix, Severity, page
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 
 

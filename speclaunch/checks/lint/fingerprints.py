@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from speclaunch.checks.lint.report import plain
-from speclaunch.checks.rules.finding import Finding
+from speclaunch.checks.rules.interface import Finding
 from speclaunch.core import COMMAND_LINE, lazy
 
 _LENGTH = 32

@@ -17,7 +17,7 @@ from speclaunch.engine import held_versions, upward
 if TYPE_CHECKING:
     from speclaunch.checks.lint.left_out import LeftOut
     from speclaunch.checks.lint.report import CheckedFile
-    from speclaunch.checks.rules.finding import Finding
+    from speclaunch.checks.rules.interface import Finding
 
 _SUFFIX = ".yaml"
 """The only suffix that Hydra accepts."""

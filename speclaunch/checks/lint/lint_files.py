@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from speclaunch.checks.lint.configuration import Options
     from speclaunch.checks.lint.left_out import LeftOut
     from speclaunch.checks.lint.report import CheckedFile
-    from speclaunch.checks.rules.finding import Finding
+    from speclaunch.checks.rules.interface import Finding
 
 _FIRST = 16
 """Files checked before processes are forked; all processes share the modules imported for them."""

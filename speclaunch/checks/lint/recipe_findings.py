@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from speclaunch.checks.lint.collect import read_elsewhere, read_ignores, unsuppressed
 from speclaunch.checks.rules.examine import Lookup, check_together
-from speclaunch.checks.rules.finding import Finding
+from speclaunch.checks.rules.interface import Finding
 from speclaunch.core import (
     COMMAND_LINE,
     Place,

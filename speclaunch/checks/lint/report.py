@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from speclaunch.checks.rules.finding import Finding, Severity, SkippedRule
+from speclaunch.checks.rules.interface import Finding, Severity, SkippedRule
 from speclaunch.core import lazy, literals
 from speclaunch.engine import Origin, UnknownFact, ascending
 
@@ -90,7 +90,7 @@ class CheckedFile(Struct):
     @property
     def secrets(self) -> list[str]:
         """Recognized secret values in the file."""
-        from speclaunch.checks.rules.runner import secrets_of  # noqa: PLC0415  not for cached results
+        from speclaunch.checks.rules.examine import secrets_of  # noqa: PLC0415  not for cached results
 
         found = [secret for plan in self.plans for secret in secrets_of(plan.request)]
         for part in self.parts[:1]:

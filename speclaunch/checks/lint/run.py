@@ -27,8 +27,7 @@ from speclaunch.checks.lint.report import (
 )
 from speclaunch.checks.lint.workers import waiting_for
 from speclaunch.checks.rules.examine import check_request, check_together, is_compared
-from speclaunch.checks.rules.finding import Finding, Severity, in_order
-from speclaunch.checks.rules.interface import Rule
+from speclaunch.checks.rules.interface import Finding, Rule, Severity, in_order
 from speclaunch.core import Place, SpeclaunchError, reads
 from speclaunch.deployments import (
     Invocation,

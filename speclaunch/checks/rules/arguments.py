@@ -1,22 +1,25 @@
-"""Rules about arguments and variables that this engine version rejects or ignores."""
+"""Rules about arguments and variables that this engine version rejects, ignores or changes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.checks.rules.secrets import KEYS_OF_A_COMMAND, written_secrets
+from speclaunch.checks.rules.values import KEYS_OF_A_COMMAND, written_secrets
 from speclaunch.core import Place, Problem, lazy
 from speclaunch.engine import (
     ENGINE_VARIABLES,
     MARK,
     REMOVALS,
     Argument,
+    Change,
+    ChangeKind,
     Plan,
     RequestOrigin,
     UnknownValueError,
@@ -252,10 +255,7 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
         argument = catalogue.by_name(name)
         if argument is not None and not argument.deprecated:
             continue
-        current = next(
-            (other for other in other_names(name) if _is_current(plan, other)),
-            None,
-        )
+        current = next((other for other in other_names(name) if _is_current(plan, other)), None)
         if current is None:
             continue
         message = f"{setting.written} is called {current} in SGLang {plan.request.version}"
@@ -263,10 +263,8 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 message,
                 at=(setting.name,),
-                why=(
-                    "this version does not have the new name yet; speclaunch renders the old "
-                    "one, so the recipe works for both"
-                ),
+                why="this version does not have the new name yet; speclaunch renders the old "
+                "one, so the recipe works for both",
             )
             continue
         yield Verdict(
@@ -468,3 +466,50 @@ def outdated_lock(plan: Plan) -> Iterator[Verdict]:
             fix=Fix("undo the change, or write the lock again: launch --smoke --lock"),
             place=problem.place,
         )
+
+
+_KINDS = {
+    "SPL902": ChangeKind.CHOSEN_PARAMETERS,
+    "SPL903": ChangeKind.RUNNING_REQUESTS,
+    "SPL904": ChangeKind.OVERLAP,
+    "SPL905": ChangeKind.MIXED_CHUNK_OFF,
+    "SPL906": ChangeKind.TARGET_IS_DRAFT,
+    "SPL907": ChangeKind.ALGORITHM,
+    "SPL908": ChangeKind.PAGE_SIZE,
+    "SPL909": ChangeKind.DRAFT_QUANTIZATION,
+    "SPL910": ChangeKind.DP_ATTENTION,
+    "SPL911": ChangeKind.ONE_BLOCK,
+    "SPL912": ChangeKind.NGRAM_TOPK,
+    "SPL914": ChangeKind.MULTI_LAYER_EAGLE,
+    "SPL915": ChangeKind.TOPK_LOWERED,
+    "SPL916": ChangeKind.REJECTION_SAMPLING_ON,
+    "SPL917": ChangeKind.PREFILL_GRAPHS_OFF,
+}
+"""The kind of change that a rule reports; some kinds have no rule."""
+_QUIETLY = "; the engine does not log it"
+
+
+def _changed(kind: ChangeKind, plan: Plan) -> Iterator[Verdict]:
+    """Yield a verdict for each change of a kind: the old value, the new value, and the reason."""
+    for change in plan.changes:
+        if change.kind is kind:
+            yield Verdict(
+                _sentence(plan, change),
+                at=(change.name, "speculative_algorithm"),
+                why=change.why + ("" if change.logged else _QUIETLY),
+            )
+
+
+def _sentence(plan: Plan, change: Change) -> str:
+    name = plan.written_name(change.name)
+    if change.before is None:
+        return f"{name} will be {_shown(change.after)}"
+    return f"{name} will be {_shown(change.after)}, not {_shown(change.before)}"
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+for _code, _kind in _KINDS.items():
+    rule(_code)(partial(_changed, _kind))

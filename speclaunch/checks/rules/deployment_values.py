@@ -277,10 +277,7 @@ class Image(Struct, frozen=True):
         return Vendor.NVIDIA if self.cuda is not None else None
 
 
-GPU_RESOURCES: Mapping[str, Vendor] = {
-    "nvidia.com/gpu": Vendor.NVIDIA,
-    "amd.com/gpu": Vendor.AMD,
-}
+GPU_RESOURCES: Mapping[str, Vendor] = {"nvidia.com/gpu": Vendor.NVIDIA, "amd.com/gpu": Vendor.AMD}
 """Resources that count full GPUs, and their vendors."""
 
 

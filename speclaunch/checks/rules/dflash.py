@@ -1,24 +1,32 @@
-"""Rules about DFLASH, which drafts a block of tokens in one step."""
+"""Rules about DFLASH and DSPARK, which draft a block of tokens in one step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
-from speclaunch.checks.rules.model_values import DELEGATING, known_drafts
+from speclaunch.checks.rules.values import DELEGATING, known_drafts
 from speclaunch.core import mapping
 from speclaunch.engine import (
     CONTEXT,
     DFLASH,
     DFLASH_CONTEXT,
     DFLASH_HEAD,
+    DSPARK_CONTEXT,
+    DSPARK_HEAD,
     HEAD,
+    Checkpoint,
+    KnownRefusal,
     Plan,
+    UnknownValueError,
     algorithm_names,
     architectures,
     attention_ranks,
+    counted,
     drafts,
+    dspark_is_spread,
     merged,
 )
 
@@ -34,10 +42,7 @@ def dflash_config(plan: Plan) -> Mapping[str, Any]:
     The engine reads most fields this way (parse_dflash_draft_config).
     """
     draft = plan.facts.draft
-    if draft is None:
-        return {}
-    nested = draft.config.get("dflash_config")
-    return merged(draft.config, mapping(nested))
+    return {} if draft is None else merged(draft.config, mapping(draft.config.get("dflash_config")))
 
 
 def outer_and_nested(plan: Plan, name: str) -> tuple[Any, Any]:
@@ -120,10 +125,9 @@ _DP = ("enable_dp_attention", "attn_dp_size")
 @rule("SPL604")
 def dflash_dp_attention(plan: Plan) -> Iterator[Verdict]:
     """Report DFLASH with DP attention if it is refused, or if a requirement is missing."""
-    ranks = attention_ranks(plan)
     if DFLASH.holds(plan):
         yield Verdict(
-            f"DFLASH does not support DP attention ({ranks} ranks) before 0.5.23",
+            f"DFLASH does not support DP attention ({attention_ranks(plan)} ranks) before 0.5.23",
             at=_DP,
             why=f"the engine refuses: {DFLASH.message}",
             fix=Fix(
@@ -131,19 +135,28 @@ def dflash_dp_attention(plan: Plan) -> Iterator[Verdict]:
                 set={"enable_dp_attention": None, "attn_dp_size": None},
             ),
         )
-    if DFLASH_HEAD.holds(plan):
+    yield from _unmet_by_ranks(plan, "DFLASH", DFLASH_HEAD, DFLASH_CONTEXT)
+
+
+def _unmet_by_ranks(
+    plan: Plan, algorithm: str, head: KnownRefusal, context: KnownRefusal
+) -> Iterator[Verdict]:
+    """Report a missing shared head, and context parallelism, with DP attention."""
+    if head.holds(plan):
+        ranks = counted(attention_ranks(plan), "rank")
         yield Verdict(
-            f"DFLASH with DP attention ({ranks} ranks) needs enable_dp_lm_head",
+            f"{algorithm} with DP attention ({ranks}) needs enable_dp_lm_head",
             at=_DP,
-            why=f"the engine refuses: {DFLASH_HEAD.message}",
+            why=f"the engine refuses: {head.message}",
             fix=Fix("set enable_dp_lm_head", set={HEAD: True}, safe=True),
         )
-    if DFLASH_CONTEXT.holds(plan):
+    if context.holds(plan):
         parts = plan.value(CONTEXT)
         yield Verdict(
-            f"DFLASH with DP attention does not support context parallelism (attn_cp_size {parts})",
+            f"{algorithm} with DP attention does not support context parallelism "
+            f"(attn_cp_size {parts})",
             at=(CONTEXT, *_DP),
-            why=f"the engine refuses: {DFLASH_CONTEXT.message}",
+            why=f"the engine refuses: {context.message.format(parts)}",
             fix=Fix("remove attn_cp_size", set={CONTEXT: None}),
         )
 
@@ -187,15 +200,12 @@ def dflash_draft_window(plan: Plan) -> Iterator[Verdict]:
     if int(window) < tokens:
         yield Verdict(
             f"{plan.written_name(_WINDOW)} {window} is less than a block of {tokens} draft tokens",
-            at=(_WINDOW, "speculative_num_draft_tokens", "speculative_dflash_block_size"),
+            at=(_WINDOW, _TOKENS, _BLOCK),
             why="the engine refuses: --speculative-draft-window-size must be >= "
             f"--speculative-num-draft-tokens (block_size). window_size={window}, "
             f"block_size={tokens}.",
             fix=Fix(f"widen the window to at least {tokens}", set={_WINDOW: tokens}),
         )
-
-
-_NAMES = ("speculative_dflash_block_size", "speculative_num_draft_tokens")
 
 
 @rule("SPL607")
@@ -207,12 +217,12 @@ def dflash_block_mismatch(plan: Plan) -> Iterator[Verdict]:
         return
     yield Verdict(
         f"DFLASH uses blocks of {tokens} tokens; the draft was trained with {trained}",
-        at=_NAMES,
-        why=(
-            "the engine logs a block size mismatch and continues, but accepts fewer drafted "
-            "tokens for the same work"
+        at=(_BLOCK, _TOKENS),
+        why="the engine logs a block size mismatch and continues, but accepts fewer drafted "
+        "tokens for the same work",
+        fix=Fix(
+            f"remove it: the draft's config sets it ({trained})", set={_BLOCK: None, _TOKENS: None}
         ),
-        fix=Fix(f"remove it: the draft's config sets it ({trained})", set=dict.fromkeys(_NAMES)),
     )
 
 
@@ -306,9 +316,6 @@ def _wrong(plan: Plan) -> Iterator[str]:
             yield f"lilicorr_{name} {value}, which must be positive"
 
 
-_MESSAGE = "DFLASH with dp attention supports plain DFlash and DFlash2 drafts"
-
-
 @rule("SPL611")
 def dflash_dp_heads(plan: Plan) -> Iterator[Verdict]:
     """Report Domino and LiLiCorr drafts with DP attention."""
@@ -321,7 +328,8 @@ def dflash_dp_heads(plan: Plan) -> Iterator[Verdict]:
             f"a {'Domino' if domino else 'LiLiCorr'} draft does not work with DP attention "
             f"({ranks} ranks)",
             at=("attn_dp_size", "enable_dp_attention", "speculative_draft_model_path"),
-            why=f"the engine refuses: {_MESSAGE}",
+            why="the engine refuses: DFLASH with dp attention supports plain DFlash and DFlash2 "
+            "drafts",
             fix=Fix(
                 "disable DP attention, or use a plain DFLASH draft",
                 set={"attn_dp_size": None, "enable_dp_attention": None},
@@ -356,10 +364,8 @@ def dflash_target_hook(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{name} cannot be the target of {plan.algorithm} in SGLang {plan.version}",
         at=("speculative_algorithm", "model_path"),
-        why=(
-            "its class has no set_dflash_layers_to_capture; the engine refuses it after "
-            "loading the target"
-        ),
+        why="its class has no set_dflash_layers_to_capture; the engine refuses it after "
+        "loading the target",
         fix=Fix("use a newer engine, or another algorithm"),
     )
 
@@ -417,3 +423,177 @@ def _unmet(plan: Plan) -> Iterator[tuple[str, str, dict[str, object]]]:
         yield f"the target's vocabulary of {sizes[0]} tokens, not {sizes[1]}", _DRAFT, {}
     if not plan.device.startswith("cuda"):
         yield f"CUDA, not {plan.device}", "device", {}
+
+
+_RAGGED_MODE = "SGLANG_RAGGED_VERIFY_MODE"
+_COORDINATION = "SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION"
+
+
+@rule("SPL622")
+def dspark_dp_attention(plan: Plan) -> Iterator[Verdict]:
+    """Report DSPARK with DP attention if a requirement is missing."""
+    if not dspark_is_spread(plan):
+        return
+    yield from _unmet_by_ranks(plan, "DSPARK", DSPARK_HEAD, DSPARK_CONTEXT)
+    if plan.in_versions("<0.5.18") or plan.device != "npu":
+        yield from _experts(plan, str(plan.value("moe_a2a_backend")))
+
+
+def _experts(plan: Plan, backend: str) -> Iterator[Verdict]:
+    fits = ["none"]
+    fits += ["megamoe"] if plan.in_versions(">=0.5.18") else []
+    fits += ["mori"] if plan.in_versions(">=0.5.21") else []
+    if backend not in fits:
+        yield Verdict(
+            f"DSPARK with DP attention does not work with moe_a2a_backend {backend}",
+            at=("moe_a2a_backend", *_DP),
+            why=f"the engine refuses: moe_a2a_backend must be {' or '.join(fits)}, got {backend!r}",
+            fix=Fix("remove moe_a2a_backend", set={"moe_a2a_backend": None}),
+        )
+    mode = plan.env(_RAGGED_MODE) or "static"
+    spread = backend != "none" and plan.in_versions(">=0.5.18")
+    coordinated = plan.env_flag(_COORDINATION) and plan.in_versions(">=0.5.22")
+    if (spread or coordinated) and mode != "static":
+        yield Verdict(
+            f"DSPARK with DP attention needs {_RAGGED_MODE} static here, not {mode}",
+            at=(_RAGGED_MODE,),
+            why="the engine refuses another mode if experts are distributed over the ranks, or "
+            "their prefill is coordinated",
+            fix=Fix("remove it: static is the default", env={_RAGGED_MODE: None}),
+        )
+    drafts = plan.user_value("speculative_moe_a2a_backend")
+    if drafts not in (None, backend):
+        yield Verdict(
+            f"speculative_moe_a2a_backend {drafts} differs from the target's {backend}",
+            at=("speculative_moe_a2a_backend",),
+            why="the engine refuses: DSpark ignores --speculative-moe-a2a-backend; with dp "
+            f"attention it must match the target moe_a2a_backend={backend!r}",
+            fix=Fix("remove it", set={"speculative_moe_a2a_backend": None}, safe=True),
+        )
+
+
+_VARIABLE = "SGLANG_ENABLE_PP_SPEC"
+
+
+@rule("SPL623")
+def dspark_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
+    """Report DSPARK with pipeline parallelism, which only prefill servers support."""
+    stages = int(plan.value("pp_size") or 1)
+    prefill = plan.value("disaggregation_mode") == "prefill" and plan.in_versions(">=0.5.21")
+    if stages == 1:
+        return
+    if prefill and plan.env_flag(_VARIABLE):
+        yield Verdict(
+            f"{_VARIABLE} does not work with DSPARK on a prefill server",
+            at=(_VARIABLE, "pp_size"),
+            why="the engine asserts: SGLANG_ENABLE_PP_SPEC does not support DSPARK PD prefill",
+            fix=Fix("unset the variable", env={_VARIABLE: None}, safe=True),
+        )
+    if not prefill:
+        yield Verdict(
+            f"DSPARK does not support pipeline parallelism here (pp_size {stages})",
+            at=("pp_size", "speculative_algorithm"),
+            why="the engine refuses: pp_size must be 1; from 0.5.21 on, a prefill server may "
+            "have more stages",
+            fix=Fix("distribute the model with tp_size instead", set={"pp_size": None}),
+        )
+
+
+@rule("SPL624")
+def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
+    """Report DSPARK without a draft: a separate checkpoint, or part of the target's."""
+    if plan.user_value("speculative_draft_model_path") is not None:
+        return
+    target = plan.facts.target
+    if target is None or not target.config:
+        raise UnknownValueError("unknown whether the target includes a draft")
+    if drafts.bundles_dspark(target.config):
+        return
+    if target.has_dspark_folder and plan.in_versions(drafts.DSPARK_FOLDER):
+        return
+    if plan.in_versions(drafts.DSPARK_FOLDER) and _may_have_a_folder(target):
+        raise UnknownValueError("unknown whether the target has a folder `dspark`")
+    yield Verdict(
+        "DSPARK without speculative_draft_model_path, and the target includes no draft",
+        at=("speculative_algorithm",),
+        why="the engine refuses: DSpark dense speculative decoding requires setting "
+        "--speculative-draft-model-path.",
+        fix=Fix(f"set it to a DSPARK draft made for this target{known_drafts(plan)}"),
+    )
+
+
+def _may_have_a_folder(target: Checkpoint) -> bool:
+    """True if it is unknown whether the target has a DSPARK folder.
+
+    It is known only if the target is named by its local directory.
+    """
+    return target.has_dspark_folder is None or target.path != Path(target.name)
+
+
+_DSPARK_BLOCK = "speculative_dspark_block_size"
+
+
+@rule("SPL625")
+def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
+    """Report a DSPARK draft token count that differs from the block size + 1."""
+    block, tokens = plan.user_value(_DSPARK_BLOCK), plan.user_value(_TOKENS)
+    if block is not None and int(block) <= 0:
+        yield Verdict(
+            f"{_DSPARK_BLOCK} {block} is not positive",
+            at=(_DSPARK_BLOCK,),
+            why="the engine refuses: DSpark requires --speculative-dspark-block-size to be "
+            f"positive, got {block}.",
+            fix=Fix("remove it: the draft's config sets it", set={_DSPARK_BLOCK: None}),
+        )
+        return
+    if tokens is None:
+        return
+    if int(tokens) < 2:
+        yield Verdict(
+            f"DSPARK needs {_TOKENS} of at least 2, not {tokens}",
+            at=(_TOKENS,),
+            why="one token is the target's own, and at least one is drafted",
+            fix=Fix("remove it: the block size sets it", set={_TOKENS: None}),
+        )
+        return
+    drafted = _block(plan)
+    if drafted is not None and int(tokens) != drafted + 1:
+        yield Verdict(
+            f"{_TOKENS} {tokens} is not one more than the block of {drafted} tokens",
+            at=(_TOKENS, _DSPARK_BLOCK),
+            why="the engine refuses: DSpark speculative_num_draft_tokens must equal gamma + 1 "
+            f"(= {drafted + 1} for gamma={drafted}), but got "
+            f"speculative_num_draft_tokens={tokens}.",
+            fix=Fix(f"remove it: it defaults to {drafted + 1}", set={_TOKENS: None}),
+        )
+
+
+def _block(plan: Plan) -> int | None:
+    """Return the block size set by the user, else the draft's; None if neither exists."""
+    explicit = plan.user_value(_DSPARK_BLOCK)
+    if explicit is not None:
+        return int(explicit)
+    draft = drafts.draft_of(plan)
+    size = draft.config.get("dspark_block_size") or draft.block_size
+    return None if size is None else int(size)
+
+
+_ALIGN = "speculative_dspark_align_verify_tokens_to_graph_tier"
+_TABLE = "speculative_dspark_sps_table_path"
+
+
+@rule("SPL626")
+def dspark_ragged_options(plan: Plan) -> Iterator[Verdict]:
+    """Report an option of DSPARK's ragged verification without that mode."""
+    mode = plan.env(_RAGGED_MODE) or "static"
+    idle = {
+        _ALIGN: bool(plan.user_value(_ALIGN)) and mode != "compact",
+        _TABLE: bool(plan.user_value(_TABLE)) and mode == "static",
+    }
+    for name in (name for name, is_idle in idle.items() if is_idle):
+        yield Verdict(
+            f"{name} has no effect with {_RAGGED_MODE} {mode}",
+            at=(name, _RAGGED_MODE),
+            why="the engine logs that it will be a no-op",
+            fix=Fix(f"remove it, or set {_RAGGED_MODE} to compact", set={name: None}, safe=True),
+        )

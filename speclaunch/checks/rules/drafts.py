@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.checks.rules.model_values import (
+from speclaunch.checks.rules.values import (
     EAGLE3_DRAFTS,
     EAGLE_HEADS,
     OVERWRITE,
@@ -20,10 +20,10 @@ from speclaunch.checks.rules.model_values import (
     known_drafts,
     lacks_eagle3,
     lacks_shared_embedding,
+    number,
     pair,
     served_context,
 )
-from speclaunch.checks.rules.values import number
 from speclaunch.core import lazy
 from speclaunch.engine import (
     COMPARES_VOCABULARIES,
@@ -56,11 +56,9 @@ def draft_dtype(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the target runs in {ours} and its draft in {theirs}",
         at=("speculative_draft_model_path", "model_path"),
-        why=(
-            "with dtype=auto each model uses its own config; the draft then fails on the "
-            "target's hidden states (`Capture cuda graph failed: expected mat1 and mat2 to "
-            "have the same dtype`)"
-        ),
+        why="with dtype=auto each model uses its own config; the draft then fails on the "
+        "target's hidden states (`Capture cuda graph failed: expected mat1 and mat2 to "
+        "have the same dtype`)",
         fix=Fix(f"set the data type for both: dtype: {ours}", set={"dtype": ours}),
         severity=None if certain else Severity.WARNING,
     )
@@ -194,10 +192,8 @@ def eagle3_draft_under_eagle(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the EAGLE draft is {path}, which {description}",
         at=("speculative_algorithm",),
-        why=(
-            "EAGLE does not capture the target's three hidden states and silently skips the "
-            "draft's fc layer: the acceptance length is about 1 (sglang issue #21272)"
-        ),
+        why="EAGLE does not capture the target's three hidden states and silently skips the "
+        "draft's fc layer: the acceptance length is about 1 (sglang issue #21272)",
         fix=Fix("use EAGLE3", set={"speculative_algorithm": "EAGLE3"}),
     )
 
@@ -214,10 +210,8 @@ def eagle_draft_under_eagle3(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the EAGLE3 draft has the architecture {name}",
         at=("speculative_algorithm", "speculative_draft_model_path"),
-        why=(
-            f"SGLang {plan.version} accepts {' or '.join(known)}; any other class fails at "
-            "startup because it lacks the attribute hot_token_id"
-        ),
+        why=f"SGLang {plan.version} accepts {' or '.join(known)}; any other class fails at "
+        "startup because it lacks the attribute hot_token_id",
         fix=Fix("use EAGLE", set={"speculative_algorithm": "EAGLE"})
         if eagle2
         else Fix(f"set an EAGLE-3 draft in SGLang's layout{known_drafts(plan)}"),
@@ -264,10 +258,8 @@ def draft_hidden_size(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the target's hidden size is {target.hidden_size}, but the draft expects {expected}",
         at=("speculative_draft_model_path", "model_path"),
-        why=(
-            "the draft's first layer does not fit the target's hidden states: mat1 and mat2 "
-            "shapes cannot be multiplied"
-        ),
+        why="the draft's first layer does not fit the target's hidden states: mat1 and mat2 "
+        "shapes cannot be multiplied",
         fix=Fix(f"use a draft made for this target{known_drafts(plan)}"),
     )
 
@@ -284,10 +276,8 @@ def draft_vocabulary(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the target has {target.vocab_size} tokens, but the draft was made for {draft.vocab_size}",
         at=("speculative_draft_model_path", "model_path"),
-        why=(
-            "the draft uses the target's token ids; a different vocabulary has "
-            "different tokens at these ids, and hardly any proposal is accepted"
-        ),
+        why="the draft uses the target's token ids; a different vocabulary has "
+        "different tokens at these ids, and hardly any proposal is accepted",
         fix=Fix(f"use a draft made for this target{known_drafts(plan)}"),
     )
 
@@ -342,14 +332,7 @@ def _ids(target: Checkpoint, draft: Checkpoint) -> str | None:
     return "their tokenizers assign different ids"
 
 
-_NEED_A_FILE = (
-    "awq",
-    "awq_marlin",
-    "gptq",
-    "gptq_marlin",
-    "moe_wna16",
-    "auto-round",
-)
+_NEED_A_FILE = ("awq", "awq_marlin", "gptq", "gptq_marlin", "moe_wna16", "auto-round")
 _MODELOPT = {"modelopt": ">=0", "modelopt_fp4": "<0.5.18", "modelopt_fp8": ">=0"}
 """ModelOpt methods, and the versions in which an unquantized draft fails with them. From 0.5.18 on,
 modelopt_fp4 quantizes experts, if any, while loading (model_loader/weight_utils.py:386)."""
@@ -434,10 +417,8 @@ def unchecked_draft_context(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the context length of the draft {path} is unknown, and this engine does not check it",
         at=("speculative_draft_model_path",),
-        why=(
-            "before 0.5.1 a draft with a shorter context causes illegal memory accesses; 0.5.1 "
-            "and later reject it (sglang pull request #9388)"
-        ),
+        why="before 0.5.1 a draft with a shorter context causes illegal memory accesses; 0.5.1 "
+        "and later reject it (sglang pull request #9388)",
         fix=Fix(
             "use SGLang 0.5.1 or later, or a draft with max_position_embeddings of at least "
             "the target's"
@@ -464,10 +445,8 @@ def end_of_context(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{needed} draft tokens at the end of the context need more than the {_SPARE} spare slots",
         at=("speculative_num_draft_tokens", "speculative_algorithm"),
-        why=(
-            "before 0.5.1 a request's row in the token table has context length + 4 slots: a "
-            "request that fills the context causes an illegal memory access"
-        ),
+        why="before 0.5.1 a request's row in the token table has context length + 4 slots: a "
+        "request that fills the context causes an illegal memory access",
         fix=Fix("use SGLang 0.5.1 or later, or keep requests shorter than the context"),
     )
 
@@ -513,9 +492,7 @@ def shared_embedding(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{name} cannot be the target of {algorithm} in SGLang {plan.version}",
         at=("speculative_algorithm", "model_path"),
-        why=(
-            "its class has no get_embed_and_head, which shares the target's embedding and "
-            "output head; the engine fails at startup"
-        ),
+        why="its class has no get_embed_and_head, which shares the target's embedding and "
+        "output head; the engine fails at startup",
         fix=Fix("use NGRAM or STANDALONE, or a newer engine"),
     )

@@ -92,17 +92,9 @@ NUMBERS = (
         is_at_least(1),
         ">=0.5.1",
     ),
+    Number("tokenizer_worker_num", "at least 1", "Tokenizer worker num must >= 1", is_at_least(1)),
     Number(
-        "tokenizer_worker_num",
-        "at least 1",
-        "Tokenizer worker num must >= 1",
-        is_at_least(1),
-    ),
-    Number(
-        "detokenizer_worker_num",
-        "at least 1",
-        "Detokenizer worker num must >= 1",
-        is_at_least(1),
+        "detokenizer_worker_num", "at least 1", "Detokenizer worker num must >= 1", is_at_least(1)
     ),
     Number(
         "pp_max_micro_batch_size",
@@ -131,12 +123,7 @@ NUMBERS = (
         "--swa-prefix-tails should be a non-negative integer.",
         is_at_least(0),
     ),
-    Number(
-        "dcp_size",
-        "at least 1",
-        "Decode context parallel size must be >= 1",
-        is_at_least(1),
-    ),
+    Number("dcp_size", "at least 1", "Decode context parallel size must be >= 1", is_at_least(1)),
     Number("attn_dp_size", "at least 1", "--attn-dp-size must be positive", is_at_least(1)),
     Number(
         "lora_drain_wait_threshold",
@@ -163,12 +150,7 @@ NUMBERS = (
         "Multimodal processor worker num must >= 0",
         is_at_least(0),
     ),
-    Number(
-        "mm_io_worker_num",
-        "at least 0",
-        "Multimodal I/O worker num must >= 0",
-        is_at_least(0),
-    ),
+    Number("mm_io_worker_num", "at least 0", "Multimodal I/O worker num must >= 0", is_at_least(0)),
     Number(
         "sampling_mask_max_tokens",
         "at least 1",

@@ -1,21 +1,205 @@
-"""Rules, their rows in the table, and their verdicts."""
+"""Findings, verdicts and pages of rules, and the rules themselves.
+
+A page has a title (`# SPL239 cpu-graph`), a one-sentence summary, and sections. The last section is
+Sources. It does not repeat the rule's fields (severity, algorithms, versions).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from speclaunch.checks.rules import FAMILIES
-from speclaunch.checks.rules.finding import Fix, Severity
-from speclaunch.checks.rules.pages import ADVISORY, page
-from speclaunch.core import Place
+from speclaunch.checks.rules import ELSEWHERE, FAMILIES
+from speclaunch.core import Place, docs_url, lazy, rule_pages_dir
 from speclaunch.engine import within
 
-if TYPE_CHECKING:  # the rule table is read without plans
+if TYPE_CHECKING:
     from speclaunch.engine import Plan
+
+
+ADVISORY = "SPA-"
+"""Prefix of the IDs of advisories."""
+_ADVISORIES = "speclaunch.checks.advisory"
+"""Module of the advisories, imported only when an advisory's page is first read."""
+_BULLET = lazy(r"^- ", re.MULTILINE)
+_REMARK = lazy(r" \(.*\)$")
+
+
+class Page(Struct, frozen=True):
+    """A parsed page. `body` is everything below the summary."""
+
+    title: str
+    summary: str
+    body: str
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Engine files with their version, issues and documents; one per line."""
+        _, _, listed = self.body.partition("## Sources\n")
+        return tuple(" ".join(bullet.split()) for bullet in _BULLET.split(listed)[1:])
+
+    @property
+    def source(self) -> str:
+        """First source without a remark in brackets; empty if there is none."""
+        return _REMARK.sub("", self.sources[0]).removesuffix(".") if self.sources else ""
+
+
+@cache
+def page(code: str) -> Page:
+    """Return the page of a rule or notice. Raises FileNotFoundError."""
+    if code.startswith(ADVISORY):
+        return parsed(import_module(_ADVISORIES).page_of(code))
+    return parsed((rule_pages_dir() / f"{code}.md").read_text(encoding="utf-8"))
+
+
+def page_url(code: str) -> str | None:
+    """Return the URL of a rule's or notice's page; None if the documentation is not published."""
+    base = docs_url()
+    folder = "advisories" if code.startswith(ADVISORY) else "rules"
+    return None if base is None else f"{base}{folder}/{code}/"
+
+
+def parsed(text: str) -> Page:
+    """Parse a page: title, summary, body."""
+    title, summary, body = text.split("\n\n", 2)
+    return Page(title.removeprefix("# "), summary.removesuffix("."), body)
+
+
+class Severity(StrEnum):
+    """Severity of a finding: see the exit codes in docs/reference/command-line.md."""
+
+    ERROR = "error"
+    """The engine refuses, crashes, or serves wrong output: certain by the available facts."""
+    WARNING = "warning"
+    """Likely to fail, or it costs performance or safety."""
+    INFO = "info"
+    """Changes that the engine makes on its own."""
+
+
+class Applicability(StrEnum):
+    """Safety of a fix, which decides the option that applies it."""
+
+    SAFE = "safe"
+    """The deployment still does what was intended: `--fix`."""
+    UNSAFE = "unsafe"
+    """The deployment's behavior changes: `--unsafe-fixes`."""
+
+
+class Fix(Struct, frozen=True):
+    """A remedy: a sentence, and the edits if there is one obvious way.
+
+    `set` and `env` map names (the engine's current names) to values; None removes the name.
+    `rename` is the name in the file and the intended name, both without leading dashes. `safe`: the
+    deployment still does what was intended.
+    """
+
+    text: str
+    set: Mapping[str, Any] = {}
+    env: Mapping[str, str | None] = {}
+    safe: bool = False
+    rename: tuple[str, str] | None = None
+
+    @property
+    def done(self) -> str:
+        """Summary of its edits: `set tp_size to 8, removed page_size`."""
+        changes = [f"renamed {self.rename[0]} to {self.rename[1]}"] if self.rename else []
+        for name, value in (*self.set.items(), *self.env.items()):
+            changes.append(f"removed {name}" if value is None else f"set {name} to {value}")
+        return ", ".join(changes)
+
+    @property
+    def applicability(self) -> Applicability | None:
+        """The `lint` option that applies it; None if it has no edits."""
+        if not (self.set or self.env or self.rename):
+            return None
+        return Applicability.SAFE if self.safe else Applicability.UNSAFE
+
+
+class DeploymentPlace(Struct, frozen=True):
+    """A deployment of a file: the place of its command (of a recipe: its file), and its name.
+
+    Containers that share a command by an alias differ only in their names.
+    """
+
+    place: Place
+    name: str
+
+
+class Finding(Struct, frozen=True):
+    """A rule's verdict on a deployment, with its place."""
+
+    code: str
+    rule: str
+    severity: Severity
+    message: str
+    why: str
+    fix: Fix | None
+    place: Place
+    engine: str
+    others: tuple[Place, ...] = ()
+    """Places of the arguments that conflict with the first."""
+    deployments: tuple[DeploymentPlace, ...] = ()
+    """Affected deployments: several if they share the cause."""
+    arguments: Mapping[str, str] = {}
+    """Arguments and variables by the engine's current names, with the user's values; empty if the
+    user set none."""
+
+    @property
+    def is_advisory(self) -> bool:
+        """True for a known engine bug, False for a verdict of a rule."""
+        return self.code.startswith(ADVISORY)
+
+    @property
+    def is_minor_bug(self) -> bool:
+        """True for an advisory of info severity: see `Advisory.severity`."""
+        return self.is_advisory and self.severity is Severity.INFO
+
+    @property
+    def url(self) -> str | None:
+        """URL of the rule's page; None if the documentation is not published."""
+        return page_url(self.code)
+
+    @property
+    def source(self) -> str:
+        """First source of the rule's page, else speclaunch."""
+        return page(self.code).source or "speclaunch"
+
+
+class SkippedRule(Struct, frozen=True):
+    """A rule without a verdict, because a value that it needs is unknown."""
+
+    code: str
+    rule: str
+    reason: str
+
+
+class RuleResults(Struct, frozen=True):
+    """All findings on one deployment, and the rules without a verdict."""
+
+    findings: tuple[Finding, ...] = ()
+    skipped: tuple[SkippedRule, ...] = ()
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that prevent a launch."""
+        return tuple(f for f in self.findings if f.severity is Severity.ERROR)
+
+    @property
+    def blamed(self) -> frozenset[Place]:
+        """All places of errors."""
+        return frozenset(place for error in self.errors for place in (error.place, *error.others))
+
+
+def in_order(finding: Finding) -> tuple[str, int, int, str]:
+    """Return the sort key of a finding."""
+    return (*finding.place.position, finding.code)
+
 
 __all__ = ["Fix", "Rule", "Severity", "Verdict", "row", "rule", "rule_across"]
 
@@ -98,6 +282,15 @@ class Rule(Struct, frozen=True):
     def is_advisory(self) -> bool:
         """True for a known engine bug (`checks/advisory.py`)."""
         return self.code.startswith(ADVISORY)
+
+    @property
+    def family(self) -> str:
+        """The family of its code, among those of its module."""
+        return ELSEWHERE.get(self.code) or next(
+            name
+            for name, family in FAMILIES.items()
+            if self.module in family.modules and int(self.code[3:]) in family.numbers
+        )
 
     @property
     def of_deployments(self) -> bool:

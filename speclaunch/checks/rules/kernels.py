@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from speclaunch.checks.rules.attention_platforms import generation
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
-from speclaunch.checks.rules.values import number
+from speclaunch.checks.rules.values import generation, number
 from speclaunch.engine import NAME, Absence, Plan, absence, attention_ranks, method_of, target_of
 
 _RUNNER = "moe_runner_backend"
@@ -271,10 +270,7 @@ _A2A_CUTLASS, _CUTEDSL, _ROUTED = (
 _ONLY = "Flashinfer MoE A2A is only supported with"
 _ALL_TO_ALL_RUNNERS = (
     _Runners(
-        "flashinfer",
-        "<0.5.13",
-        (_A2A_CUTLASS,),
-        f"{_ONLY} {_A2A_CUTLASS} moe runner backend",
+        "flashinfer", "<0.5.13", (_A2A_CUTLASS,), f"{_ONLY} {_A2A_CUTLASS} moe runner backend"
     ),
     _Runners(
         "flashinfer",

@@ -164,10 +164,7 @@ class TensorComparison(Struct, frozen=True):
     own: Mapping[str, str] = {}
 
 
-_FUSED = {
-    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
-    "gate_up_proj": ("gate_proj", "up_proj"),
-}
+_FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 """Projections that a file may store fused, as the engine does (layers/linear.py)."""
 _IN_ALL = {"weight", "model", "layers", "proj", "0"}
 """Parts of names that do not identify a tensor."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.checks.rules.model_values import (
+from speclaunch.checks.rules.values import (
     OVERWRITE,
     PLUGINS,
     context_of,
@@ -16,9 +16,9 @@ from speclaunch.checks.rules.model_values import (
     known_drafts,
     lacks_eagle3,
     llama_like,
+    number,
     pair,
 )
-from speclaunch.checks.rules.values import number
 from speclaunch.core import mapping
 from speclaunch.engine import (
     NAME,
@@ -47,10 +47,8 @@ def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{target.architecture} speculates only with {' or '.join(allowed)}, not {written}",
             at=("speculative_algorithm",),
-            why=(
-                "the engine stops: AssertionError: Only EAGLE … supported for this model; it "
-                "compares the unresolved name"
-            ),
+            why="the engine stops: AssertionError: Only EAGLE … supported for this model; it "
+            "compares the unresolved name",
             fix=Fix("set it to EAGLE", set={"speculative_algorithm": "EAGLE", _NAME: 1}),
         )
     elif written == "EAGLE" and plan.user_value(_NAME) != 1:
@@ -98,10 +96,8 @@ def mtp_weights_missing(plan: Plan) -> Iterator[Verdict]:
         f"the config declares {target.mtp_layers} multi-token-prediction layer(s), but the "
         "weight index contains none",
         at=("model_path", "speculative_algorithm"),
-        why=(
-            "the engine does not log missing weights: the draft's layer remains uninitialized "
-            "and its tokens are rejected"
-        ),
+        why="the engine does not log missing weights: the draft's layer remains uninitialized "
+        "and its tokens are rejected",
         fix=Fix("use a copy that contains the layer, or set speculative_draft_model_path to one"),
     )
 
@@ -193,10 +189,8 @@ def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the draft reads target {several}, {has}",
         at=("speculative_draft_model_path", "model_path"),
-        why=(
-            "a layer that does not exist is not captured: the draft receives too few hidden "
-            "states and the first prefill fails"
-        ),
+        why="a layer that does not exist is not captured: the draft receives too few hidden "
+        "states and the first prefill fails",
         fix=Fix(f"use a draft made for this target{known_drafts(plan)}"),
     )
 
@@ -301,13 +295,10 @@ def multi_layer_target(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{name} has no layers for multi-layer EAGLE in SGLang {plan.version}",
         at=(_SWITCH,),
-        why=(
-            "the engine fails at startup: the class does not accept draft_model_idx (sglang "
-            "issue #36536)"
-        ),
+        why="the engine fails at startup: the class does not accept draft_model_idx (sglang "
+        "issue #36536)",
         fix=Fix(
-            "remove it: the engine enables it for the models that need it",
-            set={_SWITCH: None},
+            "remove it: the engine enables it for the models that need it", set={_SWITCH: None}
         ),
     )
 
@@ -321,10 +312,8 @@ def cpu_offload(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{size} GB of weights are offloaded to the CPU with {plan.algorithm} speculation",
         at=("cpu_offload_gb",),
-        why=(
-            "every forward pass of target and draft copies them; hybrid models crash on the first "
-            "request (sglang issue #23150)"
-        ),
+        why="every forward pass of target and draft copies them; hybrid models crash on the first "
+        "request (sglang issue #23150)",
         fix=Fix("disable the offload or speculation", set={"cpu_offload_gb": None}),
     )
 
@@ -347,8 +336,7 @@ def multi_layer_tree(plan: Plan) -> Iterator[Verdict]:
         why="the engine stops while it starts: multi-layer EAGLE requires "
         f"{_TOKENS} == speculative_num_steps + 1, got {tokens} and {steps}",
         fix=Fix(
-            f"set {_TOPK} to 1, and {_TOKENS} to {steps + 1}",
-            set={_TOPK: 1, _TOKENS: steps + 1},
+            f"set {_TOPK} to 1, and {_TOKENS} to {steps + 1}", set={_TOPK: 1, _TOKENS: steps + 1}
         ),
     )
 
@@ -422,10 +410,8 @@ def unknown_class(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 f"SGLang {plan.version} has no {named}",
                 at=(name,),
-                why=(
-                    "neither SGLang nor Transformers has a usable class of that name; the "
-                    "engine fails while it loads the model"
-                ),
+                why="neither SGLang nor Transformers has a usable class of that name; the "
+                "engine fails while it loads the model",
                 fix=Fix(
                     "use an engine with this class, or correct `architectures` in the config.json"
                 ),
@@ -449,10 +435,8 @@ def unnamed_class(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the config.json of {draft.name} has no `architectures`",
         at=("speculative_draft_model_path",),
-        why=(
-            "the engine reads the model class from it and fails on the draft's config: "
-            "`'NoneType' object is not subscriptable`"
-        ),
+        why="the engine reads the model class from it and fails on the draft's config: "
+        "`'NoneType' object is not subscriptable`",
         fix=Fix("set it in the config.json, such as `[LlamaForCausalLM]`"),
     )
 
@@ -508,9 +492,7 @@ def shared_heads(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 f"{heads} heads of {checkpoint.name} cannot share {shared} KV heads",
                 at=(name,),
-                why=(
-                    "each KV head must serve equally many heads; attention fails on the "
-                    "first tokens"
-                ),
+                why="each KV head must serve equally many heads; attention fails on the "
+                "first tokens",
                 fix=Fix("correct `num_key_value_heads` in the config.json"),
             )

@@ -1,4 +1,4 @@
-"""Rules about NGRAM speculation, which drafts from earlier text instead of with a model."""
+"""Rules about algorithms without a draft model: NGRAM drafts from earlier text, UNO with a LoRA."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.engine import Plan, UnknownValueError
+from speclaunch.engine import PHASES, Plan, UnknownValueError, attention_ranks
 
 
 @rule("SPL501")
@@ -107,10 +107,7 @@ def ngram_external_corpus(plan: Plan) -> Iterator[Verdict]:
 
 
 _BREADTH = ("speculative_ngram_min_bfs_breadth", "speculative_ngram_max_bfs_breadth")
-_WINDOW = (
-    "speculative_ngram_min_match_window_size",
-    "speculative_ngram_max_match_window_size",
-)
+_WINDOW = ("speculative_ngram_min_match_window_size", "speculative_ngram_max_match_window_size")
 _TOKENS = "speculative_num_draft_tokens"
 _DEPTH = "speculative_ngram_max_trie_depth"
 _BRANCH = "speculative_ngram_branch_length"
@@ -125,10 +122,8 @@ def ngram_limits(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 message,
                 at=tuple(explicit),
-                why=(
-                    "the engine accepts any number; the trie raises a RuntimeError after the "
-                    "model is loaded"
-                ),
+                why="the engine accepts any number; the trie raises a RuntimeError after the "
+                "model is loaded",
                 fix=Fix("remove it: the default works", set=dict.fromkeys(explicit)),
             )
 
@@ -172,12 +167,156 @@ def ngram_draft_model(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"NGRAM does not use the draft model {path}",
             at=("speculative_draft_model_path",),
-            why=(
-                "NGRAM drafts from earlier text; the engine accepts the path, but loads "
-                "nothing from it"
-            ),
+            why="NGRAM drafts from earlier text; the engine accepts the path, but loads "
+            "nothing from it",
             fix=Fix(
                 "remove the path, or choose the algorithm that the draft was made for",
                 set={"speculative_draft_model_path": None},
             ),
         )
+
+
+_DRAFT_PATH = "speculative_draft_model_path"
+
+
+@rule("SPL641")
+def uno_model(plan: Plan) -> Iterator[Verdict]:
+    """Report UNO with a draft model, without its LoRA, or without CUDA."""
+    path = plan.value(_DRAFT_PATH)
+    if path is not None:
+        yield Verdict(
+            f"UNO accepts no draft model, but {path} is set",
+            at=(_DRAFT_PATH,),
+            why="the engine refuses: UNO reuses the target model and does not accept "
+            "--speculative-draft-model-path.",
+            fix=Fix("remove it; set uno_lora_path to its LoRA", set={_DRAFT_PATH: None}),
+        )
+    if plan.value("uno_lora_path") is None:
+        yield Verdict(
+            "UNO without uno_lora_path",
+            at=("speculative_algorithm",),
+            why="the engine refuses: UNO requires --uno-lora-path.",
+            fix=Fix("set uno_lora_path to the LoRA that drafts"),
+        )
+    if not plan.device.startswith("cuda"):
+        yield Verdict(
+            f"UNO does not run on {plan.device}",
+            at=("device", "speculative_algorithm"),
+            why="the engine refuses: UNO only supports CUDA.",
+            fix=Fix(
+                "serve without speculation on this device", set={"speculative_algorithm": None}
+            ),
+        )
+
+
+_ALWAYS = (
+    "enable_deterministic_inference",
+    "enable_strict_thinking",
+    "enable_lora",
+    "lora_paths",
+    "speculative_use_rejection_sampling",
+)
+_TREE = ("enable_pdmux", "enable_two_batch_overlap")
+_THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
+
+
+@rule("SPL642")
+def uno_features(plan: Plan) -> Iterator[Verdict]:
+    """Report features that UNO does not support."""
+    names = [name for name in _ALWAYS if plan.user_value(name)]
+    if int(plan.user_value("speculative_eagle_topk") or 1) > 1:
+        names += [name for name in _TREE if plan.user_value(name)]
+        names += [name for name in _THRESHOLDS if plan.user_value(name) not in (None, 1.0)]
+    for name in names:
+        yield Verdict(
+            f"UNO does not work with {plan.written_name(name)}",
+            at=(name,),
+            why="the engine rejects the combination while it parses its arguments",
+            fix=Fix("remove it", set={name: None}),
+        )
+
+
+@rule("SPL643")
+def uno_parallelism(plan: Plan) -> Iterator[Verdict]:
+    """Report UNO on more than one GPU."""
+    sizes = {name: int(plan.value(name) or 1) for name in ("tp_size", "pp_size", "attn_cp_size")}
+    spread: dict[tuple[str, ...], int] = {(name,): size for name, size in sizes.items()}
+    spread[("attn_dp_size", "enable_dp_attention", "dp_size")] = attention_ranks(plan)
+    for names, size in spread.items():
+        if size != 1:
+            yield Verdict(
+                f"UNO runs on one GPU, not with {names[0]} {size}",
+                at=names,
+                why="the engine refuses: UNO requires TP=PP=1, and does not support DP attention "
+                "or context parallelism.",
+                fix=Fix("remove it", set=dict.fromkeys(names)),
+            )
+
+
+_TOPK = "speculative_eagle_topk"
+_STEPS = "speculative_num_steps"
+_MOST_TOKENS = 128
+_MOST_SLOTS = 2048
+
+
+@rule("SPL644")
+def uno_width(plan: Plan) -> Iterator[Verdict]:
+    """Report a UNO draft width or tree that the engine refuses."""
+    values = {name: plan.user_value(name) for name in (_TOKENS, _TOPK, _STEPS)}
+    tokens, steps = int(values[_TOKENS] or 0), values[_STEPS]
+    topk = 1 if values[_TOPK] is None else int(values[_TOPK])
+    message = _line(tokens, topk)
+    if message is None and topk > 1:
+        message = _tree(tokens, topk, None if steps is None else int(steps))
+    if message is not None:
+        yield Verdict(
+            f"UNO {message}",
+            at=(_TOKENS, _TOPK, _STEPS, "speculative_algorithm"),
+            why="the engine rejects it while it parses its arguments",
+            fix=Fix(f"choose another width; without {_TOPK} UNO drafts a chain of any width"),
+        )
+
+
+def _line(tokens: int, topk: int) -> str | None:
+    """Return the error of the width in any mode; None if it is valid."""
+    if tokens < 1:
+        return f"needs a positive {_TOKENS}"
+    if topk < 1:
+        return f"needs a {_TOPK} of at least 1, not {topk}"
+    return None
+
+
+def _tree(tokens: int, topk: int, steps: int | None) -> str | None:
+    """Return the error of a tree; None if it is valid."""
+    if steps is None or steps < 1:
+        return f"drafts a tree ({_TOPK} {topk}) and needs a positive {_STEPS}"
+    capacity = sum(topk**depth for depth in range(min(steps, _MOST_TOKENS) + 1))
+    limits = {
+        f"{steps} steps need at least {steps + 1}": tokens > steps,
+        f"a tree has at most {_MOST_TOKENS}": tokens <= _MOST_TOKENS,
+        f"with topk {topk} at most {_MOST_SLOTS // topk} fit": tokens * topk <= _MOST_SLOTS,
+        f"{steps} steps with topk {topk} make {capacity}": tokens <= capacity,
+        f"{steps} steps with topk {topk} keep {topk * (steps - 1) + 2}": tokens - 1
+        <= topk * (steps - 1) + 1,
+    }
+    broken = next((limit for limit, holds in limits.items() if not holds), None)
+    return None if broken is None else f"cannot verify a tree of {tokens} tokens: {broken}"
+
+
+@rule("SPL645")
+def uno_attention(plan: Plan) -> Iterator[Verdict]:
+    """Report UNO without FlashAttention 3 for prefill and decode."""
+    for name in PHASES:
+        backend = plan.value(name) or plan.value("attention_backend")
+        if backend is None:
+            raise UnknownValueError("the attention backend is unknown")
+        if backend != "fa3":
+            yield Verdict(
+                f"UNO needs fa3, and {name} is {backend}",
+                at=(name, "attention_backend", "speculative_algorithm"),
+                why="the engine refuses: UNO requires FA3 for both prefill and decode attention",
+                fix=Fix(
+                    "set attention_backend to fa3",
+                    set={**dict.fromkeys(PHASES), "attention_backend": "fa3"},
+                ),
+            )

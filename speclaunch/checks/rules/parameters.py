@@ -79,10 +79,8 @@ def partial_parameters(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{' and '.join(explicit)} without speculative_num_steps",
         at=tuple(explicit),
-        why=(
-            "without speculative_num_steps the engine chooses all three values; if another is set, "
-            "it stops with an AssertionError that has no message"
-        ),
+        why="without speculative_num_steps the engine chooses all three values; if another is set, "
+        "it stops with an AssertionError that has no message",
         fix=_fix(plan),
     )
 
@@ -185,10 +183,8 @@ def tree_capacity_check(plan: Plan) -> Iterator[Verdict]:
         f"speculative_num_draft_tokens {tokens} is more than the {capacity} tokens of a draft tree "
         f"with {steps} steps and topk {topk}",
         at=("speculative_num_draft_tokens", "speculative_num_steps", "speculative_eagle_topk"),
-        why=(
-            f"the engine selects the best {tokens - 1} of {capacity - 1} drafted tokens: "
-            "torch.topk fails with: selected index k out of range"
-        ),
+        why=f"the engine selects the best {tokens - 1} of {capacity - 1} drafted tokens: "
+        "torch.topk fails with: selected index k out of range",
         fix=Fix(
             f"lower speculative_num_draft_tokens to {capacity}, or draft more steps",
             set={"speculative_num_draft_tokens": capacity},
@@ -270,10 +266,8 @@ def without_algorithm(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{', '.join(names)} without speculative_algorithm: speculation is off",
             at=tuple(setting.name for setting in idle),
-            why=(
-                "without speculative_algorithm the engine ignores them silently and generates "
-                "one token at a time"
-            ),
+            why="without speculative_algorithm the engine ignores them silently and generates "
+            "one token at a time",
             fix=Fix("set speculative_algorithm, or remove them"),
         )
 

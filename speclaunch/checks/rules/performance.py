@@ -158,10 +158,8 @@ def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"batches of {shown} without a graph are padded on FlashInfer",
         at=("attention_backend", "decode_attention_backend", "cuda_graph_bs_decode"),
-        why=(
-            "before 0.5.3 padded draft batches cause illegal memory accesses (sglang issues "
-            "#9888, #9521)"
-        ),
+        why="before 0.5.3 padded draft batches cause illegal memory accesses (sglang issues "
+        "#9888, #9521)",
         fix=Fix(
             "use fa3 or triton, or capture every size from 1 to 32",
             set={"attention_backend": "triton", "decode_attention_backend": None},
@@ -190,10 +188,8 @@ def padding_switch(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         "disable_cuda_graph_padding captures no further sizes when speculating",
         at=(_SWITCH,),
-        why=(
-            "before 0.5.3 the list for speculation ignores it; other batch sizes are decoded "
-            "without a graph"
-        ),
+        why="before 0.5.3 the list for speculation ignores it; other batch sizes are decoded "
+        "without a graph",
         fix=Fix("list the sizes, and remove disable_cuda_graph_padding", set={_SWITCH: None}),
     )
 
@@ -212,10 +208,8 @@ def no_graphs(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{plan.algorithm} runs without CUDA graphs ({found[0]})",
         at=tuple(found),
-        why=(
-            "drafting runs many small forward passes; without graphs their launches cost more "
-            "than speculation saves"
-        ),
+        why="drafting runs many small forward passes; without graphs their launches cost more "
+        "than speculation saves",
         fix=Fix("capture a few small sizes instead", set=dict.fromkeys(found)),
     )
 
@@ -335,10 +329,7 @@ def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
             f"set {_FRACTION}={choices.summary}, try `speclaunch plan --fit`, or use more GPUs "
             "(tp_size) or a quantized model"
         )
-    return Fix(
-        f"{_FRACTION}={choices.summary}",
-        set={_FRACTION: choices.likely.fraction},
-    )
+    return Fix(f"{_FRACTION}={choices.summary}", set={_FRACTION: choices.likely.fraction})
 
 
 @rule("SPL712")
@@ -368,7 +359,4 @@ def _fix_of_tight_memory(plan: Plan) -> Fix:
             f"no {_FRACTION} is likely to work; try `speclaunch plan --fit`, more GPUs "
             "(tp_size), or a quantized model"
         )
-    return Fix(
-        f"{_FRACTION}={choices.summary}",
-        set={_FRACTION: choices.likely.fraction},
-    )
+    return Fix(f"{_FRACTION}={choices.summary}", set={_FRACTION: choices.likely.fraction})

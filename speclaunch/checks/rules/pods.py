@@ -47,10 +47,8 @@ def image_versions(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 Verdict(
                     f"{context_of(plan).part or context_of(plan).role} runs SGLang {image}, "
                     f"{context_of(first).part or context_of(first).role} runs {other}",
-                    why=(
-                        "ranks and roles exchange unversioned data (KV layout, bootstrap, "
-                        "messages): different releases fail to connect, or serve wrong results"
-                    ),
+                    why="ranks and roles exchange unversioned data (KV layout, bootstrap, "
+                    "messages): different releases fail to connect, or serve wrong results",
                     fix=Fix("set the same image for all parts"),
                     place=ours.place,
                     others=(theirs.place,),
@@ -111,10 +109,8 @@ def image_accelerator(plan: Plan) -> Iterator[Verdict]:
         had = ".".join(map(str, image.cuda))
         yield Verdict(
             f"the image has CUDA {had}, but {hardware.name} needs {'.'.join(map(str, first))}",
-            why=(
-                f"CUDA {had} has no kernels for sm_{hardware.capability}: no kernel image is "
-                "available for execution on the device"
-            ),
+            why=f"CUDA {had} has no kernels for sm_{hardware.capability}: no kernel image is "
+            "available for execution on the device",
             fix=Fix("use an image with a newer CUDA: cu129 or cu130"),
             place=written.place,
         )
@@ -183,10 +179,8 @@ def _of_volume(volume: Volume, ranks: int) -> Iterator[Verdict]:
     if volume.kind == "emptyDir" and volume.medium != "Memory":
         yield Verdict(
             f"the volume at {SHARED} is on the node's disk",
-            why=(
-                "an emptyDir without medium: Memory is a directory on the node: the ranks' "
-                "shared data goes through its disk"
-            ),
+            why="an emptyDir without medium: Memory is a directory on the node: the ranks' "
+            "shared data goes through its disk",
             fix=Fix("set its medium to Memory"),
             place=volume.place,
             others=(volume.mount.place,),
@@ -263,10 +257,8 @@ def host_memory(plan: Plan) -> Iterator[Verdict]:
             f"{ranks} ranks need {pools:g} GB of host memory each, but the container's limit is "
             f"{limit / _GIB:,.0f} GiB",
             at=tuple(name for name, _ in _POOLS),
-            why=(
-                "the server pins the memory at startup: the kernel kills it (OOMKilled, 137), "
-                "or the engine refuses"
-            ),
+            why="the server pins the memory at startup: the kernel kills it (OOMKilled, 137), "
+            "or the engine refuses",
             fix=Fix(f"raise the limit above {taken / _GIB + ranks * PROCESS:,.0f} GiB"),
             place=written.place,
         )
@@ -274,10 +266,8 @@ def host_memory(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{ranks} ranks share a memory limit of {limit / _GIB:,.1f} GiB",
             at=("tp_size",),
-            why=(
-                f"each scheduler process needs at least {PROCESS} GiB before it loads anything: "
-                "OOMKilled, 137"
-            ),
+            why=f"each scheduler process needs at least {PROCESS} GiB before it loads anything: "
+            "OOMKilled, 137",
             fix=Fix("raise it to several GiB per rank, plus the size of /dev/shm"),
             place=written.place,
             severity=Severity.WARNING,
@@ -303,10 +293,8 @@ def termination_grace(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the server is killed {grace:g} s after SIGTERM, but needs up to {least} s to exit even "
         "when idle",
-        why=(
-            "it checks for the signal every 5 s, finishes all requests, then waits for its "
-            "schedulers; an earlier kill cuts off answers"
-        ),
+        why="it checks for the signal every 5 s, finishes all requests, then waits for its "
+        "schedulers; an earlier kill cuts off answers",
         fix=Fix("set it to the duration of the longest request: 300 s"),
         place=written.place,
     )
@@ -320,10 +308,8 @@ def privileged(plan: Plan) -> Iterator[Verdict]:
         return
     yield Verdict(
         "the container is privileged",
-        why=(
-            "it can access all devices of the node, including other pods' GPUs, and escape its "
-            "container; the engine does not need that"
-        ),
+        why="it can access all devices of the node, including other pods' GPUs, and escape its "
+        "container; the engine does not need that",
         fix=Fix("remove it; for RDMA request the device and add the capability IPC_LOCK"),
         place=written.place,
     )
@@ -342,10 +328,8 @@ def mounted_source(plan: Plan) -> Iterator[Verdict]:
             continue
         yield Verdict(
             f"a volume of kind {volume.kind} replaces the engine's source at {mount}",
-            why=(
-                "the engine is no longer the release in the image's tag and may differ between "
-                "nodes; with an empty directory it does not start"
-            ),
+            why="the engine is no longer the release in the image's tag and may differ between "
+            "nodes; with an empty directory it does not start",
             fix=Fix("build an image with the change, and remove the mount"),
             place=volume.mount.place,
             others=(volume.place,),
@@ -395,10 +379,8 @@ def missing_rdma(plan: Plan) -> Iterator[Verdict]:
         f"{backend} transfers the KV cache, but the pod has neither an RDMA device nor the "
         "host's network",
         at=("disaggregation_transfer_backend", "disaggregation_mode"),
-        why=(
-            "it falls back to TCP, or finds no device: the transfer of a long prompt takes "
-            "longer than its computation"
-        ),
+        why="it falls back to TCP, or finds no device: the transfer of a long prompt takes "
+        "longer than its computation",
         fix=Fix("request the device plugin's resource (rdma/…), or use hostNetwork"),
         place=context_of(plan).place,
         others=written(plan, "disaggregation_mode"),

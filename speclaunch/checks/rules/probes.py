@@ -64,10 +64,8 @@ def probe_timeout(plan: Plan) -> Iterator[Verdict]:
         named = f"{seconds:g} s" if probe.timeout is not None else f"{seconds:g} s (the default)"
         yield Verdict(
             f"{probe_name(probe)} times out after {named}, but the answer takes longer",
-            why=(
-                f"the engine waits {LEAST_SECONDS} s before it checks for a token: "
-                f"{_ENDS[probe.kind]}"
-            ),
+            why=f"the engine waits {LEAST_SECONDS} s before it checks for a token: "
+            f"{_ENDS[probe.kind]}",
             fix=Fix(f"set its timeout to more than {_ENOUGH - 5} s, such as {_ENOUGH}"),
             place=probe.place if probe.timeout is None else probe.timeout.place,
             others=written(plan, "port"),
@@ -132,10 +130,8 @@ def _verdict_of_startup_budget(
     return Verdict(
         f"the {kind} kills the container after {budget.seconds:g} s and a start "
         f"{'needs at least' if sure else 'is likely to take'} {needed:,.0f} s",
-        why=(
-            f"before its first answer the server starts processes, loads {weights}, captures "
-            "graphs and generates; the restarted container does all of that again"
-        ),
+        why=f"before its first answer the server starts processes, loads {weights}, captures "
+        "graphs and generates; the restarted container does all of that again",
         fix=Fix(f"add a startupProbe of {2 * expected.likely:,.0f} s in total"),
         place=budget.probe.place,
         others=(*budget.others, *written(plan, "model_path")),
@@ -155,11 +151,9 @@ def blind_liveness(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{probe_name(probe) if path else 'the livenessProbe on a TCP port'} succeeds while "
             "the scheduler hangs",
-            why=(
-                "the HTTP process answers it without the scheduler; measured with a stopped "
-                "scheduler, 0.5.23 returns 200 on /v1/models and 503 on /health_generate after "
-                "20 s"
-            ),
+            why="the HTTP process answers it without the scheduler; measured with a stopped "
+            "scheduler, 0.5.23 returns 200 on /v1/models and 503 on /health_generate after "
+            "20 s",
             fix=Fix("probe /health_generate with a timeout of 25 s"),
             place=probe.place if probe.path is None else probe.path.place,
         )
@@ -184,11 +178,9 @@ def impatient_liveness(plan: Plan) -> Iterator[Verdict]:
             continue
         yield Verdict(
             f"{probe_name(probe)} kills the container after {silence:g} s without a token",
-            why=(
-                f"the engine waits {patience(plan)} s (SGLANG_HEALTH_CHECK_TIMEOUT) before it "
-                "returns 503: a long prefill or compilation takes that long, and the restart "
-                "loses all requests"
-            ),
+            why=f"the engine waits {patience(plan)} s (SGLANG_HEALTH_CHECK_TIMEOUT) before it "
+            "returns 503: a long prefill or compilation takes that long, and the restart "
+            "loses all requests",
             fix=Fix(f"set timeoutSeconds to {patience(plan) + 5}, or raise failureThreshold"),
             place=probe.place,
             others=written(plan, "SGLANG_HEALTH_CHECK_TIMEOUT"),
@@ -215,10 +207,8 @@ def early_readiness(plan: Plan) -> Iterator[Verdict]:
     if services:
         yield Verdict(
             f"the Service {services[0].name} sends requests to a pod without a readinessProbe",
-            why=(
-                "such a pod is ready as soon as its container runs; every request fails until "
-                "the model is loaded, minutes later"
-            ),
+            why="such a pod is ready as soon as its container runs; every request fails until "
+            "the model is loaded, minutes later",
             fix=_FIX,
             place=context_of(plan).place,
             others=(services[0].place,),
@@ -235,10 +225,8 @@ def _early(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{probe_name(probe) if path else 'the readinessProbe on a TCP port'} succeeds before "
             "the warm-up",
-            why=(
-                "the port is open and such a path returns 200 while /health still returns 503: "
-                "the first requests wait for compilation and graphs, or fail with them"
-            ),
+            why="the port is open and such a path returns 200 while /health still returns 503: "
+            "the first requests wait for compilation and graphs, or fail with them",
             fix=_FIX,
             place=probe.place if probe.path is None else probe.path.place,
         )
@@ -306,10 +294,8 @@ def loopback_address(plan: Plan) -> Iterator[Verdict]:
         f"the server listens on {plan.value('host')}, which is unreachable from outside its "
         "container",
         at=("host",),
-        why=(
-            f"{subject} the loopback address; kubelet, Services and published ports connect "
-            "from outside: connection refused"
-        ),
+        why=f"{subject} the loopback address; kubelet, Services and published ports connect "
+        "from outside: connection refused",
         fix=Fix("set host to 0.0.0.0"),
         others=from_outside,
     )

@@ -318,10 +318,8 @@ def _verdict_of_server_ranks(first: Plan, other: Plan, name: str) -> tuple[Plan,
         f"{name} is {_shown(other, name)} on one host of a server and {_shown(first, name)} on "
         "another",
         at=(name,),
-        why=(
-            "all hosts of a server start one engine; with different arguments they wait for "
-            "each other forever, or stop in the first collective operation"
-        ),
+        why="all hosts of a server start one engine; with different arguments they wait for "
+        "each other forever, or stop in the first collective operation",
         fix=Fix(f"set the same {name} on all hosts"),
         others=(place_of(first, (name,)),),
     )
@@ -474,9 +472,7 @@ def nodes_and_stages(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{nodes} hosts and {stages} pipeline stages: neither divides the other",
         at=(NODES, "pp_size"),
-        why=(
-            "the engine assigns entire stages to hosts, or entire hosts to stages, by integer "
-            "division: some ranks never start, and the others wait for them"
-        ),
+        why="the engine assigns entire stages to hosts, or entire hosts to stages, by integer "
+        "division: some ranks never start, and the others wait for them",
         fix=Fix("choose nnodes and pp_size so that one divides the other"),
     )

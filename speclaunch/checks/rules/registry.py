@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 
-from speclaunch.checks.rules import FAMILY_OF
 from speclaunch.checks.rules.interface import Rule
 from speclaunch.checks.rules.table import RULES
 
@@ -21,7 +20,7 @@ def all_rules() -> tuple[Rule, ...]:
 
 def import_checks() -> None:
     """Import the module of each rule; a lint imports only those that it needs."""
-    for module in FAMILY_OF:
+    for module in {rule.module for rule in RULES}:
         import_module(f"{__package__}.{module}")
 
 

@@ -1,17 +1,234 @@
-"""Rules about prefill and decode servers of one deployment."""
+"""Rules about prefill and decode: one server's role, several servers, or one GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule_across
-from speclaunch.checks.rules.model_values import served_context
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
+from speclaunch.checks.rules.values import number, served_context
 from speclaunch.core import Place
-from speclaunch.engine import LATENT, Group, Plan, UnknownValueError, gpu_ranks
+from speclaunch.engine import LATENT, Group, Plan, UnknownValueError, gpu_ranks, spec_v2
+
+_DECODE_CACHE = "disaggregation_decode_enable_radix_cache"
+_SINCE = {"DSPARK": ">=0.5.21", "EAGLE": ">=0.5.23", "EAGLE3": ">=0.5.23"}
+"""Algorithms that support it, and the first release of each."""
+
+
+@rule("SPL232")
+def decode_radix_cache(plan: Plan) -> Iterator[Verdict]:
+    """Report the radix cache of a decode server with speculation."""
+    if not plan.value(_DECODE_CACHE) or plan.value("disaggregation_mode") != "decode":
+        return
+    if plan.algorithm is None:
+        return
+    supported = _SINCE.get(plan.algorithm)
+    if supported is not None and plan.in_versions(supported):
+        return
+    yield Verdict(
+        f"the radix cache of a decode server does not work with {plan.algorithm} speculation in "
+        f"SGLang {plan.request.version}",
+        at=(_DECODE_CACHE, "speculative_algorithm"),
+        why="the engine refuses: --disaggregation-decode-enable-radix-cache is incompatible with "
+        "speculative decoding",
+        fix=Fix("remove it", set={_DECODE_CACHE: None}, safe=True),
+    )
+
+
+_OFFLOAD = "disaggregation_decode_enable_offload_kvcache"
+
+
+@rule("SPL233")
+def decode_offload_spec_v2(plan: Plan) -> Iterator[Verdict]:
+    """Report the KV cache offload of a decode server with SpecV2."""
+    decodes = plan.value(_OFFLOAD) and plan.value("disaggregation_mode") == "decode"
+    if decodes and spec_v2.is_requested(plan):
+        yield Verdict(
+            "SpecV2 and the KV cache offload of a decode server cannot be combined in SGLang "
+            f"{plan.request.version}",
+            at=(_OFFLOAD, spec_v2.VARIABLE),
+            why="the engine refuses: Spec v2 and decode offload kv cache are incompatible and "
+            "cannot be enabled together.",
+            fix=Fix("remove one of them", set={_OFFLOAD: None}),
+        )
+
+
+_ROLE_SWITCH = "enable_pd_role_switch"
+_NOT_REBUILT = ("ep_size", "pp_size", "dcp_size")
+
+
+@rule("SPL234")
+def role_switch(plan: Plan) -> Iterator[Verdict]:
+    """Report a role switch with features that it does not rebuild."""
+    if not plan.value(_ROLE_SWITCH) or plan.value("disaggregation_mode") not in (PREFILL, DECODE):
+        return
+    found = [name for name in _NOT_REBUILT if int(plan.value(name)) > 1]
+    if plan.value("moe_a2a_backend") != "none":
+        found.append("moe_a2a_backend")
+    if plan.algorithm is not None:
+        found.append("speculative_algorithm")
+    if found:
+        yield Verdict(
+            f"a server that switches its role does not support {', '.join(found)}",
+            at=(_ROLE_SWITCH, *found),
+            why="the engine refuses: --enable-pd-role-switch does not rebuild role-specific state "
+            "for these features",
+            fix=Fix("remove enable_pd_role_switch", set={_ROLE_SWITCH: None}),
+        )
+
+
+_COORDINATION = "SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION"
+
+
+@rule("SPL245")
+def prefill_coordination(plan: Plan) -> Iterator[Verdict]:
+    """Report coordinated DP prefill with an algorithm that does not support it."""
+    if not plan.env_flag(_COORDINATION):
+        return
+    known = ("EAGLE", "EAGLE3", "DSPARK") if plan.in_versions(">=0.5.22") else ("EAGLE", "EAGLE3")
+    if plan.algorithm in known and not plan.value("enable_multi_layer_eagle"):
+        return
+    yield Verdict(
+        f"{_COORDINATION} works only with single-layer {', '.join(known)}",
+        at=(_COORDINATION, "speculative_algorithm"),
+        why="the engine refuses: DP spec/prefill coordination requires single-layer EAGLE or "
+        "EAGLE3 (0.5.22 and later: or DSPARK)",
+        fix=Fix("unset the variable", env={_COORDINATION: None}, safe=True),
+    )
+
+
+_MULTIPLEXED = {
+    "pp_size": (1, "is only supported with pipeline parallelism disabled (pp_size=1)."),
+    "chunked_prefill_size": (-1, "is not compatible with chunked prefill."),
+    "disaggregation_mode": ("null", "is not compatible with disaggregation mode."),
+    "disable_overlap_schedule": (True, "is not compatible with overlap schedule."),
+}
+"""Values that PD multiplexing needs, and the engine's messages."""
+
+
+@rule("SPL260")
+def pd_multiplexing(plan: Plan) -> Iterator[Verdict]:
+    """Report PD multiplexing with features that it does not support."""
+    if not plan.value("enable_pdmux"):
+        return
+    found = {
+        "pp_size": plan.value("pp_size"),
+        "chunked_prefill_size": plan.user_value("chunked_prefill_size"),
+        "disaggregation_mode": plan.value("disaggregation_mode"),
+        "disable_overlap_schedule": bool(plan.value("disable_overlap_schedule")),
+    }
+    for name, (needed, message) in _MULTIPLEXED.items():
+        if found[name] != needed:
+            yield Verdict(
+                f"enable_pdmux needs {name} {needed}",
+                at=(name, "enable_pdmux"),
+                why=f"the engine stops: AssertionError: PD-Multiplexing {message}",
+                fix=Fix("set it to that value", set={name: None if needed == "null" else needed}),
+            )
+
+
+_ROUND_ROBIN = "prefill_round_robin_balance"
+
+
+@rule("SPL263")
+def prefill_round_robin(plan: Plan) -> Iterator[Verdict]:
+    """Report a decode server of several ranks without prefill round-robin balance."""
+    if plan.value("disaggregation_mode") != "decode" or plan.value(_ROUND_ROBIN):
+        return
+    ranks = number(plan, "dp_size") or 1
+    if ranks > 1 and not plan.env_flag("SGLANG_IS_IN_CI"):
+        yield Verdict(
+            f"a decode server with dp_size {ranks} needs {_ROUND_ROBIN}",
+            at=("dp_size", "disaggregation_mode"),
+            why="the engine stops: AssertionError: Prefill round robin balance is required when "
+            "dp size > 1. The prefill server needs load_balance_method round_robin",
+            fix=Fix("set it", set={_ROUND_ROBIN: True}),
+        )
+
+
+_BACKEND = "disaggregation_transfer_backend"
+_OTHER_SIDE = ("disaggregation_decode_tp", "disaggregation_decode_dp")
+"""Prefill arguments about the decode server, which decode must not set (up to 0.5.9)."""
+_CARRIES_CACHE = (("<0.5.12", ("nixl",)), ("<0.5.14", ("nixl", "mooncake")))
+"""Transfer backends that the radix cache of a decode server requires; later releases refuse
+`fake`."""
+
+
+@rule("SPL268")
+def disaggregation_role(plan: Plan) -> Iterator[Verdict]:
+    """Report arguments that a disaggregated server's role refuses."""
+    mode = plan.value("disaggregation_mode")
+    if mode == "prefill":
+        yield from _as_prefill(plan)
+    elif mode == "decode":
+        yield from _as_decode(plan)
+
+
+def _as_prefill(plan: Plan) -> Iterator[Verdict]:
+    if plan.value(_BACKEND) == "fake" and plan.in_versions(">=0.5.10"):
+        yield Verdict(
+            "a prefill server does not accept the transfer backend fake",
+            at=(_BACKEND,),
+            why="the engine stops: AssertionError: Prefill server does not support 'fake' as the "
+            "transfer backend",
+            fix=Fix("remove it: the default is mooncake", set={_BACKEND: None}),
+        )
+    name = _OTHER_SIDE[0]
+    decode, prefill = number(plan, name), number(plan, "tp_size")
+    if not decode or not prefill:
+        return
+    if max(decode, prefill) % min(decode, prefill):
+        yield Verdict(
+            f"neither {name} {decode} nor tp_size {prefill} is a multiple of the other",
+            at=(name, "tp_size"),
+            why="the engine stops: AssertionError: Different tp size is supported only when one tp "
+            "is multiple of the other.",
+            fix=Fix(f"give both servers tp_size {prefill}", set={name: prefill}),
+        )
+
+
+def _as_decode(plan: Plan) -> Iterator[Verdict]:
+    for name in _OTHER_SIDE:
+        if plan.user_value(name) is not None:
+            flag = name.replace("_", "-")
+            yield Verdict(
+                f"{name} is for the prefill server",
+                at=(name,),
+                why=f"the engine stops: AssertionError: Cannot set --{flag} for the decode engine.",
+                fix=Fix("remove it", set={name: None}, safe=True),
+            )
+    if not plan.value(_DECODE_CACHE):
+        return
+    backend = plan.value(_BACKEND)
+    known = next((names for until, names in _CARRIES_CACHE if plan.in_versions(until)), None)
+    if backend == "fake" if known is None else backend not in known:
+        yield _no_cache(
+            f"the radix cache of a decode server does not work with the transfer backend {backend}",
+            f"requires --disaggregation-transfer-backend {' or '.join(known)}"
+            if known is not None
+            else "is incompatible with --disaggregation-transfer-backend fake",
+            _BACKEND,
+        )
+    if plan.value("enable_hisparse"):
+        yield _no_cache(
+            "the radix cache of a decode server does not work with enable_hisparse",
+            "is incompatible with --enable-hisparse",
+            "enable_hisparse",
+        )
+
+
+def _no_cache(message: str, refusal: str, other: str) -> Verdict:
+    return Verdict(
+        message,
+        at=(_DECODE_CACHE, other),
+        why=f"the engine refuses: --disaggregation-decode-enable-radix-cache {refusal}",
+        fix=Fix("remove it", set={_DECODE_CACHE: None}),
+    )
+
 
 # Servers that work together: prefill with decode, and the ranks of one server. If a file groups
 # them (`Request.server_context`), that decides. Otherwise prefill and decode servers belong
@@ -48,10 +265,7 @@ class RolePair(Struct, frozen=True):
 
 def mode(plan: Plan) -> str | None:
     """Return `prefill` or `decode`; None for any other server, or if it is unknown."""
-    try:
-        found = plan.value("disaggregation_mode")
-    except UnknownValueError:
-        return None
+    found = plan.value_or_none("disaggregation_mode")
     return found if found in (PREFILL, DECODE) else None
 
 
@@ -65,10 +279,7 @@ def model_of(plan: Plan) -> str | None:
 
     One side may load it from a hub and the other from a disk.
     """
-    try:
-        found = plan.value("model_path")
-    except UnknownValueError:
-        return None
+    found = plan.value_or_none("model_path")
     return None if found is None else PurePath(str(found).rstrip("/")).name.lower()
 
 
@@ -76,13 +287,10 @@ def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
     """Return the plans of each deployment that a file groups."""
     found: list[tuple[Group, list[Plan]]] = []
     for plan in plans:
-        context = plan.request.server_context
-        if context is None:
-            continue
-        known = next((some for group, some in found if group == context.group), None)
-        if known is None:
-            found.append((context.group, [plan]))
-        else:
+        if (context := plan.request.server_context) is not None:
+            known = next((some for group, some in found if group == context.group), None)
+            if known is None:
+                found.append((context.group, known := []))
             known.append(plan)
     return [some for _, some in found]
 
@@ -118,59 +326,35 @@ def conflicts(
         model, *_ = map(model_of, pair.prefills)
         if model != model_of(pair.decode) and not of_any_model:
             continue
-        found = [
-            (prefill, _conflict_or_none(compare, prefill, pair.decode)) for prefill in pair.prefills
-        ]
-        differing = [(prefill, conflict) for prefill, conflict in found if conflict is not None]
-        if differing and (pair.is_grouped or len(differing) == len(found)):
-            yield pair.decode, verdict(differing[0][1], pair.decode, differing[0][0])
-
-
-def verdict(conflict: Conflict, plan: Plan, other: Plan) -> Verdict:
-    """Return a conflict between two servers as a verdict, with one place of each."""
-    return Verdict(
-        conflict.message,
-        place=place_of(plan, conflict.at),
-        why=conflict.why,
-        fix=conflict.fix,
-        severity=conflict.severity,
-        others=(place_of(other, conflict.at),),
-    )
-
-
-def differing_arguments(first: Plan, second: Plan, names: Sequence[str]) -> tuple[str, ...]:
-    """Return those of `names` that two servers set differently, or only one sets."""
-
-    def value_of(plan: Plan, name: str) -> Any:
-        setting = plan.request.values.get(name)
-        return None if setting is None else setting.value
-
-    return tuple(name for name in names if value_of(first, name) != value_of(second, name))
+        differing = []
+        for prefill in pair.prefills:
+            with suppress(UnknownValueError):
+                if conflict := compare(prefill, pair.decode):
+                    differing.append((conflict, prefill))
+        if differing and (pair.is_grouped or len(differing) == len(pair.prefills)):
+            conflict, prefill = differing[0]
+            yield (
+                pair.decode,
+                Verdict(
+                    conflict.message,
+                    place=place_of(pair.decode, conflict.at),
+                    why=conflict.why,
+                    fix=conflict.fix,
+                    severity=conflict.severity,
+                    others=(place_of(prefill, conflict.at),),
+                ),
+            )
 
 
 def place_of(plan: Plan, names: Sequence[str]) -> Place:
     """Return the place of the first of `names` that the user set, else the server's."""
-    request = plan.request
-    written = (name for name in names if name in request.values)
-    name = next(written, None)
-    return request.place if name is None else plan.place(name)
-
-
-def _conflict_or_none(
-    compare: Callable[[Plan, Plan], Conflict | None], prefill: Plan, decode: Plan
-) -> Conflict | None:
-    try:
-        return compare(prefill, decode)
-    except UnknownValueError:
-        return None
+    written = (plan.place(name) for name in names if name in plan.request.values)
+    return next(written, plan.request.place)
 
 
 def _home(plan: Plan) -> Any:
     """Return the key that servers of one deployment share; None if unknown."""
-    try:
-        model = plan.value("model_path")
-    except UnknownValueError:
-        return None
+    model = plan.value_or_none("model_path")
     directory = str(PurePath(plan.request.place.path).parent)
     return None if model is None else (directory, str(model), plan.request.version)
 
@@ -252,20 +436,16 @@ def role_model(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     return conflicts(plans, _conflict_of_role_model, of_any_model=True)
 
 
-def _other_model(prefill: Plan, decode: Plan) -> Conflict:
-    theirs, ours = prefill.value("model_path"), decode.value("model_path")
-    return Conflict(
-        f"decode serves {ours}, but prefill serves {theirs}",
-        ("model_path",),
-        "decode continues from the KV cache of another model: the output is wrong, or the transfer "
-        "fails",
-        Fix("serve the same model in both roles"),
-    )
-
-
 def _conflict_of_role_model(prefill: Plan, decode: Plan) -> Conflict | None:
     if model_of(prefill) != model_of(decode):
-        return _other_model(prefill, decode)
+        theirs, ours = prefill.value("model_path"), decode.value("model_path")
+        return Conflict(
+            f"decode serves {ours}, but prefill serves {theirs}",
+            ("model_path",),
+            "decode continues from the KV cache of another model: the output is wrong, or the "
+            "transfer fails",
+            Fix("serve the same model in both roles"),
+        )
     theirs, ours = prefill.value("revision"), decode.value("revision")
     if theirs == ours:
         return None
@@ -322,7 +502,8 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
     theirs, ours = gpu_ranks(prefill).attention, gpu_ranks(decode).attention
     if theirs == ours:
         return None
-    at = differing_arguments(prefill, decode, _SIZES)
+    written = [{name: s.value for name, s in p.request.values.items()} for p in (prefill, decode)]
+    at = tuple(name for name in _SIZES if written[0].get(name) != written[1].get(name))
     difference = f"attention has {ours} ranks for decode and {theirs} for prefill"
     if max(theirs, ours) % min(theirs, ours):
         return Conflict(

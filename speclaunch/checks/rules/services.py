@@ -227,10 +227,8 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                         f"the router {router.name} uses {upstream.host} as {as_what}, but its "
                         f"disaggregation_mode is {_SAYS[mode]}",
                         at=("disaggregation_mode",),
-                        why=(
-                            "a prefill server without a decode server answers no request; "
-                            "neither does a decode server that receives prompts"
-                        ),
+                        why="a prefill server without a decode server answers no request; "
+                        "neither does a decode server that receives prompts",
                         fix=Fix("list it under its actual role"),
                         place=upstream.place,
                         others=written(plan, "disaggregation_mode"),
@@ -251,10 +249,8 @@ def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
             Verdict(
                 "prefill and decode servers without a router",
                 at=("disaggregation_mode",),
-                why=(
-                    "both need each request with the same room and the prefill server's "
-                    "bootstrap address: neither answers clients directly"
-                ),
+                why="both need each request with the same room and the prefill server's "
+                "bootstrap address: neither answers clients directly",
                 fix=Fix("add sglang_router with --pd-disaggregation, or pass its file to lint"),
                 place=context_of(prefill).place,
                 others=(context_of(decode).place,),
@@ -418,10 +414,8 @@ def _differing(plan: Plan, other: Plan) -> Iterator[tuple[Plan, Verdict]]:
             plan,
             Verdict(
                 f"ranks of one server differ in {name}: {values}",
-                why=(
-                    "all ranks must choose the same collectives and kernels: otherwise they "
-                    "hang or fail to connect"
-                ),
+                why="all ranks must choose the same collectives and kernels: otherwise they "
+                "hang or fail to connect",
                 fix=Fix("set the same variables on all ranks"),
                 place=context_of(plan).place if mine is None else mine.place,
                 others=(context_of(other).place if its is None else its.place,),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
 from speclaunch.checks.rules.roles import Conflict, conflicts, is_side
-from speclaunch.checks.rules.secrets import KEYS_OF_A_COMMAND, written_secrets
+from speclaunch.checks.rules.values import KEYS_OF_A_COMMAND, written_secrets
 from speclaunch.core import lazy
 from speclaunch.deployments import OWN
 from speclaunch.engine import Plan, RequestOrigin
@@ -26,10 +26,8 @@ def open_address(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the server listens on {plan.user_value('host')} and requires no api_key",
         at=("host",),
-        why=(
-            "anyone who reaches the machine can use every endpoint, including those that change "
-            "weights"
-        ),
+        why="anyone who reaches the machine can use every endpoint, including those that change "
+        "weights",
         fix=Fix("restrict it to a closed network, listen on one address, or set an api_key"),
     )
 

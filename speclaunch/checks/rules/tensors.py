@@ -140,10 +140,8 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
         f"{len(missing)} of {sum(tensor.needed for tensor in loader.expected.values())} tensors "
         f"that {loader.name} loads are missing: {names}{more}",
         at=(found.argument,),
-        why=(
-            "the engine silently skips missing tensors and drops unknown names: such weights "
-            "remain uninitialized, and nearly every proposal is rejected"
-        ),
+        why="the engine silently skips missing tensors and drops unknown names: such weights "
+        "remain uninitialized, and nearly every proposal is rejected",
         fix=Fix(fix),
     )
 
@@ -198,10 +196,8 @@ def _misread(name: str, argument: str, wrong: list[Misshapen]) -> Verdict:
     return Verdict(
         f"{name} truncates or pads tensors of the files: {_all(wrong)}",
         at=(argument,),
-        why=(
-            "for sharded matrices the engine reads the rows or columns that it expects, and "
-            "silently replaces missing values with zeros: the model computes nonsense"
-        ),
+        why="for sharded matrices the engine reads the rows or columns that it expects, and "
+        "silently replaces missing values with zeros: the model computes nonsense",
         fix=Fix("use the config.json that belongs to these weights"),
         severity=Severity.WARNING,
     )
@@ -363,10 +359,8 @@ def zero_weights(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{_message_of_empty_weights(empty)} all zero{read}",
         at=(found.argument,),
-        why=(
-            "a layer of zeros has no output: such files come from interrupted downloads and "
-            "conversions, and the engine loads them silently"
-        ),
+        why="a layer of zeros has no output: such files come from interrupted downloads and "
+        "conversions, and the engine loads them silently",
         fix=Fix("use a new copy of the weights"),
     )
 
@@ -425,10 +419,8 @@ def _of(checkpoint: Checkpoint | None, argument: str) -> Iterator[Verdict]:
         yield Verdict(
             f"the index lists missing files: {', '.join(missing[:3])}",
             at=(argument,),
-            why=(
-                "the tensors in them are missing; releases that do not check it leave these "
-                "weights uninitialized"
-            ),
+            why="the tensors in them are missing; releases that do not check it leave these "
+            "weights uninitialized",
             fix=Fix("download the missing files"),
         )
 
@@ -456,10 +448,8 @@ def unclaimed_layers(plan: Plan) -> Iterator[Verdict]:
             f"the files contain layer {', '.join(map(str, sorted(behind)[:5]))}, but the engine "
             f"builds {built}",
             at=(found.argument,),
-            why=(
-                "the engine silently drops layers beyond num_hidden_layers: the draft runs "
-                "with only some of its layers"
-            ),
+            why="the engine silently drops layers beyond num_hidden_layers: the draft runs "
+            "with only some of its layers",
             fix=Fix("set num_hidden_layers in config.json to the number in the files"),
         )
 
@@ -494,10 +484,8 @@ def mask_embedding(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the draft's mask token is {token}, but the target's {name} {problem}",
         at=("speculative_draft_model_path", "model_path"),
-        why=(
-            "every drafted position starts from the mask token's embedding: without it the "
-            "draft's tokens are rejected"
-        ),
+        why="every drafted position starts from the mask token's embedding: without it the "
+        "draft's tokens are rejected",
         fix=Fix("set the draft's own mask_token_id, and use a target trained with it"),
     )
 
@@ -519,10 +507,8 @@ def tied_head(plan: Plan) -> Iterator[Verdict]:
         "the config ties the output layer to the embedding, but the files contain a different "
         f"{_HEAD}",
         at=(found.argument,),
-        why=(
-            "with tie_word_embeddings the engine uses the embedding instead of the files' "
-            "output layer: the draft proposes the wrong tokens, and they are rejected"
-        ),
+        why="with tie_word_embeddings the engine uses the embedding instead of the files' "
+        "output layer: the draft proposes the wrong tokens, and they are rejected",
         fix=Fix("set tie_word_embeddings to false in config.json"),
     )
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class ChangeKind(StrEnum):
-    """A kind of change that the engine makes. `checks/rules/changes.py` reports some kinds; the
+    """A kind of change that the engine makes. `checks/rules/arguments.py` reports some kinds; the
     others appear only in a plan."""
 
     CHAIN_TOKENS = "draft tokens corrected for a chain"

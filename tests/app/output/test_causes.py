@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from speclaunch.app.output.findings import brief_causes, causes, left_out
 from speclaunch.checks.lint.report import FileReport, Report
-from speclaunch.checks.rules.finding import SkippedRule
+from speclaunch.checks.rules.interface import SkippedRule
 from speclaunch.engine.facts.facts import checkpoint_fact
 from speclaunch.engine.facts.unknown import UnknownFact
 

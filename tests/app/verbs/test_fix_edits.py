@@ -12,7 +12,7 @@ from speclaunch.app.verbs.fixing import edits_in
 from speclaunch.app.verbs.lint import lint_run
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks.lint.report import ReportedFinding
-from speclaunch.checks.rules.finding import Fix
+from speclaunch.checks.rules.interface import Fix
 
 COMPOSE = """services:
   engine:

@@ -10,7 +10,7 @@ import pytest
 
 from speclaunch.app.verbs.fixing import Fixes, code_of
 from speclaunch.checks.edit.fix_files import FixedFile, LeftFix
-from speclaunch.checks.rules.finding import Severity
+from speclaunch.checks.rules.interface import Severity
 from tests.support import program
 from tests.support.app.output.formats.made import finding
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.plan import plan as verb
 from speclaunch.app.verbs.start_options import PlanOptions
-from speclaunch.checks.rules.finding import Severity
+from speclaunch.checks.rules.interface import Severity
 from speclaunch.core.errors import InputError
 from speclaunch.measure.advice.plan_requests import exit_code
 from tests.app.verbs.test_cli import run

@@ -15,10 +15,9 @@ from speclaunch.checks.advisory import Advisory, advisory_of, all_advisories
 from speclaunch.checks.advisory_conditions import holds, matches
 from speclaunch.checks.advisory_database import defects, osv_document
 from speclaunch.checks.advisory_records import Condition, Confidence
-from speclaunch.checks.rules.finding import Severity
-from speclaunch.checks.rules.pages import page
+from speclaunch.checks.rules.examine import check_rules
+from speclaunch.checks.rules.interface import Severity, page
 from speclaunch.checks.rules.registry import by_code
-from speclaunch.checks.rules.runner import check_rules
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.plan import Plan

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from speclaunch.checks.edit.edits import NotFixableError, applied, text_edits_between
 from speclaunch.checks.edit.fixed_text import fixed_commands, fixed_recipe
-from speclaunch.checks.rules.finding import DeploymentPlace, Fix
+from speclaunch.checks.rules.interface import DeploymentPlace, Fix
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import recipe_name
 from speclaunch.engine.releases.argv import parse_argv

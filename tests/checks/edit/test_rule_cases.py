@@ -15,9 +15,9 @@ import pytest
 
 from speclaunch.checks.edit.edits import NotFixableError
 from speclaunch.checks.edit.fixed_text import composed, fixed_commands, fixed_recipe
-from speclaunch.checks.rules.finding import Finding
+from speclaunch.checks.rules.examine import check_rules
+from speclaunch.checks.rules.interface import Finding
 from speclaunch.checks.rules.registry import by_code
-from speclaunch.checks.rules.runner import check_rules
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.load import validate
 from speclaunch.deployments.sources.files import read_text

@@ -12,7 +12,7 @@ from speclaunch.checks.engine_check import installed_judges
 from speclaunch.checks.engine_check.installed_judges import AddedJudge
 from speclaunch.checks.lint.engine_findings import engine_findings
 from speclaunch.checks.rules.examine import check_plan
-from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.errors import ExitCode
 from speclaunch.engine.facts.project_settings import EngineCheckMode

@@ -14,7 +14,7 @@ from speclaunch.app.verbs.start_options import LaunchOptions
 from speclaunch.checks.engine_check.opinions import Verdicts
 from speclaunch.checks.engine_check.questions import EngineAnswer, EngineQuestion
 from speclaunch.checks.rules.examine import Lookup, PreflightError
-from speclaunch.checks.rules.finding import Severity
+from speclaunch.checks.rules.interface import Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.errors import ExitCode, SpeclaunchError
 from speclaunch.deployments.recipe.load import load

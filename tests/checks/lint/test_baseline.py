@@ -18,7 +18,7 @@ from speclaunch.checks.lint.baseline import (
 )
 from speclaunch.checks.lint.fingerprints import fingerprints_by_message
 from speclaunch.checks.lint.report import FileReport, Report
-from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.core.errors import InputError
 from speclaunch.core.errors import Place as EnginePlace
 from tests.checks.lint.linting import ENGINE, GROUP, RECIPE, SERVER, Place, Said

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from speclaunch.checks.lint.fingerprints import fingerprints
 from speclaunch.checks.lint.report import FileReport, deduplicate, for_versions, plain
-from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.core.errors import Place
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 import pytest
 
 from speclaunch.checks.lint.collect import Extent, complaints, read_ignores, unsuppressed
-from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.core.errors import Place
 from tests.checks.lint.linting import ENGINE, GROUP, RECIPE, SERVER
 from tests.checks.lint.linting import Place as Folder

@@ -10,7 +10,7 @@ import pytest
 from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.lint.report import Report
 from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.sources.interface import Invocation
 from speclaunch.deployments.sources.requests import from_invocation

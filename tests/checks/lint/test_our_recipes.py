@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Severity
+from speclaunch.checks.rules.interface import Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.resources import recipes_dir
 from speclaunch.engine.releases.catalogue import held_versions

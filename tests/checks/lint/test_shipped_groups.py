@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from speclaunch.checks.lint.recipe_findings import at_the_choice, unsilenced
-from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.core.errors import COMMAND_LINE
 from speclaunch.core.errors import Place as Where
 from speclaunch.core.resources import conf_dir, recipes_dir

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from speclaunch.checks.rules.examine import BUG, check_rules
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import BUG, check_rules
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.read_checkpoint import from_config
 from speclaunch.engine.plan.resolve import resolve

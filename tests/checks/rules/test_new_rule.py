@@ -13,8 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.checks.rules import FAMILIES
-from speclaunch.checks.rules.interface import no_verdict
-from speclaunch.checks.rules.pages import parsed
+from speclaunch.checks.rules.interface import no_verdict, parsed
 from speclaunch.checks.rules.table import RULES
 from tests.support.checks.rules.harness import complaint, load_cases
 
@@ -68,10 +67,10 @@ def test_it_makes_a_row_a_check_a_page_and_cases(tool: Any, copy: Path) -> None:
 def test_a_kind_of_change_has_no_check(
     tool: Any, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = (copy / "speclaunch/checks/rules/changes.py").read_text()
+    before = (copy / "speclaunch/checks/rules/arguments.py").read_text()
     assert tool.main(["SPL948", "something-else-off", "--family", "changes"], copy) == 0
-    assert (copy / "speclaunch/checks/rules/changes.py").read_text() == before
-    assert "speclaunch/checks/rules/changes.py: add the kind" in capsys.readouterr().out
+    assert (copy / "speclaunch/checks/rules/arguments.py").read_text() == before
+    assert "speclaunch/checks/rules/arguments.py: add the kind" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

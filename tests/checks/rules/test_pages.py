@@ -12,8 +12,7 @@ import pytest
 
 from speclaunch.app.output.rule_page import explained
 from speclaunch.checks.lint.file_codes import FILE_CODES, FileCode
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.pages import Page, page
+from speclaunch.checks.rules.interface import Page, Rule, page
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import rule_pages_dir
 from tests.support.loops import over

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from speclaunch.checks.rules.examine import BUG, check_rules
 from speclaunch.checks.rules.interface import Rule, Severity, Verdict
-from speclaunch.checks.rules.runner import BUG, check_rules
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.plan.plan import Plan

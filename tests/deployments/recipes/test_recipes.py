@@ -14,7 +14,7 @@ import yaml
 
 from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Severity
+from speclaunch.checks.rules.interface import Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.resources import conf_dir, recipes_dir
 from speclaunch.deployments.recipe.compose import compose

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.checks.rules.examine import BUG, check_rules
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import BUG, check_rules
 from speclaunch.core.resources import models_dir
 from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource
 from speclaunch.engine.facts.facts import Facts, UnknownFact

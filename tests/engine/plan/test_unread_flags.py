@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from speclaunch.checks.rules.examine import check_rules
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import check_rules
 from speclaunch.deployments.sources.requests import from_words, meant_by
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.plan.budget import Fit

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from speclaunch.checks.lint.configuration import Options
-from speclaunch.checks.rules.examine import Lookup
+from speclaunch.checks.rules.examine import Lookup, check_rules
 from speclaunch.checks.rules.registry import by_code
-from speclaunch.checks.rules.runner import check_rules
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.load import load as load_recipe
 from speclaunch.deployments.sources.requests import from_words

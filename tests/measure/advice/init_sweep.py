@@ -14,7 +14,7 @@ from typing import Any
 
 from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Severity
+from speclaunch.checks.rules.interface import Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.errors import SpeclaunchError
 from speclaunch.engine.facts.hardware import declare

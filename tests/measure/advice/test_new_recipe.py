@@ -9,7 +9,7 @@ import yaml
 from msgspec.structs import replace
 
 from speclaunch.checks.rules.examine import Lookup, check_request
-from speclaunch.checks.rules.finding import Severity
+from speclaunch.checks.rules.interface import Severity
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.load import load

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Severity
+from speclaunch.checks.rules.interface import Severity
 from speclaunch.measure.advice.placing import rules_of_the_way, settle
 
 LLAMA = {

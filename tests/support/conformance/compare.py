@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
+from speclaunch.checks.rules.examine import check_rules
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import check_rules
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.facts import Facts

@@ -6,10 +6,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from speclaunch.checks.rules.examine import Lookup, check_request
-from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.examine import BUG, Lookup, check_request
+from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import BUG
 from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION
 from tests.support.checks.rules.harness import request_of
 

@@ -30,7 +30,7 @@ from speclaunch.app.output.formats.interface import (
     from_root,
     readable,
 )
-from speclaunch.checks import FAMILY_OF, Finding, Page, Rule, Severity, page, page_url
+from speclaunch.checks import Finding, Page, Rule, Severity, page, page_url
 from speclaunch.core import COMMAND_LINE, Place, docs_url, lazy
 
 _LINK = lazy(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)")
@@ -80,7 +80,7 @@ def rule_help(code: str, name: str, severity: Severity) -> RuleHelp:
 def _family(rule: Rule | None) -> str:
     if rule is None:
         return "lint"
-    return "known-bug" if rule.is_advisory else FAMILY_OF[rule.module]
+    return "known-bug" if rule.is_advisory else rule.family
 
 
 def _described(found: Page) -> str:

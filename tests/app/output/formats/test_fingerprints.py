@@ -11,7 +11,7 @@ from speclaunch.app.output.formats import format_named
 from speclaunch.app.output.formats.fingerprints import fingerprints
 from speclaunch.app.output.formats.interface import FormatInput
 from speclaunch.app.output.formats.sarif import FINGERPRINT
-from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.interface import Finding, Severity
 from tests.support.app.output.formats.made import finding, report
 
 TEXT = """python3 -m sglang.launch_server --model-path m \\

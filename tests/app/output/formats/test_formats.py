@@ -13,7 +13,7 @@ from speclaunch.app.output.formats.interface import FormatInput
 from speclaunch.app.verbs.options import LintFormat
 from speclaunch.checks.edit.edits import FileEdits, text_edits_between
 from speclaunch.checks.lint.report import FileReport, Report
-from speclaunch.checks.rules.finding import Fix, Severity
+from speclaunch.checks.rules.interface import Fix, Severity
 from speclaunch.core.errors import Place
 from speclaunch.core.resources import DOCS_URL_VARIABLE
 from tests.app.output.formats.lint_schema import FILE, LintDocument, published

@@ -17,7 +17,7 @@ from rich.console import Console
 from speclaunch.app.output.formats import FORMATS, format_named
 from speclaunch.app.output.formats.interface import FormatInput, from_root, one_line, readable
 from speclaunch.checks.lint.report import Report
-from speclaunch.checks.rules.finding import Severity
+from speclaunch.checks.rules.interface import Severity
 from tests.app.output.formats.lint_schema import LintDocument
 from tests.support.app.output.formats.made import (
     REPORTS,

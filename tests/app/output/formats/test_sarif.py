@@ -16,7 +16,7 @@ from speclaunch.app.output.formats.interface import FormatInput
 from speclaunch.app.output.formats.sarif import MOST_DESCRIBED, rule_help
 from speclaunch.checks.edit.edits import FileEdits, text_edits_between
 from speclaunch.checks.lint.report import ReportedFinding
-from speclaunch.checks.rules.finding import Fix, Severity
+from speclaunch.checks.rules.interface import Fix, Severity
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.errors import Place
 from speclaunch.core.resources import DOCS_URL_VARIABLE
@@ -131,7 +131,7 @@ def test_links_between_pages_lead_to_the_site(monkeypatch: pytest.MonkeyPatch) -
 
 
 def _page(code: str) -> str:
-    from speclaunch.checks.rules.pages import page
+    from speclaunch.checks.rules.interface import page
 
     return page(code).body
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from speclaunch.checks.rules.messages import rule_of
-from speclaunch.checks.rules.pages import page
+from speclaunch.checks.rules.examine import rule_of
+from speclaunch.checks.rules.interface import page
 from speclaunch.checks.rules.registry import by_code
 from speclaunch.checks.rules.table import RULES
 from speclaunch.engine.releases.catalogue import held_versions, history, load

@@ -12,10 +12,8 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.checks.rules.examine import check_together
-from speclaunch.checks.rules.finding import RuleResults
-from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.runner import BUG, check_rules
+from speclaunch.checks.rules.examine import BUG, check_rules, check_together
+from speclaunch.checks.rules.interface import Rule, RuleResults
 from speclaunch.core.errors import Place
 from speclaunch.deployments.recipe.load import Recipe
 from speclaunch.deployments.recipe.lock import Lock, LockedEngine, LockedImage

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from speclaunch.checks.lint.configuration import Options
 from speclaunch.checks.rules.examine import Lookup
-from speclaunch.checks.rules.finding import Finding
+from speclaunch.checks.rules.interface import Finding
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.sources.files import read_shell
 from speclaunch.deployments.sources.interface import Invocation, Reading, Word

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speclaunch.checks.rules.examine import Lookup, check_request
-from speclaunch.checks.rules.finding import Finding, Severity
+from speclaunch.checks.rules.examine import BUG, Lookup, check_request
+from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import BUG
 from tests.support.checks.rules.harness import request_of
 
 from .mutants import BASES

@@ -12,7 +12,7 @@ import jsonschema
 from hypothesis import strategies as st
 
 from speclaunch.checks.lint.report import FileReport, Report
-from speclaunch.checks.rules.finding import Finding, Fix, Severity, SkippedRule
+from speclaunch.checks.rules.interface import Finding, Fix, Severity, SkippedRule
 from speclaunch.core.errors import Place
 from speclaunch.engine.facts.unknown import UnknownFact
 from tests.support import TESTS

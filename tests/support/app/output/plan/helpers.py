@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 from rich.console import Console
 
+from speclaunch.checks.rules.examine import check_rules
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.checks.rules.runner import check_rules
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.checkpoint import Checkpoint
