@@ -25,7 +25,7 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
-from speclaunch.app.verbs.check_options import lookup
+from speclaunch.app.verbs.option_values import lookup
 from speclaunch.app.verbs.prove import Engines
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.prove import contract_servers

@@ -34,7 +34,7 @@ from typing import Any
 import psutil
 from msgspec import to_builtins
 
-from speclaunch.app.verbs.check_options import lookup
+from speclaunch.app.verbs.option_values import lookup
 from speclaunch.app.verbs.prove import Engines, Served
 from speclaunch.core.errors import LaunchError
 from speclaunch.core.files import speclaunch_home

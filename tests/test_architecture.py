@@ -349,7 +349,7 @@ def test_the_wheel_holds_recipes_groups_and_pages(tmp_path: Path) -> None:
             assert f"speclaunch/{path.relative_to(ROOT)}" in names
     assert "speclaunch/serving/cpu_engine/shim/sitecustomize.py" in names
     assert "speclaunch/py.typed" in names
-    assert "speclaunch/app/output/plan/templates/style.css" in names
+    assert "speclaunch/app/output/templates/style.css" in names
     assert wheel.stat().st_size < 3 << 20
     # found from anywhere: the wheel alone, no checkout beside it
     code = (

@@ -274,8 +274,8 @@ AVOIDED = {
 }  # fmt: skip
 """Words of identifiers that the glossary replaces."""
 NAMES_WITH_A_REASON = {
-    "speclaunch/app/output/plan/document.py": "keys of JSON: is_given, given, spelling, …",
-    "speclaunch/app/output/formats/interface.py": "one_line: on a single line",
+    "speclaunch/app/output/plan_document.py": "keys of JSON: is_given, given, spelling, …",
+    "speclaunch/app/output/formats.py": "one_line: on a single line",
     "speclaunch/app/output/findings.py": "one_line: on a single line",
 }
 

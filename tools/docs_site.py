@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from speclaunch.app.output.rule_page import explained
+from speclaunch.app.verbs.rules import explained
 from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import docs_url

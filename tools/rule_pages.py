@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from speclaunch.app.output.rule_page import versions_of
+from speclaunch.app.verbs.rules import versions_of
 from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules import ELSEWHERE, FAMILIES
 from speclaunch.checks.rules.table import RULES

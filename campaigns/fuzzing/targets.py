@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from speclaunch.app.verbs.app import plain_options
 from speclaunch.app.verbs.lint import lint as lint_verb
-from speclaunch.app.verbs.quick import plain_options
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks.edit.edits import applied, text_edits_between
 from speclaunch.checks.edit.fix_files import fix_file

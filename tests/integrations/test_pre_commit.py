@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speclaunch.app.verbs.quick import plain_options
+from speclaunch.app.verbs.app import plain_options
 from speclaunch.app.verbs.start_options import LintOptions
 from tests.integrations.checkout import ROOT, clone, git
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
-from speclaunch.app.output.bench_words import per_cell
-from speclaunch.app.output.styled import Printer
+from speclaunch.app.output.bench import per_cell
+from speclaunch.app.output.console import Printer
 from speclaunch.core import Heartbeat, beating, duration
 from speclaunch.measure import (
     WARM_UP,

@@ -1,17 +1,92 @@
-"""Output streams: results on standard output, messages on standard error."""
+"""Output streams, and styled text, drawn on a terminal and written plainly elsewhere."""
 
 from __future__ import annotations
 
 import os
 import sys
 from functools import cache
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from speclaunch.app.output.styled import PlainPrinter, Printer
 from speclaunch.core import printable, redact
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
+
+
+_NOT_PRINTED = dict.fromkeys((7, 8, 11, 12, 13))
+"""Bell, backspace, vertical tab, form feed, carriage return: rich also removes them."""
+
+
+class Styled:
+    """Text in pieces, each with the name of a rich style (empty for no style)."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, text: str = "", style: str = "") -> None:
+        self.pieces: list[tuple[str, str]] = [(text, style)] if text else []
+
+    def append(self, text: str, style: str = "") -> Styled:
+        """Append a piece and return self."""
+        self.pieces.append((text, style))
+        return self
+
+    def extend(self, other: Styled) -> Styled:
+        """Append the pieces of another text and return self."""
+        self.pieces += other.pieces
+        return self
+
+    @property
+    def plain(self) -> str:
+        """Text without styles."""
+        return "".join(text for text, _ in self.pieces)
+
+    def drawn(self) -> Text:
+        """Return the text as rich text."""
+        from rich.text import Text  # noqa: PLC0415
+
+        drawn = Text()
+        for text, style in self.pieces:
+            drawn.append(text, style or None)
+        return drawn
+
+    __rich__ = drawn
+
+
+def many(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 request`, `2 requests`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+class Printer(Protocol):
+    """Printer of lines: rich's console, or `PlainPrinter`."""
+
+    def print(self, *texts: Styled | str, style: str | None = None, markup: bool = False) -> None:
+        """Print texts separated by spaces, and end the line."""
+
+
+class PlainPrinter:
+    """Printer that writes lines without styles, as rich does outside a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def print(self, *texts: Styled | str, style: str | None = None, markup: bool = False) -> None:  # noqa: ARG002
+        """Write texts separated by spaces, and end the line."""
+        output = " ".join(text if isinstance(text, str) else text.plain for text in texts)
+        output = output.translate(_NOT_PRINTED)
+        if "\t" in output:
+            output = "\n".join(_untabbed(line) for line in output.split("\n"))
+        self._stream.write(f"{output}\n")
+
+
+def _untabbed(line: str) -> str:
+    from rich.text import Text  # noqa: PLC0415  it knows how wide characters are
+
+    text = Text(line)
+    text.expand_tabs(8)
+    return text.plain
+
 
 _PIPED_WIDTH = 400
 """Width of tables in a pipe, in columns."""
@@ -36,7 +111,7 @@ def out() -> Console:
 
 
 def _console(**settings: Any) -> Console:
-    from speclaunch.app.output.safe_console import SafeConsole  # noqa: PLC0415  rich is slow to import
+    from speclaunch.app.output.terminal import SafeConsole  # noqa: PLC0415  rich is slow to import
 
     return SafeConsole(markup=False, **settings)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.app.output.styled import Printer
+from speclaunch.app.output.console import Printer
 from speclaunch.core import EVERY_SECONDS, Heartbeat, amount, duration, without_colors
 from speclaunch.serving import Phase, PhaseTracker, Rung, Verification
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from speclaunch.app.output.styled import Printer, Styled
+from speclaunch.app.output.console import Printer, Styled
 from speclaunch.core import (
     COMMAND_LINE,
     Place,

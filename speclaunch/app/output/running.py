@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from speclaunch.app.output.console import err, err_lines, out
+from speclaunch.app.output.console import PlainPrinter, err, err_lines, out
 from speclaunch.app.output.launching import OnReady, PlainObserver, WeightSizes
 from speclaunch.app.output.problems import show_problems
-from speclaunch.app.output.styled import PlainPrinter
-from speclaunch.core import ExitCode, LaunchError, SpeclaunchError, from_here
+from speclaunch.core import (
+    ExitCode,
+    LaunchError,
+    SpeclaunchError,
+    from_here,
+)
 from speclaunch.serving import (
     OUTPUT,
     Announcer,
@@ -25,7 +29,56 @@ from speclaunch.serving import (
     Verification,
     detach,
     exit_code,
+    meaning,
+    remedy_steps,
 )
+
+
+def failure(name: str, conclusion: Conclusion) -> LaunchError:
+    """Return the error of a launch: place, cause and remedy."""
+    outcome = conclusion.outcome
+    if outcome.served and outcome.ending in (Ending.DIED, Ending.HUNG, Ending.DEGRADED):
+        what = f"{name} was serving and stopped"
+    else:
+        where = outcome.steps[-1].phase.value if outcome.steps else "start"
+        what = f"{name} failed at '{where}'"
+    parts = [f"{what}: {outcome.reason}"]
+    diagnosis = conclusion.diagnosis
+    if diagnosis is not None and diagnosis.cause is not None:
+        parts.append(f"  cause: {diagnosis.cause.title}. {meaning(diagnosis)}")
+        if diagnosis.line and not _repeats(outcome.reason, diagnosis.line):
+            parts.append(f"  evidence: {diagnosis.line.strip()}")
+    elif diagnosis is not None and diagnosis.unclear:
+        causes = "; or ".join(candidate.cause.title for candidate in diagnosis.candidates)
+        parts.append(f"  cause: the log is unclear; possible: {causes}")
+    if any(attempt.changes != conclusion.attempts[0].changes for attempt in conclusion.attempts):
+        tried = [
+            f"    {attempt.number}: {_words(attempt.changes) or 'the recipe unchanged'}"
+            for attempt in conclusion.attempts
+        ]
+        parts.append("\n".join([f"  attempts: {len(tried)}", *tried]))
+    if conclusion.explanation:
+        parts.append(f"  no further attempt: {conclusion.explanation}")
+    return LaunchError("\n".join(parts), help=_remedy(conclusion), log=conclusion.log)
+
+
+def _remedy(conclusion: Conclusion) -> str | None:
+    """Return the advice of the recovery ladder, else the steps against the cause, one per line."""
+    diagnosis = conclusion.diagnosis
+    cause = diagnosis.cause if diagnosis is not None else None
+    if conclusion.help and (cause is None or conclusion.help != cause.remedy):
+        return conclusion.help
+    found = remedy_steps(diagnosis) if diagnosis is not None else ()
+    return "\n        ".join(found) or None
+
+
+def _repeats(reason: str | None, line: str) -> bool:
+    return bool(reason) and (str(reason) in line or line.strip() in str(reason))
+
+
+def _words(changes: object) -> str:
+    return " ".join(f"{k}={v}" for k, v in changes.items()) if isinstance(changes, dict) else ""
+
 
 _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
 
@@ -47,7 +100,7 @@ def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: 
         quiet = start.smoke or start.worker
         if not has_snippets and not quiet and (verification is None or verification.ok):
             has_snippets = True  # unchanged after a restart
-            from speclaunch.app.output.ready_report import show_snippets  # noqa: PLC0415 - rich, once it serves
+            from speclaunch.app.output.live_start import show_snippets  # noqa: PLC0415 - rich, once it serves
 
             show_snippets(out(), start.address, start.model)
             err().print("\nPress Ctrl-C to stop.", style="dim")
@@ -69,7 +122,7 @@ def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: 
         out().print_json(json.dumps(failure))
     code = _conclude(conclusion, start.name)
     if start.smoke and code is ExitCode.CLEAN and not as_json:
-        from speclaunch.app.output.ready_report import show_passed  # noqa: PLC0415 - rich, once it serves
+        from speclaunch.app.output.live_start import show_passed  # noqa: PLC0415 - rich, once it serves
 
         show_passed(out(), tiny=start.tiny)
     if start.writes_lock and code is ExitCode.CLEAN:
@@ -169,8 +222,6 @@ def _conclude(conclusion: Conclusion, name: str) -> ExitCode:
     """Return the exit code of a launch. Raises LaunchError with the reason for a failure."""
     code = exit_code(conclusion.outcome)
     if code is ExitCode.FAILED:
-        from speclaunch.app.output.failed_launch import failure  # noqa: PLC0415 - only a failure
-
         raise failure(name, conclusion)
     if code is ExitCode.INTERRUPTED:
         err().print(f"{name} was stopped.", style="dim")
@@ -182,7 +233,7 @@ def _conclude(conclusion: Conclusion, name: str) -> ExitCode:
 def _show_ready(
     start: PlannedLaunch, verification: Verification | None, seconds: float, log: Path
 ) -> None:
-    from speclaunch.app.output.ready_report import show_ready  # noqa: PLC0415 - rich, once it serves
+    from speclaunch.app.output.live_start import show_ready  # noqa: PLC0415 - rich, once it serves
 
     show_ready(
         out(),
@@ -200,7 +251,7 @@ def _show_ready(
 def _ready_json(
     start: PlannedLaunch, verification: Verification | None, seconds: float, log: Path
 ) -> dict[str, object]:
-    from speclaunch.app.output.ready_report import verification_json  # noqa: PLC0415 - rich, once it serves
+    from speclaunch.app.output.live_start import verification_json  # noqa: PLC0415 - rich, once it serves
 
     return {
         **start.command_json,

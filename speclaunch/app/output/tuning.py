@@ -14,7 +14,7 @@ from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
-from speclaunch.app.output.tables import plain_table
+from speclaunch.app.output.terminal import plain_table
 from speclaunch.measure import (
     Aim,
     Compared,

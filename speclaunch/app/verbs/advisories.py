@@ -12,14 +12,13 @@ from msgspec import Struct
 from rich.table import Table
 from rich.text import Text
 
-from speclaunch.app.output.console import err, err_lines, out, write_exact
+from speclaunch.app.output.console import err, err_lines, many, out, write_exact
 from speclaunch.app.output.findings import COLORS
 from speclaunch.app.output.problems import show_problems
-from speclaunch.app.output.styled import many
-from speclaunch.app.verbs.check_options import engine_versions, lookup
+from speclaunch.app.verbs.launch_process import hide_secrets
 from speclaunch.app.verbs.lint import NothingToCheckError, lint_run
+from speclaunch.app.verbs.option_values import engine_versions, lookup
 from speclaunch.app.verbs.options import OutputFormat
-from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.app.verbs.rules import explain_code
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks import (

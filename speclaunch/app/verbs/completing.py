@@ -137,7 +137,7 @@ def _candidates(verb: str, before: list[str], current: str) -> Iterable[Completi
 
         found += map(CompletionCandidate, (*stored_names(), LAST))
     elif verb == "completion":
-        from speclaunch.app.verbs.completion_scripts import SCRIPTS
+        from speclaunch.app.verbs.integrations import SCRIPTS
 
         found += map(CompletionCandidate, SCRIPTS)
     return found

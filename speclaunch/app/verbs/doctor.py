@@ -4,21 +4,262 @@ from __future__ import annotations
 
 import contextlib
 import json
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import psutil
 import typer
+from msgspec import Struct
 from msgspec.structs import replace
+from rich.console import Console
+from rich.text import Text
 
-from speclaunch.app.output.console import err_lines, out
-from speclaunch.app.output.doctor import DoctorReport, diagnosis_json, show_diagnosis
-from speclaunch.app.verbs.check_options import engine_versions, lookup
+from speclaunch.app.output.console import err_lines, many, out
+from speclaunch.app.output.findings import origins, show_findings
+from speclaunch.app.output.findings import render as render_finding
+from speclaunch.app.output.findings_json import checkpoint_json, finding_json
+from speclaunch.app.verbs.option_values import engine_versions, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.start_options import DoctorOptions
-from speclaunch.checks import ask_mode, querier_for
+from speclaunch.checks import Finding, Severity, ask_mode, querier_for
 from speclaunch.core import ExitCode, speclaunch_home
 from speclaunch.deployments import load, select_role, split_recipe
-from speclaunch.engine import named, overrides_pin
-from speclaunch.serving import CheckState, DoctorRequest, check_machine, gather
+from speclaunch.engine import UnknownFact, named, overrides_pin
+from speclaunch.serving import (
+    CheckLine,
+    CheckSection,
+    CheckState,
+    DoctorRequest,
+    RecipeNeeds,
+    RecipeResults,
+    check_machine,
+    count,
+    gather,
+    worst,
+)
+
+VERSION = 1
+_MARKS = {
+    CheckState.OK: ("✓", "+", "green"),
+    CheckState.NOTE: ("•", "-", "cyan"),
+    CheckState.UNKNOWN: ("?", "?", "magenta"),
+    CheckState.WARNING: ("!", "!", "bold yellow"),
+    CheckState.ERROR: ("✗", "x", "bold red"),
+}
+"""Marks by state: normal, without Unicode, and color."""
+_STATES = {
+    Severity.ERROR: CheckState.ERROR,
+    Severity.WARNING: CheckState.WARNING,
+    Severity.INFO: CheckState.NOTE,
+}
+_NARROWEST = 30
+"""Minimum columns for text next to the labels; with fewer, the text is below the labels."""
+
+
+class DoctorReport(Struct, frozen=True):
+    """Results of `doctor`: the machine, and the recipe on it."""
+
+    sections: tuple[CheckSection, ...]
+    target: RecipeNeeds | None = None
+    recipe_results: RecipeResults | UnknownFact | None = None
+
+    @property
+    def lines(self) -> tuple[CheckLine, ...]:
+        """All lines of the machine."""
+        return tuple(line for section in self.sections for line in section.lines)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Findings of the recipe."""
+        return (
+            self.recipe_results.findings if isinstance(self.recipe_results, RecipeResults) else ()
+        )
+
+    @property
+    def state(self) -> CheckState:
+        """Worst state of all lines and findings."""
+        found = [CheckLine(f.code, _STATES[f.severity], f.message) for f in self.findings]
+        return worst((*self.lines, *found))
+
+    def count(self, state: CheckState) -> int:
+        """Return the number of lines and findings in a state."""
+        return count(self.lines, state) + sum(
+            _STATES[finding.severity] is state for finding in self.findings
+        )
+
+
+def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
+    """Return `{"version": 1, "state": …, "checks": […]}`; see docs/reference/doctor.md."""
+    document: dict[str, Any] = {
+        "version": VERSION,
+        "state": diagnosis.state.value,
+        "checks": [
+            {
+                "check": line.check,
+                "state": line.state.value,
+                "found": line.found,
+                "why": line.why,
+                "fix": line.fix,
+            }
+            for line in diagnosis.lines
+        ],
+    }
+    results = diagnosis.recipe_results
+    if diagnosis.target is not None:
+        document |= {"recipe": diagnosis.target.name, "engine": diagnosis.target.version}
+    if isinstance(results, RecipeResults):
+        document["findings"] = [
+            {**finding_json(finding), "engine": finding.engine} for finding in results.findings
+        ]
+        document["unjudged"] = [
+            {"code": rule.code, "rule": rule.rule, "reason": rule.reason}
+            for rule in results.skipped
+        ]
+        document["checkpoints"] = [
+            checkpoint_json(checkpoint) for checkpoint in results.plan.facts.checkpoints
+        ]
+    return document
+
+
+def show_diagnosis(console: Console, diagnosis: DoctorReport) -> None:
+    """Print the report as text that fits the terminal's width and encoding."""
+    width = console.width if console.is_terminal else None
+    encoding = console.encoding
+    for text in render(diagnosis.sections, width, unicode=_can_say("✓•✗", encoding)):
+        console.print(_safe(text, encoding))
+    if diagnosis.target is not None:
+        _show_findings(console, diagnosis, encoding)
+    console.print()
+    console.print(_safe(_summary(diagnosis), encoding))
+
+
+def render(
+    sections: Iterable[CheckSection], width: int | None, *, unicode: bool = True
+) -> Iterator[Text]:
+    """Yield the lines of every section; commands are never broken, so that they can be copied."""
+    sections = [section for section in sections if section.lines]
+    label = max((len(line.check) for section in sections for line in section.lines), default=0)
+    for number, section in enumerate(sections):
+        if number:
+            yield Text()
+        yield Text(section.title, "bold")
+        for line in section.lines:
+            yield from _line(line, label, width, unicode=unicode)
+
+
+def _line(line: CheckLine, label: int, width: int | None, *, unicode: bool) -> Iterator[Text]:
+    letter, plain, color = _MARKS[line.state]
+    column = label + 6  # two spaces, the mark, a space, the label, two spaces
+    room = None if width is None else width - column
+    head = Text.assemble("  ", (letter if unicode else plain, color), " ")
+    if room is not None and room < _NARROWEST:
+        yield head.append(line.check)
+        column, room = 4, max(width or 0, _NARROWEST) - 4
+        first = ""
+    else:
+        head.append(f"{line.check:<{label}}  ")
+        first, *rest = _wrapped(line.found, room)
+        yield head.append(first)
+    indent = " " * column
+    for piece in rest if first else _wrapped(line.found, room):
+        yield Text(indent + piece)
+    for piece in _wrapped(line.why, room) if line.why else ():
+        yield Text(indent + piece, "dim")
+    if line.fix:
+        yield from _fix(line, indent, room)
+
+
+def _fix(line: CheckLine, indent: str, room: int | None) -> Iterator[Text]:
+    remedy = f"fix: {line.fix}"
+    pieces = [remedy] if line.command else _wrapped(remedy, room)
+    for number, piece in enumerate(pieces):
+        text = Text(indent + piece)
+        if not number:
+            text.stylize("bold cyan", len(indent), len(indent) + 4)
+        yield text
+
+
+def _wrapped(text: str, room: int | None) -> list[str]:
+    if room is None:
+        return [text]
+    return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+
+
+def _show_findings(console: Console, diagnosis: DoctorReport, encoding: str) -> None:
+    target, results = diagnosis.target, diagnosis.recipe_results
+    if target is None:
+        return
+    console.print()
+    if not isinstance(results, RecipeResults):
+        why = results.why if results is not None else "the rules were not run"
+        console.print(_safe(Text(f"{target.name} could not be checked: {why}", "bold"), encoding))
+        return
+    head = f"{target.name} on SGLang {', '.join(results.versions)}"
+    head += f" and {target.hardware}" if target.hardware else ", on unknown hardware"
+    if target.elsewhere:
+        head += ", which is not this machine"
+    console.print(_safe(Text(head, "bold"), encoding))
+    for finding in results.findings:
+        engines = (finding.engine,) if len(results.versions) > 1 else ()
+        shown = render_finding(finding, engines=engines).drawn()
+        console.print(_safe(shown, encoding))
+    if not results.findings:
+        console.print(Text("no findings", "green"))
+    show_findings(console, (), results.skipped)
+    for origin in origins(results.plan.facts.checkpoints):
+        console.print(_safe(Text(origin, "dim"), encoding))
+
+
+def _summary(diagnosis: DoctorReport) -> Text:
+    errors, warnings = diagnosis.count(CheckState.ERROR), diagnosis.count(CheckState.WARNING)
+    counted = [many(errors, "error")] * bool(errors) + [many(warnings, "warning")] * bool(warnings)
+    numbers = ", ".join(counted)
+    target = diagnosis.target
+    unresolved = count(diagnosis.lines, CheckState.UNKNOWN)
+    if unresolved:
+        numbers += f"{', ' if numbers else ''}{many(unresolved, 'check')} without a result"
+    if target is None:
+        return Text(f"{numbers or 'No problems found'}.", _color(errors, warnings))
+    place = "there" if target.elsewhere else "here"
+    if errors:
+        return Text(f"{target.name} would not start {place}: {numbers}.", "bold red")
+    outcome = f"No problem prevents {target.name} from starting {place}"
+    return Text(f"{outcome}{f' ({numbers})' if numbers else ''}.", _color(errors, warnings))
+
+
+def _color(errors: int, warnings: int) -> str:
+    return "bold red" if errors else "bold yellow" if warnings else "bold green"
+
+
+def _can_say(letters: str, encoding: str) -> bool:
+    try:
+        letters.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _safe(text: Text, encoding: str) -> Text:
+    """Return the text without control characters, and without letters that the encoding lacks.
+
+    Process names can contain anything.
+    """
+    shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text.plain)
+    text.plain = _plain(shown, encoding)
+    return text
+
+
+_SPELLED = str.maketrans({"\N{HORIZONTAL ELLIPSIS}": "~", "\N{MULTIPLICATION SIGN}": "x"})
+
+
+def _plain(text: str, encoding: str) -> str:
+    if _can_say(text, encoding):
+        return text
+    try:
+        return text.translate(_SPELLED).encode(encoding, "replace").decode(encoding)
+    except LookupError:
+        return text.encode("ascii", "replace").decode()
 
 
 def doctor(options: DoctorOptions) -> ExitCode:

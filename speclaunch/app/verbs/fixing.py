@@ -8,10 +8,9 @@ from functools import cache
 
 from msgspec import Struct
 
-from speclaunch.app.output.console import err_lines, write_exact
-from speclaunch.app.output.formats.interface import Edits, touched
+from speclaunch.app.output.console import Printer, err_lines, write_exact
+from speclaunch.app.output.formats import Edits, touched
 from speclaunch.app.output.problems import show_problems
-from speclaunch.app.output.styled import Printer
 from speclaunch.app.verbs.writing import show_patch
 from speclaunch.checks import (
     STDIN_SHOWN,

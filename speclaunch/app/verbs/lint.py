@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from speclaunch.app.output.console import err_lines, out_lines, write_commands
-from speclaunch.app.output.formats import format_named
-from speclaunch.app.output.formats.interface import FormatInput
+from speclaunch.app.output.formats import FormatInput, format_named
 from speclaunch.app.verbs.options import LintFormat
 from speclaunch.checks import FOLDER as CACHE
 from speclaunch.checks import (
@@ -89,7 +88,7 @@ class LintOutput(Struct, frozen=True):
             commands = self.shown is LintFormat.AZURE
             shown.show(source, out_lines(), write_commands if commands else sys.stdout.write)
             return
-        from speclaunch.app.output.formats.ci_commands import add_summary, without_commands
+        from speclaunch.app.output.formats_services import add_summary, without_commands
 
         if self.annotates:
             write_commands(without_commands(shown.text(source)))
@@ -212,7 +211,7 @@ def lint_run(options: LintOptions) -> LintRun:
 
     stdin = b""
     if STDIN in options.paths:
-        from speclaunch.app.verbs.standard_input import read_stdin
+        from speclaunch.app.verbs.option_values import read_stdin
 
         stdin = read_stdin()
     use_cache = not (options.online or options.no_cache)  # answers of the hub can change
@@ -268,12 +267,12 @@ def _configuration(options: LintOptions) -> Configuration:
     else:
         select = ignore = ()
     if options.models or options.hardware is not None or options.assume:
-        from speclaunch.app.verbs.check_options import lookup
+        from speclaunch.app.verbs.option_values import lookup
 
         lookup(options.models, options.hardware, assume=options.assume)
     versions: tuple[str, ...] = ()
     if options.engine is not None:
-        from speclaunch.app.verbs.check_options import engine_versions
+        from speclaunch.app.verbs.option_values import engine_versions
 
         versions = engine_versions(options.engine)
     stated = LintSettings(

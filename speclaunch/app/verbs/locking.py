@@ -28,7 +28,7 @@ from speclaunch.serving import (
 )
 
 if TYPE_CHECKING:
-    from speclaunch.app.verbs.measure_options import BenchOptions, ProveOptions
+    from speclaunch.app.verbs.run_options import BenchOptions, ProveOptions
     from speclaunch.app.verbs.start_options import LaunchOptions
     from speclaunch.checks import Lookup
     from speclaunch.deployments import Prepared, Recipe

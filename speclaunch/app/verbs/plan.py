@@ -8,9 +8,9 @@ from pathlib import Path
 import typer
 
 from speclaunch.app.output.console import out
-from speclaunch.app.verbs.check_options import asks, chosen_rules, lookup
+from speclaunch.app.verbs.launch_process import hide_secrets
+from speclaunch.app.verbs.option_values import asks, chosen_rules, lookup
 from speclaunch.app.verbs.options import OutputFormat
-from speclaunch.app.verbs.own_title import hide_secrets
 from speclaunch.app.verbs.start_options import PlanOptions
 from speclaunch.app.verbs.writing import write_result
 from speclaunch.checks import ask_mode, querier_for
@@ -62,12 +62,12 @@ def plan(options: PlanOptions) -> ExitCode:
     ]
     comparisons = compared_in_turn(plans)
     if options.html is not None:
-        from speclaunch.app.output.plan.page import comparison_page, plan_page
+        from speclaunch.app.output.plan_page import comparison_page, plan_page
 
         page = comparison_page(comparisons) if comparisons else plan_page(plans[0])
         _write_page(options.html, page)
     if options.output_format is OutputFormat.JSON:
-        from speclaunch.app.output.plan.document import comparison_document, plan_document
+        from speclaunch.app.output.plan_document import comparison_document, plan_document
 
         typer.echo(
             comparison_document(plans, comparisons) if comparisons else plan_document(plans[0])
@@ -82,15 +82,15 @@ def plan(options: PlanOptions) -> ExitCode:
 
 def _show_roles(found: DeploymentPlan, html: Path | None, output_format: OutputFormat) -> None:
     if html is not None:
-        from speclaunch.app.output.plan.page import roles_page
+        from speclaunch.app.output.plan_page import roles_page
 
         _write_page(html, roles_page(found))
     if output_format is OutputFormat.JSON:
-        from speclaunch.app.output.plan.document import roles_document
+        from speclaunch.app.output.plan_document import roles_document
 
         typer.echo(roles_document(found))
         return
-    from speclaunch.app.output.plan.side_by_side import show_roles
+    from speclaunch.app.output.plan_side_by_side import show_roles
 
     show_roles(out(), found)
 
@@ -103,14 +103,14 @@ def _show(
     everything: bool,
 ) -> None:
     if not comparisons:
-        from speclaunch.app.output.plan.text import show_brief, show_plan
+        from speclaunch.app.output.plan_text import show_brief, show_plan
 
         if full or everything:
             show_plan(out(), plans[0], everything=everything)
         else:
             show_brief(out(), plans[0])
         return
-    from speclaunch.app.output.plan.side_by_side import show_comparison
+    from speclaunch.app.output.plan_side_by_side import show_comparison
 
     for number, comparison in enumerate(comparisons):
         if number:

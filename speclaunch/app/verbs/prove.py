@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, to_builtins
+from rich.console import Console
+from rich.text import Text
 
 from speclaunch.app.output.console import err_lines, out, out_lines, write_exact
-from speclaunch.app.output.proving import show_proof
+from speclaunch.app.output.plan_page import page_environment
 from speclaunch.app.verbs.bench_sides import numbers, side_options, tell_replaced
 from speclaunch.app.verbs.locking import SideLock
-from speclaunch.app.verbs.measure_options import ProveOptions
 from speclaunch.app.verbs.options import ProveFormat
+from speclaunch.app.verbs.run_options import ProveOptions
 from speclaunch.core import (
     COMMAND_LINE,
     ExitCode,
@@ -33,15 +35,21 @@ from speclaunch.measure import (
     NONE,
     PROOF,
     RANDOM,
+    ContractDocument,
     ContractProgress,
+    FieldResult,
+    FieldRow,
     LaunchedSide,
+    LevelRecord,
     MeasuredEngine,
     Proof,
+    ProofDocument,
     ProofPrompt,
     ProofServer,
     StoredAnswers,
     StoredContract,
     StoredProof,
+    WrongRecord,
     baseline,
     candidate,
     end_on_signals,
@@ -56,6 +64,129 @@ from speclaunch.measure import (
     workload,
 )
 from speclaunch.serving import EngineClient, EngineError, command, free_port, unfinished_work
+
+_SHOWN = 5
+_TEXT = 60
+
+
+def show_proof(console: Console, proof: ProofDocument) -> None:
+    """Print the verdict, the counts that support it, and the first wrong answers."""
+    if proof.lossless:
+        total = proof.answers.same + proof.answers.tie
+        console.print(Text(f"✓ {proof.recipe} is lossless in all {total} answers", "bold green"))
+    else:
+        console.print(Text(f"✗ {proof.recipe} is not shown to be lossless", "bold red"))
+    for line in _lines(proof):
+        console.print(f"  {line}", markup=False, highlight=False)
+
+
+def _lines(proof: ProofDocument) -> list[str]:
+    counts = proof.answers
+    lines = [
+        f"{counts.same} the same, {counts.tie} numerical ties "
+        f"(within {proof.tolerance_nats:.3g} nats), {counts.wrong} wrong"
+    ]
+    lines += [_level(level) for level in proof.concurrencies]
+    lines += [f"wrong: {_wrong(record)}" for record in proof.wrong[:_SHOWN]]
+    if counts.wrong > _SHOWN:
+        more = counts.wrong - _SHOWN
+        lines.append(f"and {more} more wrong answers: see all with --output-format json")
+    if proof.unspeculated:
+        lines.append(
+            f"{proof.unspeculated} answers contain no verified draft and prove nothing "
+            "(use more --output-tokens)"
+        )
+    samples = proof.samples
+    if samples is not None:
+        how = "differ" if samples.differ else "agree"
+        lines.append(
+            f"samples {how}: probability {samples.probability:.3g} over "
+            f"{samples.positions} positions (alarm at {samples.alarm})"
+        )
+    return lines
+
+
+def _level(level: LevelRecord) -> str:
+    length = "none" if level.accept_length is None else f"{level.accept_length:.2f}"
+    wrong = f", {level.answers.wrong} wrong" if level.answers.wrong else ""
+    return (
+        f"at concurrency {level.concurrency}: {level.requests} answers{wrong}, acceptance "
+        f"length {length}"
+    )
+
+
+def _wrong(record: WrongRecord) -> str:
+    prompt = " ".join(record.prompt.split())[-_TEXT:]
+    where = f"at concurrency {record.concurrency}, token {record.position + 1}"
+    if record.expected is None:
+        return f"{where}: the answers have different lengths (prompt …{prompt!r})"
+    got, expected = (
+        _token(record.got, record.got_text),
+        _token(record.expected, record.expected_text),
+    )
+    return (
+        f"{where}: {got} instead of {expected}, which the plain server prefers by "
+        f"{record.gap_nats:.3g} nats (prompt …{prompt!r})"
+    )
+
+
+def _token(number: int | None, text: str | None) -> str:
+    return str(number) if text is None else f"{number} {text!r}"
+
+
+_WIDTH = 24
+_FIELDS_SHOWN = {
+    FieldResult.SAME: ("✓", "same", "green", "good"),
+    FieldResult.DIFFERS: ("✗", "differs", "red", "bad"),
+    FieldResult.NOT_TESTED: ("-", "not tested", "dim", "info"),
+}
+_DOCUMENTED = ("!", "differs (documented)", "yellow", "odd")
+
+
+def show_contract(console: Console, found: ContractDocument) -> None:
+    """Print the verdict, and a line for each field."""
+    style = "bold green" if found.same else "bold red"
+    console.print(Text(f"{'✓' if found.same else '✗'} {verdict(found)}", style))
+    for row in found.fields:
+        mark, label, color, _ = _shown(row)
+        head = Text.assemble((f"  {mark} {row.field:<{_WIDTH}}{label}", color))
+        console.print(head + Text(f": {row.reason}" if row.reason else ""))
+        for note in notes(row):
+            console.print(Text(f"    {note}", "dim"))
+
+
+def contract_page(found: ContractDocument) -> str:
+    """Return the page of a contract. It is deterministic, and text from servers is escaped."""
+    rows = [(row, *_shown(row)[1::2], list(notes(row))) for row in found.fields]
+    template = page_environment().get_template("contract.html.j2")
+    return template.render(found=found, rows=rows, verdict=verdict(found))
+
+
+def verdict(found: ContractDocument) -> str:
+    """Return the verdict as a sentence."""
+    breaking = [row.field for row in found.fields if row.breaks]
+    if breaking:
+        return f"{found.speculative} changes the meaning of {', '.join(breaking)}"
+    if not found.same:
+        return f"{found.speculative}: no request field could be tested"
+    documented = found.counts.differs
+    more = f", {documented} more differ as documented" if documented else ""
+    return f"{found.speculative} keeps the meaning of {found.counts.same} request fields{more}"
+
+
+def notes(row: FieldRow) -> Iterator[str]:
+    """Yield the notes on a difference."""
+    if row.documented:
+        yield f"documented: {row.documented}"
+    if row.advisories:
+        yield f"known: {', '.join(row.advisories)} (speclaunch explain {row.advisories[0]})"
+
+
+def _shown(row: FieldRow) -> tuple[str, str, str, str]:
+    """Return the mark, label, terminal color and page color of a row."""
+    is_documented = row.result is FieldResult.DIFFERS and row.documented is not None
+    return _DOCUMENTED if is_documented else _FIELDS_SHOWN[row.result]
+
 
 _MOST_CONCURRENCY, _MOST_WORDS = 1024, 1 << 20
 _START_SECONDS = 3600.0
@@ -118,7 +249,6 @@ def prove(options: ProveOptions) -> ExitCode:
 
 def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSide) -> ExitCode:
     """Check the request contract of both servers. Raises InputError, LaunchError."""
-    from speclaunch.app.output.contract import contract_page, show_contract
 
     if options.dry_run:
         out_lines().print(f"starts:   2, both at once: {ours.name}; {plain.name}")

@@ -6,14 +6,41 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.app.output.console import err, is_drawn, out
-from speclaunch.app.output.rule_page import explained
-from speclaunch.checks import FILE_CODES, RULES, by_code
+from speclaunch.checks import FILE_CODES, RULES, FileCode, Rule, by_code, page
 from speclaunch.core import InputError, Problem
 from speclaunch.engine import suggest
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.change_options import ExplainOptions
     from speclaunch.app.verbs.run_options import FormatOptions
+
+
+def explained(rule: Rule | FileCode) -> str:
+    """Return the Markdown of a rule or notice: heading, attributes, text."""
+    found = page(rule.code)
+    facts = "  \n".join(f"**{what}:** {text}" for what, text in _limits(rule))
+    return f"# {found.title}\n\n{found.summary}.\n\n{facts}\n\n{found.body}"
+
+
+def _limits(rule: Rule | FileCode) -> tuple[tuple[str, str], ...]:
+    if isinstance(rule, FileCode):
+        return (("Severity", rule.severity.value),)
+    return (
+        ("Severity", _severities(rule)),
+        ("Algorithms", ", ".join(sorted(rule.algorithms)) or "any"),
+        ("Engine versions", f"`{versions_of(rule)}`" if rule.versions else "all"),
+    )
+
+
+def _severities(rule: Rule) -> str:
+    others = (f"{severity.value} {when}" for severity, when in rule.also.items())
+    return "; ".join((rule.severity.value, *others))
+
+
+def versions_of(rule: Rule) -> str:
+    """Return the engine versions of a rule, lower bounds first: specifier sets are unordered."""
+    parts = [part for part in rule.versions.split(",") if part]
+    return ", ".join(sorted(parts, key=lambda part: (part[0] != ">", part)))
 
 
 def explain(options: ExplainOptions) -> None:

@@ -93,28 +93,28 @@ VERBS = (
             Verb(
                 BENCH_RUN,
                 "bench:bench",
-                "measure_options:BenchOptions",
+                "run_options:BenchOptions",
                 _BENCH,
                 "recipe=eagle3_llama8b --workload code --output bench.html",
             ),
             Verb(
                 "ls",
-                "bench_results:list_results",
+                "bench:list_results",
                 "run_options:FormatOptions",
                 "List saved measurements, newest last.",
                 "--output-format json",
             ),
             Verb(
                 "show",
-                "bench_results:show",
-                "measure_options:BenchShowOptions",
+                "bench:show",
+                "run_options:BenchShowOptions",
                 "Show a saved measurement as text, JSON, Markdown or a web page.",
                 "last --output bench.html",
             ),
             Verb(
                 "compare",
-                "bench_results:compare",
-                "measure_options:BenchCompareOptions",
+                "bench:compare",
+                "run_options:BenchCompareOptions",
                 "Compare two certificates: the ratio of their speed-ups, with an interval.",
                 "old.json new.json",
             ),
@@ -123,21 +123,21 @@ VERBS = (
     Verb(
         "prove",
         "prove:prove",
-        "measure_options:ProveOptions",
+        "run_options:ProveOptions",
         "Prove that speculation leaves greedy answers unchanged, token by token.",
         "recipe=eagle3_llama8b --concurrency 1,16",
     ),
     Verb(
         "tune",
         "tune:tune",
-        "measure_options:TuneOptions",
+        "run_options:TuneOptions",
         "Find the fastest speculation settings (steps, topk, draft tokens) with few engine starts.",
         "recipe=eagle3_llama8b --objective throughput@8 --write",
     ),
     Verb(
         "bisect",
-        "bisect:bisect",
-        "measure_options:BisectOptions",
+        "releases:bisect",
+        "run_options:BisectOptions",
         "Find the two engine versions between which a recipe stops passing a check.\n\nInstalls "
         "CPU engines as needed, and starts as few versions as possible. Rerun an interrupted "
         "search to resume it. Exits 1 if the pair cannot be isolated.",
@@ -165,7 +165,7 @@ VERBS = (
     Verb(
         "sweep",
         "sweep:sweep",
-        "measure_options:SweepOptions",
+        "run_options:SweepOptions",
         "Launch (or plan) every combination of settings and show the results in one table.\n\n"
         "`speclaunch -m recipe=a,b key=1,2` is short for `speclaunch sweep recipe=a,b key=1,2`.",
         "recipe=cpu_ngram args.speculative_num_draft_tokens=4,8 --plan",
@@ -201,7 +201,7 @@ VERBS = (
     ),
     Verb(
         "import",
-        "import_:import_",
+        "convert:import_",
         "change_options:ImportOptions",
         "Convert a server command or manifest into a recipe on standard output.\n\n"
         "Executes nothing. Converts `vllm serve` commands to SGLang's arguments. "
@@ -210,7 +210,7 @@ VERBS = (
     ),
     Verb(
         "migrate",
-        "migrate:migrate",
+        "convert:migrate",
         "change_options:MigrateOptions",
         "Update a file to another engine version: rename and remove flags that changed.\n\n"
         "Edits the file in place, including its container images and `--config` file, and "
@@ -221,7 +221,7 @@ VERBS = (
     ),
     Verb(
         "upgrade",
-        "upgrade:upgrade",
+        "releases:upgrade",
         "start_options:UpgradeOptions",
         "Show on one page whether a deployment can move to another engine version.\n\nCompares "
         "the command, effective arguments, memory, refusals and known bugs; with --run, also "
@@ -505,14 +505,14 @@ VERBS = (
     ),
     Verb(
         "lsp",
-        "lsp:lsp",
+        "integrations:lsp",
         "change_options:LspOptions",
         "Run the language server that checks deployments in an editor.",
     ),
     Verb(
         "completion",
-        "completion_scripts:completion",
-        "completion_scripts:CompletionOptions",
+        "integrations:completion",
+        "integrations:CompletionOptions",
         "Print the shell script that completes verbs, options, recipes and overrides.",
         "bash > ~/.local/share/bash-completion/completions/speclaunch",
     ),
@@ -533,7 +533,7 @@ SHOWN = {"sweep": "-m"}
 """Names in the help that differ from the verb: `speclaunch -m recipe=A,B` runs a sweep."""
 
 COMPLETION = "_SPECLAUNCH_COMPLETE"
-"""Environment variable with the shell that requests completions: see completion_scripts.py."""
+"""Environment variable with the shell that requests completions: see integrations.py."""
 
 
 def verb_named(name: str) -> Verb:

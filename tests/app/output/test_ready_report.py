@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from speclaunch.app.output.ready_report import show_passed, show_ready
+from speclaunch.app.output.live_start import show_passed, show_ready
 from speclaunch.engine.releases.hosts import Address
 
 

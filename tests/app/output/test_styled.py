@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from speclaunch.app.output.styled import PlainPrinter, Styled
+from speclaunch.app.output.console import PlainPrinter, Styled
 
 _TEXT = st.text(st.one_of(st.sampled_from("\t\n[]/\r\a\b\v\f\\ 漢é"), st.characters(codec="utf-8")))
 _STYLES = st.sampled_from(["", "bold", "bold red", "dim"])

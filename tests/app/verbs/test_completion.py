@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.app.verbs.completing import candidates
-from speclaunch.app.verbs.completion_scripts import SCRIPTS
+from speclaunch.app.verbs.integrations import SCRIPTS
 from speclaunch.app.verbs.verbs import VERBS
 from speclaunch.deployments.recipe.find_recipe import group_options, recipe_names
 from speclaunch.deployments.targets.assemble import RENDERERS

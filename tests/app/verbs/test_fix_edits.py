@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.app.output.formats.interface import touched
+from speclaunch.app.output.formats import touched
 from speclaunch.app.verbs.fixing import edits_in
 from speclaunch.app.verbs.lint import lint_run
 from speclaunch.app.verbs.start_options import LintOptions

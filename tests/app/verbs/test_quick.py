@@ -9,8 +9,8 @@ import pytest
 from typer.main import get_command
 
 from speclaunch.app.verbs import commands
+from speclaunch.app.verbs.app import QUICK, plain_options, quick_command, quick_explain
 from speclaunch.app.verbs.options import VerbOptions
-from speclaunch.app.verbs.quick import QUICK, plain_options, quick_command, quick_explain
 from speclaunch.app.verbs.verbs import Verb, verb_named
 
 WORDS = (

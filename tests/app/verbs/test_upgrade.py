@@ -9,9 +9,9 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.app.verbs import upgrade as verb
-from speclaunch.app.verbs.bisect import bisect
-from speclaunch.app.verbs.measure_options import BisectOptions
+from speclaunch.app.verbs import releases
+from speclaunch.app.verbs.releases import bisect
+from speclaunch.app.verbs.run_options import BisectOptions
 from speclaunch.app.verbs.start_options import UpgradeOptions
 from speclaunch.checks import Lookup, all_rules
 from speclaunch.core import ExitCode, InputError, Problem, SpeclaunchError
@@ -49,7 +49,7 @@ class Locked(Struct):
         (found,) = recipe_upgrades(self.words, settings)
         found = replace(found, reasons=(UpgradeReason(Aspect.VALUE, verdict, "planted"),))
         options = UpgradeOptions(words=list(self.words), to=NEW, write=True)
-        verb._write(options, settings, found, self.python)
+        releases._write(options, settings, found, self.python)
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def locked(tmp_path: Path) -> Locked:
     path.write_text(fake_sglang.RECIPE.format(python=old).replace(NEW, OLD))
     words = (f"recipe={path}", KEY)
     recipe = load(str(path), (KEY,))
-    prepared = verb.recipe_for(words, OLD, ()).prepared()
-    lock = write_lock(prepared, verb.plan_here(prepared), lock_request(recipe, (KEY,)))
+    prepared = releases.recipe_for(words, OLD, ()).prepared()
+    lock = write_lock(prepared, releases.plan_here(prepared), lock_request(recipe, (KEY,)))
     assert prepare(recipe, OLD, dry_run=True).version == OLD
     return Locked(path, lock, str(fake_sglang.install(tmp_path / "new", NEW)), words)
 
@@ -86,7 +86,7 @@ def test_an_error_changes_neither_file(
         raise error
 
     before = locked.texts()
-    monkeypatch.setattr(verb, failing, fail)
+    monkeypatch.setattr(releases, failing, fail)
     with pytest.raises(type(error)):
         locked.write()
     assert locked.texts() == before
@@ -97,14 +97,14 @@ def test_without_a_run_or_if_not_safe_nothing_is_written(locked: Locked) -> None
     settings = UpgradeSettings(NEW, OLD, (), Lookup(), all_rules())
     options = UpgradeOptions(words=list(locked.words), to=NEW, write=True)
     with pytest.raises(InputError, match="records what served"):
-        verb._require_writable(options, settings)
+        releases._require_writable(options, settings)
     locked.write(UpgradeVerdict.NOT_SAFE)
     assert locked.texts() == before
 
 
 def test_a_directory_without_a_deployment_has_nothing_to_check(tmp_path: Path) -> None:
     with pytest.raises(SpeclaunchError, match="no deployment in") as caught:
-        verb.upgrade(UpgradeOptions(words=[str(tmp_path)], to=NEW))
+        releases.upgrade(UpgradeOptions(words=[str(tmp_path)], to=NEW))
     assert caught.value.exit_code is ExitCode.NOTHING
 
 

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import pytest
 from rich.text import Text
 
-from speclaunch.app.output.tables import sparkline
-from speclaunch.app.output.watch import watch_view
-from speclaunch.app.verbs.watch import exit_code
+from speclaunch.app.output.terminal import sparkline
+from speclaunch.app.verbs.watch import exit_code, watch_view
 from speclaunch.core import ExitCode
 from speclaunch.measure.watch_history import RankSpan, WatchedEngine, WatchEvent, WatchProblem
 from tests.support.program import run

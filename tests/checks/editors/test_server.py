@@ -373,13 +373,13 @@ def test_a_crash_in_one_request_is_logged_and_the_next_is_answered() -> None:
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from speclaunch.app.verbs import lsp
+    from speclaunch.app.verbs import integrations
     from speclaunch.app.verbs.change_options import LspOptions
     from speclaunch.core.errors import InputError
 
-    monkeypatch.setattr(lsp, "find_spec", lambda name: None)
+    monkeypatch.setattr(integrations, "find_spec", lambda name: None)
     with pytest.raises(InputError) as caught:
-        lsp.lsp(LspOptions())
+        integrations.lsp(LspOptions())
     assert caught.value.problems[0].help == "pip install 'speclaunch[lsp]'"
 
 

@@ -17,8 +17,8 @@ import speclaunch.deployments.recipe.hydra_compose
 import speclaunch.deployments.recipe.load  # noqa: F401  what each of the processes would import
 from speclaunch.app.output.console import err_lines
 from speclaunch.app.output.problems import show_problems
+from speclaunch.app.verbs.app import plain_options
 from speclaunch.app.verbs.lint import lint as verb
-from speclaunch.app.verbs.quick import plain_options
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks.rules.registry import import_checks
 from speclaunch.core.errors import SpeclaunchError

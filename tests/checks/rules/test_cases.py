@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.app.output.rule_page import explained
+from speclaunch.app.verbs.rules import explained
 from speclaunch.checks.rules.interface import Fix, Rule
 from speclaunch.checks.rules.registry import by_code
 from speclaunch.checks.rules.table import RULES

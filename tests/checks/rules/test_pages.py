@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.app.output.rule_page import explained
+from speclaunch.app.verbs.rules import explained
 from speclaunch.checks.lint.file_codes import FILE_CODES, FileCode
 from speclaunch.checks.rules.interface import Page, Rule, page
 from speclaunch.checks.rules.table import RULES

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from speclaunch.app.verbs.import_ import read
+from speclaunch.app.verbs.convert import read
 from speclaunch.checks.edit.import_recipes import import_command
 from speclaunch.deployments.sources import vllm
 from speclaunch.deployments.sources.files import read_text

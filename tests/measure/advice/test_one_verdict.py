@@ -10,9 +10,9 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from speclaunch.app.output.plan.document import plan_document
-from speclaunch.app.output.plan.page import plan_page
-from speclaunch.app.output.plan.text import show_plan
+from speclaunch.app.output.plan_document import plan_document
+from speclaunch.app.output.plan_page import plan_page
+from speclaunch.app.output.plan_text import show_plan
 from speclaunch.app.verbs.bench_sides import memory_warnings
 from speclaunch.checks.edit.render_check import findings_of_recipe, plan_rendering
 from speclaunch.checks.editors.document import EditorSettings, check_document

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.app.output.bench_markdown import certificate_markdown, single_markdown
+from speclaunch.app.output.bench import certificate_markdown, single_markdown
 from speclaunch.measure.bench.certificate import SINGLE_SENTENCE, certificate, single
 from speclaunch.measure.bench.measurement import Round, SpeedClaim, bounds
 from speclaunch.measure.bench.schema import CertificateDocument, SideMemory

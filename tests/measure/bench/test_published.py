@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.app.output.bench_markdown import certificate_markdown, single_markdown
-from speclaunch.app.output.bench_words import published
-from speclaunch.app.verbs.bench_results import _files, _text
+from speclaunch.app.output.bench import certificate_markdown, published, single_markdown
+from speclaunch.app.verbs.bench import _files, _text
 from speclaunch.app.verbs.options import CertificateFormat
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.core.errors import InputError

@@ -13,7 +13,7 @@ import pytest
 from msgspec import convert, to_builtins
 from rich.console import Console
 
-from speclaunch.app.output.contract import contract_page, show_contract
+from speclaunch.app.verbs.prove import contract_page, show_contract
 from speclaunch.measure.prove.contract import FIELDS
 from speclaunch.measure.prove.contract_servers import (
     Contract,

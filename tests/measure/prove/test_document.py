@@ -11,7 +11,7 @@ import pytest
 from msgspec import convert, to_builtins
 from rich.console import Console
 
-from speclaunch.app.output.proving import show_proof
+from speclaunch.app.verbs.prove import show_proof
 from speclaunch.measure.prove.answers import ProofPrompt
 from speclaunch.measure.prove.proof import (
     AnswerKind,

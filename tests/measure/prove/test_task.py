@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.app.verbs.check_options import lookup
+from speclaunch.app.verbs.option_values import lookup
 from speclaunch.app.verbs.prove import Served, Task, _Count, ask_ours, check_answers
 from speclaunch.core.errors import LaunchError
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate

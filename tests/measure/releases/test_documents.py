@@ -11,8 +11,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from speclaunch.app.output.bisect import show_bisect
-from speclaunch.app.output.upgrade import show_upgrades
+from speclaunch.app.verbs.releases import show_bisect, show_upgrades
 from speclaunch.measure.releases.bisect import BisectDocument, DependencyRecord, PairRecord
 from speclaunch.measure.releases.search import ProbeVerdict, ReleaseProbe, SearchOutcome
 from speclaunch.measure.releases.upgrade import Aspect, UpgradeReason, UpgradeVerdict

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from speclaunch.app.verbs.measure_options import TuneOptions
+from speclaunch.app.verbs.run_options import TuneOptions
 from speclaunch.app.verbs.tune import TuningTask, _written
 from speclaunch.app.verbs.writing import OutputRefusedError
 from speclaunch.checks.rules.examine import Lookup

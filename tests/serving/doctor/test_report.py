@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from speclaunch.app.output.doctor import DoctorReport, diagnosis_json, render, show_diagnosis
+from speclaunch.app.verbs.doctor import DoctorReport, diagnosis_json, render, show_diagnosis
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.recipe.load import load

@@ -38,7 +38,7 @@ OURS = (
 )
 SUPERVISOR = """
 import sys
-import speclaunch.app.verbs.app, speclaunch.app.verbs.launch_apart, speclaunch.serving.launch.process, speclaunch.app.output.running
+import speclaunch.app.verbs.app, speclaunch.app.verbs.launch_process, speclaunch.serving.launch.process, speclaunch.app.output.running
 print(*sys.modules)
 """
 PLANNER = """

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from speclaunch.app.output.bench import columns
-from speclaunch.app.output.bench_markdown import certificate_markdown, difference_markdown, escaped
+from speclaunch.app.output.bench import certificate_markdown, columns, difference_markdown, escaped
 from speclaunch.measure.bench.measurement import Objection
 from speclaunch.measure.bench.schema import CertificateDocument, difference
 from tests.app.output.bench.strategies import NAMES, certificates

@@ -7,7 +7,7 @@ from io import StringIO
 from rich.console import Console
 
 from speclaunch.app.output.bench_progress import BenchCourse, DrawnProgress, LineProgress, progress
-from speclaunch.app.output.styled import PlainPrinter
+from speclaunch.app.output.console import PlainPrinter
 from speclaunch.measure.bench.comparison import steps
 from tests.measure.bench.test_estimate import SCHEDULE, of
 

@@ -6,8 +6,8 @@ import pytest
 from msgspec import ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
-from speclaunch.app.output.bench_markdown import certificate_markdown
-from speclaunch.app.output.bench_page.page import certificate_page
+from speclaunch.app.output.bench import certificate_markdown
+from speclaunch.app.output.bench_page import certificate_page
 from speclaunch.measure.bench.schema import CertificateDocument
 from tests.support.app.output.bench.made import made
 

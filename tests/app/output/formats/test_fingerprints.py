@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.app.output.formats import format_named
-from speclaunch.app.output.formats.fingerprints import fingerprints
-from speclaunch.app.output.formats.interface import FormatInput
-from speclaunch.app.output.formats.sarif import FINGERPRINT
+from speclaunch.app.output.formats import FormatInput, format_named
+from speclaunch.app.output.formats_reports import FINGERPRINT
+from speclaunch.app.output.formats_services import fingerprints
 from speclaunch.checks.rules.interface import Finding, Severity
 from tests.support.app.output.formats.made import finding, report
 

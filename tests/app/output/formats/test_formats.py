@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from speclaunch.app.output.formats import FORMATS, ci_commands, format_named
-from speclaunch.app.output.formats.interface import FormatInput
+from speclaunch.app.output import formats_services
+from speclaunch.app.output.formats import FORMATS, FormatInput, format_named
 from speclaunch.app.verbs.options import LintFormat
 from speclaunch.checks.edit.edits import FileEdits, text_edits_between
 from speclaunch.checks.lint.report import FileReport, Report
@@ -112,14 +112,14 @@ class TestGithub:
         assert format_named("github").text(FormatInput(report(*made))).count("\n") == 10
 
     def test_a_text_obeys_nothing(self) -> None:
-        first, *between, last = ci_commands.without_commands("x\n::error::y").splitlines()
+        first, *between, last = formats_services.without_commands("x\n::error::y").splitlines()
         token = first.removeprefix("::stop-commands::")
         assert between == ["x", "::error::y"] and last == f"::{token}::" and len(token) == 32
-        assert ci_commands.without_commands("x") != ci_commands.without_commands("x")
+        assert formats_services.without_commands("x") != formats_services.without_commands("x")
 
     def test_the_summary_is_short(self) -> None:
         made = [finding("a.sh", at, message="m" * 5000) for at in range(1, 5000)]
-        told = ci_commands.summary(FormatInput(report(*made)))
+        told = formats_services.summary(FormatInput(report(*made)))
         assert len(told.encode()) < 1 << 20 and "4799 more are in the log." in told
 
 

@@ -14,8 +14,14 @@ from hypothesis import given, settings
 from junitparser import JUnitXml, TestSuite
 from rich.console import Console
 
-from speclaunch.app.output.formats import FORMATS, format_named
-from speclaunch.app.output.formats.interface import FormatInput, from_root, one_line, readable
+from speclaunch.app.output.formats import (
+    FORMATS,
+    FormatInput,
+    format_named,
+    from_root,
+    one_line,
+    readable,
+)
 from speclaunch.checks.lint.report import Report
 from speclaunch.checks.rules.interface import Severity
 from tests.app.output.formats.lint_schema import LintDocument
@@ -93,7 +99,7 @@ def test_github(made: Report) -> None:
 @FEW
 @given(REPORTS)
 def test_githubs_summary(made: Report) -> None:
-    from speclaunch.app.output.formats.ci_commands import summary
+    from speclaunch.app.output.formats_services import summary
 
     lines = summary(FormatInput(made)).split("\n")
     rows = [line for line in lines if line.startswith("| ") and not line.startswith("| Where")]
@@ -103,7 +109,7 @@ def test_githubs_summary(made: Report) -> None:
 
 
 def test_githubs_summary_shows_backticks_and_marks_as_they_are() -> None:
-    from speclaunch.app.output.formats.ci_commands import summary
+    from speclaunch.app.output.formats_services import summary
 
     said = finding("a.sh", 1, message="`--tp` [x](y) *z* @me")
     row = summary(FormatInput(report(said))).split("\n")[-2]

@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel
 from sarif_pydantic import Sarif
 
-from speclaunch.app.output.formats import sarif
-from speclaunch.app.output.formats.interface import FormatInput
-from speclaunch.app.output.formats.sarif import MOST_DESCRIBED, rule_help
+from speclaunch.app.output import formats_reports
+from speclaunch.app.output.formats import FormatInput
+from speclaunch.app.output.formats_reports import MOST_DESCRIBED, rule_help
 from speclaunch.checks.edit.edits import FileEdits, text_edits_between
 from speclaunch.checks.lint.report import ReportedFinding
 from speclaunch.checks.rules.interface import Fix, Severity
@@ -27,7 +27,7 @@ NOT_MODELLED = {"$schema", "columnKind"}
 
 
 def document(told: FormatInput) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(sarif.SarifFormat().text(told))
+    found: dict[str, Any] = json.loads(formats_reports.SarifFormat().text(told))
     return found
 
 
@@ -119,7 +119,7 @@ def test_every_rule_has_help_that_stands_alone(
         assert 10 < len(one["fullDescription"]["text"]) <= MOST_DESCRIBED
         assert one["help"]["text"] and "## Sources" in one["help"]["markdown"]
         assert ".md)" not in one["help"]["markdown"] and "](" not in one["help"]["text"]
-        assert 1 <= len(one["properties"]["tags"]) <= sarif.MOST_TAGS
+        assert 1 <= len(one["properties"]["tags"]) <= formats_reports.MOST_TAGS
         url = None if base is None else f"{base}/rules/{one['id']}/"
         assert one.get("helpUri") == url
 
@@ -137,7 +137,7 @@ def _page(code: str) -> str:
 
 
 def test_at_most_what_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sarif, "MOST_RESULTS", 20)
+    monkeypatch.setattr(formats_reports, "MOST_RESULTS", 20)
     made = [finding("a.sh", at, severity=Severity.INFO, code="SPL903") for at in range(1, 26)]
     made += [finding("b.sh", at) for at in range(1, 6)]
     (run,) = document(FormatInput(report(*made)))["runs"]
@@ -149,9 +149,9 @@ def test_at_most_what_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.thorough
 def test_at_most_as_large_as_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sarif, "MOST_BYTES", 8_000)
+    monkeypatch.setattr(formats_reports, "MOST_BYTES", 8_000)
     made = [finding(f"{at}.sh", at, message=f"{at * 7919}") for at in range(1, 500)]
-    text = sarif.SarifFormat().text(FormatInput(report(*made)))
+    text = formats_reports.SarifFormat().text(FormatInput(report(*made)))
     (run,) = json.loads(text)["runs"]
     import gzip
 

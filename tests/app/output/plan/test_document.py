@@ -9,7 +9,7 @@ import msgspec.json
 import pytest
 from msgspec import convert
 
-from speclaunch.app.output.plan.document import (
+from speclaunch.app.output.plan_document import (
     ArgumentRecord,
     ComparisonDocument,
     Graphs,

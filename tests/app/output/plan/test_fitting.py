@@ -7,9 +7,9 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.app.output.plan.document import plan_document
-from speclaunch.app.output.plan.page import plan_page
-from speclaunch.app.output.plan.text import show_plan
+from speclaunch.app.output.plan_document import plan_document
+from speclaunch.app.output.plan_page import plan_page
+from speclaunch.app.output.plan_text import show_plan
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import Prepared, prepare
 from speclaunch.engine.facts.facts import Facts

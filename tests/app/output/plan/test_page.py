@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.app.output.plan.page import (
+from speclaunch.app.output.plan_page import (
     TEMPLATES,
     comparison_page,
     memory_bar,

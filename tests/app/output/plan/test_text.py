@@ -7,11 +7,11 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.app.output.plan import formatting
-from speclaunch.app.output.plan.pictures import COLORS, LETTERS, cells, ink, used
-from speclaunch.app.output.plan.side_by_side import show_comparison
-from speclaunch.app.output.plan.terminal_lines import wrapped
-from speclaunch.app.output.plan.text import show_plan
+from speclaunch.app.output import formatting
+from speclaunch.app.output.plan_memory import COLORS, LETTERS, cells, ink, used
+from speclaunch.app.output.plan_side_by_side import show_comparison
+from speclaunch.app.output.plan_text import show_plan
+from speclaunch.app.output.terminal import wrapped
 from speclaunch.engine.plan.budget import MemoryShare, MemorySize, MemoryUse, RankBudget
 from speclaunch.measure.advice.plan_requests import compared
 from tests.support.app.output.plan.helpers import FAILS, FITS, GIB, UNKNOWN, planned, rank, shown

@@ -1,32 +1,37 @@
-"""`speclaunch import`: convert a server command or file to a recipe."""
+"""`speclaunch import` and `migrate`: a recipe of a server command, a file for another release."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+from msgspec.structs import replace
 
 from speclaunch.app.output.console import err, write_exact
-from speclaunch.app.output.findings import show_findings
+from speclaunch.app.output.findings import bugs_across, show_findings
 from speclaunch.app.output.problems import show_problems
-from speclaunch.app.verbs.change_options import ImportOptions
-from speclaunch.app.verbs.standard_input import read_stdin
-from speclaunch.app.verbs.writing import require_free, require_sound
+from speclaunch.app.verbs.change_options import ImportOptions, MigrateOptions
+from speclaunch.app.verbs.option_values import read_stdin
+from speclaunch.app.verbs.writing import require_free, require_sound, show_patch
 from speclaunch.checks import (
+    STDIN_SHOWN,
     LintedFile,
     against,
     check_source,
     check_text,
     chosen,
     configured,
+    file_bytes,
     import_all,
     import_command,
     installed_engine,
+    shown_diff,
     write_together,
 )
-from speclaunch.core import ExitCode, InputError, Problem, read_regular, reads
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, Problem, read_regular, reads
 from speclaunch.deployments import (
     Imported,
     Reading,
@@ -38,7 +43,10 @@ from speclaunch.deployments import (
     recipe_name,
     vllm,
 )
-from speclaunch.engine import is_of_its_line, named
+from speclaunch.engine import UnknownVersion, is_of_its_line, named
+
+if TYPE_CHECKING:
+    from speclaunch.checks import Migration
 
 STDIN = "-"
 
@@ -55,7 +63,7 @@ def import_(options: ImportOptions) -> ExitCode:
         for _, _, path in found:
             require_free(path, overwrite=options.overwrite)
         for imported, text, path in found:
-            _require_sound(imported, text, str(path), source, force=options.force)
+            _require_sound_import(imported, text, str(path), source, force=options.force)
         _make(options.to_dir)
         write_together({path: text for _, text, path in found})
         for _, _, path in found:
@@ -64,7 +72,9 @@ def import_(options: ImportOptions) -> ExitCode:
     number = chosen(reading, source, options.command)
     name = recipe_name(stem)
     imported, text = import_command(commands[number - 1], name, source, stated, installed)
-    _require_sound(imported, text, f"{name}.yaml", source, force=options.force, what="the recipe")
+    _require_sound_import(
+        imported, text, f"{name}.yaml", source, force=options.force, what="the recipe"
+    )
     write_exact(text)
     return _conclude([imported], reading)
 
@@ -77,7 +87,7 @@ def _stated(engine: str | None) -> str | None:
     return found.held if is_of_its_line(found) else found.requested
 
 
-def _require_sound(
+def _require_sound_import(
     imported: Imported, text: str, path: str, source: str, *, force: bool, what: str | None = None
 ) -> None:
     """Raise OutputRefusedError for errors in the recipe that the command does not have."""
@@ -136,3 +146,85 @@ def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
     if reading.unread:
         return ExitCode.USAGE
     return ExitCode.FAILED if problems or reading.misread else ExitCode.CLEAN
+
+
+def migrate(options: MigrateOptions) -> ExitCode:
+    """Migrate a file to another engine version. Raises InputError, OutputRefusedError."""
+    from speclaunch.checks import migrate_data
+
+    target = _version(options.to, "--to")
+    origin = _version(options.source, "--from") if options.source else None
+    file = options.file
+    path = Path(file)
+    if file == STDIN:
+        data, shown = read_stdin(), STDIN_SHOWN
+    else:
+        data, shown = file_bytes(file), None
+    before, migration = migrate_data(
+        data, file, target, origin, shown=shown, keep_images=options.force
+    )
+    steps = migration.steps if not migration.problems else []
+    for step in (*migration.origins, *steps):
+        err().print(f"{step.place}: {step.text}", markup=False)
+    show_problems(err(), migration.warnings, "warning")
+    show_problems(err(), migration.problems)
+    if migration.problems:
+        err().print(f"{file} is unchanged.")
+    changed = migration.text != before
+    also = migration.also if not migration.problems else []
+    if not migration.problems:
+        _require_sound_migration(shown or file, before, migration, target, force=options.force)
+    if options.diff:
+        for carried in also:
+            _show(carried.before, carried.text, str(carried.path), migration.hidden)
+        _show(before, migration.text, file, migration.hidden)
+    elif file == STDIN:
+        write_exact(migration.text)
+    elif changed or also:
+        own = {path: migration.text} if changed else {}
+        texts = {carried.path: carried.text for carried in also} | own
+        write_together(texts)
+        for written in texts:
+            err().print(f"wrote {written}", markup=False)
+    if migration.problems:
+        return ExitCode.FAILED
+    if not changed and not also:
+        err().print(f"{file} needs no change for SGLang {target}.", style="dim")
+    return ExitCode.CLEAN
+
+
+def _require_sound_migration(
+    shown: str, before: str, migration: Migration, target: str, *, force: bool
+) -> None:
+    options = configured(shown, (target,))
+    versions = [source.version for source in migration.versions]
+    old = check_text(shown, before, replace(options, versions=()), versions=versions)
+    texts = {os.path.realpath(carried.path): carried.text.encode() for carried in migration.also}
+    if shown != STDIN_SHOWN:
+        texts[os.path.realpath(shown)] = migration.text.encode()
+    with reads.overlay(texts):
+        new = check_text(shown, migration.text, options)
+        require_sound(against(old, new), shown, force=force)
+    bugs = bugs_across(old.findings, new.findings)
+    if bugs is not None:
+        err().print(bugs, markup=False)
+
+
+def _show(before: str, after: str, file: str, hidden: tuple[str, ...]) -> None:
+    shown = shown_diff(before, after, file, hidden)
+    show_patch(shown)
+    if not shown.hidden and not shown.context:
+        note = "context lines with secrets are omitted: apply with git apply --unidiff-zero"
+        err().print(note, markup=False)
+
+
+def _version(text: str, option: str) -> str:
+    try:
+        version = named(text)
+        if version.note:
+            err().print(f"{option} {text}: {version.note}", markup=False)
+        return version.held
+    except UnknownVersion as error:
+        raise InputError(
+            Problem(str(error), Place(COMMAND_LINE, text=f"{option} {text}"))
+        ) from error

@@ -1,18 +1,19 @@
-"""Positions of chart elements of a certificate: horizontal in percent, vertical in pixels.
-
-A chart fills its width while its text size is constant. Pure functions of numbers.
-"""
+"""A certificate as one self-contained page to attach to a change request."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from functools import cache
+from itertools import groupby, pairwise
 
+from jinja2 import Environment
 from msgspec import Struct
 
-from speclaunch.app.output.bench_words import per_cell, ratio
-from speclaunch.measure import CellRecord, NumbersRecord
+from speclaunch.app.output import bench, formatting
+from speclaunch.app.output.bench import per_cell, ratio
+from speclaunch.app.output.plan_page import page_environment
+from speclaunch.measure import CellRecord, CertificateDocument, NumbersRecord, SideMemory
 
 HEIGHT = 190.0
 """Height of a plot in pixels, from its highest to its lowest value."""
@@ -330,3 +331,106 @@ def seconds(value: float) -> str:
         if number >= _LEAST:
             return f"{number:.3g} {word}"
     return f"{1e6 * value:.3g} us"
+
+
+KINDS = {"pays": "good", "does not pay": "bad", "not shown": "odd"}
+"""Color of a claim."""
+COLUMNS = (
+    "cell",
+    "tokens/s",
+    "speed-up (interval)",
+    "latency",
+    "TTFT",
+    "TPOT",
+    "accept length",
+    "accepted by position",
+    "goodput",
+)
+
+
+def certificate_page(found: CertificateDocument) -> str:
+    """Return the page of a certificate; deterministic."""
+    template = _environment().get_template("certificate.html.j2")
+    names = (found.candidate, found.baseline)
+    scale = ratio_scale(found.cells) if found.cells else (1.0, 1.0)
+    return template.render(
+        found=found,
+        names=names,
+        COLUMNS=COLUMNS if found.goodput_within else COLUMNS[:-1],
+        claims=claims(found.cells),
+        plots=[
+            (bench.per_cell(cells[0], concurrency=False), cells, ratio_plot(cells, scale))
+            for cells in by_workload(found.cells)
+        ],
+        shares=share_plot(found.cells),
+        times=time_plots(found.cells, found.quantiles, names),
+        spreads=[
+            (bench.per_cell(cell), distributions(cell, found.quantiles, names))
+            for cell in found.cells
+        ],
+    )
+
+
+@cache
+def _environment() -> Environment:
+    found = page_environment()
+    found.filters["px"] = lambda number: f"{number:.2f}"
+    found.globals.update(
+        words=bench,
+        KINDS=KINDS,
+        HEIGHT=HEIGHT,
+        MOST_LABELS=MOST_LABELS,
+        QUARTERS=QUARTERS,
+        command=bench.command_text,
+        memory_rows=memory_rows,
+        engines=engines,
+    )
+    return found
+
+
+def by_workload(cells: Sequence[CellRecord]) -> list[list[CellRecord]]:
+    """Return the cells of each workload and context length, by concurrency."""
+
+    def key(cell: CellRecord) -> tuple[int, int]:
+        return names.index(cell.workload), cell.context
+
+    names = list(dict.fromkeys(cell.workload for cell in cells))
+    ordered = sorted(cells, key=lambda cell: (*key(cell), cell.concurrency))
+    return [list(some) for _, some in groupby(ordered, key=key)]
+
+
+def claims(cells: Sequence[CellRecord]) -> list[tuple[str, str]]:
+    """Return each workload's results with their claims: `code: pays at 1, 8`."""
+    results: list[tuple[str, str]] = []
+    for some in by_workload(cells):
+        name = bench.per_cell(some[0], concurrency=False)
+        for claim in KINDS:
+            at = [str(cell.concurrency) for cell in some if cell.claim == claim]
+            if at:
+                results.append((f"{name}: {claim} at {', '.join(at)}", claim))
+    return results
+
+
+def engines(found: CertificateDocument) -> str:
+    """Return engines and hardware, if known: `SGLang 0.5.23 on cpu`."""
+    versions = dict.fromkeys(side.engine for side in found.sides if side.engine)
+    text = f"SGLang {' and '.join(versions)}" if versions else ""
+    return f"{text} on {found.hardware}" if text and found.hardware else text or "An engine"
+
+
+def memory_rows(rows: Sequence[SideMemory]) -> list[tuple[str, str, str, str]]:
+    """Return each side with its tokens, their share of the larger side's, and its bytes."""
+    most = max((row.max_total_num_tokens or 0 for row in rows), default=0)
+    return [
+        (
+            row.side,
+            "unknown"
+            if row.max_total_num_tokens is None
+            else formatting.number(row.max_total_num_tokens),
+            formatting.percent(row.max_total_num_tokens / most)
+            if most and row.max_total_num_tokens is not None
+            else "",
+            "unknown" if row.bytes is None else formatting.size(row.bytes),
+        )
+        for row in rows
+    ]

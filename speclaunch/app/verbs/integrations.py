@@ -1,13 +1,12 @@
-"""`speclaunch completion`: scripts that let a shell query speclaunch for completions.
-
-Each runs `speclaunch` with the words up to the cursor, the last of them unfinished, and
-`_SPECLAUNCH_COMPLETE` in its environment. Answers are lines: a value, a tab, a description.
-"""
+"""`speclaunch completion` and `speclaunch lsp`: completions in shells, checks in editors."""
 
 from __future__ import annotations
 
+import gc
 import sys
+from importlib.util import find_spec
 
+from speclaunch.app.verbs.change_options import LspOptions
 from speclaunch.app.verbs.options import VerbOptions, required
 from speclaunch.core import InputError, Problem
 
@@ -122,3 +121,15 @@ def completion(options: CompletionOptions) -> None:
             Problem(f"no completion for {shell!r}", help=f"{near} {known}" if near else known)
         )
     sys.stdout.write(SCRIPTS[shell])
+
+
+def lsp(options: LspOptions) -> None:  # noqa: ARG001 - it always uses stdio
+    """Serve an editor until it exits. Raises InputError."""
+    if find_spec("pygls") is None or find_spec("lsprotocol") is None:
+        raise InputError(
+            Problem("the language server needs pygls", help="pip install 'speclaunch[lsp]'")
+        )
+    gc.enable()  # `main` disables it for short commands; the server runs for hours
+    from speclaunch.checks import run_and_leave
+
+    run_and_leave()

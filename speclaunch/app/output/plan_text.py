@@ -8,15 +8,10 @@ from itertools import groupby
 
 from rich.console import Console
 
+from speclaunch.app.output import formatting
 from speclaunch.app.output.findings import brief_reasons, minor_bugs, show_findings
-from speclaunch.app.output.plan import formatting
-from speclaunch.app.output.plan.memory_text import (
-    margin_rows,
-    show_budget,
-    show_coverage,
-    show_memory,
-)
-from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
+from speclaunch.app.output.plan_memory import margin_rows, show_budget, show_coverage, show_memory
+from speclaunch.app.output.terminal import LineWriter, TableCell
 from speclaunch.checks import Severity
 from speclaunch.engine import ArgumentOutcome, EffectiveArgument, Fit
 from speclaunch.measure import Advice, EngineCheck, Fitting, PlannedDeployment
@@ -67,12 +62,8 @@ def show_plan(console: Console, planned: PlannedDeployment, *, everything: bool 
 
 def _show_proposals(paper: LineWriter, planned: PlannedDeployment) -> None:
     if planned.fitting is not None:
-        from speclaunch.app.output.plan.text import show_fitting  # noqa: PLC0415
-
         show_fitting(paper, planned.fitting)
     if planned.advice is not None:
-        from speclaunch.app.output.plan.text import show_advice  # noqa: PLC0415
-
         show_advice(paper, planned.advice)
 
 

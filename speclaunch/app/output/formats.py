@@ -1,4 +1,4 @@
-"""Interface of output formats, and their input."""
+"""Output formats of `lint`: their interface, their input, and a table of them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property, lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from speclaunch.app.output.styled import Printer
+from speclaunch.app.output.console import Printer
 from speclaunch.checks import Finding, Report, ReportedFinding, Severity, deduplicate, for_versions
 from speclaunch.core import COMMAND_LINE, masked
 
 if TYPE_CHECKING:
     from speclaunch.checks import FileEdits
+
 
 Edits = Callable[[ReportedFinding], "FileEdits | None"]
 """Function that returns the edits of a finding's fix; None if a person must make them."""
@@ -118,6 +120,27 @@ class Format(ABC):
         """Show the output. `printer` draws on standard output; `write` writes text unchanged."""
         del printer
         write(self.text(source))
+
+
+FORMATS = {
+    "text": "findings:TextFormat",
+    "concise": "findings:ConciseFormat",
+    "json": "formats_services:JsonFormat",
+    "github": "formats_services:GithubFormat",
+    "gitlab": "formats_services:GitlabFormat",
+    "sarif": "formats_reports:SarifFormat",
+    "junit": "formats_reports:JunitFormat",
+    "rdjson": "formats_services:RdjsonFormat",
+    "azure": "formats_services:AzureFormat",
+}
+"""Module in `output/` and class of each format; modules are imported on first use."""
+
+
+def format_named(name: str) -> Format:
+    """Return the format of a name in `FORMATS`."""
+    module, _, kind = FORMATS[name].partition(":")
+    found: Format = getattr(import_module(f"speclaunch.app.output.{module}"), kind)()
+    return found
 
 
 def readable(text: str) -> str:

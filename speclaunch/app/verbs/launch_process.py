@@ -1,11 +1,28 @@
-"""Supervising process of `speclaunch launch`: waits for the planner, then runs the engine."""
+"""Processes of `speclaunch launch`: their title without secrets, and the supervising process."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
-from speclaunch.core import ExitCode, holds_secret, is_secret_flag
-from speclaunch.serving import PlannerResult, ReopenedPlanner, fork_planner
+from speclaunch.core import ExitCode, holds_secret, is_secret_flag, printable
+
+
+def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
+    """Redact secrets in the command line shown by `ps`.
+
+    Returns the new title, or None if there are no secrets.
+    """
+    from speclaunch.deployments import shown_overrides
+
+    shown = shown_overrides(words)
+    if shown == list(words):
+        return None
+    import setproctitle
+
+    title = printable(shlex.join(["speclaunch", *([verb] if verb else []), *shown]))
+    setproctitle.setproctitle(title)
+    return title
 
 
 def launched(words: Sequence[str]) -> ExitCode | int | None:
@@ -13,6 +30,8 @@ def launched(words: Sequence[str]) -> ExitCode | int | None:
 
     Raises the errors of `launch`.
     """
+    from speclaunch.serving import PlannerResult, ReopenedPlanner, fork_planner
+
     planner = fork_planner()
     if planner is None:
         return None
@@ -44,6 +63,4 @@ def _hide_secrets(words: Sequence[str]) -> None:
     """Hide secrets from `ps` at once, because the planner may first wait for the hub."""
     pairs = [(key, value) for key, _, value in (word.partition("=") for word in words)]
     if any(is_secret_flag(key.rpartition(".")[2]) or holds_secret(value) for key, value in pairs):
-        from speclaunch.app.verbs.own_title import hide_secrets
-
         hide_secrets("", words)

@@ -12,19 +12,22 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from speclaunch import __version__
-from speclaunch.app.output.plan import formatting
-from speclaunch.app.output.plan.memory_text import margin_rows, missing, numbers, sentences
-from speclaunch.app.output.plan.pictures import (
+from speclaunch.app.output import formatting
+from speclaunch.app.output.plan_memory import (
     COLORS,
     LETTERS,
     ink,
+    margin_rows,
     memory_picture,
+    missing,
+    numbers,
     padding,
+    sentences,
     spans,
     ticks,
     used,
 )
-from speclaunch.app.output.plan.side_by_side import (
+from speclaunch.app.output.plan_side_by_side import (
     amount,
     change,
     differences,
@@ -33,8 +36,8 @@ from speclaunch.app.output.plan.side_by_side import (
     rows,
     totals,
 )
-from speclaunch.app.output.plan.side_by_side import cell as value_of
-from speclaunch.app.output.plan.text import place, why
+from speclaunch.app.output.plan_side_by_side import cell as value_of
+from speclaunch.app.output.plan_text import place, why
 from speclaunch.checks import Severity, SkippedRule
 from speclaunch.core import masked
 from speclaunch.engine import ArgumentOutcome, Fit, MemoryUse, RankBudget
@@ -116,13 +119,13 @@ def memory_bar(rank: RankBudget, label: str) -> str:
     return str(pictures.memory_bar(rank, label)).strip()
 
 
-def page_environment(*folders: Path) -> Environment:
-    """Return the environment for a page's templates in `folders` and the shared folder.
+def page_environment() -> Environment:
+    """Return the environment for the templates of pages.
 
     Text of recipes, checkpoints, servers and processes is escaped.
     """
     found = Environment(
-        loader=FileSystemLoader([*folders, TEMPLATES]),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=printable,

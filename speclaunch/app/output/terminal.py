@@ -1,16 +1,102 @@
-"""Lines for a terminal of any width, or a pipe.
-
-Nothing is truncated, and control characters are replaced.
-"""
+"""Text on a terminal with rich: a console that untrusted text cannot control, tables, lines."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from typing import IO, Any, Literal
 
 from msgspec import Struct
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
+
+from speclaunch.core import printable
+
+
+class SafeConsole(Console):
+    """Console that escapes control characters in text but sends its own codes to the terminal."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the segments with control characters in their text escaped."""
+        for segment in super().render(renderable, options):
+            text = segment.text
+            if segment.control or text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable(text), segment.style)
+
+    @property
+    def file(self) -> IO[str]:
+        """Stream that does not escape control characters again."""
+        stream: Any = Console.file.fget(self)  # type: ignore[attr-defined]
+        return _Drawing(stream) if hasattr(stream, "write_drawn") else stream  # type: ignore[return-value]
+
+    @file.setter
+    def file(self, new: IO[str]) -> None:
+        Console.file.fset(self, new)  # type: ignore[attr-defined]
+
+
+class _Drawing:
+    """Stream whose `write` passes terminal codes through."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.write = stream.write_drawn
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def plain_table(
+    columns: Iterable[str],
+    *,
+    right: Container[str] = (),
+    overflow: Literal["ignore", "ellipsis", "fold"] = "ignore",
+) -> Table:
+    """Return a table without rows.
+
+    `right`: columns to align right. `overflow`: treatment of cells that are too long; `fold` breaks
+    them into several lines.
+    """
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        table.add_column(column, justify=justify, no_wrap=overflow != "fold", overflow=overflow)
+    return table
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float | None], width: int) -> str:
+    """Return values over time as bars scaled from minimum to maximum; missing values leave gaps.
+
+    More than `width` values are shown as means of neighboring values.
+    """
+    size = max(1, -(-len(values) // width))
+    parts = [values[start : start + size] for start in range(0, len(values), size)]
+    known = [[value for value in part if value is not None] for part in parts]
+    means = [sum(some) / len(some) if some else None for some in known]
+    present = [mean for mean in means if mean is not None]
+    if not present:
+        return ""
+    low, span = min(present), max(present) - min(present)
+    return "".join(
+        " " if mean is None else _BARS[round((mean - low) / span * 7) if span else 3]
+        for mean in means
+    )
+
+
+def label_line(
+    label: str, text: str | Text, width: int, style: str = "dim", *, indent: int = 2
+) -> Text:
+    """Return a line with a label and its text; `width`: columns of the label."""
+    return Text.assemble((f"{' ' * indent}{label:<{width}}", style), text)
+
 
 NARROW = 100
 """Width in columns below which a table row takes several lines."""

@@ -1,7 +1,8 @@
-"""Values derived from the options of the verbs that check: lint, doctor, launch, plan."""
+"""Values that several verbs derive from their options and input: versions, facts, rules."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from speclaunch.app.output.console import err_lines
 from speclaunch.checks import REFUSES, Lookup, Rule, codes, is_selected, selected
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, read_stream, reason
 from speclaunch.engine import (
     ResolvedVersion,
     UnknownVersion,
@@ -79,3 +80,14 @@ def chosen_rules(select: Sequence[str] | None, ignore: Sequence[str] | None) -> 
 def asks(select: Sequence[str] | None, ignore: Sequence[str] | None) -> bool:
     """True if `--select` and `--ignore` include the engine check (SPL090)."""
     return is_selected(REFUSES.code, codes("--select", select), codes("--ignore", ignore))
+
+
+def read_stdin() -> bytes:
+    """Return all of standard input. Raises InputError if it is too large, slow or unreadable."""
+    try:
+        return read_stream(sys.stdin.buffer)
+    except OSError as error:
+        help_ = "write it to a file and pass the file" if isinstance(error, TimeoutError) else None
+        raise InputError(
+            Problem(f"cannot read standard input: {reason(error)}", help=help_)
+        ) from None

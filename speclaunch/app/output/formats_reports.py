@@ -1,11 +1,16 @@
-"""SARIF 2.1.0, the part that GitHub's code scanning accepts and shows.
+"""Reports of `lint` for CI servers: SARIF 2.1.0 and JUnit XML.
 
+SARIF is the part that GitHub's code scanning accepts and shows:
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
 https://docs.github.com/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit.
 Columns are counted in characters (`columnKind`), paths from the root of the repository
 (`%SRCROOT%`). The fingerprint has our own name: GitHub's action computes
 `primaryLocationLineHash` from the file, and warns about any other value. A rule is described by its
 page, as text and as self-contained Markdown.
+
+JUnit has a suite per file and a case per finding. A finding that fails the command is a failure.
+Other findings are passed cases with their text as output. A file without findings is one passed
+case, and an unchecked file is one skipped case.
 """
 
 from __future__ import annotations
@@ -18,19 +23,14 @@ from collections.abc import Mapping, Sequence
 from posixpath import normpath
 from typing import Any
 from urllib.parse import quote
+from xml.etree import ElementTree as Xml
 
 from msgspec import Struct
 
 from speclaunch import __version__
-from speclaunch.app.output.formats.fingerprints import fingerprints, fingerprints_by_message
-from speclaunch.app.output.formats.interface import (
-    NO_FILES,
-    Format,
-    FormatInput,
-    from_root,
-    readable,
-)
-from speclaunch.checks import Finding, Page, Rule, Severity, page, page_url
+from speclaunch.app.output.formats import NO_FILES, Format, FormatInput, from_root, readable
+from speclaunch.app.output.formats_services import fingerprints, fingerprints_by_message
+from speclaunch.checks import FileReport, Finding, Page, Rule, Severity, page, page_url
 from speclaunch.core import COMMAND_LINE, Place, docs_url, lazy
 
 _LINK = lazy(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)")
@@ -280,3 +280,70 @@ def _fix(source: FormatInput, finding: Finding) -> dict[str, Any] | None:
     ]
     change = {"artifactLocation": artifact(made.path), "replacements": replacements}
     return {"description": {"text": _plain(finding.fix.text)}, "artifactChanges": [change]}
+
+
+_NOT_XML = lazy("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 cannot represent."""
+
+
+class JunitFormat(Format):
+    """JUnit report with a suite for each file and engine version."""
+
+    def text(self, source: FormatInput) -> str:
+        """Return the document."""
+        root = Xml.Element("testsuites", name="speclaunch")
+        tests = failures = 0
+        for file in source.report.files:
+            suite = Xml.SubElement(root, "testsuite", name=_text(_name(source, file)))
+            cases = [_case(suite, source, finding) for finding in file.findings] or [
+                _file_case(suite, file)
+            ]
+            failed = sum(source.fails(finding) for finding in file.findings)
+            suite.set("tests", str(len(cases)))
+            suite.set("failures", str(failed))
+            suite.set("errors", "0")
+            suite.set("skipped", str(int(bool(file.skipped and not file.findings))))
+            tests += len(cases)
+            failures += failed
+        root.set("tests", str(tests))
+        root.set("failures", str(failures))
+        root.set("errors", "0")
+        Xml.indent(root)
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, "unicode")}\n'
+
+
+def _name(source: FormatInput, file: FileReport) -> str:
+    return f"{file.path} (SGLang {file.engine})" if source.names_engines else file.path
+
+
+def _case(suite: Xml.Element, source: FormatInput, finding: Finding) -> Xml.Element:
+    place = finding.place
+    case = Xml.SubElement(
+        suite,
+        "testcase",
+        name=_text(f"{finding.code} {finding.rule} ({place.line}:{place.column})"),
+        classname=_text(place.path),
+        file=_text(place.path),
+        line=str(place.line),
+    )
+    output = _text(f"{place}: {finding.severity}[{finding.code}] {source.full(finding)}")
+    if source.fails(finding):
+        failure = Xml.SubElement(case, "failure", message=_text(source.message(finding)))
+        failure.set("type", finding.severity.value)
+        failure.text = output
+    else:
+        Xml.SubElement(case, "system-out").text = output
+    return case
+
+
+def _file_case(suite: Xml.Element, file: FileReport) -> Xml.Element:
+    case = Xml.SubElement(suite, "testcase", name="speclaunch lint", classname=_text(file.path))
+    if file.skipped:
+        Xml.SubElement(case, "skipped", message=_text(file.skipped))
+    return case
+
+
+def _text(text: str) -> str:
+    """Return text for XML: uniform newlines, and U+FFFD for invalid characters."""
+    clean = readable(text).replace("\r\n", "\n").replace("\r", "\n")
+    return _NOT_XML.sub("\ufffd", clean)

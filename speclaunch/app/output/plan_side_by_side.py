@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
+from speclaunch.app.output import formatting
 from speclaunch.app.output.findings import bugs_across, render, show_findings
-from speclaunch.app.output.plan import formatting
-from speclaunch.app.output.plan.memory_text import show_budget
-from speclaunch.app.output.plan.terminal_lines import LineWriter, TableCell
-from speclaunch.app.output.plan.text import place, summary, why
+from speclaunch.app.output.plan_memory import show_budget
+from speclaunch.app.output.plan_text import place, summary, why
+from speclaunch.app.output.terminal import LineWriter, TableCell
 from speclaunch.checks import Finding
 from speclaunch.engine import (
     ArgumentOutcome,

@@ -1,1 +1,0 @@
-"""A certificate as one HTML page."""
