@@ -85,7 +85,15 @@ class SpeclaunchError(Exception):
 
     exit_code = ExitCode.FAILED
 
-    def __init__(self, problems: Problem | Iterable[Problem]) -> None:
+    def __init__(
+        self,
+        problems: str | Problem | Iterable[Problem],
+        place: Place | None = None,
+        help: str | None = None,  # noqa: A002
+    ) -> None:
+        """`problems`: one or more, or the message of a single problem with its place and help."""
+        if isinstance(problems, str):
+            problems = Problem(problems, place, help)
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("; ".join(problem.message for problem in self.problems))
 
@@ -100,5 +108,5 @@ class LaunchError(SpeclaunchError):
     """A launch error (exit 1): the engine did not start, failed, or does not serve as requested."""
 
     def __init__(self, message: str, *, help: str | None = None, log: Path | None = None) -> None:  # noqa: A002
-        super().__init__(Problem(message, help=help))
+        super().__init__(message, help=help)
         self.log = log

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.core.errors import InputError, Problem
+from speclaunch.core.errors import InputError
 from speclaunch.core.reads.bounded import read_regular
 from speclaunch.core.reads.states import digest
 
@@ -98,7 +98,7 @@ def require_own(folder: Path, what: str, home: Path | None = None) -> None:
     """Raise InputError if other users could have written the programs in `folder` (`distrust`)."""
     found = distrust(folder, home)
     if found is not None:
-        raise InputError(Problem(f"{what} is not executed: {found.why}", help=found.help))
+        raise InputError(f"{what} is not executed: {found.why}", help=found.help)
 
 
 def _distrust_of(place: Path, found: os.stat_result, *, is_own: bool) -> Distrust | None:

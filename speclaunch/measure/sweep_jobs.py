@@ -1,10 +1,13 @@
 """A sweep: its options, its jobs, their rows, its folder, and checks before any job runs.
 
-A sweep: its options, its jobs, their rows, and its folder. ``` sweep.json the arguments and jobs,
-for job processes and for --resume lock locked by the command that manages the sweep, while it runs
-stop exists while the sweep is being stopped rows/KEY.json result of a job, written atomically;
-KEY.lock: locked by its runner; KEY.log hydra/ the launcher's own files ``` An existing row is never
-recomputed. Locks are kernel locks, released when their holder exits.
+```
+sweep.json    the arguments and jobs, for job processes and for --resume
+lock          locked by the command that manages the sweep, while it runs
+stop          exists while the sweep is being stopped
+rows/KEY.json result of a job, written atomically; KEY.lock: locked by its runner; KEY.log
+hydra/        the launcher's own files
+```
+An existing row is never recomputed. Locks are kernel locks, released when their holder exits.
 """
 
 from __future__ import annotations
@@ -26,7 +29,6 @@ from speclaunch.checks import Lookup, Rule, Severity
 from speclaunch.core import (
     InputError,
     LaunchError,
-    Problem,
     SpeclaunchError,
     expand_user,
     holds_secret,
@@ -208,9 +210,7 @@ class Folder(Struct, frozen=True):
             return convert(document, Planned, dec_hook=lambda kind, text: kind(text))
         except (KeyError, ValueError):
             message = f"{self.path} is not a sweep's directory"
-            raise InputError(
-                Problem(message, help="name the directory that the sweep printed")
-            ) from None
+            raise InputError(message, help="name the directory that the sweep printed") from None
 
     @contextlib.contextmanager
     def looked_after(self) -> Iterator[None]:
@@ -297,10 +297,8 @@ def check_jobs(
         if secret is not None:
             key = secret.partition("=")[0]
             raise InputError(
-                Problem(
-                    f"{key} is a secret; a sweep stores its arguments in files",
-                    help=f"read it from a variable: {key}='${{oc.env:NAME}}'",
-                )
+                f"{key} is a secret; a sweep stores its arguments in files",
+                help=f"read it from a variable: {key}='${{oc.env:NAME}}'",
             )
     return tuple(
         _checked(job, options, found, rules, local=local, launches=launches) for job in jobs

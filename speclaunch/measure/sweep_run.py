@@ -1,9 +1,9 @@
 """Run of a sweep: Hydra's launcher in a separate process, and each of the jobs it starts.
 
-Run of a sweep: Hydra's launcher in a separate process, rows reported as they arrive. The launcher
-runs in its own session, so Ctrl-C reaches only this process. To stop, we create the file `stop` in
-the folder: the jobs stop their engines and return, then the launcher ends. If this process is
-killed, its lock is released, which jobs on this machine notice within a second.
+Rows are reported as they arrive. The launcher runs in its own session, so Ctrl-C reaches only this
+process. To stop, we create the file `stop` in the folder: the jobs stop their engines and return,
+then the launcher ends. If this process is killed, its lock is released, which jobs on this machine
+notice within a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import ExitCode, LaunchError, children, read_json
+from speclaunch.core import ExitCode, LaunchError, children, mapping, read_json
 from speclaunch.measure.sweep_jobs import Folder, Job, JobVerdict, Planned, Row
 from speclaunch.serving import FILE as JOURNAL
 from speclaunch.serving import free_port
@@ -144,17 +144,16 @@ def _cancel(folder: Folder, planned: Planned) -> None:
             children.run([scancel, "--state=PENDING", *sorted(jobs)], timeout=30)
 
 
-def _why(log: object, code: int | None, left: int) -> str:
+def _why(log: Path, code: int | None, left: int) -> str:
     """Return the launcher's last message."""
     lines: list[str] = []
     with contextlib.suppress(OSError):
-        lines = log.read_text(errors="replace").splitlines()  # type: ignore[attr-defined]
+        lines = log.read_text(errors="replace").splitlines()
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     jobs = "1 job" if left == 1 else f"{left} jobs"
     return f"the launcher ended ({code}) before {jobs}: {last[:300]}"
 
 
-_JOB_POLL_S = 0.3
 _JOB_END_S = 60.0
 """Time limit for an engine to stop, longer than any of speclaunch's grace periods."""
 _LONGEST_REASON = 300
@@ -194,7 +193,7 @@ def _smoke(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], boo
     for document in documents:
         result |= document
     row = partial(_row, job, folder, engine=_text(result.get("engine")))
-    verification = _mapping(result.get("verification"))
+    verification = mapping(result.get("verification"))
     if not documents:
         return row(JobVerdict.REFUSED, reason=_last_error(folder.log(job.key)))
     seen: dict[str, Any] = {
@@ -204,7 +203,7 @@ def _smoke(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], boo
     }
     if code == ExitCode.CLEAN:
         return row(JobVerdict.SERVED, **seen)
-    title = _mapping(result.get("cause")).get("title")
+    title = mapping(result.get("cause")).get("title")
     problems = verification.get("problems") or ()
     why = "; ".join(map(str, problems)) or _text(title) or _text(result.get("error"))
     return row(JobVerdict.FAILED, reason=why or _last_error(folder.log(job.key)), **seen)
@@ -218,7 +217,7 @@ def _plan(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool
     if not documents:
         return _row(job, folder, JobVerdict.REFUSED, reason=_last_error(folder.log(job.key)))
     result = documents[-1]
-    budget = _mapping(result.get("budget"))
+    budget = mapping(result.get("budget"))
     known = {verdict.value for verdict in (JobVerdict.FITS, JobVerdict.TIGHT, JobVerdict.FAILS)}
     fit = budget.get("fit")
     return _row(
@@ -249,7 +248,7 @@ def _run(
         interrupted = False
         while True:
             try:
-                output, _ = process.communicate(timeout=_JOB_POLL_S)
+                output, _ = process.communicate(timeout=_POLL_S)
                 break
             except subprocess.TimeoutExpired:
                 if stopped():
@@ -298,7 +297,7 @@ def _kv_tokens(reported: Mapping[str, Any]) -> int | None:
     log = _text(reported.get("log"))
     journal = read_json(Path(log).parent / JOURNAL) if log else None
     attempts = (journal or {}).get("attempts") or [{}]
-    tokens = _mapping(attempts[-1]).get("tokens")
+    tokens = mapping(attempts[-1]).get("tokens")
     return tokens if isinstance(tokens, int) else None
 
 
@@ -312,10 +311,6 @@ def _last_error(log: Path) -> str:
         if errors:
             return errors[-1].removeprefix("error:").strip()
     return "no output"
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: object) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, Problem, mapping, number, read_json, single_line
+from speclaunch.core import InputError, mapping, number, read_json, single_line
 from speclaunch.engine import acceptance_reference
 from speclaunch.measure.bench.engines import key_of_server, server_url
 from speclaunch.measure.bench.stored_names import stored_files, stored_length
@@ -81,11 +81,11 @@ def watch_targets(names: Sequence[str]) -> list[WatchTarget]:
             found.append(WatchTarget(url.partition("://")[2], url, key))
         elif ":" in name:
             problem = f"{name}: an address begins with http:// or https://"
-            raise InputError(Problem(problem, help=f"speclaunch watch http://{name}"))
+            raise InputError(problem, help=f"speclaunch watch http://{name}")
         else:
             found.append(_target_of(find_run(name, alive=True), key))
     if len(found) > _MOST_TARGETS:
-        raise InputError(Problem(f"{len(found)} servers; watch shows at most {_MOST_TARGETS}"))
+        raise InputError(f"{len(found)} servers; watch shows at most {_MOST_TARGETS}")
     return list({target.url: target for target in found}.values())
 
 

@@ -1,12 +1,12 @@
 """What `speclaunch watch` tells of an engine: its history, problems, and JSON.
 
-History of one engine: current and five-minute values, corrected for known metric traps. A gauge
-changes every 40 decode steps and keeps its value while the engine is idle. A falling counter means
-that the engine has restarted, which begins a new history.
+The history has current and five-minute values, corrected for known metric traps. A gauge changes
+every 40 decode steps and keeps its value while the engine is idle. A falling counter means that the
+engine has restarted, which begins a new history.
 
-JSON of `speclaunch watch`, a stable contract for scripts, and the problems in it.
-`docs/reference/watch.schema.json` is generated from these records; a test compares them. Within
-version 1 keys are never removed or redefined; new keys may be added.
+The JSON is a stable contract for scripts. `docs/reference/watch.schema.json` is generated from
+these records; a test compares them. Within version 1 keys are never removed or redefined; new keys
+may be added.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Facts of a checkpoint from all sources on this machine, and its files compared with the engine.
 
-Checkpoint facts from all sources on this machine, highest priority first. Also pulls and compares
-the facts that a team shares in `.speclaunch/models/`.
+The sources are in order of priority. Also pulls and compares the facts that a team shares in
+`.speclaunch/models/`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from speclaunch.checks import (
     Finding,
     Severity,
-    Subject,
     TensorComparison,
     check_rules,
     drafts_itself,
@@ -47,7 +46,6 @@ from speclaunch.engine import (
     CheckpointFile,
     Facts,
     HubRefusedError,
-    Origin,
     Plan,
     Request,
     RequestedValue,
@@ -59,6 +57,7 @@ from speclaunch.engine import (
     checkpoint_sources,
     facts_file,
     fetch_facts,
+    fetch_tensors,
     find_checkpoint,
     home_of_facts,
     models_folders,
@@ -90,8 +89,12 @@ def sources_of(name: str, sources: Sources) -> CheckpointSources:
     """Return the facts from every source. `used`: the facts that `lint` and `plan` use."""
     used = find_checkpoint(name, sources, tokenizer=True)
     origin = used.origin if isinstance(used, Checkpoint) else None
-    others = [checkpoint for checkpoint in _each(name, sources) if not _is(checkpoint, origin)]
-    return CheckpointSources(used, tuple(checkpoint for checkpoint in others if checkpoint != used))
+    others = tuple(
+        found
+        for found in _each(name, sources)
+        if found != used and not (isinstance(found, Checkpoint) and found.origin == origin)
+    )
+    return CheckpointSources(used, others)
 
 
 def fact_value(found: Checkpoint, fact: str) -> Any:
@@ -110,10 +113,6 @@ def _each(name: str, sources: Sources) -> Iterator[Checkpoint | UnknownFact]:
     ):
         if stored is not None:
             yield stored
-
-
-def _is(found: Checkpoint | UnknownFact, origin: Origin | None) -> bool:
-    return isinstance(found, Checkpoint) and found.origin == origin
 
 
 DIRECTORY = "directory"
@@ -171,13 +170,9 @@ def checkpoints_to_pull(
         found += [entry for entry in named if isinstance(entry, CheckpointToPull)]
         problems += [entry for entry in named if isinstance(entry, Problem)]
         if revision is not None:
-            raise InputError(
-                Problem("--revision needs a checkpoint name, not a recipe", help="drop one")
-            )
+            raise InputError("--revision needs a checkpoint name, not a recipe", help="drop one")
     if common and not any(_names_a_recipe(word, ours) for word in words):
-        raise InputError(
-            Problem(f"{common[0]}: an override needs a recipe", help="name the recipe")
-        )
+        raise InputError(f"{common[0]}: an override needs a recipe", help="name the recipe")
     return list(dict.fromkeys(found)), list(dict.fromkeys(problems))
 
 
@@ -280,16 +275,16 @@ def _on_disk(
     words: Sequence[str], called: str, revision: str | None, folder: Path
 ) -> CheckpointToPull:
     if len(words) != 1:
-        raise InputError(Problem("--as needs one directory", help="pull the others separately"))
+        raise InputError("--as needs one directory", help="pull the others separately")
     if not HUB_NAME.match(called):
         raise InputError(
-            Problem(f"--as {called}: use the form ORGANIZATION/NAME", help="write my-org/my-model")
+            f"--as {called}: use the form ORGANIZATION/NAME", help="write my-org/my-model"
         )
     if revision is not None:
-        raise InputError(Problem("--revision cannot be combined with --as"))
+        raise InputError("--revision cannot be combined with --as")
     directory = expand_user(words[0])
     if not is_directory(directory) or not is_file(directory / "config.json"):
-        raise InputError(Problem(f"{words[0]}: not a directory with a config.json"))
+        raise InputError(f"{words[0]}: not a directory with a config.json")
     return CheckpointToPull(called, folder, directory=directory)
 
 
@@ -298,7 +293,7 @@ def _on_hub(
 ) -> CheckpointToPull:
     if HUB_NAME.match(word):
         if "/" not in word and (near := suggest(word, ours)):
-            raise InputError(Problem(f"{word} is not a recipe", help=near))
+            raise InputError(f"{word} is not a recipe", help=near)
         return CheckpointToPull(word, into or home_of_facts(Path.cwd()), revision or MAIN)
     raise InputError(_needs_a_name(word))
 
@@ -372,32 +367,31 @@ class Inspection(Struct, frozen=True):
         return "not read" if name in compared.unread else "skipped"
 
 
-def inspect_checkpoint(
-    name: str, target: str | None, engine: str, *, online: bool = True
-) -> Inspection:
-    """Inspect a checkpoint: a directory, a cached name, or, if `online`, a hub name.
+def inspect_checkpoint(name: str, target: str | None, engine: str) -> Inspection:
+    """Inspect a checkpoint: a directory, a cached name, or a hub name.
 
     Raises InputError if it does not exist or has no safetensors file.
     """
-    found = _found(name, online=online)
+    found = _found(name)
     if found.tensors is None:
         raise InputError(
-            Problem(
-                f"{name} has no safetensors file",
-                Place(COMMAND_LINE, text=name),
-                "name the directory that holds the weights",
-            )
+            f"{name} has no safetensors file",
+            Place(COMMAND_LINE, text=name),
+            "name the directory that holds the weights",
         )
-    other = None if target is None else _found(target, online=online, weights=False)
+    other = None if target is None else _found(target, weights=False)
     plan = _plan(found, other, engine)
     results = check_rules(plan, selected(_FILES if other is None else _PAIR))
     findings = tuple(
         finding for finding in results.findings if finding.severity is not Severity.INFO
     )
-    looked_at = _subject(plan)
+    try:
+        looked_at = subject(plan)
+    except UnknownValueError:
+        looked_at = None
     headers = found.tensors.headers
     if headers.unread is not None:
-        raise InputError(Problem(f"{name} cannot be read: {headers.unread}"))
+        raise InputError(f"{name} cannot be read: {headers.unread}")
     loader = None if looked_at is None else looked_at.loader
     return Inspection(
         found,
@@ -413,42 +407,22 @@ def inspect_checkpoint(
     )
 
 
-def _subject(plan: Plan) -> Subject | None:
-    try:
-        return subject(plan)
-    except UnknownValueError:
-        return None
-
-
-def _found(name: str, *, online: bool, weights: bool = True) -> Checkpoint:
-    sources = replace(NOWHERE_ELSE, online=online) if weights else _everywhere(online=online)
+def _found(name: str, *, weights: bool = True) -> Checkpoint:
+    sources = replace(NOWHERE_ELSE, online=True)
+    if not weights:  # a target: also from the index and the repository
+        sources = Sources((), models_folders(Path.cwd()), models_dir(), online=True)
     found = find_checkpoint(name, sources, tokenizer=True)
     if isinstance(found, UnknownFact):
         raise InputError(
-            Problem(
-                f"{name} cannot be inspected: {found.why}",
-                help="name the directory that holds its config.json and its weights",
-            )
+            f"{name} cannot be inspected: {found.why}",
+            help="name the directory that holds its config.json and its weights",
         )
-    if found.tensors is None and weights and online and HUB_NAME.match(name):
-        from speclaunch.engine import (  # noqa: PLC0415
-            HubRefusedError,
-            fetch_tensors,
-        )
-
+    if found.tensors is None and weights and HUB_NAME.match(name):
         try:
             return replace(found, tensors=fetch_tensors(name))
         except HubRefusedError as error:
-            raise InputError(
-                Problem(f"{name} cannot be inspected: {error}", help=error.help)
-            ) from None
+            raise InputError(f"{name} cannot be inspected: {error}", help=error.help) from None
     return found
-
-
-def _everywhere(*, online: bool) -> Sources:
-    """Return all sources for a target, including the index and the repository."""
-
-    return Sources((), models_folders(Path.cwd()), models_dir(), online, ())
 
 
 def _plan(found: Checkpoint, target: Checkpoint | None, engine: str) -> Plan:

@@ -1,7 +1,6 @@
 """Speculation methods for a target, best supported first, and the listing of `speclaunch drafts`.
 
-Speculation methods for a target, best supported first. `speclaunch drafts` lists them and
-`speclaunch init` chooses from them.
+`speclaunch init` chooses from them as well.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.checks import Lookup, Severity, check_rules
-from speclaunch.core import InputError, Problem
+from speclaunch.core import InputError
 from speclaunch.deployments import group_option
 from speclaunch.engine import (
     ASSISTANTS_SINCE,
@@ -356,28 +355,24 @@ def find_target(name: str, lookup: Lookup) -> Checkpoint:
     facts = lookup.facts(request)
     made_for = targets_of(name)
     # a small complete model that drafts under STANDALONE is also a target
-    if facts.target is not None and (
-        not made_for or _is_complete(facts.target.field_or_none("architectures"), facts.target)
-    ):
+    if facts.target is not None and (not made_for or _is_complete(facts.target)):
         return facts.target
     if made_for:
         target = made_for[0]
-        raise InputError(Problem(f"{name} is a draft of {target}", help=f"name {target}"))
+        raise InputError(f"{name} is a draft of {target}", help=f"name {target}")
     unknown = facts.why_unknown(name)
     near = near_names(name)
     helps = [f"did you mean {' or '.join(near)}?"] if near else []
     if unknown is not None and unknown.help and not near:
         helps.append(unknown.help)
     why = "" if unknown is None else f": {unknown.why}"
-    raise InputError(
-        Problem(f"unknown checkpoint {name[:200]}{why}", help="; ".join(helps) or None)
-    )
+    raise InputError(f"unknown checkpoint {name[:200]}{why}", help="; ".join(helps) or None)
 
 
-def _is_complete(architectures: tuple[str, ...], target: Checkpoint) -> bool:
+def _is_complete(target: Checkpoint) -> bool:
     """True if the checkpoint is a complete model. A draft head has few layers."""
     layers = target.field_or_none("num_hidden_layers") or 0
-    return layers > _MOST_OF_A_DRAFT and bool(architectures)
+    return layers > _MOST_OF_A_DRAFT and bool(target.field_or_none("architectures"))
 
 
 _MOST_OF_A_DRAFT = 8
@@ -412,11 +407,9 @@ def _listed_way(way: Way, target: Checkpoint, versions: Sequence[str], lookup: L
             refused = settled.reason
     if newest is None:
         return ListedWay(way, refused=refused)
-    before = way.arguments
-    changes = [f"{n}={v}" for n, v in newest.arguments.items() if n != "model_path"]
-    changes = [
-        change for change in changes if change not in {f"{n}={v}" for n, v in before.items()}
-    ]
+    before = {f"{n}={v}" for n, v in way.arguments.items()}
+    after = [f"{n}={v}" for n, v in newest.arguments.items() if n != "model_path"]
+    changes = [change for change in after if change not in before]
     changes += [f"{n}={v}" for n, v in newest.env.items()]
     return ListedWay(
         way,

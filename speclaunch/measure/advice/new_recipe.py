@@ -63,7 +63,7 @@ def text_of(
     catalogue = load_catalogue(version)
     args = {
         current_name(name, catalogue) or name: RecipeLine(value, _comment(name, way, placed))
-        for name, value in _ordered(placed.arguments)
+        for name, value in sorted(placed.arguments.items(), key=_order)
     }
     env = {
         name: RecipeLine(value, placed.why.get(name)) for name, value in placed.settled.env.items()
@@ -79,14 +79,10 @@ def text_of(
     )
 
 
-def _ordered(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the model and its GPUs first, then speculation, then the rest."""
-    first = ("model_path", "trust_remote_code", TP)
-    yield from ((name, arguments[name]) for name in first if name in arguments)
-    rest = [name for name in arguments if name not in first]
-    own = [name for name in rest if name.startswith("speculative_")]
-    yield from ((name, arguments[name]) for name in own)
-    yield from ((name, arguments[name]) for name in rest if name not in own)
+def _order(argument: tuple[str, Any]) -> int:
+    """Return the place of an argument: the model and its GPUs, speculation, then the rest."""
+    name, first = argument[0], ("model_path", "trust_remote_code", TP)
+    return first.index(name) if name in first else 3 + (not name.startswith("speculative_"))
 
 
 def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
@@ -265,10 +261,8 @@ def _require_context(request: RecipeRequest) -> None:
         return
     if own is not None and request.context > own:
         raise InputError(
-            Problem(
-                f"--context {request.context} exceeds the maximum of {request.target.name} ({own})",
-                help=f"set --context {own} or less",
-            )
+            f"--context {request.context} exceeds the maximum of {request.target.name} ({own})",
+            help=f"set --context {own} or less",
         )
 
 
@@ -374,10 +368,8 @@ def _candidates(request: RecipeRequest) -> Sequence[Way]:
         ways = tuple(way for way in ways if way.draft == request.draft)
         if not ways:
             raise InputError(
-                Problem(
-                    f"no draft {request.draft} for {request.target.name} in the index",
-                    help=f"`speclaunch drafts {request.target.name}` lists the drafts",
-                )
+                f"no draft {request.draft} for {request.target.name} in the index",
+                help=f"`speclaunch drafts {request.target.name}` lists the drafts",
             )
     if request.method is not None:
         method = plain(request.method)
@@ -385,10 +377,8 @@ def _candidates(request: RecipeRequest) -> Sequence[Way]:
         if not chosen:
             known = ", ".join(dict.fromkeys(str(way.method) for way in ways))
             raise InputError(
-                Problem(
-                    f"no speculation method {request.method!r} for {request.target.name}",
-                    help=f"choose one of {known}",
-                )
+                f"no speculation method {request.method!r} for {request.target.name}",
+                help=f"choose one of {known}",
             )
         ways = chosen
     return ways
@@ -505,9 +495,7 @@ def _fitting_hardware(request: RecipeRequest) -> str | None:
     here = request.lookup.hardware
     if here is None:
         return None
-    ways = [
-        way for way in _candidates(request) if not (way.unusable or too_early(way, request.version))
-    ]
+    ways = list(usable_ways(request))
     demand = Demand(request.context)
     for name in dict.fromkeys((here.name, *_LARGER)):
         for count in _COUNTS:
@@ -515,8 +503,7 @@ def _fitting_hardware(request: RecipeRequest) -> str | None:
             if count * (kind.memory_mib or 0) <= here.count * (here.memory_mib or 0):
                 continue
             lookup = replace(request.lookup, hardware=kind)
-            for way in ways:
-                arguments = {**_of_model(request.target), **way.arguments}
+            for way, arguments in ways:
                 found = place_on(arguments, count, request.version, lookup, demand)
                 if isinstance(found, PlacedArguments):
                     return f"{name}:{count}, where {called(way)} fits"

@@ -386,7 +386,8 @@ def place(
             continue
         if found.holds_a_request:
             return found
-        best = found if best is None or _more(found, best) else best
+        if best is None or (found.budget.tokens or 0) > (best.budget.tokens or 0):
+            best = found
     return best or refused or NoPlace("no GPU count divides the model evenly")
 
 
@@ -417,10 +418,6 @@ def sizes(hardware: Hardware) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*doubled, count)))
 
 
-def _more(placed: PlacedArguments, other: PlacedArguments) -> bool:
-    return (placed.budget.tokens or 0) > (other.budget.tokens or 0)
-
-
 def place_on(
     arguments: Mapping[str, Any],
     ranks: int,
@@ -444,6 +441,7 @@ def place_on(
     if short is not None:
         return NoPlace(short, settled=settled)
     found = memory_verdict(settled.plan)
+    rank = tightest(found)
     if found.fit is Fit.UNKNOWN:
         why = f"memory unknown: {found.why}"
         return NoPlace(why, unknown=True, settled=settled, budget=found)
@@ -457,7 +455,7 @@ def place_on(
     return NoPlace(
         why,
         memory=True,
-        least_bytes=_least(memory_verdict(settled.plan), ranks),
+        least_bytes=None if rank is None else needs(rank) * ranks,
         settled=settled,
         budget=found,
     )
@@ -548,14 +546,6 @@ def _engines(own: MemoryBudget) -> str:
     if own.mem_fraction_static is None or not own.fit.may_serve:
         return ""
     return f"; the engine's own {own.mem_fraction_static:g} gives {own.tokens or 0:,}"
-
-
-def _least(found: MemoryBudget, ranks: int) -> int | None:
-    """Return the total bytes on all GPUs except the KV cache."""
-    rank = tightest(found)
-    if rank is not None:
-        return needs(rank) * ranks
-    return None
 
 
 def in_gib(size: int) -> str:

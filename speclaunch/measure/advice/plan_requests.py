@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, product
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -198,11 +199,9 @@ def sides(
     versions: Sequence[str | None] = [None] if engine is None else names(engine)
     if len(named) > 1 and len(versions) > 1:
         raise InputError(
-            Problem(
-                "cannot compare several recipes at several versions",
-                Place(COMMAND_LINE, text=f"--engine {','.join(map(str, versions))}"),
-                "compare recipes at one version, or versions of one recipe",
-            )
+            "cannot compare several recipes at several versions",
+            Place(COMMAND_LINE, text=f"--engine {','.join(map(str, versions))}"),
+            "compare recipes at one version, or versions of one recipe",
         )
     problems: list[Problem] = []
     found: list[PlanSide] = []
@@ -237,13 +236,13 @@ def requested_load(
     if not best:
         if requests is not None or context is not None:
             raise InputError(
-                Problem("--requests and --context describe the load of --best", help="add --best")
+                "--requests and --context describe the load of --best", help="add --best"
             )
         return None
     if fit:
-        raise InputError(Problem("--fit cannot be combined with --best"))
+        raise InputError("--fit cannot be combined with --best")
     if several:
-        raise InputError(Problem("--best needs a single recipe and version"))
+        raise InputError("--best needs a single recipe and version")
     return LoadRequest(requests, context)
 
 
@@ -301,7 +300,7 @@ def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> Optio
     helps = [] if facts.hardware else ["name the hardware, for example --hardware h100:8"]
     helps += [f"{fact.what}: {fact.help or fact.why}" for fact in facts.unknown]
     error = OptionUnansweredError(
-        Problem(f"{option} has no result: {planned.unanswered}", help="; ".join(helps) or None)
+        f"{option} has no result: {planned.unanswered}", help="; ".join(helps) or None
     )
     if code is not ExitCode.CLEAN:
         error.exit_code = code
@@ -398,18 +397,11 @@ def _value(row: EffectiveArgument | None) -> str:
 
 
 def _product(*numbers: int | None) -> int | None:
-    found = 1
-    for number in numbers:
-        if number is None:
-            return None
-        found *= number
-    return found
+    known = [number for number in numbers if number is not None]
+    return prod(known) if len(known) == len(numbers) else None
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    found = 0
-    for number in numbers:
-        if number is None:
-            return None
-        found += number
-    return found
+    some = list(numbers)
+    known = [number for number in some if number is not None]
+    return sum(known) if len(known) == len(some) else None

@@ -11,6 +11,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from speclaunch.checks import (
     unsilenced,
     with_engine_values,
 )
-from speclaunch.core import HIDDEN, InputError, Problem, SpeclaunchError
+from speclaunch.core import HIDDEN, InputError, SpeclaunchError
 from speclaunch.deployments import Prepared, fit_limits
 from speclaunch.engine import (
     OBJECTIVE,
@@ -70,7 +71,7 @@ from speclaunch.engine import (
 from speclaunch.serving import recipe_diff
 
 if TYPE_CHECKING:
-    from speclaunch.checks import EngineQuerier, Opinion
+    from speclaunch.checks import EngineQuerier
 
 
 class PlannedCommand(Struct, frozen=True):
@@ -198,7 +199,7 @@ def advice(
         found = best_for(load, plan_with)
     except ValueError as error:
         raise InputError(
-            Problem(str(error), help="set args.context_length if the model allows it")
+            str(error), help="set args.context_length if the model allows it"
         ) from None
     except (SpeclaunchError, UnknownValueError) as error:
         return Advice(Best(Fit.UNKNOWN, str(error), load))
@@ -263,12 +264,6 @@ def examined_with(
     opinion = asker.opinion(examined.plan, interpreter(python), examined.results.blamed)
     if opinion is None:
         return examined, None
-    return _with_opinion(examined, opinion, rules)
-
-
-def _with_opinion(
-    examined: CheckedRequest, opinion: Opinion, rules: Iterable[Rule]
-) -> tuple[CheckedRequest, EngineCheck]:
     merged = with_engine_values(examined.plan, opinion)
     results = examined.results
     if merged.plan is not examined.plan:
@@ -359,16 +354,15 @@ class Coverage(Struct, frozen=True):
 
     def spans(self) -> Iterator[BatchSpan]:
         """Yield spans of all batch sizes; equal neighbors are merged."""
-        first = 1
-        for batch in range(1, self.most + 1):
-            here = (self.covered(batch), self.graph_for(batch))
-            following = (self.covered(batch + 1), self.graph_for(batch + 1))
-            is_same_span = here[0] is following[0] and (
-                here[0] is not BatchCoverage.PADDED or here[1] == following[1]
-            )
-            if batch == self.most or not is_same_span:
-                yield BatchSpan(first, batch, here[0], here[1] if first == batch else None)
-                first = batch + 1
+
+        def kind(batch: int) -> tuple[BatchCoverage, int | None]:
+            mode = self.covered(batch)
+            return mode, self.graph_for(batch) if mode is BatchCoverage.PADDED else None
+
+        for (mode, _), batches in groupby(range(1, self.most + 1), kind):
+            first, *rest = batches
+            size = None if rest else self.graph_for(first)
+            yield BatchSpan(first, rest[-1] if rest else first, mode, size)
 
 
 class NoCoverage(Struct, frozen=True):

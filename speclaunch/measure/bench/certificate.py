@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import psutil
 from msgspec import convert, to_builtins
 
-from speclaunch.core import InputError, Problem, masked, read_json, write_json
+from speclaunch.core import masked, read_json
 from speclaunch.measure.bench.measurement import (
     LEAST_PAIRS,
     At,
@@ -43,6 +43,7 @@ from speclaunch.measure.bench.schema import (
     StopRecord,
     memory_of,
 )
+from speclaunch.serving import unfinished_work
 
 Ratio = Callable[[Sequence[float], Sequence[float]], Interval]
 ERROR_RATE = 0.05
@@ -83,7 +84,9 @@ def certificate(
         at = cells_of(rounds)
         confidence = 1 - ERROR_RATE / max(len(at) * (2 if goodput_within else 1), 1)
         ratio = partial(interval, confidence=confidence, starts=starts)
-        withheld = _withheld(candidate in made_up, baseline in made_up)
+        withheld = {SpeedClaim.PAYS} if candidate in made_up else set()
+        if baseline in made_up:
+            withheld = {SpeedClaim.PAYS, SpeedClaim.DOES_NOT_PAY}
         least = max(LEAST_PAIRS, starts)
         for point in at:
             ours, theirs = rounds_of(rounds, candidate, point), rounds_of(rounds, baseline, point)
@@ -169,20 +172,13 @@ def _caveats(sides: Iterable[str], simulated: Mapping[str, str]) -> tuple[str, .
     )
 
 
-def _withheld(candidate: bool, baseline: bool) -> tuple[SpeedClaim, ...]:
-    """Return the claims to withhold if a side simulates acceptance."""
-    if baseline:
-        return (SpeedClaim.PAYS, SpeedClaim.DOES_NOT_PAY)
-    return (SpeedClaim.PAYS,) if candidate else ()
-
-
 def _cell(
     at: At,
     ours: Sequence[Round],
     theirs: Sequence[Round],
     ratio: Ratio,
     within: Sequence[Bound],
-    withheld: tuple[SpeedClaim, ...],
+    withheld: Container[SpeedClaim],
 ) -> CellRecord:
     """Return the record of a cell; the claim is based on throughput.
 
@@ -406,19 +402,14 @@ def cost_of(side: str, info: Mapping[str, Any], pid: int | None) -> SideMemory:
     )
 
 
-def _states(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the state of each data-parallel rank; older releases report a single object."""
-    states = info.get("internal_states")
-    found = states if isinstance(states, list) else [states]
-    return [entry for entry in found if isinstance(entry, dict)]
-
-
 def _usage(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the memory usage of each rank.
+    """Return the memory usage of each data-parallel rank; older releases report a single state.
 
     Source: 0.5.23 managers/scheduler_components/memory_usage.py `build_memory_usage`.
     """
-    found = (state.get("memory_usage") for state in _states(info))
+    states = info.get("internal_states")
+    some = states if isinstance(states, list) else [states]
+    found = [state.get("memory_usage") for state in some if isinstance(state, dict)]
     return [entry for entry in found if isinstance(entry, dict)]
 
 
@@ -463,11 +454,7 @@ def _resident(pid: int) -> int | None:
 def write(folder: Path, costs: Iterable[SideMemory]) -> None:
     """Write the costs next to the rounds. Raises InputError."""
     by_side = {usage.side: usage for usage in (*read(folder), *costs)}
-    document = to_builtins(tuple(by_side.values()))
-    try:
-        write_json(folder / FILE, {"memory": document})
-    except OSError as error:
-        raise InputError(Problem(f"cannot write {folder / FILE}: {error.strerror}")) from error
+    unfinished_work.write(folder / FILE, {"memory": to_builtins(tuple(by_side.values()))})
 
 
 def read(folder: Path) -> tuple[SideMemory, ...]:

@@ -1,12 +1,9 @@
 """Comparison of two sides: start engines, measure interleaved rounds, estimate the duration.
 
-Comparison of two sides: start and warm engines, measure interleaved rounds, stop the engines. If
-both engines fit at the same time, the sides take turns round by round, and the idle engine is
+If both engines fit at the same time, the sides take turns round by round, and the idle engine is
 paused. The first side alternates. Otherwise blocks of rounds take turns (A B B A …), one engine at
-a time. With several starts, this repeats for each start with new engines.
-
-Estimated duration of a comparison, before it starts and while it runs. None if there is nothing to
-estimate from.
+a time. With several starts, this repeats for each start with new engines. The duration is estimated
+before a comparison starts and while it runs; None if there is nothing to estimate from.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import groupby
+from itertools import groupby, product
 from statistics import fmean, median
 from typing import Any, Protocol
 
@@ -23,7 +20,7 @@ from msgspec import Struct
 from speclaunch.core import LaunchError
 from speclaunch.engine import Plan, expected_start
 from speclaunch.measure.bench.engines import EngineOrder
-from speclaunch.measure.bench.load_generators import RoundLoad
+from speclaunch.measure.bench.load_generators import Measuring, RoundLoad
 from speclaunch.measure.bench.measurement import At, Round
 from speclaunch.measure.bench.workload import Prompts
 
@@ -63,13 +60,6 @@ class Serving(Protocol):
         """Stop the engine."""
 
 
-class Measuring(Protocol):
-    """Load generator that measures rounds."""
-
-    def measure(self, load: RoundLoad, seconds: float) -> Round:
-        """Measure one round."""
-
-
 Start = Callable[[EngineOrder], Serving]
 Served = Callable[[EngineOrder, Serving], None]
 """Callback for each engine after its warm-up."""
@@ -106,10 +96,8 @@ class Schedule(Struct, frozen=True):
         return self.starts * (self.blocks * (launched - 1) + 1 if self.blocks else launched)
 
     def cells(self) -> Iterator[tuple[Prompts, int]]:
-        """Yield each workload at each concurrency."""
-        for prompts in self.workloads:
-            for concurrency in self.concurrencies:
-                yield prompts, concurrency
+        """Return each workload at each concurrency."""
+        return product(self.workloads, self.concurrencies)
 
 
 class Step(Struct, frozen=True):
@@ -209,7 +197,7 @@ def measure(
                 else "the server was stopped or restarted; measure it again without interruption",
             )
             try:
-                measured = _round(schedule, step, engine, generator, step.number)
+                measured = _round(schedule, step, engine, generator)
             except LaunchError as error:
                 raise (ended if _ends(engine) else error) from None
             if engine.attempts != starts or not engine.lives:
@@ -227,14 +215,11 @@ def _ends(engine: Serving) -> bool:
 
 def _warm(schedule: Schedule, step: Step, engine: Serving, generator: Measuring) -> None:
     for prompts, concurrency in schedule.cells():
-        for number in range(WARM_UP):
-            warm_up = Step(step.side, prompts, concurrency, -1 - number)
-            _round(schedule, warm_up, engine, generator, -1 - number)
+        for number in range(-1, -1 - WARM_UP, -1):
+            _round(schedule, Step(step.side, prompts, concurrency, number), engine, generator)
 
 
-def _round(
-    schedule: Schedule, step: Step, engine: Serving, generator: Measuring, number: int
-) -> Round:
+def _round(schedule: Schedule, step: Step, engine: Serving, generator: Measuring) -> Round:
     requests = schedule.requests_at(step.concurrency)
     load = RoundLoad(
         step.side.name,
@@ -242,8 +227,8 @@ def _round(
         step.prompts,
         step.concurrency,
         requests,
-        number,
-        seed=schedule.seed + abs(number),
+        step.number,
+        seed=schedule.seed + abs(step.number),
         key=step.side.key or "",
     )
     return generator.measure(load, 60 + _SECONDS_EACH * requests)
@@ -361,10 +346,9 @@ def _rounds(schedule: Schedule) -> Iterator[tuple[str, Prompts, int]]:
     """Yield every round, including warm-up."""
     for step in steps(schedule):
         yield step.side.name, step.prompts, step.concurrency
-    for name in _started(schedule):
+    for name in _started(schedule) * WARM_UP:
         for prompts, concurrency in schedule.cells():
-            for _ in range(WARM_UP):
-                yield name, prompts, concurrency
+            yield name, prompts, concurrency
 
 
 def _started(schedule: Schedule) -> list[str]:

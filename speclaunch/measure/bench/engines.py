@@ -33,7 +33,6 @@ from speclaunch.core import (
     InputError,
     LaunchError,
     Place,
-    Problem,
     UnboundedError,
     beating,
     children,
@@ -125,6 +124,9 @@ class MeasuredEngine:
             time.sleep(_POLL_SECONDS)
         raise LaunchError(f"{self.order.name} did not serve within {seconds:.0f} s")
 
+    def _attempts(self) -> list[dict[str, Any]]:
+        return reread_run(self._run).attempts if self._run is not None else []
+
     def _found(self) -> Run | None:
         for holder in running_launches():
             if holder.pid == self._process.pid:
@@ -134,21 +136,19 @@ class MeasuredEngine:
     @property
     def attempts(self) -> int:
         """Number of engine starts; more than 1 after a crash or a recovery step."""
-        return len(reread_run(self._run).attempts) if self._run is not None else 0
+        return len(self._attempts())
 
     @property
     def pid(self) -> int | None:
         """Process ID of the engine while it serves."""
-        attempts = reread_run(self._run).attempts if self._run is not None else []
+        attempts = self._attempts()
         found = attempts[-1].get("pid") if attempts else None
         return found if isinstance(found, int) else None
 
     @property
     def changes(self) -> dict[str, object]:
         """Arguments that recovery changed before the engine served."""
-        if self._run is None:
-            return {}
-        attempts = reread_run(self._run).attempts
+        attempts = self._attempts()
         return dict(attempts[-1].get("changes") or {}) if attempts else {}
 
     @property
@@ -222,6 +222,7 @@ def end_on_signals() -> None:
 
 KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
 """Variables with the API keys of `--url` and, if different, of `--against url=`."""
+_HELP_KEY = f"set the key in the environment: {KEY}=…"
 SIMULATED = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
 """Variables that simulate acceptance; older releases have no prefix.
 
@@ -298,17 +299,13 @@ def server_url(text: str, option: str) -> str:
         parts, port_is_right = SplitResult("", "", "", "", ""), False
     if parts.username is not None or parts.password is not None:
         raise InputError(
-            Problem("an address contains a secret", Place(COMMAND_LINE, text="--url"), _help_key())
+            "an address contains a secret", Place(COMMAND_LINE, text="--url"), _HELP_KEY
         )
     right = parts.scheme in ("http", "https") and parts.hostname and port_is_right
     if not right or parts.query or parts.fragment:
         help_ = "for example http://127.0.0.1:30000"
-        raise InputError(Problem(f"{text!r} is not the address of a server", place, help_))
+        raise InputError(f"{text!r} is not the address of a server", place, help_)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-
-
-def _help_key() -> str:
-    return f"set the key in the environment: {KEY}=…"
 
 
 def key_of_server(*, is_baseline: bool) -> str | None:
@@ -352,7 +349,7 @@ def server_info(url: str, key: str | None) -> dict[str, Any]:
         status = error.answer.status_code
         if status in (401, 403):
             refusal = "rejected the key" if key else "requires a key"
-            raise LaunchError(f"{url} {refusal} (status {status})", help=_help_key()) from None
+            raise LaunchError(f"{url} {refusal} (status {status})", help=_HELP_KEY) from None
         raise _not_sglang(url, str(error)) from None
     except EngineError as error:
         if isinstance(error.__cause__, HttpError) and not isinstance(
@@ -442,8 +439,6 @@ class Running:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if not _is_here(parts.hostname or ""):
             return None
-        import psutil  # noqa: PLC0415 - large, and for a server of this machine only
-
         with contextlib.suppress(psutil.Error, OSError):
             for connection in psutil.net_connections("tcp"):
                 if (

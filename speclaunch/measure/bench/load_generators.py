@@ -1,11 +1,11 @@
 """Load generators: SGLang's own, and NVIDIA's aiperf if installed.
 
-NVIDIA's aiperf as the load generator, if installed: one aiperf run per round. Written for aiperf
-0.13.0: its command line and its record files. `profile_export.jsonl` holds times and the server's
-token counts of each request. `profile_export_raw.jsonl` holds the answers (`--export-level raw`).
-`return_spec_tokens_details` makes the server return a request's acceptance with its answer (SGLang
-0.5.23 entrypoints/openai/protocol.py:961, in `sglext`); a release without it reports none. Cached
-prompt tokens are not reported; aiperf flushes the cache before each run.
+aiperf runs once per round. Written for aiperf 0.13.0: its command line and its record files.
+`profile_export.jsonl` holds times and the server's token counts of each request.
+`profile_export_raw.jsonl` holds the answers (`--export-level raw`). `return_spec_tokens_details`
+makes the server return a request's acceptance with its answer (SGLang 0.5.23
+entrypoints/openai/protocol.py:961, in `sglext`); a release without it reports none. Cached prompt
+tokens are not reported; aiperf flushes the cache before each run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from speclaunch.core import (
     InputError,
     LaunchError,
     Place,
-    Problem,
     children,
     replace_file,
     speclaunch_home,
@@ -49,11 +48,15 @@ class Generators(StrEnum):
     AIPERF = "aiperf"
 
 
-class LoadGenerator(Protocol):
-    """Load generator that measures rounds until it is closed."""
+class Measuring(Protocol):
+    """Load generator that measures rounds."""
 
     def measure(self, load: RoundLoad, seconds: float) -> Round:
         """Measure one round. Raises LaunchError."""
+
+
+class LoadGenerator(Measuring, Protocol):
+    """Load generator that measures rounds until it is closed."""
 
     def close(self) -> None:
         """Stop the generator; safe to repeat."""
@@ -228,19 +231,15 @@ def require_measurable(keys: Sequence[str | None], workloads: Sequence[Prompts])
     place = Place(COMMAND_LINE, text="--generator aiperf")
     if any(keys):
         raise InputError(
-            Problem(
-                "aiperf would expose the server's key on its command line",
-                place,
-                "use --generator sglang",
-            )
+            "aiperf would expose the server's key on its command line",
+            place,
+            "use --generator sglang",
         )
     if any(workload.texts is None for workload in workloads):
         raise InputError(
-            Problem(
-                "aiperf cannot generate prompts of random tokens",
-                place,
-                "use another workload, or --generator sglang",
-            )
+            "aiperf cannot generate prompts of random tokens",
+            place,
+            "use another workload, or --generator sglang",
         )
 
 

@@ -28,12 +28,13 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import zip_longest
 from statistics import fmean, stdev
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, size, sizes
+from speclaunch.core import COMMAND_LINE, InputError, Place, size, sizes
 
 
 class MeasuredRequest(Struct, frozen=True):
@@ -118,12 +119,8 @@ class Round(Struct, frozen=True):
 
 def steps_by_accepted(requests: Iterable[MeasuredRequest]) -> tuple[int, ...]:
     """Return the number of verify steps that accepted 0, 1, 2, … drafts."""
-    counts: list[int] = []
-    for request in requests:
-        counts += [0] * (len(request.positions) - len(counts))
-        for index, count in enumerate(request.positions):
-            counts[index] += count
-    return tuple(counts)
+    positions = (request.positions for request in requests)
+    return tuple(map(sum, zip_longest(*positions, fillvalue=0)))
 
 
 def accepted_by_position(requests: Iterable[MeasuredRequest]) -> tuple[float, ...]:
@@ -253,11 +250,9 @@ def _is_bound(text: str) -> bool:
 
 def _refused(text: str, reason: str) -> InputError:
     return InputError(
-        Problem(
-            f"--goodput: {reason}",
-            Place(COMMAND_LINE, text=f"--goodput {text}"),
-            "set milliseconds by metric (ttft, tpot, e2el): --goodput ttft=500,tpot=50",
-        )
+        f"--goodput: {reason}",
+        Place(COMMAND_LINE, text=f"--goodput {text}"),
+        "set milliseconds by metric (ttft, tpot, e2el): --goodput ttft=500,tpot=50",
     )
 
 
@@ -336,20 +331,6 @@ def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Object
         or each.seconds <= 0
     ):
         yield Objection("times", f"{where}: a request took no time")
-    yield from _cached(each, where)
-    sooner = [
-        request for request in each.requests if request.latency < _SOONER * request.engine_latency
-    ]
-    if sooner:
-        yield Objection(
-            "cache",
-            f"{where}: {len(sooner)} answers arrived before the engine generated them: "
-            f"{sooner[0].latency:.3f} s instead of {sooner[0].engine_latency:.3f} s",
-        )
-    yield from _speculation(each, side, where)
-
-
-def _cached(each: Round, where: str) -> Iterator[Objection]:
     known = [
         request
         for request in each.requests
@@ -361,6 +342,16 @@ def _cached(each: Round, where: str) -> Iterator[Objection]:
             f"{where}: {len(known)} prompts were already in the radix cache: {known[0].cached} of "
             f"{known[0].prompt} tokens",
         )
+    sooner = [
+        request for request in each.requests if request.latency < _SOONER * request.engine_latency
+    ]
+    if sooner:
+        yield Objection(
+            "cache",
+            f"{where}: {len(sooner)} answers arrived before the engine generated them: "
+            f"{sooner[0].latency:.3f} s instead of {sooner[0].engine_latency:.3f} s",
+        )
+    yield from _speculation(each, side, where)
 
 
 def _repeated(rounds: Sequence[Round], name: str) -> Iterator[Objection]:

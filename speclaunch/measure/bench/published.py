@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, Problem, size
+from speclaunch.core import InputError, size
 from speclaunch.engine import (
     PATH,
     STEPS,
@@ -174,10 +174,8 @@ def speculation_profile(document: Document) -> dict[str, Any]:
     steps = sum(counts.values())
     if found is None or not steps or found.num_draft_tokens is None:
         raise InputError(
-            Problem(
-                "a speculation profile needs verify steps by accepted draft tokens",
-                help="measure a speculative deployment whose engine reports them",
-            )
+            "a speculation profile needs verify steps by accepted draft tokens",
+            help="measure a speculative deployment whose engine reports them",
         )
     width = max(found.num_steps or found.num_draft_tokens - 1, 1)
     marginal = [sum(n for at, n in counts.items() if at >= i + 2) / steps for i in range(width)]

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.checks import Lookup
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, size
+from speclaunch.core import COMMAND_LINE, InputError, Place, size
 from speclaunch.deployments import (
     Prepared,
     Recipe,
@@ -163,14 +163,12 @@ def require_baseline(against: str, *, is_server: bool = False) -> None:
     place = Place(COMMAND_LINE, text=f"--against {against}")
     if against != NONE and not (key in ("engine", "recipe", URL) and value):
         help_ = "use none, recipe=NAME, engine=VERSION, or url=URL"
-        raise InputError(Problem(f"unknown baseline {against!r}", place, help_))
+        raise InputError(f"unknown baseline {against!r}", place, help_)
     if is_server and key not in ("recipe", URL):
         raise InputError(
-            Problem(
-                "a running server cannot be restarted with other settings",
-                place,
-                "start the other server too and compare them: --against url=URL",
-            )
+            "a running server cannot be restarted with other settings",
+            place,
+            "start the other server too and compare them: --against url=URL",
         )
 
 
@@ -203,11 +201,9 @@ def _plain(words: Sequence[str], candidate: LaunchedSide, options: SideOptions) 
     """Return the same deployment without speculation."""
     if not candidate.expected.speculates:
         raise InputError(
-            Problem(
-                f"{candidate.prepared.recipe.deployment.name} does not speculate",
-                Place(COMMAND_LINE, text=f"--against {NONE}"),
-                "compare it with another recipe: --against recipe=NAME",
-            )
+            f"{candidate.prepared.recipe.deployment.name} does not speculate",
+            Place(COMMAND_LINE, text=f"--against {NONE}"),
+            "compare it with another recipe: --against recipe=NAME",
         )
     off = without_speculation(candidate.prepared.recipe)
     side = _side(list(with_overrides(words, off)), options)
@@ -234,11 +230,9 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
     if len(recipe.roles) > 1:
         roles = ", ".join(role.deployment.name for role in recipe.roles)
         raise InputError(
-            Problem(
-                f"{name} has several roles ({roles}); bench measures a single server",
-                help="start all of them and their router, and measure those with "
-                "python3 -m sglang.bench_serving",
-            )
+            f"{name} has several roles ({roles}); bench measures a single server",
+            help="start all of them and their router, and measure those with "
+            "python3 -m sglang.bench_serving",
         )
     prepared = prepare(recipe, options.engine, dry_run=options.dry_run)
     if not options.dry_run:
@@ -246,10 +240,8 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
     request = prepared.request(os.environ)
     if prepared.address.tls:
         raise InputError(
-            Problem(
-                f"{name} serves TLS, which the load generator does not support",
-                help="measure it without TLS: args.ssl_certfile=null args.ssl_keyfile=null",
-            )
+            f"{name} serves TLS, which the load generator does not support",
+            help="measure it without TLS: args.ssl_certfile=null args.ssl_keyfile=null",
         )
     lookup = local_lookup(
         options.lookup, recipe, probe=not options.dry_run, cpu=prepared.cpu is not None
@@ -303,4 +295,4 @@ def with_room(prompts: Prompts, sides: Sequence[AnySide]) -> Prompts:
     prompt = f"prompts of {requested} tokens and " if requested else ""
     message = f"{side.name} cannot fit {prompt}answers of {answer} tokens"
     help_ = f"request at most {most}" if most > 0 else "lower --output-tokens"
-    raise InputError(Problem(message, Place(COMMAND_LINE, text=option), help_))
+    raise InputError(message, Place(COMMAND_LINE, text=option), help_)

@@ -1,7 +1,6 @@
 """Stored comparisons: listed, found by name, read as certificates; and all results of a deployment.
 
-Comparisons on disk, which can be listed, found by name, and read as certificates. They are stored
-round by round, so an interrupted comparison continues.
+Comparisons are stored round by round, so an interrupted comparison continues.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
-from speclaunch.core import InputError, Problem, from_here, mapping, read_json, text
+from speclaunch.core import InputError, from_here, mapping, read_json, text
 from speclaunch.deployments import LockedCertificate, Prepared
 from speclaunch.engine import suggest
 from speclaunch.measure.bench.comparison import Schedule
@@ -129,12 +128,11 @@ def _listing(path: Path) -> BenchListing | None:
 
 def stored_documents() -> list[dict[str, Any]]:
     """Return the documents of all readable comparisons with their names, oldest first."""
-    found = []
-    for path in stored_files():
-        document = read_json(path)
-        if document is not None:
-            found.append({**document, "name": path.parent.name})
-    return found
+    return [
+        {**document, "name": path.parent.name}
+        for path in stored_files()
+        if (document := read_json(path)) is not None
+    ]
 
 
 def find_certificate(name: str) -> CertificateDocument:
@@ -142,10 +140,8 @@ def find_certificate(name: str) -> CertificateDocument:
     found = find_measured(name)
     if isinstance(found, SingleDocument):
         raise InputError(
-            Problem(
-                f"{name}: a measurement of a single server, without a comparison",
-                help="speclaunch bench --url URL --against url=URL compares two",
-            )
+            f"{name}: a measurement of a single server, without a comparison",
+            help="speclaunch bench --url URL --against url=URL compares two",
         )
     return found
 
@@ -161,9 +157,9 @@ def find_measured(name: str) -> CertificateDocument | SingleDocument:
     if (path / FILE).is_file():
         return _read(path / FILE)
     if path.is_dir() and "/" in name:
-        raise InputError(Problem(f"{name}: not a comparison: it has no {FILE}", help=_LISTING))
+        raise InputError(f"{name}: not a comparison: it has no {FILE}", help=_LISTING)
     if path.suffix == ".json" or "/" in name:
-        raise InputError(Problem(f"cannot read {name}: no such file or directory", help=_LISTING))
+        raise InputError(f"cannot read {name}: no such file or directory", help=_LISTING)
     return _read(_named(name))
 
 
@@ -171,10 +167,8 @@ def _named(name: str) -> Path:
     stored = stored_benches()
     if not stored:
         raise InputError(
-            Problem(
-                f"{name}: no comparison is saved in {directory()}",
-                help="speclaunch bench recipe=NAME measures one",
-            )
+            f"{name}: no comparison is saved in {directory()}",
+            help="speclaunch bench recipe=NAME measures one",
         )
     matches = [listing for listing in stored if listing.name == name]
     if name == LAST:
@@ -191,7 +185,7 @@ def _named(name: str) -> Path:
         LAST,
     ]
     near = suggest(name, names)
-    raise InputError(Problem(f"{name}: no comparison of that name is saved", help=near or _LISTING))
+    raise InputError(f"{name}: no comparison of that name is saved", help=near or _LISTING)
 
 
 def _recipe(name: str) -> str:
@@ -203,24 +197,20 @@ def _read(path: Path) -> CertificateDocument | SingleDocument:
     shown = from_here(path)
     document = read_json(path)
     if document is None:
-        raise InputError(Problem(f"cannot read {shown}: it is not a JSON document"))
+        raise InputError(f"cannot read {shown}: it is not a JSON document")
     if "rounds" in document and "result" in document:
         rounds, document = document["rounds"], document["result"]
         if document is None:
             raise InputError(
-                Problem(
-                    f"{path.parent.name} is not finished: {len(rounds)} rounds measured",
-                    help="repeat the same `speclaunch bench` command to resume it",
-                )
+                f"{path.parent.name} is not finished: {len(rounds)} rounds measured",
+                help="repeat the same `speclaunch bench` command to resume it",
             )
     try:
         return measured_of(document)
     except ValidationError as error:
         raise InputError(
-            Problem(
-                f"{shown}: not a certificate of `speclaunch bench`: {error}",
-                help="`speclaunch bench recipe=NAME --output-format json` writes one",
-            )
+            f"{shown}: not a certificate of `speclaunch bench`: {error}",
+            help="`speclaunch bench recipe=NAME --output-format json` writes one",
         ) from error
 
 
@@ -230,10 +220,8 @@ def require_cells(name: str, found: CertificateDocument) -> None:
         return
     reasons = "; ".join(objection.message for objection in found.objections) or "it has no cells"
     raise InputError(
-        Problem(
-            f"{name}: the measurement does not count: {reasons}",
-            help="measure it again: speclaunch bench … --fresh",
-        )
+        f"{name}: the measurement does not count: {reasons}",
+        help="measure it again: speclaunch bench … --fresh",
     )
 
 

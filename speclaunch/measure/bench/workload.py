@@ -82,18 +82,16 @@ def workload(name: str, output_tokens: int, input_tokens: int, context: int = 0)
     known = (RANDOM, *shipped())
     near = suggest(name, known)
     names = f"use one of {', '.join(known)}, or a file in JSON"
-    raise InputError(
-        Problem(f"unknown workload {name!r}", help=f"{near} {names}" if near else names)
-    )
+    raise InputError(f"unknown workload {name!r}", help=f"{near} {names}" if near else names)
 
 
 def _texts(path: Path) -> tuple[str, ...]:
     try:
         content = reads.read_text(path, _FILE_BYTES)
     except UnicodeDecodeError as error:
-        raise InputError(Problem(f"cannot read {path}: it is not UTF-8 text")) from error
+        raise InputError(f"cannot read {path}: it is not UTF-8 text") from error
     except OSError as error:
-        raise InputError(Problem(f"cannot read {path}: {reason(error)}")) from error
+        raise InputError(f"cannot read {path}: {reason(error)}") from error
     found: list[str] = []
     problems: list[Problem] = []
     for place, entry in _entries(path, content):
@@ -107,7 +105,7 @@ def _texts(path: Path) -> tuple[str, ...]:
     if problems:
         raise InputError(problems)
     if not found:
-        raise InputError(Problem(f"{path}: no prompts", help=_FORM))
+        raise InputError(f"{path}: no prompts", help=_FORM)
     return tuple(found)
 
 
@@ -128,12 +126,10 @@ def _entries(path: Path, content: str) -> Iterator[tuple[Place, Any]]:
         try:
             entries = json.loads(content)
         except RecursionError:
-            raise InputError(
-                Problem("not JSON: nested too deep", Place(str(path)), _FORM)
-            ) from None
+            raise InputError("not JSON: nested too deep", Place(str(path)), _FORM) from None
         except ValueError as error:
             place = Place(str(path), getattr(error, "lineno", 1), getattr(error, "colno", 1))
-            raise InputError(Problem(f"not JSON: {error}", place, _FORM)) from None
+            raise InputError(f"not JSON: {error}", place, _FORM) from None
         for number, entry in enumerate(entries, 1):
             yield Place(f"{path}, entry {number}"), entry
         return

@@ -1,7 +1,6 @@
 """Answers of a proof: requests sent, answers collected, and kept on disk with the result.
 
-Proof on disk: answers of the speculative server, and finally the result. An interrupted proof
-continues; the plain server scores the stored answers.
+An interrupted proof continues; the plain server scores the stored answers.
 """
 
 from __future__ import annotations

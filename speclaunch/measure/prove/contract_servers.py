@@ -1,13 +1,12 @@
 """Two servers of a request contract: requests, answers, comparison of greedy ones, and records.
 
-A request contract: what each request field does with and without speculation.
 `docs/reference/contract.schema.json` is generated from `ContractDocument`, the JSON of `speclaunch
 prove recipe=R --requests`; a test compares them. Within version 1 keys are never removed or
 redefined; new keys may be added.
 
-Two servers, and the comparison of their greedy answers. Each request goes to both. It proves
-nothing unless the plain server's answer shows the field's effect. Answers that first differ at
-tokens the plain server rates equally are numerical ties and also prove nothing.
+Each request goes to both. It proves nothing unless the plain server's answer shows the field's
+effect. Answers that first differ at tokens the plain server rates equally are numerical ties and
+also prove nothing.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """Proof: all answers of the speculative server compared with the plain server's.
 
-Test that two servers sample tokens from the same distribution. One test covers all prompts and
-positions: Pearson's chi-square of both servers' tokens at each position, summed, with its
-probability by permuting entire answers between the servers. Separate tests per position would
-divide the false alarm rate by their number, which a permutation test of some thousand draws cannot
-resolve. The sum detects a small shift at all positions. Exact for any number of answers and for
-rare tokens.
+Greedy speculation is lossless except for numerics: a different batch shape changes the summation
+order, and two tokens with almost equal logits may swap. The plain server's logprobs of the
+generated token and of the token that it prefers distinguish a tie from an error. A gap within the
+noise is a tie, and the rest of the answer is scored after its own tokens. Beyond the noise, the
+answer is wrong.
 
-A proof: all answers of the speculative server compared with the plain server's. Greedy speculation
-is lossless except for numerics: a different batch shape changes the summation order, and two tokens
-with almost equal logits may swap. The plain server's logprobs of the generated token and of the
-token that it prefers distinguish a tie from an error. A gap within the noise is a tie, and the rest
-of the answer is scored after its own tokens. Beyond the noise, the answer is wrong.
+Samples are tested for the same distribution. One test covers all prompts and positions: Pearson's
+chi-square of both servers' tokens at each position, summed, with its probability by permuting
+entire answers between the servers. Separate tests per position would divide the false alarm rate by
+their number, which a permutation test of some thousand draws cannot resolve. The sum detects a
+small shift at all positions. Exact for any number of answers and for rare tokens.
 
 `docs/reference/prove.schema.json` is generated from `ProofDocument`, the JSON of `speclaunch
 prove`; a test compares them. Within version 1 keys are never removed or redefined; new keys may be
@@ -75,14 +74,17 @@ def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -
     probability remains exact). Raises ValueError if a prompt lacks answers of a server, or if
     answer lengths differ.
     """
-    pooled = [_pooled(pair) for pair in pairs]
-    positions = sum(len(columns) for columns, _, _ in pooled)
+    if not all(pair.ours and pair.theirs for pair in pairs):
+        raise ValueError("a sample is empty")
+    pooled = [list(zip(*pair.ours, *pair.theirs, strict=True)) for pair in pairs]
+    positions = sum(map(len, pooled))
     random = Random(seed)  # noqa: S311  no secret
-    totals = [[Counter(column) for column in columns] for columns, _, _ in pooled]
+    totals = [[Counter(column) for column in columns] for columns in pooled]
 
     def far(*, shuffled: bool) -> float:
         found = 0.0
-        for (columns, own, other), sums in zip(pooled, totals, strict=True):
+        for pair, columns, sums in zip(pairs, pooled, totals, strict=True):
+            own, other = len(pair.ours), len(pair.theirs)
             chosen = random.sample(range(own + other), own) if shuffled else range(own)
             pick = itemgetter(*chosen, chosen[0])  # a single index would return no tuple
             for column, both in zip(columns, sums, strict=True):
@@ -97,14 +99,6 @@ def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -
         if as_far == _ENOUGH:
             return Drawn(as_far / number, positions, number)
     return Drawn((as_far + 1) / (draws + 1), positions, draws)
-
-
-def _pooled(pair: SamplePair) -> tuple[list[tuple[Hashable, ...]], int, int]:
-    """Return the tokens at each position, ours first, and the number of answers of each server."""
-    if not pair.ours or not pair.theirs:
-        raise ValueError("a sample is empty")
-    both = [*pair.ours, *pair.theirs]
-    return list(zip(*both, strict=True)), len(pair.ours), len(pair.theirs)
 
 
 ALARM = 0.01

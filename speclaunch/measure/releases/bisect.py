@@ -1,9 +1,7 @@
 """Search over releases until the last good and first bad are known, and its document.
 
-Search over releases: probe one at a time until the last good and first bad are known. Repeating the
-command continues an interrupted search.
-
-`speclaunch bisect --output-format json`: the pair of releases, and what differs between them.
+Releases are probed one at a time. Repeating the command continues an interrupted search. The
+document (`speclaunch bisect --output-format json`) has the pair of releases, and their differences.
 `docs/reference/bisect.schema.json` is generated from `BisectDocument`; a test compares them. Within
 version 1 keys are never removed or redefined; new keys may be added.
 """
@@ -24,7 +22,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from speclaunch.checks import Lookup, all_rules
-from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem, reads
+from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, reads
 from speclaunch.engine import Packages, held_versions, read_packages
 from speclaunch.measure.prove.contract import served_contract
 from speclaunch.measure.releases.launched import (
@@ -104,16 +102,13 @@ def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str
     for option, release in (("--good", good), ("--bad", bad)):
         if release not in available:
             raise InputError(
-                Problem(
-                    f"no engine for SGLang {release}",
-                    Place(COMMAND_LINE, text=f"{option} {release}"),
-                    f"available: {', '.join(available)}; name others with --engine-python "
-                    "VERSION=PATH",
-                )
+                f"no engine for SGLang {release}",
+                Place(COMMAND_LINE, text=f"{option} {release}"),
+                f"available: {', '.join(available)}; name others with --engine-python VERSION=PATH",
             )
     if good == bad:
         place = Place(COMMAND_LINE, text=f"--bad {bad}")
-        raise InputError(Problem("--good and --bad are the same release", place))
+        raise InputError("--good and --bad are the same release", place)
     held = held_versions()
     ordered = sorted(set(available), key=held.index)
     first, last = sorted((ordered.index(good), ordered.index(bad)))
@@ -311,23 +306,13 @@ def _dependencies(task: BisectTask, pair: PairRecord) -> list[DependencyRecord]:
     good, bad = (read_packages(Path(python)) for python in pythons)
     required = _requirements(good), _requirements(bad)
     names = {**required[0], **required[1], **good.installed, **bad.installed}
-    records = [
-        DependencyRecord(
-            name,
-            required[0].get(name),
-            required[1].get(name),
-            good.installed.get(name),
-            bad.installed.get(name),
-        )
-        for name in sorted(names)
-        if name != "sglang"
-    ]
-    return [
-        record
-        for record in records
-        if record.good_requires != record.bad_requires
-        or record.good_installed != record.bad_installed
-    ]
+    found = []
+    for name in sorted(names.keys() - {"sglang"}):
+        requires = [some.get(name) for some in required]
+        installed = [release.installed.get(name) for release in (good, bad)]
+        if requires[0] != requires[1] or installed[0] != installed[1]:
+            found.append(DependencyRecord(name, *requires, *installed))
+    return found
 
 
 def _requirements(packages: Packages) -> Mapping[str, str]:

@@ -1,13 +1,12 @@
 """Releases that run on this machine: their engines, recipes, servers, and answers.
 
-Answers of a running release to fixed prompts: greedy tokens and their verify steps. Releases use
-different kernels, so two tokens with almost equal logits may swap. The compared server scores the
-reference's answer: tokens that it prefers by less than its data type's noise are a tie (see
-`prove`).
+Answers to fixed prompts are greedy tokens and their verify steps. Releases use different kernels,
+so two tokens with almost equal logits may swap. The compared server scores the reference's answer:
+tokens that it prefers by less than its data type's noise are a tie (see `prove`).
 
-Engines for a comparison of releases: CPU engines installed as needed, or the user's own. At most
-two engines are installed at a time, each by its own speclaunch process. An interrupted installation
-continues with the next run.
+Engines are CPU engines, installed as needed, or the user's own. At most two engines are installed
+at a time, each by its own speclaunch process. An interrupted installation continues with the next
+run.
 """
 
 from __future__ import annotations
@@ -190,19 +189,14 @@ class ReleaseRecipe(Struct, frozen=True):
 
     def load(self) -> Recipe:
         """Return the migrated recipe. Raises InputError."""
-        with self._overlaid():
+        texts = {os.path.realpath(self.path): self.migration.text.encode()}
+        with reads.overlay({} if self.problems else texts):
             return load(str(self.path), self.overrides, self.config_dirs)
 
     def prepared(self, recipe: Recipe | None = None) -> Prepared:
         """Return the recipe or one role, prepared but not started. Raises InputError."""
         found = recipe or self.load()
         return prepare(found, None if self._is_pinned else self.version, dry_run=True)
-
-    @contextmanager
-    def _overlaid(self) -> Iterator[None]:
-        texts = {os.path.realpath(self.path): self.migration.text.encode()}
-        with reads.overlay(texts if not self.problems else {}):
-            yield
 
     def words(self, folder: Path) -> tuple[str, ...]:
         """Return launch arguments; writes a changed recipe below `folder`.
@@ -217,7 +211,7 @@ class ReleaseRecipe(Struct, frozen=True):
                 path.parent.mkdir(mode=0o700, exist_ok=True)
                 replace_file(path, self.migration.text)
             except OSError as error:
-                raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
+                raise InputError(f"cannot write {path}: {error.strerror}") from error
             directories.append(f"--config-dir={self.path.parent}")
         engine = [] if self._is_pinned else [f"--engine={self.version}"]
         return (f"recipe={path}", *self.overrides, *directories, *engine)
@@ -322,10 +316,10 @@ def interpreters(words: Sequence[str]) -> dict[str, str]:
         place = Place(COMMAND_LINE, text=f"--engine-python {word}")
         if not equals or not version or not path:
             raise InputError(
-                Problem("not in the form VERSION=PATH", place, "write 0.5.20=/path/to/bin/python")
+                "not in the form VERSION=PATH", place, "write 0.5.20=/path/to/bin/python"
             )
         if not Path(path).is_file():
-            raise InputError(Problem(f"{path}: no such file", place))
+            raise InputError(f"{path}: no such file", place)
         found[named(version).held] = str(Path(path).absolute())
     return found
 

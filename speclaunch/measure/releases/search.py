@@ -1,10 +1,10 @@
 """Search for the first bad release: its checks, and steps that tolerate probes that are wrong.
 
-Search for the first bad release, tolerating probes that are sometimes wrong. The hypotheses are the
-positions of the first bad release. Each probe reweights them by the probability of its result, and
-the next probe halves the remaining weight. With reliable probes this is plain bisection. With
-unreliable probes it is Horstein's probabilistic bisection (1963). A pair counts only if both of its
-releases were probed, so `--good` and `--bad` are probed only when they matter.
+The hypotheses are the positions of the first bad release. Each probe reweights them by the
+probability of its result, and the next probe halves the remaining weight. With reliable probes this
+is plain bisection. With unreliable probes it is Horstein's probabilistic bisection (1963). A pair
+counts only if both of its releases were probed, so `--good` and `--bad` are probed only when they
+matter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem, children
+from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, children
 from speclaunch.engine import suggest
 from speclaunch.measure.prove.contract_servers import FieldRow, changed_fields
 from speclaunch.measure.releases.launched import ObservedServer, ReleaseAnswers
@@ -335,17 +335,17 @@ def check_of(text: str, seconds: float) -> Check:
         return Check(text, partial(_accepts, float(found[1])))
     if text.startswith("acceptance"):
         message = f"{text!r} has no bound"
-        raise InputError(Problem(message, place, "quote it for the shell: 'acceptance>=3'"))
+        raise InputError(message, place, "quote it for the shell: 'acceptance>=3'")
     try:
         argv = tuple(shlex.split(text))
     except ValueError as error:
-        raise InputError(Problem(f"cannot read the command: {error}", place)) from error
+        raise InputError(f"cannot read the command: {error}", place) from error
     if not argv:
-        raise InputError(Problem("the check is empty", place, f"use one of {', '.join(FORMS)}"))
+        raise InputError("the check is empty", place, f"use one of {', '.join(FORMS)}")
     program = children.find_program(argv[0])
     if program is None:
         near = suggest(text, list(_NAMED)) if len(argv) == 1 else None
         help_ = near or f"use one of {', '.join(FORMS)}"
-        raise InputError(Problem(f"there is no program {argv[0]!r}", place, help_))
+        raise InputError(f"there is no program {argv[0]!r}", place, help_)
     absolute = (str(Path(program).absolute()), *argv[1:])
     return Check(text, partial(_exits, absolute, seconds))

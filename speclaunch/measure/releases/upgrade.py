@@ -299,7 +299,7 @@ def current_release(pinned: str | None, options: UpgradeSettings, place: Place) 
         found = None
     if found is None:
         message = "the current release is unknown: the recipe has no pin"
-        raise InputError(Problem(message, place, "name it: --from VERSION"))
+        raise InputError(message, place, "name it: --from VERSION")
     return found
 
 

@@ -1,7 +1,6 @@
 """Model of a setting: what can be tuned, its speed fitted to trials, and the objective.
 
-Model of a setting's speed, fitted to the measured settings. A verify step of the engine yields L
-tokens and takes T seconds; the throughput is L / T.
+A verify step of the engine yields L tokens and takes T seconds; the throughput is L / T.
 
 - T is the sum of the target's own time, the draft's steps, and the verified tokens:
   `a + b * steps + c * tokens`, with nonnegative coefficients, fitted to the measurements.
@@ -33,7 +32,7 @@ from typing import Any
 from msgspec import Struct
 
 from speclaunch.checks import all_rules, check_request, tree_capacity
-from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place, Problem
+from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place
 from speclaunch.deployments import with_overrides
 from speclaunch.engine import (
     EAGLE_HANDLER,
@@ -113,21 +112,17 @@ def algorithm_of(side: LaunchedSide) -> str:
     name = side.prepared.recipe.deployment.name
     if side.expected.simulated:
         raise InputError(
-            Problem(
-                f"{name}: {side.expected.simulated} simulates acceptance, so settings cannot be "
-                "measured",
-                help=f"unset {side.expected.simulated}",
-            )
+            f"{name}: {side.expected.simulated} simulates acceptance, so settings cannot be "
+            "measured",
+            help=f"unset {side.expected.simulated}",
         )
     if found is None:
-        raise InputError(Problem(f"{name} does not speculate: there is nothing to tune"))
+        raise InputError(f"{name} does not speculate: there is nothing to tune")
     if not settings(found):
         raise InputError(
-            Problem(
-                f"{name}: {found} has no settings to tune",
-                help="its width is fixed by its draft; EAGLE, EAGLE3, MTP, STANDALONE and NGRAM "
-                "can be tuned",
-            )
+            f"{name}: {found} has no settings to tune",
+            help="its width is fixed by its draft; EAGLE, EAGLE3, MTP, STANDALONE and NGRAM "
+            "can be tuned",
         )
     return found
 
@@ -149,7 +144,7 @@ def possible(
         if not result.errors:
             found.append(setting)
     if not found:
-        raise InputError(Problem("no setting passes the rules", help="`speclaunch plan` shows why"))
+        raise InputError("no setting passes the rules", help="`speclaunch plan` shows why")
     return tuple(found)
 
 
@@ -429,7 +424,7 @@ def objective(text: str) -> TuningObjective:
 
 
 def _refused(text: str, reason: str) -> InputError:
-    return InputError(Problem(reason, Place(COMMAND_LINE, text=f"--objective {text}"), _HELP))
+    return InputError(reason, Place(COMMAND_LINE, text=f"--objective {text}"), _HELP)
 
 
 def worth(trial: Trial, within: Sequence[Bound], slower: float = 1.0) -> float:

@@ -1,12 +1,11 @@
 """Trials of settings: which to measure next, and the best compared with the recipe's own.
 
-Trials of settings, and the comparison of the best settings with the recipe's own. Each trial is an
-engine start and a few rounds. Results are stored as they are measured. With one start per setting,
-the fastest of many settings may be fastest by luck. The best few are therefore measured again, in
-new starts and in rounds that alternate with the recipe's.
+Each trial is an engine start and a few rounds. Results are stored as they are measured. With one
+start per setting, the fastest of many settings may be fastest by luck. The best few are therefore
+measured again, in new starts and in rounds that alternate with the recipe's.
 
-Search for the best setting: choose the next trial within the budget. The search ends once the
-setting with the best prediction has been tried.
+The search chooses the next trial within the budget, and ends once the setting with the best
+prediction has been tried.
 """
 
 from __future__ import annotations
@@ -23,15 +22,14 @@ from msgspec import Struct, convert, to_builtins
 from speclaunch.core import (
     InputError,
     LaunchError,
-    Problem,
     make_private,
     read_json,
     speclaunch_home,
 )
 from speclaunch.engine import UnknownValueError, start_time
-from speclaunch.measure.bench.comparison import Measuring, Serving
+from speclaunch.measure.bench.comparison import Serving
 from speclaunch.measure.bench.engines import EngineOrder
-from speclaunch.measure.bench.load_generators import RoundLoad
+from speclaunch.measure.bench.load_generators import Measuring, RoundLoad
 from speclaunch.measure.bench.measurement import (
     LEAST_PAIRS,
     ExpectedSide,
@@ -314,7 +312,7 @@ def stored_starts(key: str, *, fresh: bool) -> StoredStarts:
         if fresh:
             (folder / _FILE).unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(Problem(f"cannot write to {folder}: {error.strerror}")) from error
+        raise InputError(f"cannot write to {folder}: {error.strerror}") from error
     document = read_json(folder / _FILE)
     if document is None or document.get("version") != _VERSION:
         return StoredStarts(folder / _FILE)
@@ -367,12 +365,9 @@ def first_settings(
     performance model needs: a short chain, a long chain and a tree.
     NGRAM spreads a longer draft over more branches, so it also gets a chain in between.
     """
-    chains = sorted(
-        (setting for setting in space if setting.topk == 1), key=lambda setting: setting.tokens
-    )
-    trees = sorted(
-        (setting for setting in space if setting.topk > 1), key=lambda setting: setting.tokens
-    )
+    ordered = sorted(space, key=lambda setting: setting.tokens)
+    chains = [setting for setting in ordered if setting.topk == 1]
+    trees = [setting for setting in ordered if setting.topk > 1]
     found = [setting for setting in (own, published) if setting is not None and setting in space]
     found += chains[-1:] + chains[:1]
     found += trees[len(trees) // 2 :][:1]
@@ -428,12 +423,8 @@ def ranked(aim: TuningObjective, trials: Sequence[Trial]) -> tuple[DraftSetting,
     if not trials:
         return ()
     model = trial_models(aim, trials)
-    return tuple(
-        sorted(
-            dict.fromkeys(trial.setting for trial in trials),
-            key=lambda setting: -model.score(setting),
-        )
-    )
+    tried = dict.fromkeys(trial.setting for trial in trials)
+    return tuple(sorted(tried, key=lambda setting: -model.score(setting)))
 
 
 class TuningBudget(Struct, frozen=True):
@@ -454,11 +445,9 @@ def budget(starts: int, minutes: float | None, verified: int) -> TuningBudget:
     """Return the budget. Raises InputError if too few starts remain to try settings."""
     if starts - verified < _LEAST_TRIED:
         raise InputError(
-            Problem(
-                f"--starts {starts}: too few for the {verified} starts of --verify and at least "
-                f"{_LEAST_TRIED} settings",
-                help=f"set --starts {verified + _LEAST_TRIED}, or compare fewer with --verify 1",
-            )
+            f"--starts {starts}: too few for the {verified} starts of --verify and at least "
+            f"{_LEAST_TRIED} settings",
+            help=f"set --starts {verified + _LEAST_TRIED}, or compare fewer with --verify 1",
         )
     return TuningBudget(starts, None if minutes is None else 60 * minutes, verified)
 

@@ -1,16 +1,15 @@
 """What tuning writes: the recipe with a new setting, and the engine's file of steps by batch size.
 
-The engine's file of steps by batch size (`--speculative-adaptive-config`). 0.5.23
-speculative/adaptive_spec_params.py: an object whose keys are batch sizes. Each holds
-`candidate_steps`, the step counts that the engine switches between by acceptance. A batch uses the
-largest key that is not above it (`_find_closest_bs`); smaller batches use the smallest key. It
-applies to EAGLE and EAGLE3 with a topk of 1 (`adaptive_unsupported_reason`).
-`speculative_num_steps` must be one of the candidates (arg_groups/speculative_hook.py
-`_init_adaptive_speculative_params`); the engine builds graphs and buffers for each.
+The engine's file (`--speculative-adaptive-config`): 0.5.23 speculative/adaptive_spec_params.py: an
+object whose keys are batch sizes. Each holds `candidate_steps`, the step counts that the engine
+switches between by acceptance. A batch uses the largest key that is not above it
+(`_find_closest_bs`); smaller batches use the smallest key. It applies to EAGLE and EAGLE3 with a
+topk of 1 (`adaptive_unsupported_reason`). `speculative_num_steps` must be one of the candidates
+(arg_groups/speculative_hook.py `_init_adaptive_speculative_params`); the engine builds graphs and
+buffers for each.
 
-Recipe with a new setting: its text is edited in place, verified, and annotated with evidence. Edits
-and verification are those of `lint --fix`: the composed recipe has the new arguments and is
-otherwise unchanged.
+A recipe's text is edited in place, verified, and annotated with evidence. Edits and verification
+are those of `lint --fix`: the composed recipe has the new arguments and is otherwise unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ from speclaunch.core import (
     InputError,
     LaunchError,
     Place,
-    Problem,
     children,
     reads,
     recipes_dir,
@@ -72,14 +70,14 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
     place = Place(COMMAND_LINE, text="--adaptive-config")
     if load_catalogue(version).by_name(OPTION) is None:
         raise InputError(
-            Problem(f"SGLang {version} has no {OPTION}", place, "use a newer release, or remove it")
+            f"SGLang {version} has no {OPTION}", place, "use a newer release, or remove it"
         )
     if algorithm not in ALGORITHMS:
         raise InputError(
-            Problem(f"SGLang adapts the steps of EAGLE and EAGLE3 only, not {algorithm}", place)
+            f"SGLang adapts the steps of EAGLE and EAGLE3 only, not {algorithm}", place
         )
     if not any(setting.topk == 1 for setting in space):
-        raise InputError(Problem("no chain (topk 1) passes the rules", place))
+        raise InputError("no chain (topk 1) passes the rules", place)
 
 
 def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str, Any]:
@@ -147,10 +145,8 @@ def require_own(path: Path, words: Sequence[str]) -> None:
     if path.is_relative_to(recipes_dir().resolve()):
         name, _ = split_recipe(words)
         raise InputError(
-            Problem(
-                f"--write: {name} is shipped with speclaunch and cannot be edited",
-                help=f"--output-file {path.stem}_tuned.yaml writes your own recipe",
-            )
+            f"--write: {name} is shipped with speclaunch and cannot be edited",
+            help=f"--output-file {path.stem}_tuned.yaml writes your own recipe",
         )
 
 
@@ -168,7 +164,7 @@ def tuned(
         made = fixed_recipe(before, str(path), path, fix, load_catalogue(version), config_dirs)
     except NotFixableError as error:
         raise InputError(
-            Problem(f"{path} cannot be edited: {error}", help="use overrides instead")
+            f"{path} cannot be edited: {error}", help="use overrides instead"
         ) from None
     return Tuned(path, before, _with_evidence(before, made, evidence))
 
@@ -183,10 +179,8 @@ def elsewhere(change: Tuned, target: Path, config_dirs: Sequence[Path] = ()) -> 
     there = composed(text, str(target), target, config_dirs).values
     if here.get("args") != there.get("args"):
         raise InputError(
-            Problem(
-                f"{target}: its arguments would differ from those in {change.path.parent}",
-                help=f"write it next to {change.path}",
-            )
+            f"{target}: its arguments would differ from those in {change.path.parent}",
+            help=f"write it next to {change.path}",
         )
     return text
 
