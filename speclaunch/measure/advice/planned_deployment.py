@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
@@ -135,27 +135,17 @@ class Fitting(Struct, frozen=True):
 
 def fitting(prepared: Prepared, plan: Plan) -> Fitting:
     """Return the settings that fit, changing only what recovery may change."""
-    deployment = prepared.recipe.deployment
-
-    def plan_with(changes: Mapping[str, Any]) -> Plan:
-        return resolve(prepared.changed(changes).request(os.environ), plan.facts)
-
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
         return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, MemoryBudget(Fit.FAILS, beyond)))
     try:
-        found = suggest_fit(plan_with, limits=fit_limits(deployment.recovery))
+        limits = fit_limits(prepared.recipe.deployment.recovery)
+        found = suggest_fit(_plan_with(prepared, plan), limits=limits)
     except (SpeclaunchError, UnknownValueError) as error:
         why = str(error)
         unknown = MemoryBudget(Fit.UNKNOWN, why, unknown=(why,))
         return Fitting(Suggestion(Fit.UNKNOWN, why, OBJECTIVE, unknown))
-    changes = found.arguments
-    return Fitting(
-        found,
-        tuple(recipe_lines(changes, deployment.args)),
-        tuple(recipe_diff(changes, deployment)),
-        _command(prepared, changes),
-    )
+    return Fitting(found, *_shown(prepared, found.arguments))
 
 
 class Advice(Struct, frozen=True):
@@ -186,17 +176,13 @@ def advice(
 
     Raises InputError if the model does not support the load.
     """
-
-    def plan_with(changes: Mapping[str, Any]) -> Plan:
-        return resolve(prepared.changed(changes).request(os.environ), plan.facts)
-
     load = RequestLoad(requests or 0, context or 0)
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
         return Advice(Best(Fit.FAILS, beyond, load))
     try:
         load = load_of(plan, requests, context)
-        found = best_for(load, plan_with)
+        found = best_for(load, _plan_with(prepared, plan))
     except ValueError as error:
         raise InputError(
             str(error), help="set args.context_length if the model allows it"
@@ -205,20 +191,27 @@ def advice(
         return Advice(Best(Fit.UNKNOWN, str(error), load))
     if found.fit is Fit.UNKNOWN or not found.requests:
         return Advice(found)
-    deployment = prepared.recipe.deployment
+    args = prepared.recipe.deployment.args
     changes = {
         name: value
         for name, value in found.changes.items()
-        if deployment.args.get(name) != value
-        and not (value is None and name not in plan.request.values)
+        if args.get(name) != value and not (value is None and name not in plan.request.values)
     }
-    diff = tuple(recipe_lines(changes, deployment.args))
-    overrides = tuple(recipe_diff(changes, deployment))
-    return Advice(found, diff, overrides, _command(prepared, changes))
+    return Advice(found, *_shown(prepared, changes))
 
 
-def _command(prepared: Prepared, changes: Mapping[str, Any]) -> str | None:
-    return command_of(prepared.changed(changes)).text if changes else None
+def _plan_with(prepared: Prepared, plan: Plan) -> Callable[[Mapping[str, Any]], Plan]:
+    return lambda changes: resolve(prepared.changed(changes).request(os.environ), plan.facts)
+
+
+def _shown(
+    prepared: Prepared, changes: Mapping[str, Any]
+) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
+    """Return changes as lines of the recipe, as overrides, and the command with them, if any."""
+    deployment = prepared.recipe.deployment
+    command = command_of(prepared.changed(changes)).text if changes else None
+    lines = tuple(recipe_lines(changes, deployment.args))
+    return lines, tuple(recipe_diff(changes, deployment)), command
 
 
 def recipe_lines(changes: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:

@@ -1,12 +1,12 @@
 """Engines of a comparison: launched in processes of their own, or servers that run already.
 
-Engines of a comparison, each launched by a separate speclaunch process. Each launch includes
-checks, diagnosis and a clean stop; its output goes to a log. The kernel ends the launch when this
-process ends for any reason (PR_SET_PDEATHSIG), and the launch's guard ends the engine.
+A launched engine has a speclaunch process of its own, with checks, diagnosis and a clean stop; its
+output goes to a log. The kernel ends the launch when this process ends for any reason
+(PR_SET_PDEATHSIG), and the launch's guard ends the engine.
 
-Running servers: queried unchanged, never started, paused or stopped. A server's properties
-(version, speculation) come from its `/server_info`. Its key comes from the environment, so no
-process list or file shows it.
+A running server is queried unchanged, never started, paused or stopped. Its properties (version,
+speculation) come from its `/server_info`. Its key comes from the environment, so no process list or
+file shows it.
 """
 
 from __future__ import annotations
