@@ -19,7 +19,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -124,7 +124,7 @@ class MeasuredEngine:
             time.sleep(_POLL_SECONDS)
         raise LaunchError(f"{self.order.name} did not serve within {seconds:.0f} s")
 
-    def _attempts(self) -> list[dict[str, Any]]:
+    def _attempts(self) -> Sequence[Mapping[str, Any]]:
         return reread_run(self._run).attempts if self._run is not None else []
 
     def _found(self) -> Run | None:
