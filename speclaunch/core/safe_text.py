@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from typing import Any, cast
@@ -199,9 +199,7 @@ secret; the rest of the match is. The guard applies these patterns to bytes."""
 _SHORTEST_MATCH = len(";pwd=x")
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+_compiled: Callable[[str], re.Pattern[str]] = cache(re.compile)
 
 
 def _patterns_for(text: str) -> Iterator[re.Pattern[str]]:

@@ -31,7 +31,8 @@ class TooLargeError(OSError):
 
     def __init__(self, path: AnyPath, limit: int, size: int | None = None) -> None:
         found = "" if size is None else f"it has {size} bytes, "
-        super().__init__(errno.EFBIG, f"{found}more than {_amount(limit)}", os.fspath(path))
+        most = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
+        super().__init__(errno.EFBIG, f"{found}more than {most}", os.fspath(path))
 
 
 def read_regular(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
@@ -57,7 +58,10 @@ def read_with_status(path: AnyPath, limit: int = MAX_BYTES) -> tuple[bytes, os.s
     try:
         if found.st_size > limit:
             raise TooLargeError(path, limit, found.st_size)
-        data = _read_up_to(handle, found.st_size + 1, limit + 1)
+        part = data = os.read(handle, min(found.st_size, limit) + 1)
+        while part and len(data) <= limit:
+            part = os.read(handle, min(limit + 1 - len(data), _CHUNK))
+            data += part
     finally:
         os.close(handle)
     if len(data) > limit:  # it grew, or is a kernel file, which has no size
@@ -93,16 +97,6 @@ def _refuse_irregular(path: AnyPath, found: os.stat_result, *, pipes: bool) -> N
         return
     what = "is a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
     raise IrregularFileError(errno.EINVAL, what, os.fspath(path))
-
-
-def _read_up_to(handle: int, expected: int, limit: int) -> bytes:
-    data = os.read(handle, min(expected, limit))
-    parts, size = [data], len(data)
-    while data and size < limit:
-        data = os.read(handle, min(limit - size, _CHUNK))
-        parts.append(data)
-        size += len(data)
-    return b"".join(parts)
 
 
 def read_stream(stream: BinaryIO, limit: int = MAX_BYTES, seconds: float = STREAM_SECONDS) -> bytes:
@@ -151,7 +145,3 @@ def reason(error: OSError) -> str:
     if error.errno in _MISSING:
         return "no such file"
     return error.strerror or str(error)
-
-
-def _amount(size: int) -> str:
-    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size} bytes"
