@@ -38,8 +38,8 @@ from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION
 from speclaunch.engine.plan.refusals import DATA
 from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.releases.canonical import canonical
 from speclaunch.engine.releases.catalogue import load
+from speclaunch.engine.releases.renames import canonical
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -23,7 +23,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 from catalogue import default_cache, held, wheel  # noqa: E402
 
 from speclaunch.engine.plan.architectures import ANY, DATA  # noqa: E402
-from speclaunch.engine.releases import timeline  # noqa: E402
+from speclaunch.engine.releases import argument  # noqa: E402
 from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: E402
 from speclaunch.engine.releases.versions import ascending  # noqa: E402
 
@@ -87,14 +87,14 @@ def read_release(version: str, cache: Path) -> Records:
 
 def stored() -> dict[str, Records]:
     """The data as they are, by version."""
-    return timeline.decode(json.loads(DATA.read_text("utf-8")))
+    return argument.decode(json.loads(DATA.read_text("utf-8")))
 
 
 def store(records: dict[str, Records]) -> None:
     """Write the data."""
     versions = ascending(records)
     DATA.parent.mkdir(exist_ok=True)
-    DATA.write_text(timeline.encode(versions, records), encoding="utf-8")
+    DATA.write_text(argument.encode(versions, records), encoding="utf-8")
     print(f"{DATA.name}: {DATA.stat().st_size} bytes")
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speclaunch.engine.releases.argument import encode_argument
-from speclaunch.engine.releases.extract import Declared, Release, argument_of
-from speclaunch.engine.releases.timeline import Record
+from speclaunch.engine.releases.argument import Record, encode_argument
+from speclaunch.engine.releases.extraction.release import Declared, Release, argument_of
 
 
 @dataclass(frozen=True, slots=True)

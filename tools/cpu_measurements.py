@@ -24,7 +24,7 @@ sys.path[:0] = [str(REPOSITORY)]
 
 from speclaunch.core.files import speclaunch_home  # noqa: E402
 from speclaunch.engine.facts.cpu_engine import CpuEngine  # noqa: E402
-from speclaunch.engine.facts.weights import read_weights  # noqa: E402
+from speclaunch.engine.facts.weight_files import read_weights  # noqa: E402
 from tests.support.engine.plan.memory.cpu_engine import arguments, extract, start  # noqa: E402
 
 OUTPUT = REPOSITORY / "tests" / "engine" / "plan" / "memory" / "cpu_measurements.json"

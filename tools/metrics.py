@@ -25,10 +25,10 @@ from catalogue import default_cache, held, wheel  # noqa: E402
 from releasing.sources import wheel_or_folder  # noqa: E402
 
 from speclaunch.core.files import replace_file  # noqa: E402
-from speclaunch.engine.releases import timeline  # noqa: E402
+from speclaunch.engine.releases import argument  # noqa: E402
+from speclaunch.engine.releases.argument import Record  # noqa: E402
 from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: E402
 from speclaunch.engine.releases.metrics import DATA  # noqa: E402
-from speclaunch.engine.releases.timeline import Record  # noqa: E402
 from speclaunch.engine.releases.versions import ascending  # noqa: E402
 
 Records = dict[str, Record]
@@ -73,12 +73,12 @@ def remove_release(version: str) -> None:
 
 def stored() -> dict[str, Records]:
     """Return the data in the repository, by version."""
-    return timeline.decode(json.loads(DATA.read_text("utf-8"))) if DATA.is_file() else {}
+    return argument.decode(json.loads(DATA.read_text("utf-8"))) if DATA.is_file() else {}
 
 
 def store(records: dict[str, Records]) -> None:
     """Write the data."""
-    replace_file(DATA, timeline.encode(ascending(records), records), 0o666)
+    replace_file(DATA, argument.encode(ascending(records), records), 0o666)
     print(f"{DATA.name}: {DATA.stat().st_size} bytes")
 
 

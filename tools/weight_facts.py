@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.facts.read_checkpoint import from_config
 from speclaunch.engine.plan.memory.quantized import ExcludedModules
 from speclaunch.engine.plan.memory.weights import config_bytes, counted

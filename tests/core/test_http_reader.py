@@ -19,7 +19,7 @@ from speclaunch.core.http_reader import (
 )
 from speclaunch.deployments.recipe.schema import VerificationSection
 from speclaunch.engine.releases.command import RenderedArgs
-from speclaunch.engine.releases.hosts import Address
+from speclaunch.engine.releases.shell import Address
 from speclaunch.measure.bench import engines
 from speclaunch.measure.prove.answers import ProofPrompt, ProofServer
 from speclaunch.serving.launch import client as client_module

@@ -1,4 +1,4 @@
-"""What the real engine answers to a probe: what plan/topics/health.py says of it."""
+"""What the real engine answers to a probe: what plan/startup.py says of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 import psutil
 import pytest
 
-from speclaunch.engine.plan.topics.health import USUAL_PATIENCE
+from speclaunch.engine.plan.startup import USUAL_PATIENCE
 
 from .conftest import Serving, serving
 

@@ -8,15 +8,14 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from model_indexing.entries import Entry
-from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.checkpoint_file import expanded
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.facts.read_checkpoint import (
     from_config,
     quantization_config_in,
     quantization_in,
 )
-from speclaunch.engine.plan.memory.matrices import WeightRole
-from speclaunch.engine.plan.memory.model_config import ModelConfig
+from speclaunch.engine.plan.memory.matrices import ModelConfig, WeightRole
 from speclaunch.engine.plan.memory.models import head, is_draft_model
 from speclaunch.engine.plan.memory.weights import counted, size_of
 from speclaunch.engine.plan.plan import UnknownValueError

@@ -20,8 +20,8 @@ from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.refusals import ConditionEvaluator
-from speclaunch.engine.releases.canonical import canonical
 from speclaunch.engine.releases.catalogue import load
+from speclaunch.engine.releases.renames import canonical
 
 Key = tuple[int, int, str, str, str]
 """Condition, message, exception, file, function."""

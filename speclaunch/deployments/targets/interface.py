@@ -79,7 +79,7 @@ class Needs(Struct, frozen=True):
     """
 
     start_seconds: int | None = None
-    """Worst-case duration of a start: plan/start_time.py."""
+    """Worst-case duration of a start: plan/startup.py."""
     start_why: str = ""
     """Text that lists the parts of `start_seconds`."""
     memory_bytes: int = 1 << 35

@@ -2,17 +2,271 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
 from speclaunch.engine.facts.hardware import Hardware
 from speclaunch.engine.facts.known_models import ModelPair
-from speclaunch.engine.facts.unknown import UnknownFact
+from speclaunch.engine.releases.versions import within
 
 if TYPE_CHECKING:
     from speclaunch.engine.facts.runtime import Runtime
+    from speclaunch.engine.facts.tensors import TensorFacts
+
+
+UNKNOWN_HARDWARE = "the hardware is unknown"
+
+
+class UnknownValueError(LookupError):
+    """Error: a rule or a resolution step needs an unknown value."""
+
+
+class UnknownFact(Struct, frozen=True):
+    """An unknown fact: its name, the reason, and the remedy."""
+
+    what: str
+    why: str
+    help: str | None = None
+
+
+class FactSource(StrEnum):
+    """Sources of a checkpoint's facts, nearest first."""
+
+    DIRECTORY = "directory"
+    """A directory with the requested name, also below --models."""
+    CACHE = "cache"
+    """A hub cache on this machine."""
+    REPOSITORY = "repository"
+    """`.speclaunch/models/` next to the file, or above it."""
+    INDEX = "index"
+    """The checkpoint index that ships with speclaunch."""
+    HUB = "hub"
+
+
+class Origin(Struct, frozen=True):
+    """Source and limits of a checkpoint's facts."""
+
+    provenance: FactSource
+    where: str
+    """The directory or file; for the index and the hub, a description."""
+    read: str | None = None
+    """Date on which the source was read (a repository's file or an index entry), YYYY-MM-DD."""
+    revision: str | None = None
+    """The commit that the facts describe, if known."""
+    doubt: str | None = None
+    """Reason why the facts may not match the requested checkpoint."""
+    assumed: str | None = None
+    """The checkpoint whose facts are used instead, by `--assume` or `speclaunch.toml`."""
+    stated: tuple[str, ...] = ()
+    """Keys of config.json whose values `stated_in` states. They are certain despite `doubt`."""
+    stated_in: str | None = None
+
+    def __str__(self) -> str:
+        text = {
+            FactSource.INDEX: f"speclaunch's index, read {self.read}",
+            FactSource.REPOSITORY: f"{self.where}, read {self.read}",
+            FactSource.HUB: "the hub",
+        }.get(self.provenance, self.where)
+        if self.assumed is not None:
+            text = f"assumed to match {self.assumed}: {text}"
+        return text if self.doubt is None else f"{text}; {self.doubt}"
+
+
+COMPLETE_CONFIG = "config"
+"""Pseudo-key in a list of unread keys: no key of config.json was read."""
+
+
+class PartialConfig(dict[str, Any]):
+    """The keys of a config that were read. Looking up one of `unread` raises UnknownValueError.
+
+    Length and iteration cover only the keys that were read.
+    """
+
+    __slots__ = ("name", "unread")
+
+    def __init__(self, name: str, read: Mapping[str, Any], unread: Iterable[str]) -> None:
+        super().__init__(read)
+        self.name = name
+        """The checkpoint's name, for messages."""
+        self.unread = frozenset(unread) - read.keys()
+
+    def _look(self, key: object) -> None:
+        if key in self.unread:
+            raise UnreadKeyError(self.name, str(key))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value like `dict.get`. Raises UnknownValueError for an unread key."""
+        self._look(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self._look(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self._look(key)
+        return super().__contains__(key)
+
+
+class UnreadKeyError(UnknownValueError):
+    """Error: lookup of a config.json key that no source has read."""
+
+    def __init__(self, name: str, key: str) -> None:
+        super().__init__(f"`{key}` of {name} is unknown: no source states it")
+        self.key = key
+
+
+def merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `inner` merged over `outer`. Keys that neither has read remain unread."""
+    both = {**outer, **inner}
+    for part in (outer, inner):
+        if isinstance(part, PartialConfig):
+            return PartialConfig(part.name, both, part.unread)
+    return both
+
+
+SHORT_DTYPES = {"half": "float16", "float": "float32"}
+"""Other names of data types, in configs and in the engine's arguments."""
+_TRANSFORMERS_5 = ">=0.5.10"
+"""The first release that needs transformers 5, which reads rope scaling differently."""
+
+
+class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no hash
+    """Facts of one checkpoint, from its config, weights index and tokenizer.
+
+    The config is `config.json`, including a nested `text_config`.
+    """
+
+    name: str
+    """The requested name: a path, or `organisation/model`."""
+    path: Path | None = None
+    """The directory that the facts were read from."""
+    architectures: tuple[str, ...] = ()
+    """`architectures` of config.json, e.g. `LlamaForCausalLM`."""
+    model_type: str | None = None
+    dtype: str | None = None
+    """`torch_dtype` or `dtype`, without `torch.`: bfloat16, float16, float32."""
+    context_length: int | None = None
+    """Maximum number of tokens as the engine derives it, with rope scaling and long-context keys
+    (`get_context_length` in sglang/srt/utils/hf_transformers_utils.py). Also None if releases
+    differ: use `context_in` for one release.
+    """
+    context_lengths: tuple[int | None, int | None] | None = None
+    """The values before 0.5.10 and from 0.5.10 on, if they differ."""
+    hidden_size: int | None = None
+    vocab_size: int | None = None
+    draft_vocab_size: int | None = None
+    """Reduced vocabulary of an EAGLE-3 draft."""
+    num_hidden_layers: int | None = None
+    num_attention_heads: int | None = None
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    kv_lora_rank: int | None = None
+    """Set if attention is latent (MLA)."""
+    sliding_window: int | None = None
+    quantization: str | None = None
+    """The checkpoint's `quant_method` (awq, gptq, fp8, modelopt_fp4, …), as the newest engine names
+    it. None if it is not quantized or unknown."""
+    mtp_layers: int | None = None
+    """Multi-token-prediction layers declared by the config (`num_nextn_predict_layers`,
+    `mtp_num_hidden_layers`).
+    """
+    mtp_weights: bool | None = None
+    """True if the weights index (else the file headers) lists these layers. None if neither is
+    available."""
+    target_hidden_size: int | None = None
+    """Hidden size of the target that an EAGLE-3 draft was trained for."""
+    aux_hidden_layers: tuple[int, ...] = ()
+    """Target layers whose hidden states the draft reads (EAGLE-3, DFLASH or DSPARK)."""
+    use_aux_hidden_state: bool | None = None
+    """True if an EAGLE-3 draft reads hidden states (`eagle_config`). None: not stated, which means
+    true."""
+    block_size: int | None = None
+    """Tokens that a DFLASH draft proposes per step."""
+    has_token_map: bool | None = None
+    """True if a draft's weights include `d2t` (EAGLE-3). None: no index available."""
+    has_dspark_folder: bool | None = None
+    """True if the directory has a folder `dspark` with a draft (SGLang 0.5.23 searches for it)."""
+    is_moe: bool | None = None
+    is_multimodal: bool = False
+    tokenizer_size: int | None = None
+    """Number of different tokens in the tokenizer's vocabulary, including added tokens."""
+    tokenizer_digest: str | None = None
+    """Digest of the token → id mapping: equal digests mean equal vocabularies."""
+    weight_bytes: int | None = None
+    """`total_size` of the weights index, or the total size of the weight files."""
+    weights_rounded: bool = False
+    """True if `weight_bytes` is a rounded, published size."""
+    missing_files: tuple[str, ...] = ()
+    """Files that the index names but the directory lacks."""
+    gated: bool | None = None
+    quantization_config: Mapping[str, Any] = {}
+    """The quantization object in the config, or in ModelOpt's file next to it."""
+    config: Mapping[str, Any] = {}
+    """The flat config (text_config merged over the outer keys), for values without a field
+    above."""
+    raw: Mapping[str, Any] = {}
+    """The unmodified config."""
+    origin: Origin | None = None
+    """Source of the facts; None if the user states them."""
+    tensors: TensorFacts | None = None
+    """Tensors in its directory, read on use. None: no safetensors file is available."""
+    unread: Mapping[str, str] = {}
+    """Fields above without a source, with the config.json key that would provide each: reading one
+    raises UnknownValueError.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all fields except `tensors`, which are read from disk."""
+        return other.__class__ is self.__class__ and all(
+            getattr(self, name) == getattr(other, name)
+            for name in self.__struct_fields__
+            if name != "tensors"
+        )
+
+    @property
+    def architecture(self) -> str | None:
+        """The first architecture: the one that the engine dispatches on."""
+        return self.architectures[0] if self.architectures else None
+
+    def context_in(self, version: str) -> int | None:
+        """Return `context_length` as one engine release derives it."""
+        if self.context_lengths is None:
+            return self.context_length
+        return self.context_lengths[within(version, _TRANSFORMERS_5)]
+
+    def field_or_none(self, name: str) -> Any:
+        """Return a field, or None if it is `unread`. For display only."""
+        return object.__getattribute__(self, name)
+
+    @property
+    def is_eagle3(self) -> bool | None:
+        """True if this is an EAGLE-3 draft; None if the architecture is unknown."""
+        if not self.architectures:
+            return None
+        return any("Eagle3" in name or "EAGLE3" in name for name in self.architectures)
+
+
+class PartlyReadCheckpoint(Checkpoint, frozen=True):
+    """A checkpoint with unknown fields. Reading one raises UnknownValueError."""
+
+    __hash__ = object.__hash__
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("_") and name != "unread" and name in self.unread:
+            raise UnreadKeyError(self.name, self.unread[name])
+        return object.__getattribute__(self, name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        return f"PartlyReadCheckpoint({self.name!r}, unread={sorted(self.unread)})"
+
 
 __all__ = ["Facts", "UnknownFact", "checkpoint_fact"]
 

@@ -17,9 +17,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import UnreadableFileError, is_directory, is_file, lazy, read_start, reads
-from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource, Origin, PartialConfig
-from speclaunch.engine.facts.checkpoint_file import checkpoint_of, file_of, origin_of, read_file
-from speclaunch.engine.facts.facts import Facts, UnknownFact, checkpoint_fact
+from speclaunch.engine.facts.checkpoint_file import (
+    checkpoint_of,
+    facts_file,
+    file_of,
+    origin_of,
+    read_file,
+)
+from speclaunch.engine.facts.facts import (
+    Checkpoint,
+    Facts,
+    FactSource,
+    Origin,
+    PartialConfig,
+    UnknownFact,
+    checkpoint_fact,
+)
 from speclaunch.engine.facts.hardware import Hardware
 from speclaunch.engine.facts.known_models import (
     HUB_NAME,
@@ -29,7 +42,6 @@ from speclaunch.engine.facts.known_models import (
     seems_to_be,
 )
 from speclaunch.engine.facts.read_checkpoint import from_config, read_checkpoint
-from speclaunch.engine.facts.repository_facts import facts_file
 
 if TYPE_CHECKING:
     from speclaunch.engine.facts.runtime import Runtime

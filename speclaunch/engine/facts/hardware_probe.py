@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.hardware import Gpu, Hardware, OtherProcess, Vendor
-from speclaunch.engine.facts.unknown import UnknownFact
 
 _WHAT = "the GPUs of this machine"
 _NAME_THEM = "name them, for example --hardware h100-80gb:8"

@@ -19,8 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from speclaunch.engine.releases.catalogue import Catalogue
-from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
-from speclaunch.engine.releases.environment import unset_in
+from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument, unset_in
 
 Algorithm = str | None
 Condition = Callable[[Algorithm], bool]

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
 
 from speclaunch.core import LaunchError
 from speclaunch.engine.facts.runtime import SOURCE, InterpreterError, query_interpreter
 
-_SECONDS = 8
+_PACKAGES_SECONDS = 8
 
 # Runs in any Python from 3.8 on, so it uses nothing newer. `assert_pkg_version(NAME, VERSION` is in
 # sglang/srt/entrypoints/engine.py of every release from 0.4.6 to 0.5.23: with an older package the
 # engine refuses to start on a CUDA GPU.
-_SCRIPT = (
+_PACKAGES_SCRIPT = (
     SOURCE
     + r"""
 import importlib.metadata as m, json, os, re, shutil, sys
@@ -80,7 +80,7 @@ def read_packages(interpreter: Path) -> Packages:
     Raises LaunchError if the interpreter does not list them, OSError if it cannot be run.
     """
     try:
-        return query_interpreter(interpreter, _SCRIPT, _packages, _SECONDS)
+        return query_interpreter(interpreter, _PACKAGES_SCRIPT, _packages, _PACKAGES_SECONDS)
     except InterpreterError as error:
         raise LaunchError(f"{interpreter} did not list its packages: {error}") from error
 
@@ -96,3 +96,62 @@ def _packages(found: Any) -> Packages:
         bool(found["pip"]),
         bool(found["ninja"]),
     )
+
+
+_LIST_SECONDS = 60
+_OURS = frozenset({"speclaunch", "pip"})
+"""Packages that the engine never imports."""
+
+# Runs in any Python from 3.8 on, so it uses nothing newer.
+_LIST_SCRIPT = (
+    SOURCE
+    + r"""
+import csv, hashlib, importlib.metadata as m, json, platform, re
+def digest(record):
+    rows = []
+    for row in csv.reader(record.splitlines()):
+        name, code = (row + ["", ""])[:2]
+        end = name.rpartition("/")[2]
+        # what differs by installer and folder: scripts in bin, caches, notes of pip and uv
+        if not code or name.startswith(("..", "/")) or "__pycache__" in name: continue
+        if end in ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"): continue
+        rows.append("%s %s\n" % (name, code))
+    return "sha256:" + hashlib.sha256("".join(sorted(rows)).encode()).hexdigest() if rows else None
+found = {}
+for one in m.Distribution.discover(path=search_path()):
+    name = one.metadata["Name"]
+    name = name and re.sub(r"[-_.]+", "-", name).lower()
+    if name and name not in found:
+        found[name] = [one.version, digest(one.read_text("RECORD") or "")]
+print(json.dumps({"python": platform.python_version(), "packages": found}))
+"""
+)
+
+
+class InstalledPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A package in an environment."""
+
+    name: str
+    """In lowercase, with dashes."""
+    version: str
+    hash: str | None = None
+    """Digest of the names and digests of its files in RECORD; None without that file. Equal in all
+    installations of the same wheel."""
+
+
+def read_distributions(interpreter: Path) -> tuple[str, tuple[InstalledPackage, ...]]:
+    """Return the Python version and all packages of an interpreter's environment, by name.
+
+    Raises LaunchError if the interpreter does not list them.
+    """
+
+    def read(found: Any) -> tuple[str, tuple[InstalledPackage, ...]]:
+        packages = convert(found["packages"], dict[str, tuple[str, str | None]])
+        return str(found["python"]), tuple(
+            InstalledPackage(name, *packages[name]) for name in sorted(packages.keys() - _OURS)
+        )
+
+    try:
+        return query_interpreter(interpreter, _LIST_SCRIPT, read, _LIST_SECONDS)
+    except (InterpreterError, OSError) as error:
+        raise LaunchError(f"{interpreter} did not list its packages: {error}") from error

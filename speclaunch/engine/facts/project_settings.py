@@ -27,8 +27,8 @@ from speclaunch.core import (
     read_start,
     reads,
 )
+from speclaunch.engine.facts.checkpoint_file import is_outside, upward
 from speclaunch.engine.facts.known_models import HUB_NAME
-from speclaunch.engine.facts.repository_facts import is_outside, upward
 from speclaunch.engine.releases.forks import is_path
 from speclaunch.engine.releases.nearest import suggest
 

@@ -28,18 +28,18 @@ from speclaunch.core import (
     text,
     texts,
 )
-from speclaunch.engine.facts.checkpoint import (
+from speclaunch.engine.facts.facts import (
     SHORT_DTYPES,
     Checkpoint,
     FactSource,
     Origin,
     PartialConfig,
     PartlyReadCheckpoint,
+    UnknownFact,
     UnreadKeyError,
+    checkpoint_fact,
     merged,
 )
-from speclaunch.engine.facts.facts import checkpoint_fact
-from speclaunch.engine.facts.unknown import UnknownFact
 
 _KEYS = (
     "max_sequence_length",
@@ -228,7 +228,7 @@ def read_checkpoint(
     file contents.
     """
     from speclaunch.engine.facts.tensors import read_tensors  # noqa: PLC0415  most come from the index
-    from speclaunch.engine.facts.weights import read_vocabulary, read_weights  # noqa: PLC0415
+    from speclaunch.engine.facts.weight_files import read_vocabulary, read_weights  # noqa: PLC0415
 
     try:
         config = read_object(directory / "config.json")

@@ -17,7 +17,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from speclaunch.core import UnreadableFileError, is_file, lazy, read_object, replacing
-from speclaunch.engine.facts.checkpoint import PartialConfig
 from speclaunch.engine.facts.checkpoint_file import (
     FORMAT,
     LONG,
@@ -27,12 +26,19 @@ from speclaunch.engine.facts.checkpoint_file import (
     expanded,
     file_of,
     read_file,
+    refuse_a_way_out,
 )
+from speclaunch.engine.facts.facts import PartialConfig
 from speclaunch.engine.facts.read_checkpoint import QUANTIZATION_FILE, from_config
-from speclaunch.engine.facts.repository_facts import refuse_a_way_out
-from speclaunch.engine.facts.safetensors_header import TensorHeader, read_header
 from speclaunch.engine.facts.tensors import described, must_be_inside
-from speclaunch.engine.facts.weights import INDEX, loaded_files, read_vocabulary, read_weights
+from speclaunch.engine.facts.weight_files import (
+    INDEX,
+    TensorHeader,
+    loaded_files,
+    read_header,
+    read_vocabulary,
+    read_weights,
+)
 
 _NUMBER = lazy(r"(?<=\.)\d+(?=\.|$)")
 _BRACE = lazy(r"[{}\[\]]")

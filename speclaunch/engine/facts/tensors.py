@@ -16,14 +16,15 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from speclaunch.core import UnreadableFileError, is_directory, open_regular, reads
-from speclaunch.engine.facts.safetensors_header import (
+from speclaunch.engine.facts.weight_files import (
     BITS,
     BrokenHeaderError,
     TensorHeader,
     checked,
+    loaded_files,
     read_header,
+    weight_files,
 )
-from speclaunch.engine.facts.weights import loaded_files, weight_files
 
 _MOST_INTEGERS = 1 << 22
 """Maximum number of elements in a token map."""

@@ -12,11 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import mapping, sizes
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.facts.hardware import Vendor
-from speclaunch.engine.plan.divided_models import GROUPED, LATENT, OTHER_HEADS
+from speclaunch.engine.plan.architectures import GROUPED, LATENT, OTHER_HEADS
 from speclaunch.engine.plan.memory.layers import draft_of
-from speclaunch.engine.plan.memory.model_config import ROUTED_EXPERTS, ModelConfig
+from speclaunch.engine.plan.memory.matrices import ROUTED_EXPERTS, ModelConfig
 from speclaunch.engine.plan.placement import Ranks, gpu_ranks
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.topics.target import target_of

@@ -16,12 +16,11 @@ from msgspec.structs import replace
 
 from speclaunch.core import HIDDEN, Place, Redactor, redact
 from speclaunch.engine.plan.budget import MemoryBudget, MemoryUse
-from speclaunch.engine.plan.changes import Change, Reason
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.plan import Change, Plan, Reason, UnknownValueError
 from speclaunch.engine.plan.topics import lora
 from speclaunch.engine.releases.argument import ArgumentKind
-from speclaunch.engine.releases.canonical import canonical, current_name
 from speclaunch.engine.releases.command import is_secret_argument
+from speclaunch.engine.releases.renames import canonical, current_name
 
 
 class Concern(StrEnum):

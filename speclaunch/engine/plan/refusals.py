@@ -29,8 +29,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from speclaunch.core import mapping
+from speclaunch.engine.facts.facts import UnknownValueError
 from speclaunch.engine.facts.hardware import Hardware, Vendor
-from speclaunch.engine.facts.unknown import UnknownValueError
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.settings import NoSuchArgumentError
 from speclaunch.engine.plan.topics.quantization import method_of

@@ -7,15 +7,190 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 
 from speclaunch.core import Place, Problem
 from speclaunch.engine.releases.catalogue import Catalogue
 
-if TYPE_CHECKING:
-    from speclaunch.engine.plan.server_context import ServerContext
+
+class Setting(Struct, frozen=True):
+    """A value and its place in the file. If `known` is False, `value` is unevaluated text (a
+    template or a cluster variable)."""
+
+    value: Any
+    place: Place
+    known: bool = True
+
+
+class ProbeKind(StrEnum):
+    """The purpose of a probe."""
+
+    STARTUP = "startupProbe"
+    READINESS = "readinessProbe"
+    LIVENESS = "livenessProbe"
+    HEALTHCHECK = "healthcheck"
+    """Compose's health check: it marks the container as unhealthy and restarts nothing."""
+
+
+class Probe(Struct, frozen=True):
+    """One probe of a container. Times are in seconds; None means not set (the platform's default).
+
+    `path` and `port` belong to the HTTP request. For a command (`exec`, Compose) they come from its
+    first URL, and `command` holds its args. A TCP probe has a port but no path.
+    """
+
+    kind: ProbeKind
+    place: Place
+    path: Setting | None = None
+    port: Setting | None = None
+    command: tuple[str, ...] = ()
+    initial_delay: Setting | None = None
+    period: Setting | None = None
+    timeout: Setting | None = None
+    failure_threshold: Setting | None = None
+    scheme: str | None = None
+    """`HTTPS` if the request uses it."""
+    host: str | None = None
+    """Host of the request, if it differs from the pod's own address."""
+    headers: frozenset[str] = frozenset()
+    """Lowercase header names of the request."""
+
+
+class Volume(Struct, frozen=True):
+    """A volume as mounted in one container.
+
+    `kind`: `emptyDir`, `hostPath`, `secret`, `persistentVolumeClaim`, `bind`, …. `medium`: `Memory`
+    if it is in memory. `size`: in bytes.
+    """
+
+    mount: Setting
+    kind: str
+    place: Place
+    source: Setting | None = None
+    medium: str | None = None
+    size: Setting | None = None
+
+
+class Scrape(Struct, frozen=True):
+    """A scrape of a server's metrics, configured by annotations or by a Prometheus Operator object.
+
+    `name` identifies the source. A path of None means `/metrics`; a port of None means that the
+    file does not state it as a number.
+    """
+
+    name: str
+    place: Place
+    path: Setting | None = None
+    port: Setting | None = None
+
+
+class Pod(Struct, frozen=True):
+    """Setup of a server's container, and of its pod or service.
+
+    Resources are keyed by name (`nvidia.com/gpu`, `memory`, `cpu`, `rdma/ib`), amounts as in the
+    file. GPUs in Compose's `deploy.resources` also appear under `nvidia.com/gpu`.
+    """
+
+    image: Setting | None = None
+    requests: Mapping[str, Setting] = {}
+    limits: Mapping[str, Setting] = {}
+    probes: tuple[Probe, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    shm_size: Setting | None = None
+    """Bytes of `/dev/shm` if a separate key sets them (Compose's `shm_size`)."""
+    ipc_host: Setting | None = None
+    """True for `hostIPC: true` or `ipc: host`: the container shares the machine's `/dev/shm`."""
+    grace: Setting | None = None
+    """Seconds between SIGTERM and SIGKILL."""
+    privileged: Setting | None = None
+    host_network: Setting | None = None
+    ports: tuple[Setting, ...] = ()
+    """Ports that the container declares."""
+    published: tuple[Setting, ...] = ()
+    """Ports that Compose publishes on addresses other than the machine's loopback address."""
+    env: Mapping[str, Setting] = {}
+    """Variables whose values are in the file (no `valueFrom`)."""
+    secrets: frozenset[str] = frozenset()
+    """Variables from a secret."""
+    labels: Mapping[str, str] = {}
+    scrapes: tuple[Scrape, ...] = ()
+    restart: Setting | None = None
+    """`restartPolicy`, or Compose's `restart`."""
+    capabilities: frozenset[str] = frozenset()
+    """Capabilities added to the container, such as `IPC_LOCK`."""
+
+
+class Service(Struct, frozen=True):
+    """A Kubernetes Service, which gives pods an address. Ports are (port, target port)."""
+
+    name: str
+    place: Place
+    selector: Mapping[str, str]
+    ports: tuple[tuple[Setting, Setting | None], ...] = ()
+    headless: bool = False
+    """True if its name resolves to the pods themselves (`clusterIP: None`) and all their ports."""
+
+
+class Upstream(Struct, frozen=True):
+    """A server in a router's configuration: `--prefill http://host:port bootstrap`."""
+
+    role: str
+    """`prefill` or `decode`, or `worker` for a router without disaggregation."""
+    host: str | None
+    port: Setting | None
+    place: Place
+    bootstrap: Setting | None = None
+
+
+class Router(Struct, frozen=True):
+    """A router of the deployment: sglang_router, sgl-model-gateway, mini_lb, or Dynamo's frontend.
+
+    `options` are the router's options, by flag without dashes (`policy`, `pd-disaggregation`).
+    """
+
+    name: str
+    program: str
+    place: Place
+    upstreams: tuple[Upstream, ...] = ()
+    options: Mapping[str, Setting] = {}
+    pod: Pod = field(default_factory=Pod)
+
+
+class Group(Struct, frozen=True):
+    """One deployment: cooperating servers, and the services and routers that connect them.
+
+    `platform` is the kind of object: `LeaderWorkerSet`, `RoleBasedGroup`, `Deployment`, `compose`,
+    `sbatch`, `recipe`, …. Commands with equal groups belong to one deployment.
+    """
+
+    name: str
+    platform: str
+    place: Place
+    routers: tuple[Router, ...] = ()
+    services: tuple[Service, ...] = ()
+
+
+class ServerContext(Struct, frozen=True):
+    """Context of one server command within its deployment.
+
+    - `part`: `leader` or `worker` if the server has one command per kind of host; None if all hosts
+    share one command.
+    - `nodes`: hosts of one server. `replicas`: number of such servers.
+    - `gpus_per_node`: set if the platform states it outside the pod (Slurm).
+    """
+
+    group: Group
+    role: str
+    """Role in the file. Similar names are normalized to `prefill` or `decode`."""
+    place: Place
+    part: str | None = None
+    nodes: Setting | None = None
+    replicas: Setting | None = None
+    gpus_per_node: Setting | None = None
+    pod: Pod = field(default_factory=Pod)
+
 
 ENGINE_VARIABLES = ("SGLANG_", "SGL_")
 """Prefixes of the engine's own environment variables."""

@@ -6,31 +6,24 @@ import json
 
 from msgspec.structs import replace
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.read_checkpoint import overridden
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.request import Request
-from speclaunch.engine.plan.resolution.algorithm import (
-    resolve_algorithm,
-    resolve_device,
-    resolve_draft,
-)
 from speclaunch.engine.plan.resolution.attention import (
     is_chosen_by_the_runner,
     resolve_attention,
     resolve_draft_attention,
     resolve_runner_attention,
 )
-from speclaunch.engine.plan.resolution.caches import (
+from speclaunch.engine.plan.resolution.graphs import settle_prefill_graphs
+from speclaunch.engine.plan.resolution.memory import resolve_long_contexts, resolve_memory
+from speclaunch.engine.plan.resolution.models import (
     resolve_caches,
     resolve_disaggregation,
     resolve_hybrid,
+    resolve_model_defaults,
 )
-from speclaunch.engine.plan.resolution.graphs import settle_prefill_graphs
-from speclaunch.engine.plan.resolution.memory import resolve_long_contexts, resolve_memory
-from speclaunch.engine.plan.resolution.models import resolve_model_defaults
-from speclaunch.engine.plan.resolution.parameters import resolve_parameters
 from speclaunch.engine.plan.resolution.schedule import (
     divide_chunks,
     resolve_adaptive,
@@ -38,6 +31,12 @@ from speclaunch.engine.plan.resolution.schedule import (
     resolve_data_parallelism,
     resolve_schedule,
     resolve_verification,
+)
+from speclaunch.engine.plan.resolution.speculation import (
+    resolve_algorithm,
+    resolve_device,
+    resolve_draft,
+    resolve_parameters,
 )
 from speclaunch.engine.plan.resolution.working import Working
 from speclaunch.engine.plan.topics.adaptive import DECIDED_FIRST

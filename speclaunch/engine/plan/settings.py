@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from speclaunch.engine.facts.facts import Facts
-from speclaunch.engine.facts.unknown import UnknownValueError
+from speclaunch.engine.facts.facts import Facts, UnknownValueError
 
 __all__ = ["NoSuchArgumentError", "Settings", "UnknownValueError"]
 

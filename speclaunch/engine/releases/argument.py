@@ -377,3 +377,59 @@ def converter(argument: Argument, version: str) -> Convert:
         convert.__name__ = argument.type  # type: ignore[attr-defined]  # in argparse's message
         return convert
     return _CONVERSIONS.get(argument.type, str)
+
+
+#: A record: the state of one key in one version.
+Record = dict[str, Any]
+
+
+def encode(versions: Sequence[str], records: Mapping[str, Mapping[str, Record]]) -> str:
+    """Return the text of a file. ``records`` has all of ``versions``, each with its records by
+    key."""
+    lines = []
+    for key in sorted({key for version in versions for key in records[version]}):
+        spans = [list(span) for span in _spans(versions, records, key)]
+        lines.append(f"{_dump(key)}:{_dump(spans)}")
+    body = ",\n".join(lines)
+    return f'{{"versions":{_dump(list(versions))},\n"records":{{\n{body}\n}}}}\n'
+
+
+def _spans(
+    versions: Sequence[str], records: Mapping[str, Mapping[str, Record]], key: str
+) -> list[tuple[Any, ...]]:
+    spans: list[tuple[Any, ...]] = []
+    first, current, text = "", None, ""
+    previous = ""
+    for version in versions:
+        record = records[version].get(key)
+        written = "" if record is None else _dump(record)
+        if written != text:
+            if current is not None:
+                spans.append((first, previous, current))
+            first, current, text = version, record, written
+        previous = version
+    if current is not None:
+        spans.append((first, current))
+    return spans
+
+
+def decode(data: Mapping[str, Any]) -> dict[str, dict[str, Record]]:
+    """Return all records of a file, by version, then by key."""
+    return {version: select(data, version) for version in data["versions"]}
+
+
+def select(data: Mapping[str, Any], version: str) -> dict[str, Record]:
+    """Return the records of one version."""
+    place = {known: index for index, known in enumerate(data["versions"])}
+    position = place[version]
+    found: dict[str, Record] = {}
+    for key, spans in data["records"].items():
+        for span in spans:
+            if place[span[0]] <= position and (len(span) == 2 or position <= place[span[1]]):
+                found[key] = span[-1]
+                break
+    return found
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -23,7 +23,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import InputError, Problem, make_private, reads, replace_file, speclaunch_home
-from speclaunch.engine.releases import forks, timeline
+from speclaunch.engine.releases import argument as timeline
+from speclaunch.engine.releases import forks
 from speclaunch.engine.releases.argument import (
     Argument,
     ArgumentKind,
@@ -313,9 +314,9 @@ def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
     """Generate and save the catalogue of an installed ``sglang`` directory or of a wheel.
 
     The package is read, never imported. The file ``<version>.json`` is written atomically. Raises
-    :class:`~speclaunch.engine.releases.extract.ExtractError`.
+    :class:`~speclaunch.engine.releases.extraction.release.ExtractError`.
     """
-    from speclaunch.engine.releases.extract import catalogue_records, extract  # noqa: PLC0415  slow
+    from speclaunch.engine.releases.extraction.release import catalogue_records, extract  # noqa: PLC0415  slow
 
     release = extract(package)
     place = directory or _default_directory()
@@ -389,3 +390,25 @@ def _load(version: str, own: str | None) -> Catalogue:
         MappingProxyType({flag: decode_argument(flag, item) for flag, item in records.items()}),
         variables,
     )
+
+
+def every_name() -> frozenset[str]:
+    """Return the names of all available catalogues: shipped, added, and of forks."""
+    place = _directory()
+    names = (path.stem for path in forks.file_of("*", place).parent.glob("*.json"))
+    return frozenset((*held_versions(place), *names))
+
+
+def remove_added(version: str) -> bool:
+    """Remove an added catalogue, never a shipped one. Return True if it existed."""
+    place = _directory()
+    file = forks.file_of(version, place) if forks.MARK in version else place / f"{version}.json"
+    try:
+        file.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _directory() -> Path:
+    return speclaunch_home() / "catalogue"

@@ -122,7 +122,7 @@ def _relevant(source: Path) -> Iterator[Path]:
 def _catalogue(source: Path, base: Base, version: str | None) -> dict[str, Any]:
     if source.suffix == ".json":
         return _read_catalogue(source)
-    from speclaunch.engine.releases.extract import argument_of, extract  # noqa: PLC0415
+    from speclaunch.engine.releases.extraction.release import argument_of, extract  # noqa: PLC0415
 
     release = extract(source, usage=False, version=version)
     public = release.version.partition("+")[0]

@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.engine.releases import timeline
+from speclaunch.engine.releases import argument
 from speclaunch.engine.releases.catalogue import resolve_version
 from speclaunch.engine.releases.versions import within
 
@@ -114,7 +114,7 @@ def _shipped_nearest(release: str) -> str:
 
 @lru_cache(maxsize=8)
 def _metrics(release: str) -> Mapping[str, Metric]:
-    records = timeline.select(_data(), release)
+    records = argument.select(_data(), release)
     found = {}
     for name, record in records.items():
         if "kind" not in record:

@@ -1,13 +1,28 @@
-"""Commands and environments as shell text. Secrets are replaced with references to variables."""
+"""Rendered commands as shell text, the check of their values, and the server's address and rank.
+
+Secrets are replaced with references to variables.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from speclaunch.core import is_secret_variable
-from speclaunch.engine.releases.command import RenderedArgument, is_secret_text, is_written_secret
-from speclaunch.engine.releases.environment import FromEnvironment
+from msgspec import Struct
+
+from speclaunch.core import LaunchError, is_secret_variable
+from speclaunch.engine.releases.argv import parse_argv
+from speclaunch.engine.releases.catalogue import Catalogue
+from speclaunch.engine.releases.command import (
+    ArgumentProblem,
+    FromEnvironment,
+    RenderedArgs,
+    RenderedArgument,
+    is_secret_text,
+    is_written_secret,
+)
+from speclaunch.engine.releases.renames import value_of
 
 
 def shell_command(
@@ -70,3 +85,62 @@ def _word(value: str, name: str, *, secret: bool) -> str:
         hidden = secret or is_secret_text(value)
         return value.shell(defaults=not hidden) if hidden or value.unset else shlex.quote(value)
     return f'"${{{name.upper()}:?}}"' if secret else shlex.quote(value)
+
+
+def check_values(rendered: RenderedArgs, catalogue: Catalogue) -> tuple[ArgumentProblem, ...]:
+    """Return the type and choice errors of all arguments by name, in the engine's wording."""
+    args: list[str] = []
+    names: list[str] = []
+    for argument in rendered.arguments:
+        args += argument.tokens
+        names += [argument.recipe_name] * len(argument.tokens)
+    return tuple(
+        ArgumentProblem(
+            names[problem.index],
+            f"SGLang {catalogue.version} refuses `{names[problem.index]}`: {problem.message}",
+            problem.help,
+        )
+        for problem in parse_argv(
+            args, catalogue, opaque=rendered.unset, with_values=False
+        ).problems
+        if problem.index is not None  # the engine reports a missing model
+    )
+
+
+class Address(Struct, frozen=True):
+    """The address and credentials of an engine."""
+
+    host: str
+    port: int
+    tls: bool = False
+    api_key: str | None = None
+
+    @property
+    def url(self) -> str:
+        """Base URL for a client on this machine."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104
+        host = f"[{host}]" if ":" in host else host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+
+
+def nodes_of(args: Mapping[str, Any]) -> tuple[int, int]:
+    """Return this host's rank and the number of hosts of its server. Raises LaunchError."""
+    rank, nodes = (
+        _count(args, name, default) for name, default in (("node_rank", 0), ("nnodes", 1))
+    )
+    if nodes < 1 or not 0 <= rank < nodes:
+        raise LaunchError(
+            f"node_rank={rank} is not a rank of nnodes={nodes}",
+            help="ranks start at 0; set a different rank on each host: args.node_rank=…",
+        )
+    return rank, nodes
+
+
+def _count(args: Mapping[str, Any], name: str, default: int) -> int:
+    value = value_of(args, name)
+    if value is None:
+        return default
+    try:
+        return int(str(value))
+    except ValueError:
+        raise LaunchError(f"{name}: {value!r} is not a whole number") from None

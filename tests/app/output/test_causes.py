@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from speclaunch.app.output.findings import brief_causes, causes, left_out
 from speclaunch.checks.lint.report import FileReport, Report
 from speclaunch.checks.rules.interface import SkippedRule
-from speclaunch.engine.facts.facts import checkpoint_fact
-from speclaunch.engine.facts.unknown import UnknownFact
+from speclaunch.engine.facts.facts import UnknownFact, checkpoint_fact
 
 NO_HARDWARE = "the hardware is unknown"
 WHY, HELP = "it is nowhere", "pass --models DIR"

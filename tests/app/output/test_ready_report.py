@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from speclaunch.app.output.live_start import show_passed, show_ready
-from speclaunch.engine.releases.hosts import Address
+from speclaunch.engine.releases.shell import Address
 
 
 def test_the_text_of_a_tiny_model_is_declared_meaningless() -> None:

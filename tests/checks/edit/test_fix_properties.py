@@ -24,8 +24,8 @@ from speclaunch.checks.rules.interface import DeploymentPlace, Fix
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import recipe_name
 from speclaunch.engine.releases.argv import parse_argv
-from speclaunch.engine.releases.canonical import canonical
 from speclaunch.engine.releases.catalogue import load
+from speclaunch.engine.releases.renames import canonical
 
 VERSION = "0.5.23"
 ARGUMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {

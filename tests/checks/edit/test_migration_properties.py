@@ -12,7 +12,6 @@ from speclaunch.checks.edit.migrate import migrate_commands
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import Invocation
 from speclaunch.engine.releases.argv import parse_argv
-from speclaunch.engine.releases.canonical import canonical
 from speclaunch.engine.releases.catalogue import (
     Argument,
     ArgumentKind,
@@ -20,6 +19,7 @@ from speclaunch.engine.releases.catalogue import (
     held_versions,
     load,
 )
+from speclaunch.engine.releases.renames import canonical
 
 pytestmark = pytest.mark.thorough
 

@@ -21,7 +21,7 @@ from speclaunch.checks.engine_check.installed_judges import SITE, added_judges, 
 from speclaunch.checks.engine_check.worker import compiled
 from speclaunch.core.errors import LaunchError
 from speclaunch.core.files import judges_home
-from speclaunch.engine.releases.added_catalogues import every_name
+from speclaunch.engine.releases.catalogue import every_name
 
 FIRST = First("0.5.18", ())
 

@@ -15,7 +15,7 @@ from speclaunch.app.verbs.rules import explained
 from speclaunch.checks.rules.interface import Fix, Rule
 from speclaunch.checks.rules.registry import by_code
 from speclaunch.checks.rules.table import RULES
-from speclaunch.engine.releases.canonical import canonical
+from speclaunch.engine.releases.renames import canonical
 from tests.support.checks.rules.harness import CASES, Case, complaint, load_cases, verdict
 from tests.support.checks.rules.mutating import statements_of
 from tests.support.loops import each, over

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from speclaunch.checks.rules.examine import BUG, check_rules
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.facts.read_checkpoint import from_config
 from speclaunch.engine.plan.resolve import resolve
 from tests.support.checks.rules.harness import CASES, Case, load_cases, request_of

@@ -17,8 +17,7 @@ from speclaunch.deployments.recipe.resolve_values import resolved as resolved_by
 from speclaunch.deployments.sources.requests import from_recipe
 from speclaunch.deployments.targets.prepare import Prepared, prepare
 from speclaunch.engine.releases.catalogue import load as load_catalogue
-from speclaunch.engine.releases.command import render_args
-from speclaunch.engine.releases.environment import FromEnvironment
+from speclaunch.engine.releases.command import FromEnvironment, render_args
 from speclaunch.engine.releases.shell import shell_command
 from speclaunch.serving.launch.inputs import command, secrets_file_of
 

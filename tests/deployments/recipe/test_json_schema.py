@@ -21,12 +21,11 @@ from speclaunch.core.resources import conf_dir, recipes_dir
 from speclaunch.deployments.recipe.json_schema import recipe_schema
 from speclaunch.deployments.recipe.load import load as load_recipe
 from speclaunch.deployments.recipe.sections import schema_paths
-from speclaunch.engine.plan.suggestions import suggested_values
-from speclaunch.engine.releases.about import about
+from speclaunch.engine.plan.about import about, suggested_values
 from speclaunch.engine.releases.catalogue import held_versions, history, load, released_names
-from speclaunch.engine.releases.check_values import check_values
 from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.renames import other_names
+from speclaunch.engine.releases.shell import check_values
 from tests.deployments.recipe.test_compose import BAD_FILES
 from tests.support.program import COMMAND as PROGRAM
 

@@ -30,8 +30,8 @@ from speclaunch.deployments.recipe.lock_file import (
     with_lock_differences,
 )
 from speclaunch.deployments.targets.prepare import prepare
-from speclaunch.engine.facts.distributions import InstalledPackage
-from speclaunch.engine.facts.file_hashes import HashedFile
+from speclaunch.engine.facts.packages import InstalledPackage
+from speclaunch.engine.facts.weight_files import HashedFile
 from tests.support.loops import each
 
 FILES = (HashedFile("config.json", 10, "sha256:a"), HashedFile("model.safetensors", 20, "sha256:b"))

@@ -12,7 +12,7 @@ from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe import resolve_values as module
 from speclaunch.deployments.recipe.resolve_values import resolve_values
 from speclaunch.deployments.recipe.source import RecipeProvenance
-from speclaunch.engine.releases.environment import FromEnvironment
+from speclaunch.engine.releases.command import FromEnvironment
 
 NOWHERE = RecipeProvenance({})
 NAMES = ("TP", "PORT", "NOT_SET", "not-set", "EMPTY", "ODD", "null", "e5", "N1")

@@ -8,7 +8,7 @@ import pytest
 
 from speclaunch.deployments.sources.files import read_yaml
 from speclaunch.deployments.sources.interface import Invocation
-from speclaunch.engine.plan.server_context import ProbeKind, ServerContext, Setting
+from speclaunch.engine.plan.request import ProbeKind, ServerContext, Setting
 
 SERVER = "python3 -m sglang.launch_server --model-path meta/x"
 

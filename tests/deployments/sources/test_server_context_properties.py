@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.sources.files import read_yaml
-from speclaunch.engine.plan.server_context import ServerContext
+from speclaunch.engine.plan.request import ServerContext
 from tests.deployments.sources.test_server_context import value
 
 NAMES = st.from_regex(r"[a-z]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)

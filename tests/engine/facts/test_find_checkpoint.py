@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.facts import Checkpoint, UnknownFact
 from speclaunch.engine.facts.find_checkpoint import Sources, find_checkpoint, gather
 from speclaunch.engine.facts.hub import fetch_checkpoint
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from speclaunch.engine.facts.engines import choose_hardware
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.hardware import AUTO, Hardware, declare
-from speclaunch.engine.facts.hardware_choice import choose_hardware
 
 HERE = declare("a100-40gb")
 NOTHING = UnknownFact("the GPUs", "no driver answers")

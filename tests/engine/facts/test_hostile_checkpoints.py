@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from speclaunch.core.reads import safe_json
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.facts import Checkpoint, UnknownFact
 from speclaunch.engine.facts.find_checkpoint import Sources, find_checkpoint
 from speclaunch.engine.facts.read_checkpoint import from_config, read_checkpoint
 from speclaunch.engine.facts.tensors import TensorFacts

@@ -19,11 +19,15 @@ from typing import Any
 import pytest
 
 from speclaunch.engine.facts import hub as hub_module
-from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource
 from speclaunch.engine.facts.checkpoint_file import CheckpointFile
-from speclaunch.engine.facts.facts import UnknownFact
-from speclaunch.engine.facts.hub import fetch_checkpoint, fetch_facts, hub_source, revision_of
-from speclaunch.engine.facts.hub_client import HubRefusedError
+from speclaunch.engine.facts.facts import Checkpoint, FactSource, UnknownFact
+from speclaunch.engine.facts.hub import (
+    HubRefusedError,
+    fetch_checkpoint,
+    fetch_facts,
+    hub_source,
+    revision_of,
+)
 from tests.support.hub_server import COMMIT, Answer, Handler, HubServer, serving
 
 CONFIG = {"hidden_size": 8, "num_hidden_layers": 2}

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.engine.facts.hub import fetch_tensors
-from speclaunch.engine.facts.hub_client import HubRefusedError
+from speclaunch.engine.facts.hub import HubRefusedError, fetch_tensors
 from tests.engine.facts.test_hub import drip, pour
 from tests.engine.facts.test_safetensors_header import ONE, packed
 from tests.support.hub_server import HubServer

@@ -9,8 +9,7 @@ import pytest
 from speclaunch.checks.rules.examine import BUG, check_rules
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.core.resources import models_dir
-from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource
-from speclaunch.engine.facts.facts import Facts, UnknownFact
+from speclaunch.engine.facts.facts import Checkpoint, Facts, FactSource, UnknownFact
 from speclaunch.engine.facts.find_checkpoint import Sources, find_checkpoint
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.facts.known_models import index_names

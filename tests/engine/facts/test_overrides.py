@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.deployments.sources.requests import from_words
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.read_checkpoint import from_config, overridden
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load

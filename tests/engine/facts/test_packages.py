@@ -79,7 +79,7 @@ def test_what_is_no_python(body: str, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speclaunch.engine.facts.packages._SECONDS", 0.3)
+    monkeypatch.setattr("speclaunch.engine.facts.packages._PACKAGES_SECONDS", 0.3)
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\nsleep 47.11\n")
     program.chmod(0o755)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.facts import find_checkpoint as gather_module
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.facts import Checkpoint, UnknownFact
 from speclaunch.engine.facts.find_checkpoint import Sources, find_checkpoint, gather
 from speclaunch.engine.facts.hardware import Hardware, Vendor
 

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speclaunch.engine.facts.checkpoint import Checkpoint, PartialConfig
-from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.facts import Checkpoint, PartialConfig, UnknownFact, UnknownValueError
 from speclaunch.engine.facts.read_checkpoint import from_config, read_checkpoint
-from speclaunch.engine.facts.unknown import UnknownValueError
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

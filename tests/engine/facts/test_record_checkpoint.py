@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from speclaunch.core.reads.safe_json import UnreadableFileError, parse_object
 from speclaunch.core.resources import models_dir
-from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource, Origin
-from speclaunch.engine.facts.checkpoint_file import CheckpointFile, checkpoint_of, read_file
+from speclaunch.engine.facts.checkpoint_file import FOLDER, CheckpointFile, checkpoint_of, read_file
+from speclaunch.engine.facts.facts import Checkpoint, FactSource, Origin
 from speclaunch.engine.facts.read_checkpoint import read_checkpoint
 from speclaunch.engine.facts.record_checkpoint import publishable, store_facts, text_of
 from speclaunch.engine.facts.record_checkpoint import recorded as facts_of
-from speclaunch.engine.facts.repository_facts import FOLDER
 from speclaunch.engine.facts.tensors import stored_tensors
 from speclaunch.measure.advice.checkpoints import FACTS, fact_value
 

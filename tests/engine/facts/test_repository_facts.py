@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from speclaunch.core.reads.safe_json import UnreadableFileError
-from speclaunch.engine.facts.checkpoint_file import read_file
-from speclaunch.engine.facts.repository_facts import (
+from speclaunch.engine.facts.checkpoint_file import (
     FOLDER,
     facts_file,
     home_of_facts,
     models_folders,
+    read_file,
     stored_names,
 )
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from speclaunch.core.reads.safe_json import UnreadableFileError
-from speclaunch.engine.facts.safetensors_header import (
+from speclaunch.engine.facts.tensors import read_tensors
+from speclaunch.engine.facts.weight_files import (
     MOST_TENSORS,
     BrokenHeaderError,
     TensorHeader,
     read_header,
 )
-from speclaunch.engine.facts.tensors import read_tensors
 
 ONE = {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 

@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 
 from speclaunch.core.errors import InputError
-from speclaunch.engine.facts.checkpoint import Checkpoint, FactSource, Origin, PartialConfig, merged
-from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.facts import (
+    Checkpoint,
+    FactSource,
+    Origin,
+    PartialConfig,
+    UnknownFact,
+    UnknownValueError,
+    merged,
+)
 from speclaunch.engine.facts.find_checkpoint import Sources, find_checkpoint
 from speclaunch.engine.facts.project_settings import SettingsFrom, assumption, nearest_file
-from speclaunch.engine.facts.unknown import UnknownValueError
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096}
 

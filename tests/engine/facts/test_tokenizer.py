@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.engine.facts.weights import Vocabulary, read_vocabulary
+from speclaunch.engine.facts.weight_files import Vocabulary, read_vocabulary
 
 WORDS = {"a": 0, "b": 1, "ab": 2}
 

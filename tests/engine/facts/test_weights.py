@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.engine.facts.weights import CheckpointWeights, read_weights
+from speclaunch.engine.facts.weight_files import CheckpointWeights, read_weights
 
 LAYERS = 4
 TARGET = [f"model.layers.{layer}.mlp.up_proj.weight" for layer in range(LAYERS)]

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from speclaunch.deployments.sources.requests import from_words
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
-from speclaunch.engine.plan.changes import ChangeKind
-from speclaunch.engine.plan.plan import Plan
+from speclaunch.engine.plan.plan import ChangeKind, Plan
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load
 

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.hardware import Hardware, Vendor
-from speclaunch.engine.plan.changes import ChangeKind
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.plan import ChangeKind, Plan, UnknownValueError
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load
 from tests.engine.plan.resolving import (

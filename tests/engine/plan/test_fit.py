@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from speclaunch.engine.plan.budget import Fit
-from speclaunch.engine.plan.fit.knobs import halves, steps_down
-from speclaunch.engine.plan.fit.limits import FitFloors, FitLimits, Steppable
-from speclaunch.engine.plan.fit.predict import Bounds
-from speclaunch.engine.plan.fit.search import fractions
-from speclaunch.engine.plan.fit.suggestion import Suggestion, suggest_fit
+from speclaunch.engine.plan.budget import Fit, FitFloors, FitLimits, Steppable
+from speclaunch.engine.plan.fit import Suggestion, suggest_fit
+from speclaunch.engine.plan.fit_predictor import Bounds, halves, steps_down
+from speclaunch.engine.plan.fit_search import fractions
 from tests.support.serving.launch.ladder.deployments import CHAIN, TREE, Arithmetic, planner
 
 TIGHT = {**CHAIN, "chunked_prefill_size": 8192, "mem_fraction_static": 0.97}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.engine.facts.hardware import Hardware
-from speclaunch.engine.plan.changes import ChangeKind
+from speclaunch.engine.plan.plan import ChangeKind
 from tests.engine.plan.resolving import B200, H100, changes, model, plan
 
 QWEN, GLM, NEMOTRON = "Qwen3NextForCausalLM", "Glm4MoeForCausalLM", "NemotronHForCausalLM"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from speclaunch.engine.plan.budget import Fit
-from speclaunch.engine.plan.fit.best_for_load import Best, RequestLoad, best_for, load_of
+from speclaunch.engine.plan.fit import Best, RequestLoad, best_for, load_of
 from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.plan.plan import Plan
 from tests.support.engine.plan.memory.sized import plan_of, published

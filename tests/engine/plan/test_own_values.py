@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.facts.hardware import Hardware
 from tests.engine.plan.resolving import B200, H100, LLAMA, MI300X, model, plan
 

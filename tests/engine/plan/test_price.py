@@ -11,7 +11,7 @@ from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.budget import Fit, MemoryBudget
-from speclaunch.engine.plan.fit.price import Prices, pool_price
+from speclaunch.engine.plan.fit_search import Prices, pool_price
 from speclaunch.serving.launch.ladder import forecast
 from speclaunch.serving.launch.session import Session
 

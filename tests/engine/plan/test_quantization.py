@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.settings import UnknownValueError
 from speclaunch.engine.plan.topics.quantization import Absence, absence, method_of

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from speclaunch.deployments.sources.requests import from_words
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.refusals import (
@@ -26,8 +25,8 @@ from speclaunch.engine.plan.refusals import (
     leaf,
     refusals,
 )
-from speclaunch.engine.releases.canonical import canonical
 from speclaunch.engine.releases.catalogue import held_versions, load
+from speclaunch.engine.releases.renames import canonical
 
 STORED = json.loads(DATA.read_text())
 LEAVES = {"k": 1, "f": 1, "e": 3, "p": 1, "h": (1, 2), "a": (0, 1), "u": 0, "q": 1}

@@ -8,8 +8,7 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.engine.facts.hardware import Hardware, Vendor
-from speclaunch.engine.plan.changes import ChangeKind
-from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.plan import ChangeKind, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
 from tests.engine.plan.resolving import (
     B200,

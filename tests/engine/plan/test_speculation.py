@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.plan.changes import ChangeKind
-from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.facts.facts import Checkpoint
+from speclaunch.engine.plan.plan import ChangeKind, UnknownValueError
 from speclaunch.engine.plan.topics import spec_v2
 from tests.engine.plan.resolving import B200, CPU, DEEPSEEK, LLAMA, changes, model, plan
 

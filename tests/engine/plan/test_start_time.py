@@ -6,12 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.deployments.sources.requests import from_words
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.plan.start_time import (
+from speclaunch.engine.plan.startup import (
     SLOW_BYTES_PER_SECOND,
     StartPart,
     start_time,

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 import speclaunch
-from speclaunch.engine.releases.canonical import canonical, value_of
 from speclaunch.engine.releases.catalogue import held_versions, load, name_of
 from speclaunch.engine.releases.command import render_args
-from speclaunch.engine.releases.renames import CONVERSIONS, REMOVALS, RENAMES
+from speclaunch.engine.releases.renames import CONVERSIONS, REMOVALS, RENAMES, canonical, value_of
 
 PACKAGE = Path(speclaunch.__file__).parent
 APART = ("engine/releases/renames.py", "engine/releases/extraction/", "serving/cpu_engine/")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speclaunch.engine.releases import timeline
+from speclaunch.engine.releases import argument as timeline
 from speclaunch.engine.releases.argument import (
     Argument,
     ArgumentKind,

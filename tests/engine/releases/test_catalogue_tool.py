@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from speclaunch.engine.releases import catalogue as catalogue_module
+from speclaunch.engine.releases import catalogue
 
 TOOLS = Path(__file__).resolve().parents[3] / "tools"
 SERVER_ARGS = """class ServerArgs:
@@ -116,4 +116,4 @@ def test_a_wheel_of_another_version(filled: ModuleType, cache: Path) -> None:
 
 
 def test_the_lines_are_those_shipped(tool: ModuleType) -> None:
-    assert set(tool.LINES) <= set(json.loads((catalogue_module.DATA / "versions.json").read_text()))
+    assert set(tool.LINES) <= set(json.loads((catalogue.DATA / "versions.json").read_text()))

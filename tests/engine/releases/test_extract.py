@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.releases.argument import ArgumentKind
-from speclaunch.engine.releases.extract import (
+from speclaunch.engine.releases.extraction.release import (
     Declared,
     ExtractError,
     Release,

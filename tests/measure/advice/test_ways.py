@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.facts.known_models import ModelPair, index_names
 from speclaunch.engine.plan.topics.drafts import PATH
 from speclaunch.measure.advice.drafts import SpeculationMethod, ways_for

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from speclaunch.app.output.bench_progress import lines, time_line
 from speclaunch.checks.rules.examine import Lookup
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.measure.bench.comparison import (
     Schedule,

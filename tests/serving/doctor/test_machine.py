@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.facts import Checkpoint, UnknownFact
 from speclaunch.serving.doctor import machine as reading
 from speclaunch.serving.doctor.checks.machine import check_disk, check_limits, check_memory
 from speclaunch.serving.doctor.facts import (

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import UnknownFact
+from speclaunch.engine.facts.facts import Checkpoint, UnknownFact
 from speclaunch.engine.facts.hub import fetch_checkpoint
 from speclaunch.serving.doctor.checks.models import check_models
 from speclaunch.serving.doctor.facts import CheckLine, CheckState, Hub, LocalModel, VolumeUse

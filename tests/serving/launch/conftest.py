@@ -13,7 +13,7 @@ import pytest
 
 from speclaunch.deployments.recipe.schema import Launch
 from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
-from speclaunch.engine.releases.hosts import Address
+from speclaunch.engine.releases.shell import Address
 from speclaunch.serving.launch.client import Verification
 from speclaunch.serving.launch.phases import PhaseTracker
 from speclaunch.serving.launch.supervisor import EngineSpec

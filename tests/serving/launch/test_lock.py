@@ -16,10 +16,10 @@ from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.recipe.lock import LockDifference, LockedCertificate
 from speclaunch.deployments.recipe.lock_file import lock_and_recipe, read_lock
 from speclaunch.deployments.targets.prepare import Prepared, prepare
-from speclaunch.engine.facts import file_hashes
-from speclaunch.engine.facts.file_hashes import hash_files
+from speclaunch.engine.facts import weight_files
 from speclaunch.engine.facts.find_checkpoint import gather
 from speclaunch.engine.facts.hardware import declare
+from speclaunch.engine.facts.weight_files import hash_files
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.serving.launch import lock as locks
@@ -361,13 +361,13 @@ def test_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (folder / "sub").mkdir()
     (folder / "sub" / "link.json").symlink_to(folder / "config.json")
     read: list[str] = []
-    digest = file_hashes._digest
+    digest = weight_files._digest
 
     def counted(file: Path) -> str:
         read.append(file.name)
         return digest(file)
 
-    monkeypatch.setattr(file_hashes, "_digest", counted)
+    monkeypatch.setattr(weight_files, "_digest", counted)
 
     def files(*, verify: bool = False) -> list[str]:
         read.clear()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
-from speclaunch.engine.releases.hosts import Address
+from speclaunch.engine.releases.shell import Address
 from speclaunch.serving.launch.client import Generation, check_answers
 
 

@@ -15,14 +15,13 @@ from packaging.specifiers import SpecifierSet
 from speclaunch.checks.rules.examine import check_rules
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.sources.requests import from_words
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.hardware import Hardware, Vendor
 from speclaunch.engine.facts.read_checkpoint import from_config
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.releases.canonical import canonical
 from speclaunch.engine.releases.catalogue import load as load_catalogue
+from speclaunch.engine.releases.renames import canonical
 from tests.support.conformance import data
 from tests.support.conformance.data import Said
 

@@ -14,9 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import UNKNOWN_HARDWARE, Checkpoint
 from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
-from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.engine.plan.budget import MemorySize
 from speclaunch.engine.plan.memory.layers import draft_of
 from speclaunch.engine.plan.placement import local_gpus

@@ -30,7 +30,7 @@ from speclaunch.engine.plan.memory.layers import (
     layers_of,
     skips_index,
 )
-from speclaunch.engine.plan.memory.model_config import ELEMENT_BYTES, ModelConfig
+from speclaunch.engine.plan.memory.matrices import ELEMENT_BYTES, ModelConfig
 from speclaunch.engine.plan.placement import Ranks, ranks_of
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY, EAGLE_FAMILY

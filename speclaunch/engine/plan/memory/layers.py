@@ -8,9 +8,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from speclaunch.core import mapping
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.plan.architectures import architectures
-from speclaunch.engine.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
+from speclaunch.engine.plan.memory.matrices import ELEMENT_BYTES, ModelConfig, serving_dtype
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.topics import drafts
 from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY, EAGLE_FAMILY

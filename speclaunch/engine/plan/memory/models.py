@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.plan.memory.layers import recurrent_layers, skips_index, sliding_layers
 from speclaunch.engine.plan.memory.matrices import (
+    MOST_LAYERS,
+    ROUTED_EXPERTS,
     Matrix,
+    ModelConfig,
     ModelFamily,
     QkNorm,
     Shard,
@@ -22,7 +25,6 @@ from speclaunch.engine.plan.memory.matrices import (
     mlp,
     vector,
 )
-from speclaunch.engine.plan.memory.model_config import MOST_LAYERS, ROUTED_EXPERTS, ModelConfig
 from speclaunch.engine.plan.plan import UnknownValueError
 
 _PADDED_VOCABULARY = 64

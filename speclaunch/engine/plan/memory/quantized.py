@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from speclaunch.core import lazy, mapping, size, sizes
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.plan.memory.matrices import Matrix
 from speclaunch.engine.plan.plan import UnknownValueError
 

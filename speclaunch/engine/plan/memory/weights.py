@@ -14,11 +14,17 @@ from itertools import product
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.plan.budget import MemorySize
 from speclaunch.engine.plan.memory.layers import MTP_ENDS, Draft, draft_of
-from speclaunch.engine.plan.memory.matrices import Matrix, Shard, WeightRole
-from speclaunch.engine.plan.memory.model_config import ELEMENT_BYTES, ModelConfig, serving_dtype
+from speclaunch.engine.plan.memory.matrices import (
+    ELEMENT_BYTES,
+    Matrix,
+    ModelConfig,
+    Shard,
+    WeightRole,
+    serving_dtype,
+)
 from speclaunch.engine.plan.memory.models import (
     EAGLE3_LLAMA,
     draft_model,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from speclaunch.engine.plan.changes import ChangeKind
-from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.plan import ChangeKind, UnknownValueError
 from speclaunch.engine.plan.resolution.attention_models import (
     by_model,
     drafts_chains,

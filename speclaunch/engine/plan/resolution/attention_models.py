@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from speclaunch.engine.plan.changes import ChangeKind
-from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.plan import ChangeKind, UnknownValueError
 from speclaunch.engine.plan.resolution.models import (
     is_sparse,
     nemotron_h_verifies_on_trtllm,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speclaunch.engine.plan.changes import ChangeKind
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.plan import ChangeKind, Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.models import (
     is_deepseek_v4,
     is_multimodal,

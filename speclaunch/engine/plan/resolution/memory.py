@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from speclaunch.engine.plan.changes import ChangeKind
-from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.plan.plan import ChangeKind, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import (
     PREFILL_MOST,
     PREFILL_SIZES,

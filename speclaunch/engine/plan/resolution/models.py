@@ -6,11 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from speclaunch.engine.facts.checkpoint import SHORT_DTYPES
-from speclaunch.engine.plan.plan import UnknownValueError
+from speclaunch.engine.facts.facts import SHORT_DTYPES
+from speclaunch.engine.plan.plan import ChangeKind, UnknownValueError
 from speclaunch.engine.plan.resolution.working import Working
-from speclaunch.engine.plan.topics.attention import BACKENDS
-from speclaunch.engine.plan.topics.target import halved
+from speclaunch.engine.plan.topics import deterministic, hybrid
+from speclaunch.engine.plan.topics.attention import BACKENDS, OWN_CPU_DEFAULTS
+from speclaunch.engine.plan.topics.graphs import BACKENDS_BY_PHASE, EAGER, PIECEWISE
+from speclaunch.engine.plan.topics.graphs import SWITCH as GRAPHS
+from speclaunch.engine.plan.topics.hybrid import STRATEGY
+from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
+from speclaunch.engine.plan.topics.target import halved, has_architecture
 
 _NESTED = ("text_config", "thinker_config", "llm_config", "language_config", "audio_config")
 
@@ -206,3 +211,285 @@ def _dtype(working: Working) -> None:
     statement = "states float32" if own else "states no dtype, which means float32"
     whose = "auto uses bfloat16 for Gemma" if found == "bfloat16" else "auto uses float16 instead"
     working.set(DTYPE, found, f"the target's config {statement}: {whose}", source)
+
+
+RADIX = "disable_radix_cache"
+
+
+def resolve_disaggregation(working: Working) -> None:
+    """Switch off features on the two servers of a disaggregated pair.
+
+    By default the decode server has no prefix cache. In some releases the prefill server has no
+    graphs.
+    """
+    with working.deciding(GRAPHS):
+        prefill = working.value("disaggregation_mode") == "prefill"
+        if prefill and not working.value(GRAPHS) and _without_graphs(working):
+            working.set(
+                GRAPHS,
+                True,
+                "the prefill server of a disaggregated pair has no CUDA graphs in this version",
+                "sglang 0.5.10 server_args.py:3252, 0.4.6 server_args.py:448",
+            )
+    with working.deciding(RADIX):
+        if working.value("disaggregation_mode") != "decode":
+            return
+        # applies even if other steps that may switch it off lack facts
+        if RADIX not in working.undecided and working.value(RADIX):
+            return
+        if working.value("disaggregation_decode_enable_radix_cache"):
+            return
+        working.change(
+            ChangeKind.RADIX_CACHE_OFF,
+            RADIX,
+            True,
+            "the decode server of a disaggregated pair caches no prefixes",
+            "sglang 0.5.23 arg_groups/pd_disaggregation_hook.py:122, 0.4.6 server_args.py:451",
+        )
+
+
+def resolve_caches(working: Working) -> None:
+    """Switch off caches and graphs that the attention backend or deterministic inference
+    excludes."""
+    _sampling(working)
+    _adapters(working)
+    with working.deciding(GRAPHS):
+        _graphs(working)
+    with working.deciding(RADIX, "enable_mixed_chunk"):
+        if working.backend("attention_backend") == "dual_chunk_flash_attn":
+            why = "not supported by dual_chunk_flash_attn"
+            source = "sglang 0.5.10 server_args.py:2460"
+            working.set(RADIX, True, why, source)
+            if working.value("enable_mixed_chunk"):
+                working.set("enable_mixed_chunk", False, why, source)
+    with working.deciding(RADIX):
+        _deterministic(working)
+
+
+def _graphs(working: Working) -> None:
+    """Switch off all CUDA graphs for backends that run without them (up to 0.5.13; later releases
+    have a switch for each phase)."""
+    if working.value(GRAPHS) or working.in_versions(BACKENDS_BY_PHASE):
+        return
+    deepep = working.value("moe_a2a_backend") == "deepep"
+    if (deepep and working.value("deepep_mode") == "normal") or (
+        working.backend("attention_backend") in EAGER
+    ):
+        what = "deepep in normal mode" if deepep else str(working.value("attention_backend"))
+        working.set(
+            GRAPHS,
+            True,
+            f"{what} runs without CUDA graphs",
+            "sglang 0.5.10 server_args.py:2301, 0.4.6 server_args.py:321",
+        )
+
+
+def _without_graphs(working: Working) -> bool:
+    """True if a prefill server has no graphs at all in this version."""
+    if working.in_versions(">=0.5.16"):
+        return False  # decode graphs only
+    if working.in_versions(">=0.5.13") or working.in_versions("<0.5.6"):
+        return True
+    if working.in_versions(">=0.5.10"):
+        explicit = working.user_value(PIECEWISE)
+        return bool(explicit if working.in_versions(">=0.5.11") else working.value(PIECEWISE))
+    return not working.value("enable_piecewise_cuda_graph")
+
+
+def _sampling(working: Working) -> None:
+    name = "sampling_backend"
+    with working.deciding(name):
+        on_cpu = working.device == "cpu" and working.in_versions(OWN_CPU_DEFAULTS)
+        if on_cpu or (deterministic.is_requested(working) and working.in_versions(">=0.5.3")):
+            why = "used for sampling on CPUs" if on_cpu else "used for deterministic sampling"
+            source = "sglang 0.5.23 arg_groups/platform_hook.py:172, overrides.py:1035"
+            working.set(name, "pytorch", why, source)
+        elif working.value(name) is None:
+            backend = "flashinfer" if working.is_cuda else "pytorch"
+            why = "the default on NVIDIA GPUs" if working.is_cuda else "no NVIDIA GPU"
+            source = "sglang 0.5.23 arg_groups/overrides.py:1019, 0.5.10 server_args.py:2211"
+            working.set(name, backend, why, source)
+
+
+def _adapters(working: Working) -> None:
+    """Enable LoRA if the user names any adapter (0.4.10 and later)."""
+    name = "enable_lora"
+    with working.deciding(name):
+        if (
+            working.in_versions(">=0.4.10")
+            and working.value("lora_paths")
+            and working.value(name) is None
+        ):
+            why = "lora_paths names adapters"
+            working.set(name, True, why, "sglang 0.5.23 arg_groups/lora_hook.py:41")
+
+
+def _deterministic(working: Working) -> None:
+    """Disable the prefix cache unless the backend shares prefixes deterministically (0.5.4 and
+    later)."""
+    if working.in_versions("<0.5.4") or working.value(RADIX):
+        return
+    if not deterministic.is_requested(working):
+        return
+    backend = working.value("attention_backend")
+    if backend not in deterministic.sharing_backends(working):
+        working.change(
+            ChangeKind.RADIX_CACHE_OFF,
+            RADIX,
+            True,
+            f"{backend} does not share prefixes deterministically",
+            "sglang 0.5.23 arg_groups/attention_hook.py:656, 0.5.4 server_args.py:1800",
+        )
+
+
+_WITHOUT_BUFFER = (
+    "FalconH1ForCausalLM",
+    "JetNemotronForCausalLM",
+    "JetVLMForConditionalGeneration",
+)
+_NO_STATES_CACHED = ("KimiLinearForCausalLM", "BailingMoeV2_5ForCausalLM")
+
+
+def resolve_hybrid(working: Working) -> None:
+    """Set the caching strategy for recurrent states, and switch off features that it excludes."""
+    with working.deciding(STRATEGY, OVERLAP, RADIX):
+        old = working.in_versions(">=0.5.7") and not working.in_versions(hybrid.CHOSEN)
+        if old and working.value(STRATEGY) == "auto":
+            source = "sglang 0.5.10 server_args.py:967"
+            working.set(STRATEGY, "no_buffer", "auto means no_buffer in this version", source)
+        if working.in_versions("<0.5.9"):
+            _by_architecture(working)
+            return
+        known = working.architectures.hybrid
+        if not has_architecture(working, known):
+            return
+        if not hybrid.has_states(working.target):
+            return
+        if working.in_versions(hybrid.CHOSEN):
+            _strategy(working)
+        else:
+            _without_buffer(working)
+
+
+def _strategy(working: Working) -> None:
+    """Apply `_handle_mamba_radix_cache` (0.5.14 and later)."""
+    if working.value(STRATEGY) != "auto":
+        return
+    if _has_a_buffer(working):
+        why = f"{working.architecture} needs it for the overlap schedule or pages larger than 1"
+        source = "sglang 0.5.23 arg_groups/overrides.py:483"
+        working.set(STRATEGY, "extra_buffer", why, source)
+    elif nemotron_h_verifies_on_trtllm(working):  # the engine sets it first, unconditionally
+        why = f"the engine's choice for {working.architecture} on trtllm_mha"
+        source = "sglang 0.5.23 arg_groups/model_overrides/nemotron_h.py:136, 0.5.19 :110"
+        working.set(STRATEGY, "extra_buffer", why, source)
+    elif not working.value(RADIX):
+        why = "no feature in use needs a buffer in addition to the state cache"
+        working.set(STRATEGY, "no_buffer", why, "sglang 0.5.23 arg_groups/overrides.py:485")
+        _overlap_off(working)
+
+
+def _has_a_buffer(working: Working) -> bool:
+    """True if the state cache gets a buffer: settings need it, and the model supports it."""
+    if working.value(RADIX):
+        return False
+    requested = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1
+    able = hybrid.backend_buffers(working)
+    return requested and able and working.architecture in working.architectures.extra_buffer
+
+
+def _without_buffer(working: Working) -> None:
+    """Apply `_handle_mamba_radix_cache` (0.5.9 to 0.5.13)."""
+    if working.architecture in _NO_STATES_CACHED and not (
+        working.in_versions(">=0.5.13") and working.architecture == _NO_STATES_CACHED[1]
+    ):
+        _radix_off(working, "the states of this model are not cached in this version")
+        return
+    if working.value(STRATEGY) != "no_buffer" or working.value(RADIX):
+        return
+    if working.in_versions(">=0.5.11") and (working.value("page_size") or 1) != 1:
+        why = "states without their own buffer are cached in pages of 1"
+        working.set("page_size", 1, why, "sglang 0.5.11 server_args.py:2427")
+    if working.user_value("speculative_algorithm") is None:
+        if working.value("attention_backend") == "trtllm_mha":
+            _without_pages(working, "sglang 0.5.13 server_args.py:2741, 0.5.9 :1759")
+        else:
+            _overlap_off(working)
+    elif working.in_versions("<0.5.10"):
+        _radix_off(working, "speculation does not work with cached states in this version")
+    elif working.in_versions(hybrid.AMD_DROPS_CACHE):
+        with working.deciding(RADIX):
+            if working.is_hip:  # on other GPUs the engine rejects it
+                why = "speculation does not work with cached states on AMD GPUs in this version"
+                _radix_off(working, why, "sglang 0.5.11 server_args.py:2451")
+
+
+def _by_architecture(working: Working) -> None:
+    """Apply the per-architecture branches of 0.5.4.post2 to 0.5.8 (0.5.8 server_args.py:1411-1594).
+
+    In 0.5.8 the branch for Qwen3-Next was moved to GLM-4.5 (server_args.py:1519), which has no such
+    states. Nemotron-H had no reachable branch before 0.5.7.
+    """
+    if working.value(RADIX):
+        return
+    if working.in_versions(">=0.5.4.post2") and _is(working, "KimiLinearForCausalLM"):
+        _radix_off(working, "the states of this model are not cached in this version")
+    elif working.in_versions(">=0.5.5.post2") and _is(working, "Qwen3NextForCausalLM"):
+        buffered = working.in_versions(">=0.5.8") or working.value(STRATEGY) == "extra_buffer"
+        if not (working.in_versions(">=0.5.6.post1") and _lost_to_trtllm(working)) and not buffered:
+            _overlap_off(working)
+    elif working.in_versions(">=0.5.8") and _is(working, "Glm4MoeForCausalLM"):
+        if working.value(STRATEGY) != "extra_buffer":
+            _overlap_off(working)
+    elif working.in_versions(">=0.5.6.post1") and _is(working, *_WITHOUT_BUFFER):
+        if not (working.in_versions(">=0.5.7") and _lost_to_trtllm(working)):
+            _overlap_off(working)
+    elif working.in_versions(">=0.5.7") and _is(working, "NemotronHForCausalLM"):
+        if (
+            working.in_versions(">=0.5.8")
+            and working.user_value("speculative_algorithm") is not None
+        ):
+            _radix_off(working, "speculation does not work with cached states in this version")
+        elif not _lost_to_trtllm(working):
+            _overlap_off(working)
+
+
+def _is(working: Working, *architectures: str) -> bool:
+    return has_architecture(working, architectures)
+
+
+def _lost_to_trtllm(working: Working) -> bool:
+    """True if trtllm_mha on Blackwell switches off state caching, which allows the overlap
+    schedule again."""
+    if working.user_value("attention_backend") != "trtllm_mha" or working.capability // 10 != 10:
+        return False
+    _without_pages(working, "sglang 0.5.8 server_args.py:1518")
+    return True
+
+
+def _without_pages(working: Working, source: str) -> None:
+    why = "trtllm_mha does not support pages of 1, which cached states need"
+    _radix_off(working, why)
+    if working.value(OVERLAP):
+        why = f"{why}; without cached states the schedule may overlap"
+        working.change(ChangeKind.OVERLAP, OVERLAP, False, why, source)
+
+
+def _overlap_off(working: Working) -> None:
+    if working.value(OVERLAP):
+        return
+    working.change(
+        ChangeKind.OVERLAP,
+        OVERLAP,
+        True,
+        "cached states of linear attention exclude the overlap schedule in this version",
+        "sglang 0.5.23 arg_groups/overrides.py:487, 0.5.10 server_args.py:2193, "
+        "0.5.7 server_args.py:1434",
+    )
+
+
+def _radix_off(
+    working: Working, why: str, source: str = "sglang 0.5.9 server_args.py:1717"
+) -> None:
+    if not working.value(RADIX):
+        working.change(ChangeKind.RADIX_CACHE_OFF, RADIX, True, why, source)

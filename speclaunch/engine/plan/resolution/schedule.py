@@ -4,7 +4,7 @@ worker."""
 from __future__ import annotations
 
 from speclaunch.engine.facts.hardware import Vendor
-from speclaunch.engine.plan.changes import ChangeKind
+from speclaunch.engine.plan.plan import ChangeKind
 from speclaunch.engine.plan.resolution.working import Working
 from speclaunch.engine.plan.topics import adaptive, spec_v2
 from speclaunch.engine.plan.topics.algorithms import (

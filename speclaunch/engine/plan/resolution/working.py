@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import UNKNOWN_HARDWARE, Checkpoint, Facts
 from speclaunch.engine.facts.hardware import Vendor
-from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.engine.plan.architectures import Architectures, architectures
-from speclaunch.engine.plan.changes import Change, ChangeKind, Reason
-from speclaunch.engine.plan.plan import Plan, UnknownValueError
+from speclaunch.engine.plan.plan import Change, ChangeKind, Plan, Reason, UnknownValueError
 from speclaunch.engine.plan.request import Request
 from speclaunch.engine.plan.topics.target import architecture_of, may_be, target_of
 

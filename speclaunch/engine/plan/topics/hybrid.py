@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.plan.settings import Settings
 
 STRATEGY = "mamba_radix_cache_strategy"

@@ -16,9 +16,8 @@ from typing import Any
 from msgspec import Struct
 
 from speclaunch.core import mapping, text
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import UNKNOWN_HARDWARE, Checkpoint
 from speclaunch.engine.facts.hardware import Vendor
-from speclaunch.engine.facts.unknown import UNKNOWN_HARDWARE
 from speclaunch.engine.plan.settings import Settings, UnknownValueError
 from speclaunch.engine.plan.topics.target import target_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
 UNKNOWN_TARGET = "the target checkpoint is unknown"

@@ -21,16 +21,17 @@ from speclaunch.engine.releases.extraction.evaluate import (
     bind_parameters,
     default_of,
 )
-from speclaunch.engine.releases.extraction.names import (
+from speclaunch.engine.releases.extraction.source import (
     SUPPRESS,
     BoundMethod,
     ClassValue,
     ExpressionScope,
+    ExtractError,
     FunctionValue,
     Instance,
     OpaqueValue,
+    PackageSource,
 )
-from speclaunch.engine.releases.extraction.source import ExtractError, PackageSource
 
 _FLAG_IN_TEXT = lazy(
     r"--[a-z](?:[a-z0-9-]*[a-z0-9])?(?:=[{\w][\w,{}]*)?|SGLANG_[A-Z0-9_]+(?:=\w+)?"

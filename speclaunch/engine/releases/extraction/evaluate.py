@@ -2,8 +2,8 @@
 
 It follows names through the package's imports, applies module-level ``+=``, ``.extend`` and
 ``.add``, expands enumerations and runs small functions. Unknown values become an
-:class:`~speclaunch.engine.releases.extraction.names.OpaqueValue`, which counts as false. It assumes
-an empty environment and no accelerator, as for ``--help`` on a machine without a GPU.
+`OpaqueValue`, which counts as false. It assumes an empty environment and no accelerator, as for
+``--help`` on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from speclaunch.engine.releases.extraction.names import (
+from speclaunch.engine.releases.extraction.source import (
+    PACKAGE,
     SUPPRESS,
     BoundMethod,
     ClassValue,
@@ -28,7 +29,6 @@ from speclaunch.engine.releases.extraction.names import (
     assignments,
     mentions,
 )
-from speclaunch.engine.releases.extraction.source import PACKAGE
 
 _BUILTINS: dict[str, Callable[..., Any]] = {
     "list": list,

@@ -14,8 +14,8 @@ from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.plan.budget import Fit
-from speclaunch.engine.plan.fit.best_for_load import RequestLoad
-from speclaunch.engine.plan.fit.predict import margins
+from speclaunch.engine.plan.fit import RequestLoad
+from speclaunch.engine.plan.fit_predictor import margins
 from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.measure.advice.planned_deployment import Advice, PlannedDeployment, advice, fitting

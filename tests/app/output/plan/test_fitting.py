@@ -15,7 +15,7 @@ from speclaunch.deployments.targets.prepare import Prepared, prepare
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.budget import Fit
-from speclaunch.engine.plan.fit.suggestion import Alternative, Suggested, Suggestion
+from speclaunch.engine.plan.fit import Alternative, Suggested, Suggestion
 from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.resolve import resolve

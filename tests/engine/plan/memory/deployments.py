@@ -9,8 +9,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.hardware import Hardware, declare
 from speclaunch.engine.plan.budget import MemorySize
 from speclaunch.engine.plan.memory import kv, terms

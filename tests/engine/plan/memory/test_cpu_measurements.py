@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.engine.facts.read_checkpoint import from_config
 from speclaunch.engine.plan.budget import Fit, MemoryBudget, MemoryPhase, MemorySize, MemoryUse

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.facts.read_checkpoint import from_config
 from speclaunch.engine.plan.memory.kv import PoolLayout, pool_cell, pool_layout, token_size
 from speclaunch.engine.plan.plan import UnknownValueError

@@ -8,7 +8,7 @@ from speclaunch.deployments.sources.requests import from_words
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.engine.plan.budget import Fit
-from speclaunch.engine.plan.fit.predict import SAFE, margins
+from speclaunch.engine.plan.fit_predictor import SAFE, margins
 from speclaunch.engine.plan.memory.budget import budget, memory_verdict
 from speclaunch.engine.plan.memory.phases import EXPECTED
 from speclaunch.engine.plan.resolve import resolve

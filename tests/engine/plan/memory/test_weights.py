@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from speclaunch.engine.facts.checkpoint import Checkpoint
+from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.facts.read_checkpoint import from_config, read_checkpoint
-from speclaunch.engine.plan.memory.model_config import ModelConfig
+from speclaunch.engine.plan.memory.matrices import ModelConfig
 from speclaunch.engine.plan.memory.models import language_model
 from speclaunch.engine.plan.memory.quantized import FP8_ROWS, MXFP4, NVFP4, ExcludedModules, Scheme
 from speclaunch.engine.plan.memory.weights import config_bytes, weight_size

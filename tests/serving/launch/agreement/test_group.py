@@ -9,7 +9,7 @@ import pytest
 
 from speclaunch.core.errors import LaunchError
 from speclaunch.deployments.recipe.schema import Agreement
-from speclaunch.engine.releases.hosts import nodes_of
+from speclaunch.engine.releases.shell import nodes_of
 from speclaunch.serving.launch.agreement.records import group_of, job_of
 
 

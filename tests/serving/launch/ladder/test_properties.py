@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speclaunch.deployments.recipe.schema import Recovery
-from speclaunch.engine.plan.fit.limits import Steppable
-from speclaunch.engine.plan.fit.predict import key
+from speclaunch.engine.plan.budget import Steppable
+from speclaunch.engine.plan.fit_predictor import key
 from speclaunch.serving.launch.ladder import Ladder
 from speclaunch.serving.launch.planner import Attempt, LadderEnd
 from tests.support.serving.launch.ladder.deployments import (

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from speclaunch.core.resources import conf_dir
 from speclaunch.deployments.recipe.schema import Recovery, RecoveryPolicy
-from speclaunch.engine.plan.fit.limits import Steppable
+from speclaunch.engine.plan.budget import Steppable
 
 
 @pytest.mark.parametrize("name", ["default", "documents", "off"])

@@ -22,27 +22,25 @@ from speclaunch.deployments.recipe.schema import Deployment, Engine
 from speclaunch.deployments.recipe.source import KeyPath, RecipeProvenance
 from speclaunch.deployments.sources.files import read_shell, read_yaml
 from speclaunch.deployments.sources.requests import from_invocation, from_recipe
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.hardware import Hardware, Vendor
 from speclaunch.engine.facts.known_models import ModelPair
-from speclaunch.engine.facts.safetensors_header import TensorHeader
 from speclaunch.engine.facts.tensors import Content, Headers
+from speclaunch.engine.facts.weight_files import TensorHeader
 from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.request import Request
-from speclaunch.engine.plan.resolve import resolve
-from speclaunch.engine.plan.server_context import (
+from speclaunch.engine.plan.request import (
     Group,
     Pod,
+    Request,
     Router,
     ServerContext,
     Service,
     Setting,
     Upstream,
 )
+from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load
-from speclaunch.engine.releases.command import render_args
-from speclaunch.engine.releases.environment import FromEnvironment, VariableReference
+from speclaunch.engine.releases.command import FromEnvironment, VariableReference, render_args
 from tests.support import TESTS
 from tests.support.checks.rules.manifest import manifest
 

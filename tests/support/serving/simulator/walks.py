@@ -8,9 +8,8 @@ from typing import Any
 
 from speclaunch.deployments.recipe.load import fit_limits
 from speclaunch.deployments.recipe.schema import Recovery
-from speclaunch.engine.plan.budget import MemoryBudget
-from speclaunch.engine.plan.fit.knobs import steps_down
-from speclaunch.engine.plan.fit.limits import Steppable
+from speclaunch.engine.plan.budget import MemoryBudget, Steppable
+from speclaunch.engine.plan.fit_predictor import steps_down
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose
 from speclaunch.serving.launch.ladder import Ladder

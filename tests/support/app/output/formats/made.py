@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from speclaunch.checks.lint.report import FileReport, Report
 from speclaunch.checks.rules.interface import Finding, Fix, Severity, SkippedRule
 from speclaunch.core.errors import Place
-from speclaunch.engine.facts.unknown import UnknownFact
+from speclaunch.engine.facts.facts import UnknownFact
 from tests.support import TESTS
 
 NASTY = [

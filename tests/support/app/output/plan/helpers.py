@@ -12,8 +12,7 @@ from speclaunch.checks.rules.examine import check_rules
 from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import prepare
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.budget import (
     Fit,

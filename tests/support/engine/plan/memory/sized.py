@@ -9,8 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from speclaunch.deployments.sources.requests import from_words
-from speclaunch.engine.facts.checkpoint import Checkpoint
-from speclaunch.engine.facts.facts import Facts
+from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.facts.read_checkpoint import from_config
 from speclaunch.engine.plan.plan import Plan

@@ -1,7 +1,4 @@
-"""Description of a server argument: its values, releases and names.
-
-Editor hovers, completions and the JSON schema of recipes use it.
-"""
+"""Completions for server arguments: names and values."""
 
 from __future__ import annotations
 
@@ -10,9 +7,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from speclaunch.engine.plan.topics.algorithms import FIRST_WITH
 from speclaunch.engine.releases.argument import Argument, ArgumentKind, name_of
 from speclaunch.engine.releases.catalogue import Catalogue, held_versions, history
 from speclaunch.engine.releases.renames import REMOVALS, conversion, other_names
+from speclaunch.engine.releases.versions import within
 
 _TYPES = {
     "int": "whole number",
@@ -139,3 +138,41 @@ def _span(spans: tuple[tuple[str, str], ...], *, current: bool) -> str:
     if current:
         ranges[-1] = f"{spans[-1][0]} and later"
     return f"In SGLang {', '.join(ranges)}."
+
+
+def suggested_values(version: str) -> dict[str, tuple[str, ...]]:
+    """Return the values that a release knows, for arguments whose parser accepts any text."""
+    algorithms = [name for name, since in FIRST_WITH.items() if within(version, f">={since}")]
+    return {"speculative_algorithm": tuple(algorithms)}
+
+
+def argument_names(catalogue: Catalogue, beginning: str = "") -> list[str]:
+    """Return the argument names with a prefix, as recipes spell them, in release order.
+
+    Includes deprecated and ineffective names only if no other name matches.
+    """
+    found = [name for name in catalogue.names if name.startswith(beginning)]
+    described = [
+        (name, description) for name in found if (description := about(name, catalogue)) is not None
+    ]
+    primary = [
+        name
+        for name, description in described
+        if description.argument is not None
+        and description.argument.name == name
+        and not description.is_outdated
+    ]
+    taken = [
+        name for name, description in described if not description.is_refused and name != "help"
+    ]
+    return [name for name in primary if name != "help"] or taken
+
+
+def argument_values(argument: Argument, version: str) -> list[str]:
+    """Return the possible values of an argument: its choices, or both values of a switch. Empty if
+    they cannot be listed."""
+    if argument.choices:
+        return [str(choice) for choice in argument.choices]
+    if not argument.kind.takes_value or argument.kind is ArgumentKind.OPTIONAL_VALUE:
+        return ["true", "false"]
+    return list(suggested_values(version).get(argument.name, ()))

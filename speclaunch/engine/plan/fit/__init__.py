@@ -1,1 +1,0 @@
-"""Search for settings that fit in memory with the smallest loss."""
