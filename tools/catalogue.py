@@ -26,10 +26,10 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 from catalogue_check import Difference, compare  # noqa: E402
 
 from speclaunch.core.files import replace_file, speclaunch_home  # noqa: E402
-from speclaunch.engine.releases import argument as timeline
+from speclaunch.engine.releases import argument as timeline  # noqa: E402
 from speclaunch.engine.releases.argument import Record, decode_argument, name_of  # noqa: E402
 from speclaunch.engine.releases.catalogue import DATA, Catalogue  # noqa: E402
-from speclaunch.engine.releases.extraction.release import catalogue_records, extract
+from speclaunch.engine.releases.extraction.release import catalogue_records, extract  # noqa: E402
 from speclaunch.engine.releases.versions import ascending  # noqa: E402
 
 T = TypeVar("T")
