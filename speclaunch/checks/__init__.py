@@ -28,7 +28,7 @@ NAMES = {
     "engine_check.engine_judge": "JsonWorker WorkerError",
     "engine_check.installed_judges": "added_judges AddedJudge cpu_judge remove",
     "engine_check.mode": "ask_mode querier_for has_judges identity interpreter",
-    "engine_check.opinions": "Contradiction with_engine_values Opinion EngineQuerier",
+    "engine_check.opinions": "Contradiction with_engine_values EngineQuerier",
     "lint": "fingerprints",
     "lint.baseline": "all_findings Covered without_known write_baseline",
     "lint.cache": "FOLDER installed_engine opened remembered_engine",
@@ -55,7 +55,7 @@ NAMES = {
     "rules.performance": "decodes_without_graphs on_cpu",
     "rules.registry": "all_rules by_code is_selected selected",
     "rules.table": "RULES",
-    "rules.tensors": "Subject subject",
+    "rules.tensors": "subject",
     "rules.values": "OVERWRITE tree_capacity",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

@@ -61,7 +61,6 @@ from speclaunch.checks.engine_check.mode import interpreter as interpreter
 from speclaunch.checks.engine_check.mode import querier_for as querier_for
 from speclaunch.checks.engine_check.opinions import Contradiction as Contradiction
 from speclaunch.checks.engine_check.opinions import EngineQuerier as EngineQuerier
-from speclaunch.checks.engine_check.opinions import Opinion as Opinion
 from speclaunch.checks.engine_check.opinions import with_engine_values as with_engine_values
 from speclaunch.checks.lint import fingerprints as fingerprints
 from speclaunch.checks.lint.baseline import Covered as Covered
@@ -125,7 +124,6 @@ from speclaunch.checks.rules.registry import by_code as by_code
 from speclaunch.checks.rules.registry import is_selected as is_selected
 from speclaunch.checks.rules.registry import selected as selected
 from speclaunch.checks.rules.table import RULES as RULES
-from speclaunch.checks.rules.tensors import Subject as Subject
 from speclaunch.checks.rules.tensors import subject as subject
 from speclaunch.checks.rules.values import OVERWRITE as OVERWRITE
 from speclaunch.checks.rules.values import tree_capacity as tree_capacity

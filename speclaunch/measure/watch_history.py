@@ -1,4 +1,4 @@
-"""What `speclaunch watch` tells of an engine: its history, problems, and JSON.
+"""History of a watched engine, its problems, and the JSON of `speclaunch watch`.
 
 The history has current and five-minute values, corrected for known metric traps. A gauge changes
 every 40 decode steps and keeps its value while the engine is idle. A falling counter means that the

@@ -1,4 +1,4 @@
-"""What tuning writes: the recipe with a new setting, and the engine's file of steps by batch size.
+"""Results of tuning as text: a recipe with a new setting, and the engine's steps by batch size.
 
 The engine's file (`--speculative-adaptive-config`): 0.5.23 speculative/adaptive_spec_params.py: an
 object whose keys are batch sizes. Each holds `candidate_steps`, the step counts that the engine
