@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.checks.engine_check.opinions import Opinion, ReleaseRefusal
 from speclaunch.checks.lint.file_codes import REFUSES
-from speclaunch.checks.rules.examine import Lookup, check_request, secrets_of
+from speclaunch.checks.rules.examine import Lookup, check_plan, secrets_of
 from speclaunch.checks.rules.interface import (
     DeploymentPlace,
     Finding,
@@ -22,7 +21,7 @@ from speclaunch.checks.rules.interface import (
     SkippedRule,
 )
 from speclaunch.core import Place, Redactor
-from speclaunch.engine import Plan, Request, held_versions
+from speclaunch.engine import Plan, Request, held_versions, resolve
 
 _OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
 """Rules that predict a parser error, which validation must confirm; others may fail later."""
@@ -163,25 +162,6 @@ _Key = tuple[str, Place]
 """Error without its message, which differs between releases."""
 
 
-class ReleaseChecker(Struct, frozen=True):
-    """Checker of one deployment in other releases."""
-
-    request: Callable[[str], Request]
-    lookup: Lookup
-    rules: tuple[Rule, ...]
-
-    def refused(self, version: str) -> frozenset[Place]:
-        """Return the arguments that a release's parser rejects: cheap, and usually decisive."""
-        request = self.request(version)
-        return frozenset(problem.place or request.place for problem in request.problems)
-
-    def errors(self, version: str) -> frozenset[_Key]:
-        """Return the errors of a deployment in a release."""
-        found = check_request(self.request(version), self.lookup, self.rules).results.findings
-        refused = self.refused(version)  # arguments of a fork are only warnings in lint
-        return _keys(found) | {_key(finding) for finding in found if finding.place in refused}
-
-
 def with_other_releases(
     findings: Sequence[Finding],
     others: Sequence[str],
@@ -196,7 +176,7 @@ def with_other_releases(
     if not errors or not others:
         return tuple(findings)
     with_errors = tuple(rule for rule in rules if rule.can_be_error)
-    taken = _taken(errors, others, ReleaseChecker(request, lookup, with_errors))
+    taken = _taken(errors, others, cache(request), lookup, with_errors)
     if taken is None:
         return tuple(findings)
     always, first, last = taken
@@ -212,11 +192,30 @@ def with_other_releases(
 
 
 def _taken(
-    errors: frozenset[_Key], others: Sequence[str], checker: ReleaseChecker
+    errors: frozenset[_Key],
+    others: Sequence[str],
+    request: Callable[[str], Request],
+    lookup: Lookup,
+    rules: Sequence[Rule],
 ) -> tuple[frozenset[_Key], str, str] | None:
     """Return the errors of all releases, and the first and last release of the newest range that
     accepts the rest; None if there is none."""
-    refused = cache(checker.refused)
+
+    @cache
+    def refused(version: str) -> frozenset[Place]:
+        """Arguments that a release's parser rejects: cheap, and usually decisive."""
+        own = request(version)
+        return frozenset(problem.place or own.place for problem in own.problems)
+
+    @cache
+    def plan(version: str) -> Plan:
+        return resolve(request(version), lookup.facts(request(version)))
+
+    def errors_in(version: str, rules: Iterable[Rule]) -> frozenset[_Key]:
+        found = check_plan(plan(version), rules).results.findings
+        of_parser = refused(version)  # arguments of a fork are only warnings in lint
+        return _keys(found) | {_key(finding) for finding in found if finding.place in of_parser}
+
     everywhere: frozenset[Place] = frozenset()
     if all(refused(version) for version in reversed(others)):
         everywhere = frozenset.intersection(*map(refused, others))
@@ -225,17 +224,16 @@ def _taken(
     oldest = islice((version for version in others if refused(version) == everywhere), 1)
     checked = dict.fromkeys((*newest, *oldest))
     codes = {code for code, _ in errors}
-    related = replace(checker, rules=tuple(rule for rule in checker.rules if rule.code in codes))
-    always = errors.intersection(*map(related.errors, checked))
+    related = [rule for rule in rules if rule.code in codes]
+    always = errors.intersection(*(errors_in(version, related) for version in checked))
     if not checked or always == errors:
         return None
-    found = cache(checker.errors)
-    last = next((version for version in checked if found(version) <= always), None)
+    last = next((version for version in checked if errors_in(version, rules) <= always), None)
     if last is None:
         return None
     first = last
     for version in reversed(others[: others.index(last)]):
-        if refused(version) != everywhere or not found(version) <= always:
+        if refused(version) != everywhere or not errors_in(version, rules) <= always:
             break
         first = version
     return always, first, last

@@ -249,7 +249,6 @@ _LEAVES: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
 )
 
 
-_WAYS: Final = frozenset({"?", "not", "and", "or"})
 _FAILS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 """Exceptions that the engine itself would raise while evaluating. They give no finding."""
 
@@ -287,25 +286,49 @@ class ConditionEvaluator:
 
     def value(self, node: int) -> Any:
         """Return the value of a node, or UNKNOWN."""
-        if node not in self._values:
-            self._values[node] = self._value(self._nodes[node])
-        return self._values[node]
+        values, passed = self._values, []
+        while node not in values:
+            found = self._nodes[node]
+            if found[0] != "?":
+                values[node] = self._value(found)
+                break
+            passed.append(node)  # chains of assignments: a loop is faster than a call for each
+            condition = self._truth(found[1])
+            if condition is None:
+                values[node] = self._either(found)
+                break
+            node = found[2] if condition else found[3]
+        result = values[node]
+        for earlier in passed:
+            values[earlier] = result
+        return result
 
     def _truth(self, node: int) -> bool | None:
-        if node not in self._truths:
-            self._truths[node] = self._truth_of(node)
-        return self._truths[node]
+        truths, passed = self._truths, []
+        while node not in truths:
+            found = self._nodes[node]
+            if found[0] != "?":
+                truths[node] = self._truth_of(node, found)
+                break
+            passed.append(node)
+            condition = self._truth(found[1])
+            if condition is None:
+                then, other = self._truth(found[2]), self._truth(found[3])
+                truths[node] = then if then is other else None
+                break
+            node = found[2] if condition else found[3]
+        result = truths[node]
+        for earlier in passed:
+            truths[earlier] = result
+        return result
 
-    def _truth_of(self, node: int) -> bool | None:
-        found = self._nodes[node]
+    def _truth_of(self, node: int, found: Sequence[Any]) -> bool | None:
         op = found[0]
         if op in ("and", "or"):
             return self._junction(found, final=op == "or")
         if op == "not":
             inner = self._truth(found[1])
             return None if inner is None else not inner
-        if op == "?":
-            return self._chosen_truth(found)
         value = self.value(node)
         return None if value is UNKNOWN else bool(value)
 
@@ -319,43 +342,25 @@ class ConditionEvaluator:
             unknown = unknown or truth is None
         return None if unknown else not final
 
-    def _chosen_truth(self, found: Sequence[Any]) -> bool | None:
-        condition = self._truth(found[1])
-        if condition is not None:
-            return self._truth(found[2] if condition else found[3])
-        then, other = self._truth(found[2]), self._truth(found[3])
-        return then if then is other else None
-
     def _value(self, found: Sequence[Any]) -> Any:
         op = found[0]
         if op in _LEAVES:
             return leaf(self._plan, found)
-        if op in _WAYS:
-            return self._way(found)
+        if op == "not":
+            truth = self._truth(found[1])
+            return UNKNOWN if truth is None else not truth
+        if op in ("and", "or"):
+            return self._junction_value(found, final=op == "or")
         values = [self.value(part) for part in found[1:]]
         if UNKNOWN in values:
             return UNKNOWN
         try:
-            if op == "list":
-                return values
-            return (OPERATIONS.get(op) or TEXTS[op])(*values)
+            return values if op == "list" else (OPERATIONS.get(op) or TEXTS[op])(*values)
         except _FAILS:
             return UNKNOWN
 
-    def _way(self, found: Sequence[Any]) -> Any:
-        """Return the value of a conditional, `not`, `and` or `or` node, which need not evaluate all
-        operands."""
-        if found[0] == "?":
-            return self._chosen(found)
-        if found[0] == "not":
-            truth = self._truth(found[1])
-            return UNKNOWN if truth is None else not truth
-        return self._junction_value(found, final=found[0] == "or")
-
-    def _chosen(self, found: Sequence[Any]) -> Any:
-        condition = self._truth(found[1])
-        if condition is not None:
-            return self.value(found[2] if condition else found[3])
+    def _either(self, found: Sequence[Any]) -> Any:
+        """Return the value of both branches, or UNKNOWN if they differ."""
         then, other = self.value(found[2]), self.value(found[3])
         same = type(then) is type(other) and then == other
         return then if same else UNKNOWN
