@@ -7,8 +7,11 @@ from speclaunch.core import front_door
 
 NAMES = {
     "advisory": "Advisory advisory_of all_advisories",
-    "advisory_records": "RequestField Symptom",
     "advisory_database": "encode_advisories update_advisories osv_document",
+    "advisory_records": "RequestField Symptom",
+    "edit.checked_text": """
+        composed data_of fixed_recipe against check_source check_text configured OutputCheck
+    """,
     "edit.edits": """
         apply Edit FileEdits Insertion lines_of shown_diff ShownDiff write_atomically
         write_together NotFixableError
@@ -16,12 +19,10 @@ NAMES = {
     "edit.fix_files": """
         edits_of FixedFile counted fixable_paths fixed_files in_bytes independent_files written
     """,
-    "edit.fixed_text": "composed data_of fixed_recipe",
     "edit.import_recipes": "chosen import_all import_command",
     "edit.migrate": "is_outdated Migration",
     "edit.migrate_file": "file_bytes migrate_data",
     "edit.migrate_recipe": "is_recipe migrate_recipe",
-    "edit.output_check": "against check_source check_text configured OutputCheck",
     "edit.render_check": "check_rendering exposed plan_rendering rendered",
     "editors.server": "run_and_leave",
     "engine_check.add_judge": "add",
@@ -29,7 +30,6 @@ NAMES = {
     "engine_check.installed_judges": "added_judges AddedJudge cpu_judge remove",
     "engine_check.mode": "ask_mode querier_for has_judges identity interpreter",
     "engine_check.opinions": "Contradiction with_engine_values EngineQuerier",
-    "lint": "fingerprints",
     "lint.baseline": "all_findings Covered without_known write_baseline",
     "lint.cache": "FOLDER installed_engine opened remembered_engine",
     "lint.collect": "LintedFile read_found",
@@ -41,7 +41,10 @@ NAMES = {
     "lint.left_out": "LeftOut",
     "lint.lint_files": "LintRun",
     "lint.recipe_findings": "findings_across unsilenced",
-    "lint.report": "deduplicate FileReport for_versions KnownCheckpoint Report ReportedFinding",
+    "lint.report": """
+        fingerprints fingerprints_by_message deduplicate FileReport for_versions KnownCheckpoint
+        Report ReportedFinding
+    """,
     "lint.run": "check",
     "rules.examine": """
         check_plan check_request check_rules CheckedRequest Lookup PreflightError rule_of

@@ -7,6 +7,14 @@ from speclaunch.checks.advisory_database import osv_document as osv_document
 from speclaunch.checks.advisory_database import update_advisories as update_advisories
 from speclaunch.checks.advisory_records import RequestField as RequestField
 from speclaunch.checks.advisory_records import Symptom as Symptom
+from speclaunch.checks.edit.checked_text import OutputCheck as OutputCheck
+from speclaunch.checks.edit.checked_text import against as against
+from speclaunch.checks.edit.checked_text import check_source as check_source
+from speclaunch.checks.edit.checked_text import check_text as check_text
+from speclaunch.checks.edit.checked_text import composed as composed
+from speclaunch.checks.edit.checked_text import configured as configured
+from speclaunch.checks.edit.checked_text import data_of as data_of
+from speclaunch.checks.edit.checked_text import fixed_recipe as fixed_recipe
 from speclaunch.checks.edit.edits import Edit as Edit
 from speclaunch.checks.edit.edits import FileEdits as FileEdits
 from speclaunch.checks.edit.edits import Insertion as Insertion
@@ -25,9 +33,6 @@ from speclaunch.checks.edit.fix_files import fixed_files as fixed_files
 from speclaunch.checks.edit.fix_files import in_bytes as in_bytes
 from speclaunch.checks.edit.fix_files import independent_files as independent_files
 from speclaunch.checks.edit.fix_files import written as written
-from speclaunch.checks.edit.fixed_text import composed as composed
-from speclaunch.checks.edit.fixed_text import data_of as data_of
-from speclaunch.checks.edit.fixed_text import fixed_recipe as fixed_recipe
 from speclaunch.checks.edit.import_recipes import chosen as chosen
 from speclaunch.checks.edit.import_recipes import import_all as import_all
 from speclaunch.checks.edit.import_recipes import import_command as import_command
@@ -37,11 +42,6 @@ from speclaunch.checks.edit.migrate_file import file_bytes as file_bytes
 from speclaunch.checks.edit.migrate_file import migrate_data as migrate_data
 from speclaunch.checks.edit.migrate_recipe import is_recipe as is_recipe
 from speclaunch.checks.edit.migrate_recipe import migrate_recipe as migrate_recipe
-from speclaunch.checks.edit.output_check import OutputCheck as OutputCheck
-from speclaunch.checks.edit.output_check import against as against
-from speclaunch.checks.edit.output_check import check_source as check_source
-from speclaunch.checks.edit.output_check import check_text as check_text
-from speclaunch.checks.edit.output_check import configured as configured
 from speclaunch.checks.edit.render_check import check_rendering as check_rendering
 from speclaunch.checks.edit.render_check import exposed as exposed
 from speclaunch.checks.edit.render_check import plan_rendering as plan_rendering
@@ -62,7 +62,6 @@ from speclaunch.checks.engine_check.mode import querier_for as querier_for
 from speclaunch.checks.engine_check.opinions import Contradiction as Contradiction
 from speclaunch.checks.engine_check.opinions import EngineQuerier as EngineQuerier
 from speclaunch.checks.engine_check.opinions import with_engine_values as with_engine_values
-from speclaunch.checks.lint import fingerprints as fingerprints
 from speclaunch.checks.lint.baseline import Covered as Covered
 from speclaunch.checks.lint.baseline import all_findings as all_findings
 from speclaunch.checks.lint.baseline import without_known as without_known
@@ -95,6 +94,8 @@ from speclaunch.checks.lint.report import KnownCheckpoint as KnownCheckpoint
 from speclaunch.checks.lint.report import Report as Report
 from speclaunch.checks.lint.report import ReportedFinding as ReportedFinding
 from speclaunch.checks.lint.report import deduplicate as deduplicate
+from speclaunch.checks.lint.report import fingerprints as fingerprints
+from speclaunch.checks.lint.report import fingerprints_by_message as fingerprints_by_message
 from speclaunch.checks.lint.report import for_versions as for_versions
 from speclaunch.checks.lint.run import check as check
 from speclaunch.checks.rules.examine import CheckedRequest as CheckedRequest

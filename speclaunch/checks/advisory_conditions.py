@@ -55,7 +55,7 @@ def _parts(condition: Condition, plan: Plan) -> Iterator[Callable[[], bool]]:
     for package, specifier in condition.packages.items():
         yield partial(_has_package, plan, package, specifier)
     if condition.any:
-        yield lambda: _some(partial(holds, part, plan) for part in condition.any)
+        yield lambda: not _every(partial(_misses, part, plan) for part in condition.any)
 
 
 def _every(parts: Iterable[Callable[[], bool]]) -> bool:
@@ -72,13 +72,8 @@ def _every(parts: Iterable[Callable[[], bool]]) -> bool:
     return True
 
 
-def _some(parts: Iterable[Callable[[], bool]]) -> bool:
-    """True if a part holds. A part that holds outweighs an unknown one."""
-    return not _every(partial(_not, part) for part in parts)
-
-
-def _not(part: Callable[[], bool]) -> bool:
-    return not part()
+def _misses(condition: Condition, plan: Plan) -> bool:
+    return not holds(condition, plan)
 
 
 def _has_value(plan: Plan, name: str, expected: Any) -> bool:

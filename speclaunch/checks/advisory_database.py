@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -53,10 +52,8 @@ class Update(Struct, frozen=True):
 def encode_advisories(found: Iterable[Advisory]) -> bytes:
     """Return advisories as JSON without markers, one per line, as they are shipped, exported and
     stored."""
-    lines = [
-        msgspec.json.encode(msgspec.structs.replace(advisory, marker=None)) for advisory in found
-    ]
-    return b"[\n" + b",\n".join(lines) + b"\n]\n"
+    unmarked = (msgspec.structs.replace(advisory, marker=None) for advisory in found)
+    return b"[\n" + b",\n".join(map(msgspec.json.encode, unmarked)) + b"\n]\n"
 
 
 def defects(advisory: Advisory) -> Iterator[str]:
@@ -78,10 +75,8 @@ def defects(advisory: Advisory) -> Iterator[str]:
     for version in advisory.seen:
         if version in held and not within(version, advisory.versions):
             yield f"seen in {version}, which is outside of the range"
-    if (
-        advisory.introduced in held
-        and advisory.fixed in held[: held.index(advisory.introduced) + 1]
-    ):
+    first = advisory.introduced
+    if first in held and advisory.fixed in held[: held.index(first) + 1]:
         yield f"fixed in {advisory.fixed}, not after {advisory.introduced}"
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", advisory.checked, re.ASCII):
         yield f"`checked` is not a date: {advisory.checked}"
@@ -106,11 +101,10 @@ def _unknown_names(condition: Condition) -> Iterator[str]:
         if feature.removeprefix("not-") not in FEATURES:
             yield f"unknown feature {feature}"
     configs = [part.config for part in (condition.target, condition.draft) if part is not None]
-    for name, value in chain.from_iterable(
-        values.items() for values in (condition.arguments, condition.env, *configs)
-    ):
-        if not _is_expectation(value):
-            yield f"invalid condition on {name}: {value}"
+    for values in (condition.arguments, condition.env, *configs):
+        for name, value in values.items():
+            if not _is_expectation(value):
+                yield f"invalid condition on {name}: {value}"
     for part in condition.any:
         yield from _unknown_names(part)
 
@@ -234,11 +228,7 @@ def osv_document(advisory: Advisory) -> dict[str, Any]:
         "details": _details(advisory),
         "affected": [
             {
-                "package": {
-                    "ecosystem": "PyPI",
-                    "name": "sglang",
-                    "purl": "pkg:pypi/sglang",
-                },
+                "package": {"ecosystem": "PyPI", "name": "sglang", "purl": "pkg:pypi/sglang"},
                 "ranges": [{"type": "ECOSYSTEM", "events": _events(advisory)}],
                 "versions": [v for v in held_versions() if within(v, advisory.versions)],
                 "ecosystem_specific": _specific(advisory),

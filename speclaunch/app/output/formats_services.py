@@ -33,7 +33,8 @@ from speclaunch.app.output.formats import (
 )
 from speclaunch.app.output.problems import complete_line
 from speclaunch.checks import Finding, Severity, lines_of
-from speclaunch.checks import fingerprints as findings_
+from speclaunch.checks import fingerprints as stable_fingerprints
+from speclaunch.checks import fingerprints_by_message as stable_fingerprints_by_message
 from speclaunch.core import COMMAND_LINE, Place
 
 if TYPE_CHECKING:
@@ -46,12 +47,12 @@ def fingerprints(findings: Sequence[Finding]) -> list[str]:
     If findings have the same code, message and place, all but the first get a different
     fingerprint, because GitLab shows only one finding per fingerprint.
     """
-    return _unique(findings, findings_.fingerprints)
+    return _unique(findings, stable_fingerprints)
 
 
 def fingerprints_by_message(findings: Sequence[Finding]) -> list[str]:
     """Return fingerprints by code, path and message, as in earlier releases."""
-    return _unique(findings, findings_.fingerprints_by_message)
+    return _unique(findings, stable_fingerprints_by_message)
 
 
 def _unique(

@@ -79,25 +79,17 @@ def replaced(
     """Yield the ways to replace `old`, a token or the end of one, with `new`."""
     prefix = word.text.removesuffix(old) if old else word.text
     use = word.used_at
+    at_use: list[Edit] = []
+    is_used_elsewhere = False
     if use is not None:
-        together = [other for other in words if other.used_at == use]
         matched = _USE.match(text.at(use))
         name = matched and (matched["braced"] or matched["bare"])
-        if name and _uses(text, name) > 1:  # the definition is also used elsewhere
-            if len(together) == 1 and not prefix:
-                yield Edit(use.line, use.column, use.length, shlex.quote(new))
-                return
-            yield from _at(text, word.place, prefix, old, new)
-            return
+        is_used_elsewhere = bool(name) and len(re.findall(rf"\$\{{?{name}\b", text.text)) > 1
+        if not prefix and sum(other.used_at == use for other in words) == 1:
+            at_use = [Edit(use.line, use.column, use.length, shlex.quote(new))]
+    if not (is_used_elsewhere and at_use):
         yield from _at(text, word.place, prefix, old, new)
-        if len(together) == 1 and not prefix:
-            yield Edit(use.line, use.column, use.length, shlex.quote(new))
-        return
-    yield from _at(text, word.place, prefix, old, new)
-
-
-def _uses(text: SourceLines, name: str) -> int:
-    return len(re.findall(rf"\$\{{?{name}\b", text.text))
+    yield from at_use
 
 
 def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Iterator[Edit]:
@@ -210,15 +202,11 @@ def _behind(
         indent = _indent(text, place)
         new = "".join(f" \\{text.end}{indent}{group}" for group in quoted)
         yield Edit(place.line, end + 1, 0, new)
-    elif not line[: _first(line)].strip() and _begins_with_flag(line):
+    elif not line[: _first(line)].strip() and line.strip().startswith(("--", '"--', "'--")):
         indent = line[: _first(line)]
         new = "".join(f"{text.end}{indent}{group}" for group in quoted)
         yield Edit(place.line, end + 1, 0, new)
     yield Edit(place.line, end + 1, 0, "".join(f" {group}" for group in quoted))
-
-
-def _begins_with_flag(line: str) -> bool:
-    return line.strip().startswith(("--", '"--', "'--"))
 
 
 def _first(line: str) -> int:

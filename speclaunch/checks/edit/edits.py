@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import accumulate, islice, pairwise, product
+from itertools import accumulate, islice, pairwise, product, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -80,30 +80,24 @@ def applied(text: str, edits: Sequence[TextEdit]) -> str:
     starts = list(accumulate(map(len, lines_of(text)), initial=0))
     pieces: list[str] = []
     at = 0
-    for start, end, new in _offsets(starts, edits):
+    for edit in sorted(edits, key=lambda item: (item.line, item.column)):
+        start = starts[edit.line - 1] + edit.column - 1
         if start < at:
             raise ValueError("edits overlap")
-        pieces += [text[at:start], new]
-        at = end
+        pieces += [text[at:start], edit.new]
+        at = starts[edit.end_line - 1] + edit.end_column - 1
     return "".join([*pieces, text[at:]])
 
 
-def _offsets(starts: Sequence[int], edits: Sequence[TextEdit]) -> Iterator[tuple[int, int, str]]:
-    for edit in sorted(edits, key=lambda item: (item.line, item.column)):
-        start = starts[edit.line - 1] + edit.column - 1
-        yield start, starts[edit.end_line - 1] + edit.end_column - 1, edit.new
+def _common(first: str, second: str) -> int:
+    """Return the length of the common beginning."""
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _position(starts: Sequence[int], offset: int, most: int) -> tuple[int, int]:
     line = min(bisect_right(starts, offset), most)
     return line, offset - starts[line - 1] + 1
-
-
-def _common(first: str, second: str) -> int:
-    for at, (a, b) in enumerate(zip(first, second, strict=False)):
-        if a != b:
-            return at
-    return min(len(first), len(second))
 
 
 _CONTEXT = 3

@@ -18,6 +18,16 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from speclaunch.checks.edit.checked_text import (
+    CheckedText,
+    NameCorrection,
+    composed,
+    findings_of,
+    fixed_commands,
+    fixed_recipe,
+    renamed_commands,
+    renamed_recipe,
+)
 from speclaunch.checks.edit.edits import (
     FileEdits,
     NotFixableError,
@@ -26,15 +36,6 @@ from speclaunch.checks.edit.edits import (
     text_edits_between,
     write_atomically,
 )
-from speclaunch.checks.edit.fixed_text import (
-    NameCorrection,
-    composed,
-    fixed_commands,
-    fixed_recipe,
-    renamed_commands,
-    renamed_recipe,
-)
-from speclaunch.checks.edit.output_check import CheckedText, findings_of
 from speclaunch.checks.lint.collect import LintedFile, read_buffer, read_commands
 from speclaunch.checks.lint.configuration import STDIN_SHOWN, Options
 from speclaunch.checks.lint.lint_files import LintRun
@@ -101,18 +102,11 @@ def edits_of(
         if source.recipe is not None:
             if file is None:
                 raise NotFixableError("a recipe is fixed in its file")
+            where = (source.text, source.path, file)
             if correction is not None:
-                after = renamed_recipe(source.text, source.path, file, correction, config_dirs)
+                after = renamed_recipe(*where, correction, config_dirs)
             else:
-                after = fixed_recipe(
-                    source.text,
-                    source.path,
-                    file,
-                    fix,
-                    catalogue,
-                    config_dirs,
-                    finding.deployments,
-                )
+                after = fixed_recipe(*where, fix, catalogue, config_dirs, finding.deployments)
         elif source.invocations and correction is not None:
             after = renamed_commands(source.text, source.path, file, correction, catalogue)
         elif source.invocations:
@@ -223,11 +217,8 @@ class _Work(Struct):
             numbers = set(now.numbers(finding)) or {-1}
             if not self.is_requested(finding) or key in self.refused or taken & numbers:
                 continue
-            others = [
-                version
-                for version in self.options.versions or versions
-                if version != finding.engine
-            ]
+            all_versions = self.options.versions or versions
+            others = [version for version in all_versions if version != finding.engine]
             try:
                 edits = edits_of(now.source, finding, self.config_dirs, others)
             except NotFixableError as error:
@@ -272,21 +263,16 @@ class _Work(Struct):
         if source.rest is not None:
             raise InputError(Problem("first fix the part that cannot be read"))
         if source.recipe is not None:
-            return _recipe(source, text, self.config_dirs)
+            from speclaunch.deployments import validate  # noqa: PLC0415  slow to import
+
+            composition = composed(text, source.path, Path(source.path), self.config_dirs)
+            return LintedFile(source.path, text, validate(composition))
         if source.path != STDIN_SHOWN:
             found = read_buffer(source.path, text.encode(), self.config_dirs)
             if found is None:
                 raise InputError(Problem("the file would be empty"))
             return found
         return read_commands(source.path, text)
-
-
-def _recipe(source: LintedFile, text: str, config_dirs: Sequence[Path]) -> LintedFile:
-    from speclaunch.deployments import validate  # noqa: PLC0415  slow to import
-
-    composition = composed(text, source.path, Path(source.path), config_dirs)
-    recipe = validate(composition)
-    return LintedFile(source.path, text, recipe)
 
 
 def _as_before(finding: Finding, source: LintedFile, text: str) -> Finding:

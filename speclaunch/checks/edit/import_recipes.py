@@ -159,13 +159,9 @@ def _recipe_meaning(
     opaque = {
         index
         for index, (word, bare) in enumerate(zip(words, plain, strict=True))
-        if _is_stand_in(bare) or word in unevaluated
+        if "speclaunch-unset-" in bare or bare == _OPEN_VALUE or word in unevaluated
     }
     return meaning_of(plain, catalogue, opaque)
-
-
-def _is_stand_in(word: str) -> bool:
-    return "speclaunch-unset-" in word or word == _OPEN_VALUE
 
 
 def _expected(word: Word, variables: frozenset[str]) -> str:
@@ -297,7 +293,6 @@ def chosen(reading: Reading, source: str, command: int | None) -> int:
             )
         )
     if command is not None and not 1 <= command <= count:
-        raise InputError(
-            Problem(f"{source} contains {count} server commands: --command 1 to {count}")
-        )
+        why = f"{source} contains {count} server commands: --command 1 to {count}"
+        raise InputError(Problem(why))
     return command or 1

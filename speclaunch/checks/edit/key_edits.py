@@ -366,15 +366,12 @@ def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         raise NotFixableError("its call has no arguments")
-    last = max(
-        arguments, key=lambda argument: (argument.end_lineno or 0, argument.end_col_offset or 0)
-    )
+    last = max(arguments, key=lambda part: (part.end_lineno or 0, part.end_col_offset or 0))
     number = last.end_lineno or last.lineno
     end = _column(text, number, last.end_col_offset or 0)
     line = text.line(last.lineno)
     start = _column(text, last.lineno, last.col_offset) - 1
     if not line[:start].strip():
-        yield Edit(
-            number, end, 0, "".join(f",{text.end}{line[:start]}{keyword}" for keyword in new)
-        )
+        lines = "".join(f",{text.end}{line[:start]}{keyword}" for keyword in new)
+        yield Edit(number, end, 0, lines)
     yield Edit(number, end, 0, "".join(f", {keyword}" for keyword in new))

@@ -82,9 +82,8 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
     or of --from remain errors, because the command does not start.
     """
     if source is not None:
-        return SourceVersion(
-            source, "--from names it", True, not refused(parse(load_catalogue(source)))
-        )
+        accepted = not refused(parse(load_catalogue(source)))
+        return SourceVersion(source, "--from names it", True, accepted)
     if image is not None:
         accepted = not refused(parse(load_catalogue(image)))
         if accepted or image != to:  # an image of `to` may have been changed before the arguments
@@ -93,22 +92,15 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
     for version in dict.fromkeys((to, *reversed(held_versions()))):
         count = refused(parse(load_catalogue(version)))
         if not count:
-            why = (
-                "it accepts the command unchanged"
-                if version == to
-                else "the newest that accepts all of it"
-            )
+            newest = "the newest that accepts all of it"
+            why = "it accepts the command unchanged" if version == to else newest
             return SourceVersion(version, why, False, True)
         if best is None or count < best[0]:
             best = (count, version)
     if best is None:
         raise LookupError("no catalogue is available")
-    return SourceVersion(
-        best[1],
-        "no version accepts all of it; this version rejects the fewest arguments",
-        False,
-        False,
-    )
+    why = "no version accepts all of it; this version rejects the fewest arguments"
+    return SourceVersion(best[1], why, False, False)
 
 
 def refused(parsed: ParsedArguments) -> int:
@@ -148,9 +140,8 @@ def successor(image: str, to: str) -> NewImage | None:
         return None
     warning = None
     if variant.startswith("-cu") and not name.endswith(variant):
-        warning = (
-            f"{name} has a different CUDA release than {image} ({variant[1:]}): check the driver"
-        )
+        other = f"{name} has a different CUDA release than {image} ({variant[1:]})"
+        warning = f"{other}: check the driver"
     return NewImage(f"{found['registry']}{name}", warning)
 
 
@@ -286,13 +277,11 @@ def _job(
     def parse(catalogue: Catalogue) -> ParsedArguments:
         return parse_argv(words, catalogue, opaque=opaque, with_values=False)
 
-    start = origin(parse, to, source, _image(invocation))
+    start = origin(parse, to, source, image_version(invocation.image) if invocation.image else None)
     target = load_catalogue(to)
     if start.is_named and not start.accepts_all and not refused(parse(target)):
-        note = (
-            f"SGLang {start.version} refuses this command and {to} accepts it: it was left "
-            "unchanged"
-        )
+        refuses = f"SGLang {start.version} refuses this command"
+        note = f"{refuses} and {to} accepts it: it was left unchanged"
         migration.steps.append(MigrationStep(invocation.place, note))
         start = SourceVersion(to, note, True, True)
     elif not start.is_named and start.version != to:
@@ -333,10 +322,6 @@ def _branches(job: _Job, migration: Migration) -> None:
     else:
         note = "other branches of the script, which were not read, may add other arguments"
         migration.steps.append(MigrationStep(word.place, note))
-
-
-def _image(invocation: Invocation) -> str | None:
-    return image_version(invocation.image) if invocation.image else None
 
 
 def _carry_image(job: _Job, text: str, to: str, migration: Migration, *, keep: bool) -> None:
@@ -425,11 +410,8 @@ def _settled(
     found = [settled(invocation, catalogue, strays) for invocation in reading.invocations]
     problems = [problem for item in found for problem in item.refused]
     commands = tuple(item.invocation for item in found)
-    return (
-        replace(reading, invocations=commands),
-        problems,
-        frozenset().union(*(item.strays for item in found)),
-    )
+    more = frozenset().union(*(item.strays for item in found))
+    return replace(reading, invocations=commands), problems, more
 
 
 def _read(text: str, shown: str) -> Reading:
@@ -445,12 +427,13 @@ def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
     for name, word in invocation.env.items():
         dead = dead_variable(name, catalogue.version)
         if dead is not None:
-            migration.steps.append(
-                MigrationStep(word.place, f"{name} has no effect: {dead.afterwards}")
-            )
+            note = f"{name} has no effect: {dead.afterwards}"
+            migration.steps.append(MigrationStep(word.place, note))
     if VARIABLE in invocation.env:
         return
-    if _algorithm(job.planned) not in _SPECULATES_IN_V2:
+    arguments = (migrated.item for migrated in job.planned.arguments)
+    algorithms = (a.stored for a in arguments if canonical(a.dest) == "speculative_algorithm")
+    if str(next(algorithms, None)) not in _SPECULATES_IN_V2:
         return
     was_off = precedes(job.origin.version, FIRST_BY_DEFAULT)
     if not was_off or precedes(catalogue.version, FIRST_BY_DEFAULT):
@@ -467,10 +450,3 @@ def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
     job.variable = with_variable(invocation, VARIABLE, "False")
     done = "this disables it, as before" if job.variable else "set it to disable it, as before"
     migration.steps.append(MigrationStep(invocation.place, f"{VARIABLE}=False: {reason}; {done}"))
-
-
-def _algorithm(planned: PlannedMigration) -> str | None:
-    for migrated in planned.arguments:
-        if canonical(migrated.item.dest) == "speculative_algorithm":
-            return str(migrated.item.stored)
-    return None

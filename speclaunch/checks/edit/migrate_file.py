@@ -30,7 +30,7 @@ from speclaunch.checks.edit.planned_migration import (
     PlannedMigration,
     announced,
     plan,
-    shown,
+    unannounced,
     unset,
 )
 from speclaunch.checks.edit.round_trip import (
@@ -112,7 +112,8 @@ def migrate_config(text: str, path: str, to: str, source: str | None = None) -> 
     planned = plan(
         [word.text for word in words], (), catalogue, target, mixed=mixed, is_complete=False
     )
-    refusals = [problem for problem in planned.problems if not _is_the_targets(problem.message, to)]
+    own = f"SGLang {to} refuses this: "  # the target's refusals: `_check_output` reports them
+    refusals = [problem for problem in planned.problems if not problem.message.startswith(own)]
     migration.problems += [
         Problem(
             problem.message,
@@ -130,11 +131,6 @@ def migrate_config(text: str, path: str, to: str, source: str | None = None) -> 
     if not migration.problems:
         migration.text = made
     return migration
-
-
-def _is_the_targets(message: str, to: str) -> bool:
-    """True if a message is the target's refusal of an argument; `_check_output` reports these."""
-    return message.startswith(f"SGLang {to} refuses this: ")
 
 
 def _changes(
@@ -158,26 +154,20 @@ def _changes(
         written = migrated.token.removeprefix("--")
         new = (migrated.verdict.flag or "").removeprefix("--")
         if changes is None:
-            why = (
-                f"{written} was removed: {migrated.verdict.why}"
-                if not new
-                else f"{written} is {new} now"
-            )
+            gone = f"{written} was removed: {migrated.verdict.why}"
+            why = f"{written} is {new} now" if new else gone
             migration.problems.append(Problem(why, place, "change it by hand"))
             continue
         yield from changes
-        if migrated.verdict.removed:
-            migration.steps.append(
-                MigrationStep(place, f"removed {written}: {migrated.verdict.why}")
-            )
-        else:
+        text = f"removed {written}: {migrated.verdict.why}"
+        if not migrated.verdict.removed:
             value = f": {_value(migrated)}" if migrated.verdict.values is not None else ""
-            migration.steps.append(MigrationStep(place, f"{written} is {new}{value} now"))
+            text = f"{written} is {new}{value} now"
+        migration.steps.append(MigrationStep(place, text))
 
 
 def _value(migrated: MigratedArgument) -> str:
-    values = migrated.verdict.values or ("true",)
-    return values[0]
+    return (migrated.verdict.values or ("true",))[0]
 
 
 def _edit(
@@ -244,13 +234,8 @@ def _check_output(
             if note is not None:
                 defaults.append(note)
                 continue
-            migration.problems.append(
-                Problem(
-                    f"{difference.name} would be {shown(difference.after)} instead of "
-                    f"{shown(difference.before)} in SGLang {to}",
-                    Place(file.path),
-                )
-            )
+            text = unannounced(difference, to)
+            migration.problems.append(Problem(text, Place(file.path)))
         if defaults:
             text = f"defaults that changed and are not set here: {', '.join(defaults)}"
             migration.steps.append(MigrationStep(Place(file.path), text))
@@ -262,9 +247,7 @@ def _refusals(
     file: _File, after: _File, reading: Reading, to: str, planned: PlannedMigration
 ) -> list[Problem]:
     """Return the target's errors for the new text, at the places of the old text."""
-    place = {
-        argument.verdict.flag or argument.token: argument.token for argument in planned.arguments
-    }
+    place = {found.verdict.flag or found.token: found.token for found in planned.arguments}
     version = planned.before.version if planned.before else to
     old = {word.text: word.place for word in file.words(version) if word.text[:2] == "--"}
     found = list(reading.problems)

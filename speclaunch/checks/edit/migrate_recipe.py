@@ -132,11 +132,10 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
     plain = yaml.safe_load(work.document.text[slice(*nodes.offsets(value, work.document))])
     became = conversion(name)
     new = target.by_name(became.new) if became else None
-    if became is not None and new is not None and plain is True and is_single_line:
-        taken = not new.choices or became.value in new.choices
-        if taken:
-            _converted(name, became.new, became.value, (place, value), work)
-            return
+    is_taken = became and new and (not new.choices or became.value in new.choices)
+    if became is not None and is_taken and plain is True and is_single_line:
+        _converted(name, became.new, became.value, (place, value), work)
+        return
     past = history(name)
     if past is None:
         why = f"{name}: no known SGLang version has this argument"
@@ -197,9 +196,8 @@ def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
     place = nodes.place(node, work.document)
     if engine.pinned is None or name == "requires":
         message = f"engine.{name}: {node.value} excludes SGLang {to}"
-        work.migration.problems.append(
-            Problem(message, place, f"change it to a range that includes {to}")
-        )
+        remedy = f"change it to a range that includes {to}"
+        work.migration.problems.append(Problem(message, place, remedy))
         return
     line = work.document.text.split("\n")[place.line - 1]
     written = line[place.column - 1 : place.column - 1 + place.length]

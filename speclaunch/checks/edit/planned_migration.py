@@ -130,9 +130,8 @@ def _converted(name: str, target: Catalogue) -> MigrationVerdict | None:
     new = target.by_name(became.new) if became else None
     if became is None or new is None or (new.choices and became.value not in new.choices):
         return None
-    return MigrationVerdict(
-        flag=new.flag, values=() if became.value is True else (str(became.value),)
-    )
+    values = () if became.value is True else (str(became.value),)
+    return MigrationVerdict(flag=new.flag, values=values)
 
 
 def _gone(name: str, target: Catalogue) -> MigrationVerdict:
@@ -270,9 +269,8 @@ def _from_another(
             continue
         if argument.kind is ArgumentKind.REFUSED and conversion(argument.name) is not None:
             return ParsedArgument(argument, True, flag, index, (), True), catalogue
-        end = next(
-            (at for at in range(index + 1, len(words)) if words[at].startswith("--")), len(words)
-        )
+        flags = (at for at in range(index + 1, len(words)) if words[at].startswith("--"))
+        end = next(flags, len(words))
         inside = [at - index for at in opaque if index <= at < end]
         parsed = parse_argv(words[index:end], catalogue, opaque=inside, with_values=False)
         if len(parsed.parsed) != 1 or any(p.index is not None for p in parsed.problems):
@@ -340,16 +338,14 @@ def _account(
         if expected.allows(difference):
             continue
         note = unset(difference, found.before, found.after)
+        explicit = found.before.explicit.get(difference.name)
         if note is not None:
             changed += [note] if note else []
-        elif _reads_otherwise(difference, found.before, found.after):
+        elif explicit and explicit == found.after.explicit.get(difference.name):
             text = f"{difference.name} is read as {difference.after!r} now"
             found.notes.append((_position(found.arguments, difference.name), text))
         else:
-            text = (
-                f"{difference.name} would be {shown(difference.after)} instead of "
-                f"{shown(difference.before)} in SGLang {target.version}"
-            )
+            text = unannounced(difference, target.version)
             found.problems.append(ArgvProblem(_position(found.arguments, difference.name), text))
     if changed:
         listed = ", ".join(changed)
@@ -400,18 +396,17 @@ def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None
         return None
     if difference.before in (None, False) and difference.after in (None, False):
         return ""
-    return f"{name} {shown(difference.before)} → {shown(difference.after)}"
+    return f"{name} {_shown(difference.before)} → {_shown(difference.after)}"
 
 
-def shown(value: Any) -> str:
-    """Return a value for a message."""
+def unannounced(difference: Difference, version: str) -> str:
+    """Return the message for a value that would change without an announced reason."""
+    before, after = _shown(difference.before), _shown(difference.after)
+    return f"{difference.name} would be {after} instead of {before} in SGLang {version}"
+
+
+def _shown(value: Any) -> str:
     return "(the engine's choice)" if value is None else str(value)
-
-
-def _reads_otherwise(difference: Difference, before: Meaning, after: Meaning) -> bool:
-    name = difference.name
-    texts = before.explicit.get(name)
-    return texts is not None and bool(texts) and texts == after.explicit.get(name)
 
 
 def _position(arguments: Sequence[MigratedArgument], name: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from speclaunch.checks.edit.output_check import OutputCheck, configured
+from speclaunch.checks.edit.checked_text import OutputCheck, configured
 from speclaunch.checks.edit.round_trip import (
     ANYTHING,
     MISSING,
@@ -288,12 +288,8 @@ def _launch_differences(before: Prepared, after: Prepared) -> Iterator[str]:
         argument.name for argument in requested.arguments if argument.unset or argument.secret
     }
     free = dict.fromkeys(unknown & tokens.keys(), ANYTHING)
-    yield from map(
-        str,
-        differences(
-            {argument.name: argument.tokens for argument in requested.arguments}, tokens, free
-        ),
-    )
+    before_ = {argument.name: argument.tokens for argument in requested.arguments}
+    yield from map(str, differences(before_, tokens, free))
     if set(found.env) != set(requested.env):
         yield f"its variables are {sorted(found.env)}"
     if settings_of(after) != settings_of(before):
@@ -324,9 +320,8 @@ def check_rendering(
     found = findings_of_recipe(assembled, recipe, lookup, rules)
     errors = [finding for finding in found if finding.severity is Severity.ERROR]
     if not rendering.runs_speclaunch and renderer.commands(rendering):
-        of_roles = dict(
-            zip((role.name for role in rendering.roles), assembled.prepared, strict=True)
-        )
+        names = (role.name for role in rendering.roles)
+        of_roles = dict(zip(names, assembled.prepared, strict=True))
         own = [of_roles[command.role.name].request({}) for command in renderer.commands(rendering)]
         errors += unsilenced(errors_of_form(text, renderer.suffix, own), path)
     warnings = tuple(finding for finding in found if finding.severity is Severity.WARNING)
@@ -340,15 +335,12 @@ def findings_of_recipe(
     and of the roles of `recipe` together, without those that a comment suppresses."""
     found: list[Finding] = []
     for launch in assembled.prepared:
-        reported = check_request(
-            launch.request({}), _facts_of(launch, lookup), rules
-        ).results.findings
-        found += unsilenced(reported, launch.recipe.path)
+        checked = check_request(launch.request({}), _facts_of(launch, lookup), rules)
+        found += unsilenced(checked.results.findings, launch.recipe.path)
     version = assembled.prepared[0].catalogue.version
     found += findings_across(recipe, version, lookup, rules)
-    once = {
-        (finding.place, finding.code, finding.message): finding for finding in found
-    }  # roles share lines
+    # roles share lines
+    once = {(finding.place, finding.code, finding.message): finding for finding in found}
     return tuple(finding for finding in once.values() if finding.severity is not Severity.INFO)
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from speclaunch.checks.edit.edits import Edit, Insertion, apply, lines_of
 from speclaunch.checks.edit.planned_migration import MigratedArgument, PlannedMigration
-from speclaunch.checks.edit.round_trip import empties_definition
+from speclaunch.checks.edit.round_trip import emptied_definitions
 from speclaunch.core import Place, Problem
 from speclaunch.deployments import Invocation, InvocationKind, Word, bare, prefixed
 
@@ -96,6 +96,8 @@ def rewrite(
     """
     done = Rewriting()
     lines = lines_of(text)
+    removed = [argument for argument in planned.arguments if argument.verdict.removed]
+    leaving = [invocation.words[index] for argument in removed for index in argument.indices]
     for migrated in planned.arguments:
         becomes = migrated.verdict
         word = invocation.words[migrated.item.index]
@@ -106,12 +108,12 @@ def rewrite(
             why = f"{what}: {becomes.why}; nothing is edited here, because {invocation.read_only}"
             done.problems.append(Problem(why, word.place, "change it by hand"))
         elif becomes.removed:
-            gone = _removal(invocation, migrated, planned, text, uses=uses)
+            own = [invocation.words[index] for index in migrated.indices]
+            gone = removal(invocation.words, own, leaving, text, uses=uses)
             name = _shown(migrated.name, invocation)
             if gone is None:
-                done.problems.append(
-                    Problem(f"{name} was removed: {becomes.why}", word.place, "remove it by hand")
-                )
+                why = f"{name} was removed: {becomes.why}"
+                done.problems.append(Problem(why, word.place, "remove it by hand"))
                 continue
             done.edits += gone
             reason = f"removed {name}: {becomes.why}"
@@ -120,13 +122,12 @@ def rewrite(
         elif becomes.flag is not None:
             now = " ".join([_shown(becomes.flag, invocation), *(becomes.values or ())])
             edit = _flag_edit(lines, word.place, written, migrated)
+            why = f"{name} is {now} now"
             if edit is None:
-                done.problems.append(
-                    Problem(f"{name} is {now} now", word.place, "change it by hand")
-                )
+                done.problems.append(Problem(why, word.place, "change it by hand"))
                 continue
             done.edits.append(edit)
-            done.steps.append((word.place, f"{name} is {now} now"))
+            done.steps.append((word.place, why))
     return done
 
 
@@ -183,26 +184,6 @@ def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
     return found
 
 
-def _removal(
-    invocation: Invocation,
-    migrated: MigratedArgument,
-    planned: PlannedMigration,
-    text: str,
-    *,
-    uses: bool,
-) -> list[Edit] | None:
-    """Return the removal of the tokens; None if it would leave a definition without a value."""
-    leaving = [
-        index
-        for argument in planned.arguments
-        if argument.verdict.removed
-        for index in argument.indices
-    ]
-    words = invocation.words
-    gone, all_gone = ([words[index] for index in some] for some in (migrated.indices, leaving))
-    return removal(words, gone, all_gone, text, uses=uses)
-
-
 def removal(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str, *, uses: bool
 ) -> list[Edit] | None:
@@ -226,7 +207,7 @@ def removal(
             return None
         edits.append(edit)
     edits = list(dict.fromkeys(edits))
-    return None if empties_definition(text, apply(text, edits)) else edits
+    return None if emptied_definitions(text, apply(text, edits)) else edits
 
 
 def _removal_at(text: str, place: Place, word: Word | None) -> Edit | None:

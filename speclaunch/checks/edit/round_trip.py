@@ -160,8 +160,10 @@ def meaning_of(
             continue
         name = canonical(item.dest)
         texts = _texts_of(item, words)
-        if _appends(item) and name in explicit and isinstance(values[name], list):
-            values[name] = [*values[name], *_listed(item.stored)]
+        appends = item.argument.kind is ArgumentKind.LIST and item.argument.nargs is None
+        if appends and name in explicit and isinstance(values[name], list):
+            added = item.stored if isinstance(item.stored, list) else [item.stored]
+            values[name] = [*values[name], *added]
             explicit[name] += texts
         else:
             values[name] = item.stored
@@ -177,14 +179,6 @@ def defaults(catalogue: Catalogue) -> dict[str, Any]:
         if argument.kind not in _SILENT:
             found.setdefault(canonical(argument.dest), argument.default)
     return found
-
-
-def _appends(item: ParsedArgument) -> bool:
-    return item.argument.kind is ArgumentKind.LIST and item.argument.nargs is None
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _texts_of(item: ParsedArgument, words: Sequence[str]) -> tuple[str, ...]:
@@ -437,8 +431,7 @@ def text_differences(
             return
     if len(lines_of(after)) > len(lines_of(before)) + len(inserted):
         yield "it has more new lines than announced"
-    emptied = Counter(_EMPTY.findall(after)) - Counter(_EMPTY.findall(before))
-    if emptied:
+    if emptied := emptied_definitions(before, after):
         yield f"the definition of {', '.join(sorted(emptied))} is empty"
     if Path(shown).suffix.lower() in _YAML:
         yield from yaml_differences(before, after, touched, more)
@@ -484,9 +477,9 @@ def _scalars(text: str) -> Iterator[tuple[range, tuple[int, str, str]]]:
             yield range(first, last + 1), (depth, event.tag or "", "" if block else event.value)
 
 
-def empties_definition(before: str, after: str) -> bool:
-    """True if a change leaves a definition without a value."""
-    return bool(Counter(_EMPTY.findall(after)) - Counter(_EMPTY.findall(before)))
+def emptied_definitions(before: str, after: str) -> Counter[str]:
+    """Return the names of definitions that a change leaves without a value."""
+    return Counter(_EMPTY.findall(after)) - Counter(_EMPTY.findall(before))
 
 
 def require_no_differences(

@@ -130,19 +130,16 @@ def set_value(found: Yaml, key: yaml.Node, value: yaml.Node, new: str) -> list[E
         raise NotFixableError("its value cannot be edited")
     column, length = at.column + matched.start("value") + 1, len(matched["value"])
     blank = "" if matched["blank"] else " "
-    last = found.last_line(key, value)
-    return [
-        Edit(at.line + 1, column, length, f"{blank}{new}"),
-        *_removed_lines(found, at.line + 2, last),
-    ]
+    below = _removed_lines(found, at.line + 2, found.last_line(key, value))
+    return [Edit(at.line + 1, column, length, f"{blank}{new}"), *below]
 
 
 def removed_key(found: Yaml, mapping: yaml.MappingNode, key: yaml.Node) -> list[Edit]:
     """Return the edits that remove a key and its value from a mapping."""
-    pairs = [(node, value) for node, value in mapping.value]
+    pairs = mapping.value
     index = next(at for at, (node, _) in enumerate(pairs) if node is key)
     if mapping.flow_style:
-        return _out_of_flow(found, [(node, value) for node, value in pairs], index)
+        return _out_of_flow(found, pairs, index)
     first = key.start_mark.line + 1
     if found.lines[first - 1][: key.start_mark.column].strip():
         raise NotFixableError("it is on the line of a list item")
@@ -165,12 +162,9 @@ def removed_item(found: Yaml, sequence: yaml.SequenceNode, item: yaml.Node) -> l
     return _removed_lines(found, first + 1, found.last_line(item, item))
 
 
-def added_key(
-    found: Yaml, mapping: yaml.MappingNode, pairs: Mapping[str, str], quoted: str = ""
-) -> list[Edit]:
-    """Return the edits that append keys, each with its value as YAML; `quoted` surrounds the
-    keys."""
-    named = [f"{quoted}{key}{quoted}: {value}" for key, value in pairs.items()]
+def added_key(found: Yaml, mapping: yaml.MappingNode, pairs: Mapping[str, str]) -> list[Edit]:
+    """Return the edits that append keys, each with its value as YAML."""
+    named = [f"{key}: {value}" for key, value in pairs.items()]
     if mapping.flow_style:
         return [_into_flow(found, mapping, named)]
     key, value = mapping.value[-1]

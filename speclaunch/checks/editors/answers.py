@@ -100,11 +100,8 @@ def _diagnostic(
     finding = reported.finding
     here = is_same_file(finding.place.path, path)
     where = positions.range(finding.place if here else _choice(finding.place, path, positions))
-    related = [
-        _related(place, positions, path, "this conflicts with it") for place in finding.others
-    ]
-    if not here:
-        related.insert(0, _related(finding.place, positions, path, "it is written here"))
+    more = [] if here else [_related(finding.place, positions, path, "it is written here")]
+    more += [_related(place, positions, path, "this conflicts with it") for place in finding.others]
     url = finding.url
     return Diagnostic(
         range=where,
@@ -114,8 +111,7 @@ def _diagnostic(
         code_description=CodeDescription(url) if url is not None else None,
         source=SOURCE,
         tags=_TAGS.get(finding.code),
-        related_information=[information for information in related if information is not None]
-        or None,
+        related_information=[related for related in more if related is not None] or None,
         data={"number": number, "versions": list(reported.engines)},
     )
 
@@ -177,14 +173,12 @@ def hover(
 def found_at(checked: CheckedDocument, line: int, column: int) -> list[ReportedFinding]:
     """Return the findings at a line and column (from 1)."""
     return [
-        reported for reported in checked.found if _underlines(reported, checked.path, line, column)
+        reported
+        for reported in checked.found
+        if (place := reported.finding.place).line == line
+        and place.column <= column <= place.column + max(place.length, 1)
+        and is_same_file(place.path, checked.path)
     ]
-
-
-def _underlines(reported: ReportedFinding, path: str, line: int, column: int) -> bool:
-    place = reported.finding.place
-    here = is_same_file(place.path, path) and place.line == line
-    return here and place.column <= column <= place.column + max(place.length, 1)
 
 
 def _rule(reported: ReportedFinding) -> str:
@@ -280,13 +274,12 @@ def _making(positions: DocumentPositions, line: int, start: int, column: int) ->
     def item(
         label: str, new: str, kind_: CompletionItemKind, detail: str = "", documentation: str = ""
     ) -> CompletionItem:
+        markdown = MarkupContent(MarkupKind.Markdown, documentation)
         return CompletionItem(
             label=label,
             kind=kind_,
             detail=detail or None,
-            documentation=MarkupContent(MarkupKind.Markdown, documentation)
-            if documentation
-            else None,
+            documentation=markdown if documentation else None,
             filter_text=label,
             text_edit=TextEdit(where, new),
         )
@@ -301,9 +294,8 @@ def _arguments(
         found = about(place.key, catalogue)
         if found is not None and found.argument is not None:
             for value in argument_values(found.argument, catalogue.version):
-                yield item(
-                    value, _quoted(value, found.argument.kind), CompletionItemKind.Value, "", ""
-                )
+                new = _quoted(value, found.argument.kind)
+                yield item(value, new, CompletionItemKind.Value, "", "")
         return
     present = {
         other.strip().partition(":")[0] for number, other in enumerate(lines, 1) if number != line
@@ -344,13 +336,8 @@ def _defaults(place: InYaml, dirs: Sequence[Path], item: Item) -> Iterator[Compl
     for group in groups:
         yield item(group, f"{group}: ", CompletionItemKind.Module, "a group", "")
         override = f"override {group}"
-        yield item(
-            override,
-            f"{override}: ",
-            CompletionItemKind.Module,
-            "replace an earlier choice",
-            "",
-        )
+        detail = "replace an earlier choice"
+        yield item(override, f"{override}: ", CompletionItemKind.Module, detail, "")
     for name in sorted(recipe_names(dirs)):
         yield item(name, name, CompletionItemKind.File, "a recipe", "")
 
@@ -407,14 +394,9 @@ def actions(
     """Yield quick fixes for the diagnostics of an editor's request. `again` checks a new text."""
 
     def action(title: str, edits: list[TextEdit], of: Diagnostic, *, preferred: bool) -> CodeAction:
-        document = OptionalVersionedTextDocumentIdentifier(uri, version)
-        return CodeAction(
-            title,
-            CodeActionKind.QuickFix,
-            [of],
-            is_preferred=preferred or None,
-            edit=WorkspaceEdit(document_changes=[TextDocumentEdit(document, list(edits))]),
-        )
+        change = _change(uri, version, edits)
+        kind_ = CodeActionKind.QuickFix
+        return CodeAction(title, kind_, [of], is_preferred=preferred or None, edit=change)
 
     for diagnostic in diagnostics:
         reported = _meant(checked, diagnostic)
@@ -422,7 +404,8 @@ def actions(
             continue
         edits, safe = _fix(checked, reported, positions, buffers)
         if edits and reported.finding.fix is not None:
-            yield action(_title(reported.finding.fix.text), edits, diagnostic, preferred=safe)
+            text = reported.finding.fix.text
+            yield action(text[:1].upper() + text[1:], edits, diagnostic, preferred=safe)
         comment = _ignore(checked, reported, positions, again)
         if comment is not None:
             title = f"Ignore {reported.finding.code} here, with a reason"
@@ -448,13 +431,12 @@ def fix_all(
     if not done.is_changed:
         return None
     edits = _as_edits(text_edits_between(done.before, done.after), positions)
+    return CodeAction("Apply all safe fixes", FIX_ALL, edit=_change(uri, version, edits))
+
+
+def _change(uri: str, version: int | None, edits: Sequence[TextEdit]) -> WorkspaceEdit:
     document = OptionalVersionedTextDocumentIdentifier(uri, version)
-    change = WorkspaceEdit(document_changes=[TextDocumentEdit(document, list(edits))])
-    return CodeAction("Apply all safe fixes", FIX_ALL, edit=change)
-
-
-def _title(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return WorkspaceEdit(document_changes=[TextDocumentEdit(document, list(edits))])
 
 
 def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding | None:
@@ -463,14 +445,11 @@ def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding 
     number = data.get("number") if isinstance(data, Mapping) else None
     several = checked.found
     named = several[number : number + 1] if isinstance(number, int) and number >= 0 else ()
-    return next(
-        (reported for reported in (*named, *several) if _matches(reported.finding, diagnostic)),
-        None,
-    )
-
-
-def _matches(finding: Finding, diagnostic: Diagnostic) -> bool:
-    return finding.code == diagnostic.code and diagnostic.message.startswith(finding.message)
+    for reported in (*named, *several):
+        finding = reported.finding
+        if finding.code == diagnostic.code and diagnostic.message.startswith(finding.message):
+            return reported
+    return None
 
 
 def _fix(
@@ -537,23 +516,18 @@ def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comm
     """True if the YAML has the same meaning before and after, except for `comment` in a script."""
     if PurePath(path).suffix.lower() not in YAML_SUFFIXES:
         return True
-
     try:
         # events, not values: a tag remains a tag, even if its meaning is unknown
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         old, new = (yaml.parse("\n".join(lines), Loader=loader) for lines in (before, after))
         name = comment.partition("[")[0]
-        return all(
-            _is_same(old_event, new_event, name)
-            for old_event, new_event in zip(old, new, strict=True)
-        )
+        return all(_is_same(*events, name) for events in zip(old, new, strict=True))
     except (yaml.YAMLError, ValueError, RecursionError):
         return False
 
 
 def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
     """True if two YAML events are equal, except for a comment in a script after `|`."""
-
     if repr(old) == repr(new):  # class, anchor, tag, value
         return True
     if not isinstance(old, yaml.ScalarEvent) or not isinstance(new, yaml.ScalarEvent):

@@ -271,9 +271,8 @@ def keys_below(path: KeyPath) -> list[str]:
 
 def is_section(path: KeyPath) -> bool:
     """True if a key contains other keys."""
-    return any(
-        "properties" in form or "additionalProperties" in form for form in _forms(_at(path) or {})
-    )
+    forms = _forms(_at(path) or {})
+    return any("properties" in form or "additionalProperties" in form for form in forms)
 
 
 def about_key(path: KeyPath) -> str:
@@ -283,9 +282,7 @@ def about_key(path: KeyPath) -> str:
         return ""
     descriptions = [form["description"] for form in _forms(found) if form.get("description")]
     default = f"Default: {found['default']!r}." if "default" in found else ""
-    return "\n\n".join(
-        part for part in (f"**{'.'.join(path)}**", *descriptions[:1], default) if part
-    )
+    return "\n\n".join(filter(None, (f"**{'.'.join(path)}**", *descriptions[:1], default)))
 
 
 def values_of(path: KeyPath) -> list[str]:

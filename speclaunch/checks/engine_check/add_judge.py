@@ -12,7 +12,7 @@ import sys
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
@@ -201,7 +201,7 @@ def _finish(
     return _put_in_place(made, package, site)
 
 
-def _from_interpreter(name: str, runtime: Runtime, tell: Callable[[str], None]) -> AddedJudge:
+def _from_interpreter(name: str, runtime: Runtime, tell: Tell) -> AddedJudge:
     """Store a judge for an interpreter with SGLang; nothing is copied."""
     if runtime.sglang is None or runtime.sglang_path is None:
         raise LaunchError(f"{runtime.interpreter} has no SGLang")
@@ -335,7 +335,7 @@ gets no verdict, because the module is missing."""
 _PIP_S = 1800.0
 
 
-def fetch(name: str, source: str | None, place: Path, tell: Callable[[str], None]) -> Path:
+def fetch(name: str, source: str | None, place: Path, tell: Tell) -> Path:
     """Return the wheel or the `sglang` folder of a judge. Raises InputError, LaunchError."""
     if source is None:
         tell(f"fetch SGLang {name}")
@@ -403,26 +403,22 @@ def _plain(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-def install_pinned(
-    python: Path, site: Path, pinned: Sequence[str], tell: Callable[[str], None], lock: int
-) -> None:
+def install_pinned(python: Path, site: Path, pinned: Sequence[str], tell: Tell, lock: int) -> None:
     """Install the pinned packages whose versions differ from the CPU engine's."""
     if not pinned:
         return
     report = site.parent / "report.json"
     pip = children.isolated(python, "-m", "pip")
     _pip(pip, lock, "--dry-run", "--report", str(report), *pinned)
-    requirements = []
-    for package in json.loads(report.read_text(encoding="utf-8")).get("install", []):
-        requirements.append(f"{package['metadata']['name']}=={package['metadata']['version']}")
+    packages = json.loads(report.read_text(encoding="utf-8")).get("install", [])
+    metadata = [package["metadata"] for package in packages]
+    requirements = [f"{package['name']}=={package['version']}" for package in metadata]
     if requirements:
         tell(f"fetch {', '.join(requirements)}")
         _pip(pip, lock, "--no-deps", "--target", str(site), *requirements)
 
 
-def install_light(
-    site: Path, pinned: Sequence[str], tell: Callable[[str], None], lock: int
-) -> None:
+def install_light(site: Path, pinned: Sequence[str], tell: Tell, lock: int) -> None:
     """Install the packages of a judge without torch."""
     requirements = light_requirements(pinned)
     tell(f"fetch {requirements[0]} and {len(requirements) - 1} small packages")
@@ -488,18 +484,12 @@ def leave_out(site: Path, loaded: Collection[str]) -> None:
     """Remove files that no validation reads, unless they were loaded."""
     used = {os.path.realpath(path) for path in loaded}
     own = os.path.realpath(site)
-    for path in list(_files(Path(own))):
+    for path in [path for path in Path(own).rglob("*") if path.is_file()]:
         name = str(path.relative_to(own))
         if str(path) in used or path.name == "__init__.py" or "__pycache__" in path.parts:
             continue
         if _is_any(name, _UNUSED) or (name.startswith("sglang/") and path.suffix == ".json"):
             path.unlink()
-
-
-def _files(site: Path) -> Iterator[Path]:
-    for path in site.rglob("*"):
-        if path.is_file():
-            yield path
 
 
 def base_python() -> Path:

@@ -11,12 +11,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from threading import Lock, current_thread, main_thread
 from typing import Any
 
 from msgspec import Struct
@@ -251,7 +251,7 @@ class EngineJudge:
         self._others: dict[Variables, EngineJudge] = {}
         """Judges for other settings of the variables that the release reads at import."""
         self._worker: JsonWorker | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._folder: Path | None = None
         self._process = os.getpid()
         self.hello: Mapping[str, Any] = {}
@@ -302,7 +302,7 @@ class EngineJudge:
 
     def _leave_to_parent(self) -> None:
         """Drop the worker and the files in a fork: they belong to the parent process."""
-        self._process, self._lock = os.getpid(), threading.Lock()
+        self._process, self._lock = os.getpid(), Lock()
         self._worker, self._folder, self._others = None, None, {}
 
     def _may_ask(self, question: EngineQuestion, deadline: float, failures: list[str]) -> None:
@@ -410,7 +410,7 @@ class EngineJudge:
             "files": self._compiling,
             "sites": [] if self._compiling else [str(path) for path in self.paths],
             # in case this process is killed; the kernel signals the end of a thread
-            "ends_with": os.getpid() if _is_main_thread() else None,
+            "ends_with": os.getpid() if current_thread() is main_thread() else None,
         }
         try:
             seconds = min(LOADING_S, deadline - time.monotonic())
@@ -437,10 +437,6 @@ class EngineJudge:
         if folder is not None:
             with contextlib.suppress(OSError):
                 shutil.rmtree(folder)
-
-
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def _is_own(name: str) -> bool:

@@ -106,9 +106,9 @@ def _read_all() -> Iterator[AddedJudge]:
 
 def write(judge: AddedJudge) -> None:
     """Mark a judge as complete."""
-    document = asdict(judge)
+    text = json.dumps(asdict(judge), indent=1) + "\n"
     make_private(folder(judge.name))
-    replace_file(folder(judge.name) / JUDGE_RECORD, json.dumps(document, indent=1) + "\n", 0o666)
+    replace_file(folder(judge.name) / JUDGE_RECORD, text, 0o666)
 
 
 def remove(name: str, *, catalogue: str = "") -> bool:
@@ -147,7 +147,10 @@ _MADE: dict[tuple[str, str], EngineJudge] = {}
 
 def all_judges() -> list[EngineJudge]:
     """Return the added judges, then the CPU engine."""
-    added = [_added(judge) for judge in added_judges()]
+    added = [
+        _make_judge(judge.release, Path(judge.python), judge.digest, judge.paths, light=judge.light)
+        for judge in added_judges()
+    ]
     engine = cpu_judge()
     return [*added, *([engine] if engine is not None else [])]
 
@@ -196,12 +199,6 @@ def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
     return _make_judge(runtime.sglang, runtime.interpreter, packages)
 
 
-def _added(added: AddedJudge) -> EngineJudge:
-    return _make_judge(
-        added.release, Path(added.python), added.digest, added.paths, light=added.light
-    )
-
-
 def cpu_judge() -> EngineJudge | None:
     """Return the CPU engine, if installed. Raises InputError if other users could have made it."""
     engine = CpuEngine(speclaunch_home())
@@ -209,9 +206,8 @@ def cpu_judge() -> EngineJudge | None:
     if manifest is None or "packages" not in manifest:
         return None
     require_own(engine.python.parent, "the CPU engine")
-    return _make_judge(
-        SGLANG_VERSION, engine.python, json.dumps(manifest["packages"], sort_keys=True)
-    )
+    packages = json.dumps(manifest["packages"], sort_keys=True)
+    return _make_judge(SGLANG_VERSION, engine.python, packages)
 
 
 def _make_judge(

@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -234,14 +235,13 @@ def smallest(units: int) -> Search:
     if answers[0]:
         return frozenset()
     needed = frozenset(unit for unit in range(units) if not answers[1 + unit])
-    sufficient = [
-        unit_set for unit_set, same in zip(alone, answers[1 + units :], strict=True) if same
-    ]
+    sufficient = list(compress(alone, answers[1 + units :]))
     if sufficient:
         return next((unit_set for unit_set in sufficient if unit_set <= needed), sufficient[0])
     if needed != everything:
         (is_enough,) = yield [needed]
-        return (yield from _smaller(needed if is_enough else everything))
+        if is_enough:
+            return (yield from _smaller(needed))
     return (yield from _smaller(everything))
 
 
@@ -254,10 +254,7 @@ def _smaller(units: UnitSet) -> Search:
         parts = min(parts, len(left))
         complements = [frozenset(left).difference(part) for part in _divided(left, parts)]
         answers = yield complements
-        found = next(
-            (complement for complement, same in zip(complements, answers, strict=True) if same),
-            None,
-        )
+        found = next(compress(complements, answers), None)
         if found is not None:
             left, parts = sorted(found), max(parts - 1, 2)
         elif parts == len(left):
@@ -328,9 +325,12 @@ class EngineQuerier(Struct):
         if key not in self._found:
             tried = (python, None) if python is not None else (None,)
             found = (self.find(version, interpreter) for interpreter in tried)
-            self._found[key] = next(
-                (judge for judge in found if judge is not None and _is_of(judge, version)), None
+            fitting = (  # a fork's name differs from the version of its catalogue
+                judge
+                for judge in found
+                if judge is not None and (judge.release == version or MARK in version)
             )
+            self._found[key] = next(fitting, None)
         judge = self._found[key]
         if judge is None and self.mode is EngineCheckMode.ALWAYS:
             raise NoJudgeError(
@@ -418,11 +418,6 @@ class EngineQuerier(Struct):
             if self.verdicts is not None and any(answer.accepted is not None for answer in answers):
                 self.verdicts.took(judge.digest, time.monotonic() - began)
         return answers
-
-
-def _is_of(judge: EngineJudge, version: str) -> bool:
-    """True if a judge validates a version. Always True for a fork, whose name differs."""
-    return judge.release == version or MARK in version
 
 
 def _nobody(_judge: EngineJudge, _questions: Sequence[EngineQuestion]) -> list[EngineAnswer]:
@@ -537,14 +532,13 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
         return ResolvedPlan(plan)
     filled = {name: reported[name] for name in plan.undecided if name in reported}
     reason = Reason("the engine's own answer", engine_source(opinion.release))
-    ours = _claims(plan)
-    contradictions = tuple(
-        Contradiction(
-            name, value, reported[name], _report(plan, name, value, reported[name], opinion)
-        )
-        for name, value in sorted(ours.items())
-        if name in reported and not _agree(value, reported[name])
-    )
+    hardware = "unknown hardware" if plan.facts.hardware is None else plan.facts.hardware.name
+    contradictions: list[Contradiction] = []
+    for name, ours in sorted(_claims(plan).items()):
+        if name in reported and not _agree(ours, engine := reported[name]):
+            what = f"resolves {engine!r}, speclaunch {ours!r}"
+            report = f"{name}: SGLang {opinion.release} on {hardware} {what}"
+            contradictions.append(Contradiction(name, ours, engine, report))
     wrong = {contradiction.name: contradiction.engine for contradiction in contradictions}
     if not filled and not wrong:
         return ResolvedPlan(plan)
@@ -556,7 +550,7 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
         changes=tuple(change for change in plan.changes if change.name not in wrong),
         reasons={**plan.reasons, **dict.fromkeys(new, reason)},
     )
-    return ResolvedPlan(changed, tuple(sorted(filled)), contradictions)
+    return ResolvedPlan(changed, tuple(sorted(filled)), tuple(contradictions))
 
 
 def _claims(plan: Plan) -> dict[str, Any]:
@@ -586,9 +580,3 @@ def _agree(ours: Any, engine: Any) -> bool:
     if isinstance(ours, Mapping | list | tuple) or isinstance(engine, Mapping | list | tuple):
         return True  # a text that is parsed into a record: the values are not comparable
     return str(ours).casefold() == str(engine).casefold()
-
-
-def _report(plan: Plan, name: str, ours: Any, engine: Any, opinion: Opinion) -> str:
-    hardware = plan.facts.hardware
-    where = hardware.name if hardware is not None else "unknown hardware"
-    return f"{name}: SGLang {opinion.release} on {where} resolves {engine!r}, speclaunch {ours!r}"

@@ -175,7 +175,10 @@ def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
         if opaque.intersection(at) or is_secret_argument(name):
             if name not in STAND_INS:
                 raise NotQueriedError(f"the value of {item.written} is unknown")
-            _stand_in(words, item.written, at, STAND_INS[name])
+            for index in item.value_indices:
+                words[index] = STAND_INS[name]
+            if not item.value_indices:
+                words[item.index] = f"{item.written.partition('=')[0]}={STAND_INS[name]}"
         if name != "model_path":
             units.append(Unit(name, item.written, request.argv[item.index].place, at))
     units += _refused(request, taken)
@@ -201,13 +204,6 @@ def _refused(request: Request, taken: set[int]) -> list[Unit]:
     return units
 
 
-def _stand_in(words: list[str], written: str, at: tuple[int, ...], value: str) -> None:
-    if len(at) == 1:
-        words[at[0]] = f"{written.partition('=')[0]}={value}"
-    for index in at[1:]:
-        words[index] = value
-
-
 def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
     """Return the config.json of each model that is not a local directory, by model name."""
     found: list[tuple[str, str]] = []
@@ -222,15 +218,10 @@ def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
             raise NotQueriedError("the model is unknown")
         if checkpoint is None:
             raise NotQueriedError(f"the config.json of {model.value} is not available")
-        if _is_here(model.value, checkpoint):
+        if checkpoint.path is not None and expand_user(model.value) == checkpoint.path:
             continue
         found.append((model.value, _complete_config(checkpoint)))
     return tuple(dict.fromkeys(found))
-
-
-def _is_here(name: str, checkpoint: Checkpoint) -> bool:
-    """True if `name` is the local directory that the checkpoint's facts come from."""
-    return checkpoint.path is not None and expand_user(name) == checkpoint.path
 
 
 def _complete_config(checkpoint: Checkpoint) -> str:

@@ -1,7 +1,7 @@
 """Baselines: files of known findings, so that a lint reports only new findings.
 
 A baseline is part of the repository. Its paths are relative to its directory, and findings are
-matched by fingerprint (`fingerprints.py`). SPL000 (unreadable) is never matched, because an
+matched by fingerprint (`report.py`). SPL000 (unreadable) is never matched, because an
 unreadable file may hide other findings.
 """
 
@@ -22,8 +22,14 @@ from msgspec.structs import replace
 
 from speclaunch.checks.lint.configuration import STDIN
 from speclaunch.checks.lint.file_codes import UNREADABLE
-from speclaunch.checks.lint.fingerprints import fingerprints, fingerprints_by_message, path_from
-from speclaunch.checks.lint.report import KnownFinding, Report, figures
+from speclaunch.checks.lint.report import (
+    FIGURE,
+    KnownFinding,
+    Report,
+    fingerprints,
+    fingerprints_by_message,
+    path_from,
+)
 from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.core import InputError, Place, Problem, read_regular, reason, replacing
 from speclaunch.engine import shown_path
@@ -127,12 +133,8 @@ def _known_reworded(
         if not _is_reworded(finding):
             continue
         path = path_from(finding.place.path, folder)
-        of_versions = (
-            finding.code,
-            path,
-            finding.place.position,
-            tuple(sorted(finding.arguments.items())),
-        )
+        arguments = tuple(sorted(finding.arguments.items()))
+        of_versions = (finding.code, path, finding.place.position, arguments)
         mark = taken.get(of_versions) or next(
             (
                 mark
@@ -165,22 +167,21 @@ def _is_about_the_same(code: str, message: str, finding: Finding) -> bool:
 @cache
 def _old_messages() -> dict[str, list[tuple[re.Pattern[str], list[str] | None]]]:
     messages: dict[str, list[list[Any]]] = json.loads(_OLD_MESSAGES.read_bytes())
+
+    def pattern(text: str) -> re.Pattern[str]:
+        return re.compile(".*?".join(map(re.escape, text.split("{}"))), re.DOTALL)
+
     return {
-        code: [(_pattern(text), arguments) for text, arguments in texts]
+        code: [(pattern(text), arguments) for text, arguments in texts]
         for code, texts in messages.items()
     }
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    parts = (re.escape(part) for part in text.split("{}"))
-    return re.compile(".*?".join(parts), re.DOTALL)
 
 
 def _got_worse(old: KnownFinding, new: Finding) -> bool:
     """True if a number in an error changed to a value that the user set, such as 2 ranks to 4."""
     if new.severity is not Severity.ERROR or old.message == new.message:
         return False
-    before, after = figures(old.message), figures(new.message)
+    before, after = FIGURE.findall(old.message), FIGURE.findall(new.message)
     values = set(new.arguments.values())
     return len(before) == len(after) and any(
         old_figure != figure and figure in values
@@ -200,9 +201,8 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
     try:
         document = json.loads(data)
         if document["version"] not in (1, VERSION):
-            why = (
-                f"it has format {document['version']!r:.20}; this speclaunch reads format {VERSION}"
-            )
+            found = f"{document['version']!r:.20}"
+            why = f"it has format {found}; this speclaunch reads format {VERSION}"
             raise ValueError(why)
         entries = dict(map(_known, document["findings"]))
         if document["version"] == VERSION:
@@ -230,14 +230,9 @@ def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) ->
             where = path_from(finding.place.path, folder)
             entries[marks[id(finding)]] = KnownFinding(finding.code, where, finding.message)
     ordered = sorted(entries.items(), key=lambda item: (item[1].path, item[1].code, item[0]))
-    lines = [
-        json.dumps(
-            dict(zip(_TEXTS, (entry.code, entry.path, entry.message, mark), strict=True)),
-            ensure_ascii=False,
-        )
-        for mark, entry in ordered
-    ]
-    body = "".join(f"\n  {line}," for line in lines)[:-1]
+    rows = [(entry.code, entry.path, entry.message, mark) for mark, entry in ordered]
+    objects = (dict(zip(_TEXTS, row, strict=True)) for row in rows)
+    body = ",".join(f"\n  {json.dumps(item, ensure_ascii=False)}" for item in objects)
     text = f'{{\n "version": {VERSION},\n "findings": [{body}\n ]\n}}\n'
     _write(path, text.encode("utf-8", "backslashreplace"))
     return len(entries)

@@ -174,12 +174,9 @@ def _complaints(
 def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:
     """Return the ignore comments of files other than `path` that have findings: groups of a recipe,
     or files that a script includes."""
-    found: list[Ignore] = []
-    for other in dict.fromkeys(finding.place.path for finding in findings):
-        if other in (path, COMMAND_LINE):
-            continue
-        found += read_ignores(_with_comments(other), other)
-    return found
+    paths = dict.fromkeys(finding.place.path for finding in findings)
+    others = [other for other in paths if other not in (path, COMMAND_LINE)]
+    return [ignore for other in others for ignore in read_ignores(_with_comments(other), other)]
 
 
 @reads.cached(1024)
@@ -231,19 +228,15 @@ def read_found(
         return LintedFile(found.path, not_read=True)
     if found.path == STDIN:
         return _read(STDIN_SHOWN, stdin, config_dirs, None)
-    source = _file(found.path, config_dirs)
-    return source if found.is_named or _has_something(source) else None
-
-
-def _file(path: str, config_dirs: Sequence[Path]) -> LintedFile:
-    file = Path(path)
+    path, file = found.path, Path(found.path)
     try:
-        return _read(path, reads.read_bytes(file), config_dirs, file)
+        source = _read(path, reads.read_bytes(file), config_dirs, file)
     except OSError as error:
         from speclaunch.deployments import similar_file  # noqa: PLC0415  only for a wrong path
 
         problem = Problem(f"cannot read {path}: {reason(error)}", help=similar_file(path))
-        return LintedFile(path, problems=(problem,))
+        source = LintedFile(path, problems=(problem,))
+    return source if found.is_named or _has_something(source) else None
 
 
 def read_buffer(path: str, data: bytes, config_dirs: Sequence[Path] = ()) -> LintedFile | None:
@@ -253,25 +246,24 @@ def read_buffer(path: str, data: bytes, config_dirs: Sequence[Path] = ()) -> Lin
 
 
 def _has_something(source: LintedFile) -> bool:
-    found = source.recipe or source.rest or source.invocations
-    problems = source.problems or source.remarks or source.misread
-    return bool(found or problems or source.template or source.not_read)
+    found = (source.recipe, source.rest, source.invocations, source.template, source.not_read)
+    return any((*found, source.problems, source.remarks, source.misread))
 
 
 def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None) -> LintedFile:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        return LintedFile(
-            path, problems=(Problem(f"{path} is not UTF-8 text (byte {error.start})"),)
-        )
+        problem = Problem(f"{path} is not UTF-8 text (byte {error.start})")
+        return LintedFile(path, problems=(problem,))
     if Path(path).suffix.lower() in YAML_SUFFIXES and _PACKAGE.search(text):
         return LintedFile(path, text)  # a group option is part of recipes, but not a recipe
-    template = template_of(
-        text, file, is_yaml=looks_like_yaml(text, file.suffix.lower() if file else "")
-    )
+    is_yaml = looks_like_yaml(text, file.suffix.lower() if file else "")
+    template = template_of(text, file, is_yaml=is_yaml)
     if template is not None:
-        found = read_template(text, path, _kind(path)).invocations
+        name = Path(path)  # its output is `run.sh` for `run.sh.j2`
+        kind = (Path(name.stem).suffix if is_template(path) else name.suffix).lower()
+        found = read_template(text, path, kind).invocations
         return LintedFile(path, text, None, found, template=None if found else template)
     try:
         if _is_recipe(text, Path(path).suffix):
@@ -306,12 +298,6 @@ def _of_reading(path: str, text: str, reading: Reading, *, not_read: bool = Fals
     )
 
 
-def _kind(path: str) -> str:
-    """Return the suffix of a template's output: `.sh` for `run.sh.j2`."""
-    name = Path(path)
-    return (Path(name.stem).suffix if is_template(path) else name.suffix).lower()
-
-
 def _is_recipe(text: str, suffix: str) -> bool:
     """True for a speclaunch recipe: known top-level sections, and `args` or `defaults`."""
     if suffix.lower() not in (*YAML_SUFFIXES, "") or not re.search(r"args:|defaults:", text):
@@ -323,10 +309,8 @@ def _is_recipe(text: str, suffix: str) -> bool:
     try:
         root = compose_node(text)
     except yaml.YAMLError:
-        return (
-            suffix.lower() in YAML_SUFFIXES
-            and re.search(r"^(args|defaults):", text, re.M) is not None
-        )
+        has_section = re.search(r"^(args|defaults):", text, re.M) is not None
+        return has_section and suffix.lower() in YAML_SUFFIXES
     if not isinstance(root, yaml.MappingNode):
         return False
     items = next((value for key, value in root.value if key.value == "defaults"), None)

@@ -137,9 +137,11 @@ def _found(
             yield from _below(path, (left_out or LeftOut)().below(path))
         elif only_deployments and os.path.isfile(path):  # noqa: PTH113
             if left_out is None or not left_out().is_excluded(path):
-                yield from (
-                    [FoundFile(path, is_named=True)] if _is_option(path) else _of_interest(path)
-                )
+                # an option of a group mentions no server itself
+                if path.endswith(".yaml") and _PACKAGE.search(_data(path)) is not None:
+                    yield FoundFile(path, is_named=True)
+                else:
+                    yield from _of_interest(path)
         else:
             yield FoundFile(path, is_named=True)
 
@@ -185,11 +187,6 @@ def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
         file.rpartition("/")[2] in KUSTOMIZATIONS or mentions_a_server(_data(file))
     ):
         yield FoundFile(file)
-
-
-def _is_option(file: str) -> bool:
-    """True if a file is an option of a group, which mentions no server itself."""
-    return file.endswith(".yaml") and _PACKAGE.search(_data(file)) is not None
 
 
 def mentions_a_server(data: bytes) -> bool:
@@ -289,9 +286,12 @@ class Configuration:
         configuration file."""
         folder, name = os.path.split("" if path == STDIN else path)
         directory, project = self.above(folder)
-        matching = [
-            override for override in project.overrides if _matches(override, directory / name)
-        ]
+        file = str(directory / name)
+        matching = (
+            override
+            for override in project.overrides
+            if _patterns(override.folder, tuple(p.text for p in override.paths)).match(file)
+        )
         return self._made(project, tuple(matching))
 
     def above(self, folder: str) -> tuple[Path, ProjectSettings]:
@@ -349,7 +349,7 @@ class Configuration:
         engines = [version for part in overrides for version in part.engine or ()]
         yield from _refused((*project.engine, *engines), self._held)
         named = (project.hardware, *(override.hardware for override in overrides))
-        yield from _refused((name for name in named if name is not None), _require_hardware)
+        yield from _refused((name for name in named if name is not None), declare)
         codes = [code for part in overrides for code in (*(part.select or ()), *part.ignore)]
         yield from _refused((*project.select, *project.ignore, *codes), _require_code)
         excluded = project.exclude.patterns if project.exclude is not None else ()
@@ -422,12 +422,6 @@ def options(
     )
 
 
-def _matches(override: Override, path: Path) -> bool:
-    return _patterns(override.folder, tuple(pattern.text for pattern in override.paths)).match(
-        str(path)
-    )
-
-
 @cache
 def _patterns(folder: Path, texts: tuple[str, ...]) -> Patterns:
     from speclaunch.checks.lint.left_out import Patterns  # noqa: PLC0415  most repositories have none
@@ -444,11 +438,6 @@ def _refused(values: Iterable[PlacedText], check: Callable[[str], object]) -> It
             yield Problem(
                 f"{Path(value.place.path).name}: {first.message}", value.place, first.help
             )
-
-
-def _require_hardware(text: str) -> None:
-
-    declare(text)
 
 
 def _require_pattern(text: str) -> None:

@@ -62,13 +62,9 @@ def _explains(finding: Finding, refusal: ReleaseRefusal, request: Request) -> bo
 
 
 def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_named: bool) -> Finding:
-    written = list(
-        dict.fromkeys(_written(unit.name, unit.written, request) for unit in refusal.units)
-    )
-    named = list(
-        dict.fromkeys(
-            _written(argument.name, argument.written, request) for argument in refusal.named
-        )
+    written, named = (
+        list(dict.fromkeys(_written(unit.name, unit.written, request) for unit in units))
+        for units in (refusal.units, refusal.named)
     )
     places = [unit.place for unit in refusal.units] or [_model(request)]
     places += [unit.place for unit in refusal.named]
@@ -80,12 +76,11 @@ def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_name
     if len(written) > 1:
         why.append(f"only the combination of {_listed(written, 'and')} is refused")
     if named:
-        why.append(f"it names {_listed(named, 'and')}, but also refuses without {_them(named)}")
+        them = "it" if len(named) == 1 else "them"
+        why.append(f"it names {_listed(named, 'and')}, but also refuses without {them}")
     why += refusal.doubts or [exactness_note(release)]
-    if written:
-        fix = Fix(f"change or remove {_listed(written, 'or')}")
-    else:
-        fix = Fix("serve the model with another release, or on other hardware")
+    remedy = "serve the model with another release, or on other hardware"
+    fix = Fix(f"change or remove {_listed(written, 'or')}" if written else remedy)
     return _finding(
         Severity.ERROR if is_named and not refusal.doubts else Severity.WARNING,
         f"SGLang {release} refuses this: {refusal.words}",
@@ -96,17 +91,12 @@ def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_name
     )
 
 
-def _them(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "them"
-
-
 def _contradicted(release: str, request: Request, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield errors of the rules about arguments that the engine's parser accepted."""
     positions = {token.place.position for token in request.argv}
     for finding in findings:
-        if finding.code not in _OF_THE_PARSER or finding.severity is not Severity.ERROR:
-            continue
-        if finding.place.position not in positions:
+        is_error = finding.code in _OF_THE_PARSER and finding.severity is Severity.ERROR
+        if not is_error or finding.place.position not in positions:
             continue
         line = f"{finding.code}, SGLang {release}: {finding.message}"
         yield _finding(

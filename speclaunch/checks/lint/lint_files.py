@@ -99,9 +99,7 @@ class LintRun(Struct):
         missing = [file for file, result in zip(found, known, strict=True) if result is None]
         if not all(self.settings(file.path).versions for file in missing):
             self.installed()
-        alone = (
-            0 if self.queries_engines else _FIRST
-        )  # else this process would load an engine first
+        alone = 0 if self.queries_engines else _FIRST  # this process should load no engine first
         processes = self.processes(len(missing), first=alone)
         rest = [] if processes == 1 else missing[alone:]
         here = len(missing) - len(rest)

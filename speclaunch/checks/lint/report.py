@@ -1,20 +1,27 @@
-"""Result of a lint: a report for each file and engine version, with each finding once.
+"""Result of a lint: a report for each file and engine version, each finding once.
 
 Lint checks each file at each version. A finding that occurs at several versions, or in a group that
-many recipes share, is reported once.
+many recipes share, is reported once. Its fingerprint, for baselines, SARIF and code quality
+reports, covers the code, the path, the arguments of the finding, the values that the user set,
+and a number that distinguishes equal findings. For a finding without arguments, the flags and
+quoted names of its message replace them. Lines and columns only decide the order, so inserting a
+line above changes no fingerprint. Wording and engine versions do not count.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from speclaunch.checks.rules.interface import Finding, Severity, SkippedRule
-from speclaunch.core import lazy, literals
+from speclaunch.core import COMMAND_LINE, lazy, literals
 from speclaunch.engine import Origin, UnknownFact, ascending
 
 if TYPE_CHECKING:
@@ -233,18 +240,74 @@ def _together(first: ReportedFinding, second: ReportedFinding) -> ReportedFindin
     return replace(first, finding=newest.finding, engines=engines, files=files)
 
 
-_FIGURE = lazy(r"(?<![\w.\-/])v?\d+(?:[.,]\d+)*(?:\.(?:post|dev)\d+|rc\d+)?(?![\w\-/]|\.\w)")
+FIGURE = lazy(r"(?<![\w.\-/])v?\d+(?:[.,]\d+)*(?:\.(?:post|dev)\d+|rc\d+)?(?![\w\-/]|\.\w)")
 """A separate number or version; not part of a name (`Llama-3.1-8B`, `fp8_e4m3`)."""
-
-
 _SPACE = lazy(r"\s+")
 
 
 def plain(message: str) -> str:
     """Return a message without its numbers, equal for two versions with the same wording."""
-    return _SPACE.sub(" ", _FIGURE.sub("#", message)).strip()
+    return _SPACE.sub(" ", FIGURE.sub("#", message)).strip()
 
 
-def figures(message: str) -> list[str]:
-    """Return the numbers and versions in a message, in order."""
-    return _FIGURE.findall(message)
+_LENGTH = 32
+"""Hexadecimal characters of a fingerprint: half of a SHA-256."""
+_NAME = lazy(r"(?<![\w-])--[a-z0-9][\w-]*|`[^`]+`")
+"""A flag, or a quoted name."""
+
+
+def fingerprints(findings: Iterable[Finding], root: str | os.PathLike[str] = ".") -> list[str]:
+    """Return the fingerprint of each finding, in order: 32 hexadecimal digits.
+
+    Paths below the directory `root` are relative to it; others are absolute. Two findings with the
+    same code, arguments, place and message share a fingerprint: they are one finding for two
+    versions. The order of the files does not matter.
+    """
+
+    def subject(finding: Finding) -> str:
+        if finding.arguments:
+            return json.dumps(sorted(finding.arguments.items()))
+        return json.dumps([[name] for name in sorted(set(_NAME.findall(finding.message)))])
+
+    return _numbered(findings, root, subject, plain)
+
+
+def fingerprints_by_message(
+    findings: Iterable[Finding], root: str | os.PathLike[str] = "."
+) -> list[str]:
+    """Return the fingerprints of format 1: of code, path and message without its numbers."""
+    return _numbered(findings, root, lambda finding: plain(finding.message), lambda _: "")
+
+
+def _numbered(
+    findings: Iterable[Finding],
+    root: str | os.PathLike[str],
+    subject: Callable[[Finding], str],
+    order: Callable[[str], str],
+) -> list[str]:
+    """Return digests of code, path, subject and a number by order of place."""
+    base = os.path.abspath(root)  # noqa: PTH100  links are not resolved
+    keyed = []
+    places: dict[tuple[str, str, str], set[tuple[int, int, str]]] = {}
+    for finding in findings:
+        key = (finding.code, path_from(finding.place.path, base), subject(finding))
+        place = (finding.place.line, finding.place.column, order(finding.message))
+        places.setdefault(key, set()).add(place)
+        keyed.append((key, place))
+    numbers = {key: {at: n for n, at in enumerate(sorted(found))} for key, found in places.items()}
+    digests = []
+    for key, place in keyed:
+        text = "\0".join((*key, str(numbers[key][place])))
+        data = text.encode("utf-8", "surrogatepass")
+        digests.append(hashlib.sha256(data).hexdigest()[:_LENGTH])
+    return digests
+
+
+def path_from(path: str, base: str) -> str:
+    """Return a path relative to the absolute directory `base` if it is below it, with forward
+    slashes."""
+    if path == COMMAND_LINE:
+        return path
+    absolute = os.path.abspath(path)  # noqa: PTH100
+    inside = absolute.startswith(base.rstrip(os.sep) + os.sep)
+    return (os.path.relpath(absolute, base) if inside else absolute).replace(os.sep, "/")

@@ -88,12 +88,8 @@ def check(file: LintedFile, options: Options) -> CheckedFile:
 def compare(files: Iterable[CheckedFile]) -> None:
     """Run cross-file rules and attach their findings to the files that selected them."""
     compared = [file for file in files if file.is_compared]
-    rules = {
-        rule.code: rule
-        for file in compared
-        for rule in file.options.rules
-        if not rule.of_deployments  # `check` ran these
-    }
+    rules = {rule.code: rule for file in compared for rule in file.options.rules}
+    across = [rule for rule in rules.values() if not rule.of_deployments]  # `check` ran the others
     selected = {
         id(part): {rule.code for rule in file.options.rules}
         for file in compared
@@ -102,7 +98,7 @@ def compare(files: Iterable[CheckedFile]) -> None:
     parts = [part for file in compared for part in file.parts]
     for version in {part.engine.version for part in parts}:
         here = [part for part in parts if part.engine.version == version]
-        for owner, finding in _findings_across(here, tuple(rules.values()), parts):
+        for owner, finding in _findings_across(here, across, parts):
             if finding.code in selected[id(owner)]:
                 owner.findings.append(finding)
 
@@ -260,9 +256,8 @@ def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
     advisory of info severity once per file."""
     found: dict[Hashable, Finding] = {}
     for finding in findings:
-        key = (
-            finding.code if finding.is_minor_bug else (finding.place, finding.code, finding.message)
-        )
+        same_place = (finding.place, finding.code, finding.message)
+        key = finding.code if finding.is_minor_bug else same_place
         before = found.get(key)
         if before is not None and before.fix == finding.fix:
             about = tuple(dict.fromkeys((*before.deployments, *finding.deployments)))
@@ -275,24 +270,15 @@ def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
 
 def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[Finding]:
     """Yield the findings. A finding about only some roles of a recipe names those roles."""
-    recipe = part.source.recipe
-    names = (
-        {}
-        if recipe is None
-        else {
-            deployment_part.deployment.name: str(deployment_part.role)
-            for deployment_part in recipe.parts
-        }
-    )
+    roles = () if part.source.recipe is None else part.source.recipe.parts
+    names = {role.deployment.name: str(role.role) for role in roles}
     for finding in findings:
         about = [names[place.name] for place in finding.deployments if place.name in names]
         if not about or len(about) == len(names) or any(name in finding.message for name in about):
             yield finding
         else:
-            roles_text = f"of {', '.join(about)}"
-            yield replace(
-                finding, why=f"{roles_text}: {finding.why}" if finding.why else roles_text
-            )
+            why = ": ".join(filter(None, (f"of {', '.join(about)}", finding.why)))
+            yield replace(finding, why=why)
 
 
 def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
@@ -330,9 +316,8 @@ def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
 
 def _for_version(source: LintedFile, version: str, options: Options) -> LintedFile:
     """Return a file with only the roles of its recipe for a version; unchanged if none match."""
-    if source.recipe is None or not source.recipe.parts:
-        return source
-    roles = [role for role in source.recipe.parts if _is_for(role, version, options)]
+    parts = () if source.recipe is None else source.recipe.parts
+    roles = [role for role in parts if _is_for(role, version, options)]
     return _with_roles(source, roles) if roles else source
 
 

@@ -18,8 +18,8 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from speclaunch.checks.edit.checked_text import fixed_commands, fixed_recipe
 from speclaunch.checks.edit.edits import NotFixableError, applied, text_edits_between
-from speclaunch.checks.edit.fixed_text import fixed_commands, fixed_recipe
 from speclaunch.checks.rules.interface import DeploymentPlace, Fix
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import recipe_name

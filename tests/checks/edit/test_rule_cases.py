@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from speclaunch.checks.edit.checked_text import composed, fixed_commands, fixed_recipe
 from speclaunch.checks.edit.edits import NotFixableError
-from speclaunch.checks.edit.fixed_text import composed, fixed_commands, fixed_recipe
 from speclaunch.checks.rules.examine import check_rules
 from speclaunch.checks.rules.interface import Finding
 from speclaunch.checks.rules.registry import by_code

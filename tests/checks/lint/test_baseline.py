@@ -16,8 +16,7 @@ from speclaunch.checks.lint.baseline import (
     without_known,
     write_baseline,
 )
-from speclaunch.checks.lint.fingerprints import fingerprints_by_message
-from speclaunch.checks.lint.report import FileReport, Report
+from speclaunch.checks.lint.report import FileReport, Report, fingerprints_by_message
 from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.core.errors import InputError
 from speclaunch.core.errors import Place as EnginePlace

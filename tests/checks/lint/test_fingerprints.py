@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from speclaunch.checks.lint.fingerprints import fingerprints
-from speclaunch.checks.lint.report import FileReport, deduplicate, for_versions, plain
+from speclaunch.checks.lint.report import FileReport, deduplicate, fingerprints, for_versions, plain
 from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.core.errors import Place
 

@@ -1,11 +1,13 @@
-"""Text of a file with a fix or a corrected name, proven: read back, nothing else changed."""
+"""New text of a file: with a fix or a corrected name, proven; and checked as `lint` does."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,18 @@ from speclaunch.checks.edit.round_trip import (
     role_data_differences,
     text_differences,
 )
-from speclaunch.checks.rules.interface import DeploymentPlace, Fix
-from speclaunch.core import InputError, Place, Problem
+from speclaunch.checks.lint.cache import installed_engine
+from speclaunch.checks.lint.collect import LintedFile, read_buffer, read_commands
+from speclaunch.checks.lint.configuration import (
+    STDIN_SHOWN,
+    Configuration,
+    LintSettings,
+    Options,
+    options,
+)
+from speclaunch.checks.lint.run import check, compare, parts_of, result_of
+from speclaunch.checks.rules.interface import DeploymentPlace, Finding, Fix, Severity
+from speclaunch.core import InputError, Place, Problem, reads
 from speclaunch.deployments import (
     Composition,
     Document,
@@ -48,7 +60,7 @@ from speclaunch.deployments import (
     recipe_name,
     role_names,
 )
-from speclaunch.engine import Catalogue, canonical, name_of
+from speclaunch.engine import Catalogue, canonical, name_of, resolve_version
 
 
 def fixed_commands(
@@ -94,13 +106,8 @@ class _Job(Struct, frozen=True):
         """Return the text with all changes of a fix applied together. Raises NotFixableError."""
         target = target_of(fix, self.catalogue)
         ways = [_ways(reading, number, target, self.catalogue, text) for number in self.numbers]
-
-        def tried() -> Iterator[list[Edit]]:
-            for at in range(max(map(len, ways))):
-                yield [edit for some in ways for edit in some[min(at, len(some) - 1)]]
-
         return _first_proven(
-            text, self.shown, tried(), lambda made: self._unproven(reading, made, target)
+            text, self.shown, _together(ways), lambda made: self._unproven(reading, made, target)
         )
 
     def fixed_by_name(self, text: str, reading: Reading, fix: Fix) -> str | None:
@@ -161,6 +168,12 @@ def _ways(
     return found
 
 
+def _together(parts: Sequence[Sequence[list[Edit]]]) -> Iterator[list[Edit]]:
+    """Yield the first way of every part, then the second, and so on; the last one is repeated."""
+    for at in range(max(map(len, parts))):
+        yield [edit for ways in parts for edit in ways[min(at, len(ways) - 1)]]
+
+
 def _first_proven(
     text: str,
     shown: str,
@@ -180,27 +193,17 @@ def _first_proven(
             if made in seen:
                 continue
             seen.add(made)
-            found = next(_unproven(text, made, shown, edits, unproven), None)
+            touched = touched_lines(text, edits)
+            new = [line for edit in edits for line in edit.new.split("\n")[1:]]
+            more = sum(len(edit.new.split()) for edit in edits)
+            elsewhere = text_differences(text, made, shown, touched, new, more=more)
+            found = next(chain(elsewhere, unproven(made)), None)
         except (ValueError, InputError) as error:
             found = str(error)
         if found is None:
             return made
         why = why or found
     raise NotFixableError(why or "no edit of its text achieves it")
-
-
-def _unproven(
-    text: str,
-    made: str,
-    shown: str,
-    edits: Sequence[Edit],
-    unproven: Callable[[str], Iterator[str]],
-) -> Iterator[str]:
-    touched = touched_lines(text, edits)
-    new = [line for edit in edits for line in edit.new.split("\n")[1:]]
-    more = sum(len(edit.new.split()) for edit in edits)
-    yield from text_differences(text, made, shown, touched, new, more=more)
-    yield from unproven(made)
 
 
 def fixed_recipe(
@@ -267,9 +270,7 @@ def _ways_of_roles(
     if not own_names & target.arguments.keys():
         with contextlib.suppress(NotFixableError):
             yield from ways(None)
-    own = [list(ways(role)) for role in roles]
-    for at in range(max(map(len, own))):
-        yield [edit for some in own for edit in some[min(at, len(some) - 1)]]
+    yield from _together([list(ways(role)) for role in roles])
 
 
 def _unproven_in_roles(
@@ -339,8 +340,7 @@ def renamed_commands(
     new error, and the argument was not set before.
     """
     made = _replaced(text, shown, correction)
-    before = followed(read_text(text, shown), file).invocations
-    after = followed(read_text(made, shown), file).invocations
+    before, after = (_read(source, shown, file).invocations for source in (text, made))
     if len(before) != len(after):
         raise NotFixableError(f"the fix would turn {len(before)} commands into {len(after)}")
     pairs = zip(before, after, strict=True)
@@ -418,3 +418,121 @@ def _replaced(text: str, shown: str, correction: NameCorrection) -> str:
     if at < 0:
         raise NotFixableError("it is not written where it was found")
     return apply(text, [Edit(place.line, at + 1, len(correction.wrong), correction.right)])
+
+
+class CheckedText(Struct, frozen=True):
+    """Text with its findings, ordered by place."""
+
+    source: LintedFile
+    findings: tuple[Finding, ...] = ()
+
+    def numbers(self, finding: Finding) -> tuple[int, ...]:
+        """Return the numbers of a finding's deployments, which edits preserve, unlike places."""
+        source = self.source
+        if source.recipe is not None:
+            names = [role.deployment.name for role in source.recipe.parts]
+            about = {deployment.name for deployment in finding.deployments}
+            return tuple(at for at, name in enumerate(names) if name in about)
+        return tuple(numbers_of(source.invocations, source.path, finding.deployments))
+
+    def keys(self, finding: Finding) -> list[tuple[str, Severity, int]]:
+        """Return the identity of a finding for each of its deployments, independent of edits."""
+        numbers = self.numbers(finding) or (0,)
+        return [(finding.code, finding.severity, number) for number in numbers]
+
+
+class OutputCheck(Struct, frozen=True):
+    """Reasons against writing a text, and warnings."""
+
+    errors: tuple[Finding, ...] = ()
+    """Errors that its source lacks."""
+    inherited: tuple[Finding, ...] = ()
+    """Errors that its source also has."""
+    warnings: tuple[Finding, ...] = ()
+    """Warnings that its source lacks."""
+    inherited_warnings: tuple[Finding, ...] = ()
+
+
+def configured(
+    path: str,
+    versions: Sequence[str],
+    hardware: str | None = None,
+    models: Sequence[Path] = (),
+    config_dirs: Sequence[Path] = (),
+) -> Options:
+    """Return the options with which `lint` checks the file `path` for these releases. Raises
+    InputError.
+
+    `hardware` has the format of `--hardware`; the project's file configures the rest.
+    """
+    held = dict.fromkeys(resolve_version(version).held for version in versions)
+    stated = LintSettings(tuple(held), hardware, tuple(models), tuple(config_dirs))
+    return options(Configuration(stated).of(path), installed_engine)
+
+
+def check_text(
+    path: str,
+    text: str,
+    options: Options,
+    config_dirs: Sequence[Path] = (),
+    versions: Sequence[str] = (),
+) -> CheckedText:
+    """Check a text as the content of `path`, for the releases of `options` (none: its own).
+
+    `versions`: instead, one release for each of its commands.
+    """
+    with reads.overlay({} if path == STDIN_SHOWN else {os.path.realpath(path): text.encode()}):
+        read = None if path == STDIN_SHOWN else read_buffer(path, text.encode(), config_dirs)
+        source = read or read_commands(path, text)
+        if not versions or len(versions) != len(source.invocations):
+            return check_source(source, options)
+        found: list[Finding] = []
+        for version in dict.fromkeys(versions):
+            some = zip(source.invocations, versions, strict=True)
+            own = tuple(invocation for invocation, release in some if release == version)
+            part = replace(source, invocations=own)
+            found += check_source(part, replace(options, versions=(version,))).findings
+        return CheckedText(source, _in_order(found))
+
+
+def check_source(source: LintedFile, options: Options) -> CheckedText:
+    """Check a text that was read, for the releases of `options` (none: its own)."""
+    if options.versions:
+        return CheckedText(source, findings_of(source, options))
+    found: list[Finding] = []
+    # as if stated: errors count even if another release accepts the text
+    for part in parts_of(source, options):
+        found += findings_of(part.source, replace(options, versions=(part.engine.version,)))
+    return CheckedText(source, _in_order(found))
+
+
+def findings_of(source: LintedFile, options: Options) -> tuple[Finding, ...]:
+    """Return a file's findings, ordered by place; empty if no reader supports it."""
+    if source.not_read:
+        return ()
+    checked = check(source, options)
+    compare([checked])
+    return _in_order(finding for file in result_of(checked).reports for finding in file.findings)
+
+
+def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(found, key=lambda finding: finding.place.position))
+
+
+def against(before: CheckedText | None, after: CheckedText) -> OutputCheck:
+    """Return the findings of a text, grouped by whether its source has them."""
+    known: Counter[tuple[str, Severity, int]] = Counter()
+    if before is not None:
+        known.update(key for finding in before.findings for key in before.keys(finding))
+    found: dict[tuple[Severity, bool], list[Finding]] = {}
+    for finding in after.findings:
+        keys = after.keys(finding)
+        is_new = any(known[key] <= 0 for key in keys)
+        known.subtract(keys)
+        found.setdefault((finding.severity, is_new), []).append(finding)
+    return OutputCheck(
+        tuple(found.get((Severity.ERROR, True), ())),
+        tuple(found.get((Severity.ERROR, False), ())),
+        tuple(found.get((Severity.WARNING, True), ())),
+        tuple(found.get((Severity.WARNING, False), ())),
+    )

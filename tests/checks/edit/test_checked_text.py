@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.checks.edit.output_check import OutputCheck, against, check_text, configured
+from speclaunch.checks.edit.checked_text import OutputCheck, against, check_text, configured
 
 SERVER = "python3 -m sglang.launch_server --model-path m "
 STAGES = "--speculative-algorithm NGRAM --pp-size 2 "  # SPL221
