@@ -328,18 +328,15 @@ def _items(defaults: object) -> Iterator[_Item]:
 def _merged(parts: Sequence[_Part]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for package, file in parts:
-        _merge(values, _embedded(_own_values(file), package))
+        own = _own_values(file)
+        for key in reversed(package.split(".")) if package else ():
+            own = {key: own}
+        _merge(values, own)
     return values
 
 
 def _own_values(file: SourceFile) -> dict[str, Any]:
     return {key: value for key, value in file.values.items() if key != "defaults"}
-
-
-def _embedded(values: dict[str, Any], package: str) -> dict[str, Any]:
-    for key in reversed(package.split(".")) if package else ():
-        values = {key: values}
-    return values
 
 
 def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:

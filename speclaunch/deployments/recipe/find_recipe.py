@@ -56,14 +56,10 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
         return reads.resolve(path)
     names = recipe_names(config_dirs)
     if recipe not in names:
-        raise InputError(
-            Problem(
-                f"unknown recipe {recipe!r}",
-                help=_nearby_file(recipe)
-                or suggest(recipe, names)
-                or "`speclaunch recipes ls` lists them",
-            )
-        )
+        help_ = suggest(recipe, names) or "`speclaunch recipes ls` lists them"
+        if reads.is_file(file := f"{recipe}{SUFFIX}"):
+            help_ = f"name the file with its suffix: recipe={file}"
+        raise InputError(Problem(f"unknown recipe {recipe!r}", help=help_))
     return reads.resolve(names[recipe])
 
 
@@ -123,11 +119,6 @@ def _not_a_recipe(recipe: str, config_dirs: Sequence[Path]) -> Problem:
         near = f"did you mean `{stem}`?"
     rename = "rename it, or use a recipe name: `speclaunch recipes ls`"
     return Problem(f"{recipe}: recipe files must end in {SUFFIX}", help=near or rename)
-
-
-def _nearby_file(recipe: str) -> str | None:
-    file = f"{recipe}{SUFFIX}"
-    return f"name the file with its suffix: recipe={file}" if reads.is_file(file) else None
 
 
 def recipe_dirs(config_dirs: Sequence[Path]) -> list[Path]:

@@ -130,7 +130,9 @@ def _argument(entry: About, outdated: Argument | None) -> Schema:
 def _argument_values(argument: Argument) -> list[Schema]:
     if not argument.kind.takes_value:
         return [{"type": "boolean"}]
-    forms = _value_forms(argument)
+    forms = _FORMS.get(argument.type, [_ANY])
+    if argument.choices:
+        forms = [{"enum": list(dict.fromkeys(_yaml_forms(argument)))}]
     if argument.kind is ArgumentKind.OPTIONAL_VALUE:
         return [{"const": True}, *forms]
     if argument.kind is ArgumentKind.LIST:
@@ -139,12 +141,6 @@ def _argument_values(argument: Argument) -> list[Schema]:
         several: Schema = {"type": "array", "items": {"anyOf": items}}
         return [*forms, several if argument.nargs == "*" else {**several, "minItems": 1}]
     return forms
-
-
-def _value_forms(argument: Argument) -> list[Schema]:
-    if argument.choices:
-        return [{"enum": list(dict.fromkeys(_yaml_forms(argument)))}]
-    return _FORMS.get(argument.type, [_ANY])
 
 
 def _yaml_forms(argument: Argument) -> Iterator[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -154,7 +156,7 @@ def _pruned(composition: Composition) -> dict[str, Any]:
                 own = path if role is None else _existing((ROLES, role, *path), left)
                 found = _existing(own, left)
                 if len(found) > (0 if role is None else 2):
-                    del _at(left, found[:-1])[found[-1]]
+                    del reduce(getitem, found[:-1], left)[found[-1]]
     return left
 
 
@@ -162,12 +164,6 @@ def _existing(path: KeyPath, values: object) -> KeyPath:
     while path and not exists(values, path):
         path = path[:-1]
     return path
-
-
-def _at(values: Any, path: KeyPath) -> Any:
-    for part in path:
-        values = values[part]
-    return values
 
 
 def validate(composition: Composition) -> Recipe:

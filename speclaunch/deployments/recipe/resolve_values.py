@@ -67,7 +67,7 @@ def without_unset(values: Mapping[Any, Any]) -> dict[Any, Any]:
     return {
         key: without_unset(value) if isinstance(value, dict) else value
         for key, value in values.items()
-        if isinstance(value, dict) or not _needs(value)
+        if isinstance(value, dict) or next(unset_places(value), None) is None
     }
 
 
@@ -93,10 +93,6 @@ def unset_places(values: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str
     elif isinstance(values, list):
         for index, value in enumerate(values):
             yield from unset_places(value, (*path, index))
-
-
-def _needs(value: Any) -> bool:
-    return next(unset_places(value), None) is not None
 
 
 def _texts(raw: Any) -> Iterator[str]:
@@ -164,11 +160,6 @@ RESOLVERS: Mapping[str, Callable[..., Any]] = {
 """`env_or`, and replacements for `env_or`, `oc.env` and (`speclaunch_decode`) `oc.decode`."""
 
 
-def is_marked(text: str) -> bool:
-    """True if a text contains an unset variable."""
-    return _MARKS.search(text) is not None
-
-
 def _joined(value: Any, written: Any) -> Any:
     """Combine each value with its written form."""
     if isinstance(value, dict) and isinstance(written, dict):
@@ -181,13 +172,8 @@ def _joined(value: Any, written: Any) -> Any:
     if not (isinstance(written, str) and _MARKS.search(written)):
         return value
     text = _UNSET.sub(lambda found: f"${{oc.env:{found[1]}}}", value)
-    return FromEnvironment(text, _template(written), unset)
-
-
-def _template(written: str) -> Template:
-    """Return a text with its marks as variables, including nested defaults."""
     parts, rest = _parse(written, 0, nested=False)
-    return (*parts, written[rest:]) if rest < len(written) else parts
+    return FromEnvironment(text, (*parts, written[rest:]) if rest < len(written) else parts, unset)
 
 
 def _parse(text: str, at: int, *, nested: bool) -> tuple[Template, int]:
@@ -304,7 +290,7 @@ def resolve(raw: Any) -> Any:
 
 def _decode(text: str | None) -> Any:
     """Resolve `oc.decode`. OmegaConf's own resolver would fail on a variable's mark."""
-    if text is None or is_marked(text):
+    if text is None or _MARKS.search(text):
         return text
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")
     return resolve({"value": f"${{oc.decode:'{escaped}'}}"})["value"]

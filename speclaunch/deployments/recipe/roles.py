@@ -67,14 +67,16 @@ def of_role(composition: Composition, role: str) -> Composition:
         key: copied(value) for key, value in composition.values.items() if key not in _OF_THE_WHOLE
     }
     gone: list[KeyPath] = []
-    args = _laid_over_args(values.pop("args", None), own.pop("args", None), gone)
+    own_args = own.pop("args", None)
+    args = _laid_over_args(values.pop("args", None), own_args, gone)
     _lay_over(values, own, (), gone)
     values["args"] = args
     at = (ROLES, role)
     places = _places(composition.provenance, at, gone)
     name = values.get("name", composition.name)
     values["name"] = f"{name}/{role}"
-    if role in SIDES and isinstance(args, dict) and not _sets_mode(composition.values, role):
+    sets_mode = isinstance(own_args, dict) and _MODE in map(canonical, map(str, own_args))
+    if role in SIDES and isinstance(args, dict) and not sets_mode:
         for other in [name for name in args if canonical(name) == _MODE]:
             del args[other]
             places.pop(("args", other), None)
@@ -128,11 +130,6 @@ def invented(composition: Composition) -> Iterator[Problem]:
         near = suggest(name, known)
         help_ = f"{near} {listed}" if near else f"{listed}; `+{place.text}` adds one"
         yield Problem(f"the recipe has no role {name!r}", place, help_)
-
-
-def _sets_mode(values: Mapping[str, Any], role: str) -> bool:
-    own = (values[ROLES][role] or {}).get("args")
-    return isinstance(own, dict) and any(canonical(str(name)) == _MODE for name in own)
 
 
 def _laid_over_args(base: Any, own: Any, gone: list[KeyPath]) -> Any:

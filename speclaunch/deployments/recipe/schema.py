@@ -303,10 +303,6 @@ def _once_each(value: tuple[Steppable, ...]) -> tuple[Steppable, ...]:
     return value
 
 
-def _order_of_the_documents() -> tuple[Steppable, ...]:
-    return (Steppable.FRACTION, Steppable.GRAPHS, Steppable.TREE, Steppable.RUNNING)
-
-
 Policy = Annotated[RecoveryPolicy, BeforeValidator(_off), PlainKind("policy")]
 Order = Annotated[tuple[Steppable, ...], AfterValidator(_once_each), PlainKind("order")]
 
@@ -317,7 +313,7 @@ class Recovery(Section):
     policy: Policy = RecoveryPolicy.OFF
     max_attempts: int = Field(default=8, ge=1, le=100)
     """Maximum number of start attempts, including the first."""
-    order: Order = Field(default_factory=_order_of_the_documents)
+    order: Order = (Steppable.FRACTION, Steppable.GRAPHS, Steppable.TREE, Steppable.RUNNING)
     """Settings that may be reduced, in this order."""
     floors: Floors = Floors()
     limits: RecoveryLimits = RecoveryLimits()

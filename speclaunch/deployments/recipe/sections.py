@@ -283,15 +283,12 @@ def _section(value: object, name: str) -> PlainSection:
     keys = plain_class(name).model_fields
     if written.keys() - keys.keys():
         raise _NotPlainError
-    found = plain_class(name)(**{key: keys[key].read(value) for key, value in written.items()})
-    if name == "Recovery" and _conflicts(found):
-        raise _NotPlainError
+    found: Any = plain_class(name)(**{key: keys[key].read(value) for key, value in written.items()})
+    if name == "Recovery":
+        low, high = found.floors.mem_fraction_static, found.limits.mem_fraction_static
+        if recovery_conflict(found.policy, found.order, low, high) is not None:
+            raise _NotPlainError
     return found
-
-
-def _conflicts(recovery: Any) -> bool:
-    low, high = recovery.floors.mem_fraction_static, recovery.limits.mem_fraction_static
-    return recovery_conflict(recovery.policy, recovery.order, low, high) is not None
 
 
 def _named_sections(value: object, name: str) -> dict[str, PlainSection]:
