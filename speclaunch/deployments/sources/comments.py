@@ -214,15 +214,11 @@ def _within(stretches: Iterable[Stretch]) -> IsComment:
     return lies_in
 
 
-def _unknown(_document: Document) -> IsComment | None:
-    return None
-
-
 _FORMS: dict[Form, Callable[[Document], IsComment | None]] = {
     Form.PROGRAM: _program,
     Form.PLAIN: _plain,
     Form.DOCUMENT: _document,
-    Form.NOTEBOOK: _unknown,
+    Form.NOTEBOOK: lambda _: None,
     Form.DOCKERFILE: _dockerfile,
     Form.YAML: _yaml,
     Form.MAKEFILE: _shell,

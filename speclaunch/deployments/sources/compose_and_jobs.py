@@ -46,7 +46,8 @@ def add_compose_context(
         pod = read_pod(keys, document)
         deploy = nodes.entries(keys.get("deploy"))
         scale = deploy.get("replicas", keys.get("scale"))
-        names = {site.name, *_texts(keys, "container_name", "hostname")}
+        hosts = (nodes.text(keys.get(key)) for key in ("container_name", "hostname"))
+        names = {site.name, *filter(None, hosts)}
         owner = Owner(
             f"service/{site.name}",
             site.name,
@@ -64,13 +65,6 @@ def add_compose_context(
     return with_server_context(reading, members, (), document)
 
 
-def _texts(keys: Entries, *names: str) -> Iterator[str]:
-    for name in names:
-        text = nodes.text(keys.get(name))
-        if text:
-            yield text
-
-
 def read_pod(keys: Entries, document: Document) -> Pod:
     """Return the container setup of a Compose service."""
     deploy = nodes.entries(keys.get("deploy"))
@@ -83,6 +77,7 @@ def read_pod(keys: Entries, document: Document) -> Pod:
             limits.setdefault(name, found)
     network = pods.setting(keys.get("network_mode"), document)
     ipc = pods.setting(keys.get("ipc"), document)
+    ports = [*nodes.items(keys.get("ports")), *nodes.items(keys.get("expose"))]
     return Pod(
         image=_image(keys, document),
         requests=requests,
@@ -94,7 +89,7 @@ def read_pod(keys: Entries, document: Document) -> Pod:
         grace=pods.in_seconds(pods.setting(keys.get("stop_grace_period"), document)),
         privileged=pods.setting(keys.get("privileged"), document),
         host_network=None if network is None else replace(network, value=network.value == "host"),
-        ports=tuple(_ports(keys, document)),
+        ports=tuple(port for item in ports if (port := _inside(item, document)) is not None),
         published=tuple(_published(keys, document)),
         env=_environment(keys.get("environment"), document),
         secrets=frozenset(),
@@ -132,7 +127,8 @@ def _resources(node: yaml.Node | None, document: Document) -> dict[str, Setting]
 
 
 def _volumes(keys: Entries, document: Document) -> Iterator[Volume]:
-    for item in nodes.items(keys.get("tmpfs")) or _scalars(keys.get("tmpfs")):
+    tmpfs = keys.get("tmpfs")
+    for item in [tmpfs] if isinstance(tmpfs, yaml.ScalarNode) else nodes.items(tmpfs):
         found = pods.setting(item, document)
         if found is not None:
             path, _, options = str(found.value).partition(":")
@@ -164,10 +160,6 @@ def _volumes(keys: Entries, document: Document) -> Iterator[Volume]:
             yield from _short_volume(item, document)
 
 
-def _scalars(node: yaml.Node | None) -> list[yaml.Node]:
-    return [node] if isinstance(node, yaml.ScalarNode) else []
-
-
 def _short_volume(node: yaml.ScalarNode, document: Document) -> Iterator[Volume]:
     """Yield the volume of `SOURCE:TARGET[:MODE]`. A colon in `${NAME:-…}` is not a separator."""
     text = image_of(node, document)  # with the defaults of its variables
@@ -181,13 +173,6 @@ def _short_volume(node: yaml.ScalarNode, document: Document) -> Iterator[Volume]
     kind = "bind" if _PATH.match(source) else "volume"
     known = "$" not in source
     yield Volume(Setting(target, place), kind, place, source=Setting(source, place, known))
-
-
-def _ports(keys: Entries, document: Document) -> Iterator[Setting]:
-    for name in ("ports", "expose"):
-        for item in nodes.items(keys.get(name)):
-            if (port := _inside(item, document)) is not None:
-                yield port
 
 
 def _published(keys: Entries, document: Document) -> Iterator[Setting]:

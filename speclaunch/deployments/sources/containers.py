@@ -26,7 +26,6 @@ from speclaunch.deployments.sources.interface import (
     VLLM_IMAGE,
     Comment,
     Dropped,
-    Invocation,
     Reading,
     ReadingBuilder,
     Word,
@@ -403,21 +402,17 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
             for name, value in nodes.entries(nodes.entries(root).get("data")).items():
                 reading.script(value, CommandContext(name=f"{owner}/{name}" if owner else name))
     done = reading.reading()
-    done = replace(
-        done, invocations=tuple(_with_config(invocation, maps) for invocation in done.invocations)
-    )
     if not done.invocations:
         return done
+    invocations = []
+    for found in done.invocations:  # with the `--config` file that a ConfigMap contains
+        path = config_path(found)
+        config = maps.config(path) if path is not None else None
+        invocations.append(found if config is None else replace(found, config=config))
+    done = replace(done, invocations=tuple(invocations))
     from speclaunch.deployments.sources import kubernetes_kinds  # noqa: PLC0415  few manifests have a server
 
     return kubernetes_kinds.add_server_context(done, sites, roots, maps)
-
-
-def _with_config(found: Invocation, maps: ConfigMaps) -> Invocation:
-    """Return the command with its `--config` file if a ConfigMap in the file contains it."""
-    path = config_path(found)
-    config = maps.config(path) if path is not None else None
-    return found if config is None else replace(found, config=config)
 
 
 class Owned(Struct, frozen=True):

@@ -297,12 +297,12 @@ def to_deployment(
         ),
     ]
     lines = {argument.name: _line(argument, words) for argument in parsed.parsed}
-    args = {
-        name: _under(
-            lines[name] or RecipeLine(value, _assumed(name, parsed, words)), name, parsed, words
-        )
-        for name, value in args_of(parsed).items()
-    }
+    args = {}
+    for name_, value in args_of(parsed).items():
+        its = _words_of(name_, parsed, words)
+        line = lines[name_] or RecipeLine(value, next((w.why for w in its if w.why), None))
+        condition = next((word.condition for word in its if word.condition), None)
+        args[name_] = _commented(line, condition)
     remarks = _remarks(invocation)
     remarks += [
         f"{word.place}: left out `{masked(word.text)}`: {word.why}" for word in found.elided
@@ -344,7 +344,11 @@ def to_deployment(
         tuple(remarks),
         tuple(problems),
         (
-            *_lost(invocation),
+            *(
+                Problem(f"left out {masked(dropped.text)}: {dropped.why}", dropped.place)
+                for dropped in invocation.dropped
+                if dropped.is_lost
+            ),
             *read.in_full,
             *_conditional(invocation, parsed, words, args),
             *secrets.problems,
@@ -374,11 +378,6 @@ def _line(argument: ParsedArgument, words: Sequence[Word]) -> RecipeLine | None:
     return left or RecipeLine([line.value for line in lines])
 
 
-def _assumed(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> str | None:
-    """Return the assumption behind a value, such as the condition of an `if`."""
-    return next((word.why for word in _words_of(name, parsed, words) if word.why), None)
-
-
 def _words_of(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> list[Word]:
     return [
         words[index]
@@ -388,25 +387,11 @@ def _words_of(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> list
     ]
 
 
-def _under(
-    line: RecipeLine, name: str, parsed: ParsedArguments, words: Sequence[Word]
-) -> RecipeLine:
-    conditions = (word.condition for word in _words_of(name, parsed, words))
-    return _commented(line, next((condition for condition in conditions if condition), None))
-
-
 def _commented(line: RecipeLine, condition: str | None) -> RecipeLine:
     """Return the value with its condition as a comment."""
     if condition is None or condition in (line.comment or ""):
         return line
     return RecipeLine(line.value, f"{condition}; {line.comment}" if line.comment else condition)
-
-
-def _lost(invocation: Invocation) -> Iterator[Problem]:
-    """Yield problems about settings of the command that SGLang lacks."""
-    for dropped in invocation.dropped:
-        if dropped.is_lost:
-            yield Problem(f"left out {masked(dropped.text)}: {dropped.why}", dropped.place)
 
 
 def _conditional(
@@ -451,20 +436,14 @@ def _remarks(invocation: Invocation) -> list[str]:
             for option, word in invocation.extras.items()
             if option not in (GPUS, MODEL)
         )
-    return [
-        line
-        for why, dropped in by_reason.items()
-        for line in (_together(why, dropped) if len(dropped) > _FEW else _listed(dropped))
-    ]
-
-
-def _listed(dropped: Sequence[Dropped]) -> list[str]:
-    return [f"{word.place}: left out `{masked(word.text)}`: {word.why}" for word in dropped]
-
-
-def _together(why: str, dropped: Sequence[Dropped]) -> list[str]:
-    names = " ".join(word.text.partition(" ")[0].partition("=")[0] for word in dropped)
-    return [f"{dropped[0].place}: left out {len(dropped)} items ({why}): {names}"]
+    found: list[str] = []
+    for why, dropped in by_reason.items():
+        if len(dropped) > _FEW:
+            names = " ".join(word.text.partition(" ")[0].partition("=")[0] for word in dropped)
+            found.append(f"{dropped[0].place}: left out {len(dropped)} items ({why}): {names}")
+        else:
+            found += [f"{one.place}: left out `{masked(one.text)}`: {one.why}" for one in dropped]
+    return found
 
 
 def _config_file(

@@ -386,7 +386,8 @@ class _Reader(ReadingBuilder):
 
     def _file(self, block: Block, kind: BlockKind) -> None:
         where = block.source.where
-        if not isinstance(where, int) or not SERVER.search(" ".join(_words(block.source.text))):
+        words = (word.strip("\"',[]") for word in block.source.text.split())  # of written lists
+        if not isinstance(where, int) or not SERVER.search(" ".join(words)):
             return
         part = self.document.excerpt(where, block.source.text)
         if kind is BlockKind.DOCKERFILE:
@@ -418,11 +419,6 @@ class _Reader(ReadingBuilder):
         if not reading.unread:
             test = is_complete if block.kind is BlockKind.INLINE else is_command
             self.invocations.extend(found for found in reading.invocations if test(found))
-
-
-def _words(text: str) -> list[str]:
-    """Return the tokens of written lists: `"-m", "sglang.launch_server"`, `- sglang`."""
-    return [word.strip("\"',[]") for word in text.split()]
 
 
 def _open(found: Invocation) -> Invocation:

@@ -313,7 +313,8 @@ def _read_config(name: str, places: Sequence[Path], directory: str | None = None
         try:
             if not reads.is_file(file):
                 continue
-            if not _is_below(file, places):
+            real = reads.resolve(file)
+            if not any(real.is_relative_to(reads.resolve(place)) for place in places):
                 outside = True
                 continue
             if reads.size(file) > MAX_BYTES:
@@ -326,8 +327,3 @@ def _read_config(name: str, places: Sequence[Path], directory: str | None = None
     if outside:
         return ConfigFile(name, why="it is outside the checked directories")
     return ConfigFile(name, why="no such file here")
-
-
-def _is_below(file: Path, places: Sequence[Path]) -> bool:
-    real = reads.resolve(file)
-    return any(real.is_relative_to(reads.resolve(place)) for place in places)

@@ -43,6 +43,8 @@ from speclaunch.deployments.sources.shell_syntax import (
 )
 from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, WordPiece
 
+_HOME = "`~` is the home directory of the user who runs it"
+
 
 class Expander:
     """Expander of words in a scope."""
@@ -83,16 +85,10 @@ class Expander:
         for part in word.parts:
             result = self.part(part, word.source)
             if isinstance(result, list):
-                for number, item in enumerate(result):
-                    if number:
-                        pieces.append(self._derived(" ", part, word.source))
-                    pieces.extend(item.pieces)
-            else:
-                pieces.extend(result)
+                result = self._joined(result, part, word.source)
+            pieces.extend(result)
         if pieces and starts_home(word.parts):
-            pieces[0] = replace(
-                pieces[0], unknown="`~` is the home directory of the user who runs it"
-            )
+            pieces[0] = replace(pieces[0], unknown=_HOME)
         size = sum(len(piece.text) for piece in pieces)
         self.document.spend(1 + len(pieces))
         if size > MAX_TEXT or len(pieces) > MAX_WORDS:
@@ -150,7 +146,8 @@ class Expander:
 
     def _substitution(self, part: Substitution, source: SourceText) -> Result:  # noqa: PLR0911
         inner = part.source or source
-        why = f"`{_short(source.text[part.start : part.end])}` is not run"
+        shown = " ".join(source.text[part.start : part.end].split())
+        why = f"`{shown if len(shown) <= 60 else f'{shown[:57]}…'}` is not run"
         if len(part.body) != 1 or not isinstance(part.body[0], Simple):
             return self.unknown(part, source, why)
         command = part.body[0]
@@ -259,13 +256,12 @@ class Expander:
             return list(positional)
         number = int(part.name) if len(part.name) < 6 else MAX_WORDS
         if number <= len(positional):
+            field = positional[number - 1]
             if part.operator:
-                value = Value(
-                    positional[number - 1].span or SourceSpan(source, part.start, part.end)
-                )
-                value = replace(value, pieces=positional[number - 1].pieces)
+                span = field.span or SourceSpan(source, part.start, part.end)
+                value = Value(span, field.pieces)
                 return expansions.expand_parameter(self, part, source, value)
-            return _taken(positional[number - 1].pieces, positional[number - 1].span)
+            return _taken(field.pieces, field.span)
         if part.operator:
             return expansions.expand_parameter(self, part, source, None)
         return ()
@@ -295,10 +291,8 @@ class Expander:
         expansion = alone and isinstance(parts[-1], Parameter)
         fields = [self._placed(field, word, expansion) for field in builder.done()]
         if fields and starts_home(parts):
-            why = "`~` is the home directory of the user who runs it"
-            fields[0] = replace(
-                fields[0], pieces=marked(fields[0].pieces, why), span=fields[0].span or word.span
-            )
+            pieces = marked(fields[0].pieces, _HOME)
+            fields[0] = replace(fields[0], pieces=pieces, span=fields[0].span or word.span)
         return [with_pattern(field) for field in fields]
 
     def _placed(self, field: Field, word: ShellWord, expansion: bool) -> Field:
@@ -362,8 +356,3 @@ def _taken(pieces: Sequence[WordPiece], owner: SourceSpan | None) -> tuple[WordP
     return tuple(
         piece.with_owner(piece.owner or owner, quoted=bool(piece.unknown)) for piece in pieces
     )
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 60 else f"{text[:57]}…"

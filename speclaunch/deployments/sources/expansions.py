@@ -277,8 +277,7 @@ def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
                 return None
             tokens.append(str(int(known)))
         elif match[1]:
-            octal = len(match[1]) > 1 and match[1][0] == "0" and match[1][1] not in "xX"
-            if octal:
+            if len(match[1]) > 1 and match[1][0] == "0" and match[1][1] not in "xX":  # octal
                 return None
             tokens.append(str(int(match[1], 0)))
         else:
@@ -330,13 +329,10 @@ def output_of(words: Sequence[str], most: int) -> str | None:
     name, arguments = words[0], list(words[1:])
     if name == "seq":
         return _seq(arguments, most)
-    if name == "echo":
-        newline = arguments[:1] != ["-n"]
-        rest = arguments if newline else arguments[1:]
-        if rest and re.match(r"-[neE]+\Z", rest[0]):
-            return None
-        return " ".join(rest)
-    return None
+    rest = arguments[1:] if arguments[:1] == ["-n"] else arguments
+    if name != "echo" or (rest and re.match(r"-[neE]+\Z", rest[0])):
+        return None
+    return " ".join(rest)
 
 
 def _seq(arguments: list[str], most: int) -> str | None:
@@ -411,14 +407,10 @@ class TooMany(Exception):
 
 def expand_braces(parts: Parts) -> list[Parts]:
     """Return the words that braces expand to. Raise `TooMany`."""
-    if not any(
-        isinstance(part, Literal) and not part.quoted and "{" in part.text for part in parts
-    ):
+    unquoted = "".join(p.text for p in parts if isinstance(p, Literal) and not p.quoted)
+    if "{" not in unquoted:
         return [parts]
-    unquoted = [p.text for p in parts if isinstance(p, Literal) and not p.quoted]
-    if sum(text.count("{") for text in unquoted) > _MAX_BRACES:
-        raise TooMany
-    if sum(map(len, unquoted)) > _MAX_BRACED_TEXT:
+    if unquoted.count("{") > _MAX_BRACES or len(unquoted) > _MAX_BRACED_TEXT:
         raise TooMany
     atoms: list[Part] = []
     for part in parts:
@@ -442,10 +434,8 @@ def _expand(atoms: Sequence[Part], depth: int) -> list[Parts]:
     results: list[Parts] = [()]
     while True:
         start = _opening(atoms)
-        if start is None:
-            return _product(results, [tuple(atoms)])
-        end = _find(atoms, start + 1, "}")
-        if end is None:
+        end = None if start is None else _find(atoms, start + 1, "}")
+        if start is None or end is None:
             return _product(results, [tuple(atoms)])
         inside = atoms[start + 1 : end]
         items = _items(inside, atoms[start], depth)
@@ -473,20 +463,16 @@ def _items(inside: Sequence[Part], brace: Part, depth: int) -> list[Parts] | Non
             start = comma + 1
     if not all(isinstance(atom, Literal) and not atom.quoted for atom in inside):
         return None
-    texts = _sequence("".join(_char(atom) for atom in inside))
-    if texts is None:
-        return None
-    return [(Literal(text, brace.start, exact=False),) for text in texts]
+    texts = _sequence("".join(map(_char, inside)))
+    return None if texts is None else [(Literal(t, brace.start, exact=False),) for t in texts]
 
 
 def _opening(atoms: Sequence[Part]) -> int | None:
     """Return the index of the first ``{`` that begins an expansion."""
     if not any(_char(atom) == "}" for atom in atoms):
         return None
-    for index, atom in enumerate(atoms):
-        if _char(atom) == "{" and _find(atoms, index + 1, "}") is not None:
-            return index
-    return None
+    opening = (index for index, atom in enumerate(atoms) if _char(atom) == "{")
+    return next((at for at in opening if _find(atoms, at + 1, "}") is not None), None)
 
 
 def _find(atoms: Sequence[Part], start: int, end: str) -> int | None:

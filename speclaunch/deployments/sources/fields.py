@@ -46,10 +46,7 @@ class Field(Struct, frozen=True):
     @property
     def unknown(self) -> str | None:
         """Reason why the word could not be evaluated, or None."""
-        for piece in self.pieces:
-            if piece.unknown:
-                return piece.unknown
-        return None
+        return next((piece.unknown for piece in self.pieces if piece.unknown), None)
 
     @property
     def text(self) -> str:
@@ -92,14 +89,12 @@ class Field(Struct, frozen=True):
 
     def word(self) -> Word:
         """Return the word for results and messages."""
+        used = self.used.place if self.used is not None else None
         if self._is_plain():
-            used = self.used.place if self.used is not None else None
             return Word(self.pieces[0].text, self.place, True, None, used)
-        unknown = self.unknown
+        unknown, text = self.unknown, self.text
         condition = next((piece.condition for piece in self.pieces if piece.condition), None)
         why = unknown or next((piece.note for piece in self.pieces if piece.note), condition)
-        used = self.used.place if self.used is not None else None
-        text = self.text
         if unknown is None and self.pieces:
             quoted = all(piece.quoted for piece in self.pieces)
             lenient = self.pieces[0].source.document.lenient
@@ -185,9 +180,8 @@ class FieldBuilder:
         for piece in pieces:
             if piece.text or (quoted and piece.default_of):
                 must_quote = quoted and not piece.quoted
-                self._pieces.append(
-                    piece.with_owner(piece.owner, quoted=True) if must_quote else piece
-                )
+                own = piece.with_owner(piece.owner, quoted=True) if must_quote else piece
+                self._pieces.append(own)
         self._open = self._open or quoted or bool(self._pieces)
 
     def split(self, pieces: Sequence[WordPiece]) -> None:
@@ -218,19 +212,13 @@ class FieldBuilder:
                 self._pieces.extend(field.pieces)
                 self._open = True
             else:
-                self.split(
-                    [
-                        piece.with_owner(piece.owner, quoted=bool(piece.unknown))
-                        for piece in field.pieces
-                    ]
-                )
+                self.split([p.with_owner(p.owner, quoted=bool(p.unknown)) for p in field.pieces])
 
     def _close(self) -> None:
         if self._open:
-            pieces = tuple(self._pieces)
-            single = self._single
-            is_single = single is not None and single.pieces == pieces
-            self._fields.append(single if is_single and single is not None else Field(pieces))
+            pieces, single = tuple(self._pieces), self._single
+            is_same = single is not None and single.pieces == pieces
+            self._fields.append(single if is_same and single is not None else Field(pieces))
         self._single = None
         self._pieces = []
         self._open = False
@@ -271,21 +259,19 @@ def split(pieces: Sequence[WordPiece]) -> list[Field]:
     splitter = _Splitter()
     for piece in pieces:
         if piece.unknown:
-            splitter.unsplit(piece)
+            splitter.pieces.append(piece)
         else:
             splitter.text(piece)
-    return splitter.done()
+    splitter.end()
+    return splitter.words
 
 
 class _Splitter:
     def __init__(self) -> None:
-        self._words: list[Field] = []
-        self._pieces: list[WordPiece] | None = None
+        self.words: list[Field] = []
+        self.pieces: list[WordPiece] = []
         self._quote = ""
         self._escaped = False
-
-    def unsplit(self, piece: WordPiece) -> None:
-        self._pieces = [*(self._pieces or ()), piece]
 
     def text(self, piece: WordPiece) -> None:
         """Add a piece, interpreting its quotes and blanks."""
@@ -306,25 +292,19 @@ class _Splitter:
                 start = index + 1
             elif not self._quote and char in _SEPARATORS:
                 self._take(piece, start, index)
-                self._end()
+                self.end()
                 start = index + 1
         self._take(piece, start, len(piece.text))
 
     def _take(self, piece: WordPiece, start: int, end: int) -> None:
         if end > start or piece.text[start : start + 1] in ("'", '"'):
-            if self._pieces is None:
-                self._pieces = []
-            self._pieces.append(piece.slice(start, end))
+            self.pieces.append(piece.slice(start, end))
 
-    def _end(self) -> None:
-        if self._pieces is not None:
-            filled = tuple(piece for piece in self._pieces if piece.text)
-            self._words.append(Field(filled or tuple(self._pieces[:1])))
-            self._pieces = None
-
-    def done(self) -> list[Field]:
-        self._end()
-        return self._words
+    def end(self) -> None:
+        if self.pieces:
+            filled = tuple(piece for piece in self.pieces if piece.text)
+            self.words.append(Field(filled or tuple(self.pieces[:1])))
+            self.pieces = []
 
 
 _TESTED = lazy(r"\$\{?([A-Za-z_]\w*)")
@@ -492,7 +472,10 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
     if len(known) == len(values) and not any(arrays):
         partly = _begun(known, condition)
         all_servers = all(text and SERVER.search(text[0]) for text in texts)
-        if all_servers and not (partly is not None and SERVER.search(_certain(partly))):
+        held = partly.pieces if partly is not None else None
+        if all_servers and not SERVER.search(
+            "".join(p.text for p in held or () if not p.condition)
+        ):
             least = min(range(len(known)), key=lambda index: _size(known[index]))
             limited = f"{condition}{ANOTHER_WAY}"
             partly = known[least].under(limited)
@@ -503,10 +486,6 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
     why = next((value.why for value in known if value.why), None)
     why = why or f"its value depends on a condition{shown}"
     return Value(known[0].span, exported=exported, why=why)
-
-
-def _certain(value: Value) -> str:
-    return "".join(piece.text for piece in value.pieces or () if not piece.condition)
 
 
 def _begun(known: list[Value], condition: str) -> Value | None:
