@@ -82,7 +82,9 @@ def look(words: Sequence[Field]) -> FoundCommand:
     words = _with_entrypoint(words)
     program = find_program(words)
     if program is not None:
-        if _is_no_server(program.kind, [word.text for word in words[program.arguments :]]):
+        texts = [word.text for word in words[program.arguments :]]
+        is_diffusion = program.kind is InvocationKind.SERVE and any(map(DIFFUSION.fullmatch, texts))
+        if is_diffusion or not HELP.isdisjoint(texts):
             return found
         before = words[: program.start]
         found.wrapping = read_wrappers(before)
@@ -120,27 +122,14 @@ def look(words: Sequence[Field]) -> FoundCommand:
     return found
 
 
-def _is_no_server(kind: InvocationKind, texts: Sequence[str]) -> bool:
-    """True if the arguments only request help, or start an image generation server."""
-    if not HELP.isdisjoint(texts):
-        return True
-    return kind is InvocationKind.SERVE and any(map(DIFFUSION.fullmatch, texts))
-
-
 def _slime(words: Sequence[Field], found: FoundCommand) -> FoundCommand:
     if slime.is_diffusion(words):
         found.is_diffusion = True
         return found
-    if words[0].text.startswith("-"):
-        start = 0
-    else:
-        start = (
-            next(
-                (i for i, word in enumerate(words) if word.text.endswith(".py")),
-                next((i for i, word in enumerate(words) if word.text.startswith("--")), 1) - 1,
-            )
-            + 1
-        )
+    start = 0
+    if not words[0].text.startswith("-"):
+        option = next((i for i, word in enumerate(words) if word.text.startswith("--")), 1)
+        start = next((i + 1 for i, word in enumerate(words) if word.text.endswith(".py")), option)
     program = start - 2 if start > 1 and words[start - 1].text.endswith(".py") else start - 1
     found.wrapping = read_wrappers(words[: max(program, 0)])
     reading = slime.read_options(words[start:])
@@ -186,10 +175,8 @@ def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
     if not any(word.text.startswith("--entrypoint") for word in words):
         return words
     wrapping = read_wrappers(words)
-    at = next(
-        (i for i, w in enumerate(words) if w.text.split("=")[0] == "--entrypoint"), len(words)
-    )
-    if wrapping.entrypoint is None or at >= len(words):
+    at = next((i for i, w in enumerate(words) if w.text.split("=")[0] == "--entrypoint"), None)
+    if wrapping.entrypoint is None or at is None:
         return words
     image = at + (1 if "=" in words[at].text else 2)
     while image < len(words) and words[image].text.startswith("-"):
@@ -226,11 +213,11 @@ def exported(scope: ShellScope) -> dict[str, Word | None]:
 
 
 def _word(value: Value) -> Word | None:
-    if value.pieces is None and value.why is None:
+    if value.pieces is not None:
+        return Field(value.pieces, value.span).word()
+    if value.why is None:
         return None
-    if value.pieces is None:
-        return Word(value.span.text, value.span.place, evaluated=False, why=value.why)
-    return Field(value.pieces, value.span).word()
+    return Word(value.span.text, value.span.place, evaluated=False, why=value.why)
 
 
 def leftovers(node: Simple, pipeline: SourceSpan | None) -> Iterable[Dropped]:
@@ -241,8 +228,7 @@ def leftovers(node: Simple, pipeline: SourceSpan | None) -> Iterable[Dropped]:
     if pipeline is not None:
         yield Dropped(pipeline.text, pipeline.place, "the output goes to a pipe")
     if node.end == "&":
-        source = node.span.source
-        place = source.place(node.end_at)
+        place = node.span.source.place(node.end_at)
         yield Dropped("&", place, "the caller watches the engine")
 
 
@@ -275,10 +261,8 @@ class Comments:
             line = document.text.find("\n", end)
             last = bisect_left(self._offsets, len(document.text) if line < 0 else line)
             chosen.update(range(first, last), self._above(start, first, document))
-        return tuple(
-            Comment(span.text.lstrip("#").strip(), span.place)
-            for span in (self._comments[index] for index in sorted(chosen))
-        )
+        spans = (self._comments[index] for index in sorted(chosen))
+        return tuple(Comment(span.text.lstrip("#").strip(), span.place) for span in spans)
 
     def _above(self, start: int, first: int, document: Document) -> Iterable[int]:
         above = document.place(start).line - 1
@@ -297,26 +281,11 @@ def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
     """Yield invocations without duplicates. Identical calls of a function count once."""
     seen: set[tuple[object, ...]] = set()
     for found in invocations:
-        words: tuple[Word, ...] = found.words
-        key = (
-            found.place,
-            tuple(w.text for w in words),
-            tuple((k, v.text) for k, v in found.env.items()),
-        )
+        env = tuple((name, word.text) for name, word in found.env.items())
+        key = (found.place, tuple(word.text for word in found.words), env)
         if key not in seen:
             seen.add(key)
             yield found
-
-
-def text_of(value: Value) -> str:
-    """Return the text of a variable, with its unknown parts unchanged."""
-    return "".join(piece.text for piece in value.pieces or ())
-
-
-def owned(field: Field) -> Field:
-    """Return a shell function's argument, with the call as the owner of its text."""
-    pieces = tuple(replace(piece, owner=piece.owner or field.span) for piece in field.pieces)
-    return replace(field, pieces=pieces)
 
 
 # -- here-documents: ``bash <<EOF``, ``ssh host <<'EOF'``, ``cat > run.sh <<EOF``
@@ -374,14 +343,11 @@ def here_manifest(
     if redirect is None or body is None:
         return None
     head, target = base(fields[0].text), _target(node, fields)
-    is_yaml = head in _APPLY or (
-        head in _WRITE
-        and (
-            target.endswith((".yaml", ".yml"))
-            if target
-            else pipeline is not None and _PIPED.search(pipeline.text)
-        )
-    )
+    is_yaml = head in _APPLY
+    if head in _WRITE and target:
+        is_yaml = target.endswith((".yaml", ".yml"))
+    elif head in _WRITE:
+        is_yaml = pipeline is not None and _PIPED.search(pipeline.text) is not None
     where = body.source.where
     if not is_yaml or not isinstance(where, int) or not _MAPPING.search(body.text):
         return None
@@ -392,11 +358,7 @@ def here_manifest(
         reading = read_yaml_document(body.source.document.excerpt(where + body.start, text))
     except InputError as error:
         return Reading(problems=error.problems)
-    shown = (
-        invocation
-        for invocation in reading.invocations
-        if invocation.kind is not InvocationKind.CONFIG
-    )
+    shown = (found for found in reading.invocations if found.kind is not InvocationKind.CONFIG)
     return replace(reading, invocations=tuple(replace(o, read_only=_READ_ONLY) for o in shown))
 
 

@@ -73,7 +73,8 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
         invocation = replace(found.invocation, env=env, dropped=dropped)
         return Reading((invocation,), tuple(found.problems))
     if found.script:
-        source = SourceText(document, found.script[0].text, _where(found.script[0]))
+        script = found.script[0]
+        source = SourceText(document, script.text, script.pieces[0].source.where)
         env = environment(ShellScope(), {}, found.wrapping, CommandContext())
         before = tuple(field.word() for field in found.before)
         context = CommandContext(
@@ -89,10 +90,6 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
         }
         return run(source, ShellScope(variables, positional=found.positional), context)
     return Reading()
-
-
-def _where(field: Field) -> int | Sequence[int]:
-    return field.pieces[0].source.where
 
 
 def read_shell(text: str, shown: str) -> Reading:

@@ -7,6 +7,7 @@ body is read at each call, or at the end if nothing calls it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import PurePosixPath
 
 from msgspec.structs import replace
@@ -23,9 +24,7 @@ from speclaunch.deployments.sources.commands import (
     here_script,
     leftovers,
     look,
-    owned,
     prompt,
-    text_of,
 )
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.expansions import MAX_TEXT, MAX_WORDS, is_false_comparison
@@ -95,14 +94,10 @@ def _value(expander: Expander, assignment: Assignment, before: Value | None) -> 
     pieces = expander.text(written)
     if assignment.append and before is not None:
         if before.items is not None or before.pieces is None:
-            return Value(
-                assignment.span, why=before.why or "it is appended to in an unsupported way"
-            )
-        owned = tuple(
-            piece if piece.owner is not None else replace(piece, owner=before.span)
-            for piece in before.pieces
-        )
-        pieces = (*owned, *pieces)
+            why = before.why or "it is appended to in an unsupported way"
+            return Value(assignment.span, why=why)
+        held = (replace(piece, owner=piece.owner or before.span) for piece in before.pieces)
+        pieces = (*held, *pieces)
         expander.document.spend(len(pieces))
         if sum(len(piece.text) for piece in pieces) > MAX_TEXT:
             return Value(assignment.span, why=f"it is longer than {MAX_TEXT} characters")
@@ -171,9 +166,7 @@ def _set(expander: Expander, arguments: Sequence[Field]) -> None:
 
 
 def _unknown(expander: Expander, node: Simple, name: str, why: str) -> None:
-    expander.scope.set(
-        name, Value(SourceSpan(node.span.source, node.span.start, node.span.end), why=why)
-    )
+    expander.scope.set(name, Value(node.span, why=why))
 
 
 # -- current directory of the script
@@ -199,9 +192,7 @@ def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> boo
 
 
 def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Value | None:
-    where = [
-        field for field in fields[1:] if not (field.text.startswith("-") and len(field.text) > 1)
-    ]
+    where = [field for field in fields[1:] if field.text[:1] != "-" or field.text == "-"]
     unknown = Value(span, why="the directory that this changes to is unknown")
     if fields[0].text == "popd" or len(where) != 1:
         return unknown
@@ -227,12 +218,6 @@ def directory(scope: ShellScope) -> str | None:
     if value is None or value.pieces is None or any(piece.condition for piece in value.pieces):
         return None
     return "".join(piece.text for piece in value.pieces)
-
-
-def handed_on(scope: ShellScope) -> dict[str, Value]:
-    """Return the values that a child shell inherits."""
-    value = scope.get(_DIRECTORY)
-    return {} if value is None else {_DIRECTORY: value}
 
 
 _MAX_CALLS = 12
@@ -321,12 +306,9 @@ class ScriptReader(ReadingBuilder):
         self.scope.merge([changes], condition, complete=False)
 
     def _compound(self, node: Compound) -> None:
-        if node.kind == "subshell":
-            with self.scope.isolated():
+        if node.kind in ("subshell", "group"):
+            with self.scope.isolated() if node.kind == "subshell" else nullcontext():
                 self._run(node.branches[0].body)
-            return
-        if node.kind == "group":
-            self._run(node.branches[0].body)
             return
         items = self.expander.words(node.items or ()) if node.kind == "for" else []
         if len(items) == 1 and items[0].unknown is None and node.variable is not None:
@@ -336,7 +318,8 @@ class ScriptReader(ReadingBuilder):
             self._run(node.branches[0].body)
             return
         outcomes: list[Changes] = []
-        complete = node.kind in ("if", "case") and any(b.certain for b in node.branches)
+        is_choice = node.kind in ("if", "case")
+        complete = is_choice and any(branch.certain for branch in node.branches)
         moved = False
         for branch in node.branches:
             if node.kind == "if" and is_false_comparison(
@@ -345,13 +328,14 @@ class ScriptReader(ReadingBuilder):
                 outcomes.append({})
                 continue
             self._run(branch.condition)
-            why = _NOT_EVALUATED
-            if node.kind not in ("if", "case"):
-                why = "a loop; its body is read once"
+            why = _NOT_EVALUATED if is_choice else "a loop; its body is read once"
             with self.scope.filled(branch.label.text), self.scope.isolated() as changes:
                 before = self.scope.positional
                 if node.variable is not None:
-                    self._loop_variable(node, items)
+                    shown = ", ".join(item.text for item in items[:8])
+                    several = f"it takes several values in a loop ({shown})"
+                    value = Value(branch.label, why=several if items else "a loop sets it")
+                    self.scope.set(node.variable, value)
                 self._conditions.append(Dropped(branch.label.text, branch.label.place, why))
                 self._run(branch.body)
                 self._conditions.pop()
@@ -360,14 +344,9 @@ class ScriptReader(ReadingBuilder):
         if moved:
             self.scope.positional = None
         line = node.span.place.line
-        where = "under the condition" if node.kind in ("if", "case") else "in the loop"
+        where = "under the condition" if is_choice else "in the loop"
         self.document.spend(sum(value.size for c in outcomes for value in c.values() if value))
         self.scope.merge(outcomes, f"only {where} of line {line}", complete=complete)
-
-    def _loop_variable(self, node: Compound, items: Sequence[Field]) -> None:
-        shown = ", ".join(item.text for item in items[:8])
-        why = f"it takes several values in a loop ({shown})" if items else "a loop sets it"
-        self.scope.set(node.variable or "", Value(node.branches[0].label, why=why))
 
     def _simple(self, node: Simple, pipeline: SourceSpan | None) -> None:
         for assignment in (*node.assignments, *node.declared):
@@ -466,7 +445,8 @@ class ScriptReader(ReadingBuilder):
         if not wrapping.isolated:
             known = {n: v for n, v in self.scope.variables.items() if v.exported or everything}
             known |= {name: replace(value, exported=True) for name, value in assigned.items()}
-            known |= handed_on(self.scope)
+            if (current := self.scope.get(_DIRECTORY)) is not None:
+                known[_DIRECTORY] = current
         for name, field in wrapping.env.items():
             known[name] = Value(field.stretch, field.pieces, exported=True)
         functions = self.scope.functions if everything else {}
@@ -486,11 +466,11 @@ class ScriptReader(ReadingBuilder):
         """Read the servers that a `$( … )` starts."""
         for word in node.words:
             for part in word.parts:
-                if isinstance(part, Substitution):
-                    raw = word.source.text[part.start : part.end]
-                    if SERVER.search(raw):
-                        with self.scope.isolated():
-                            self._run(part.body)
+                if isinstance(part, Substitution) and SERVER.search(
+                    word.source.text, part.start, part.end
+                ):
+                    with self.scope.isolated():
+                        self._run(part.body)
 
     def _call(self, function: Function, arguments: Sequence[Field]) -> None:
         if len(self._calls) >= _MAX_CALLS or function.name in self._calls:
@@ -499,7 +479,11 @@ class ScriptReader(ReadingBuilder):
         self._calls.append(function.name)
         before = self.scope.positional
         known = not any(field.unknown and "@" in field.text for field in arguments)
-        self.scope.positional = tuple(map(owned, arguments)) if known else None
+        owned = (
+            replace(f, pieces=tuple(replace(p, owner=p.owner or f.span) for p in f.pieces))
+            for f in arguments
+        )
+        self.scope.positional = tuple(owned) if known else None
         self.scope.locals.append({})
         self._arguments.append({piece.offset(0) for field in arguments for piece in field.pieces})
         self._run(function.body)
@@ -531,7 +515,8 @@ class ScriptReader(ReadingBuilder):
         """Store an array of `--sglang-` options, even if the file never uses it."""
         name, value, append = assigned
         fields = value.items
-        if fields is None and value.pieces is not None and "--sglang-" in text_of(value):
+        text = "".join(piece.text for piece in value.pieces or ())
+        if fields is None and "--sglang-" in text:
             fields = tuple(self.expander.resplit(value))
         if fields and any(slime.is_engines(field.text) for field in fields):
             held = self._slime.setdefault(name, [])

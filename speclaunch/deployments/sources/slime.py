@@ -60,32 +60,12 @@ OWN = {
 
 _SHARED = frozenset(
     [
-        "--attention-backend",
-        "--chat-template",
-        "--config",
-        "--context-length",
-        "--data-parallel-size",
-        "--device",
-        "--disaggregation-bootstrap-port",
-        "--dp-size",
-        "--dtype",
-        "--encoder-urls",
-        "--ep",
-        "--ep-size",
-        "--load-format",
-        "--log-level",
-        "--max-lora-rank",
-        "--model",
-        "--moe-dp-size",
-        "--page-size",
-        "--pp-size",
-        "--quantization",
-        "--reasoning-parser",
-        "--sampling-backend",
-        "--sampling-defaults",
-        "--tokenizer-mode",
-        "--tokenizer-path",
-        "--weight-version",
+        *("--attention-backend", "--chat-template", "--config", "--context-length"),
+        *("--data-parallel-size", "--device", "--disaggregation-bootstrap-port", "--dp-size"),
+        *("--dtype", "--encoder-urls", "--ep", "--ep-size", "--load-format", "--log-level"),
+        *("--max-lora-rank", "--model", "--moe-dp-size", "--page-size", "--pp-size"),
+        *("--quantization", "--reasoning-parser", "--sampling-backend", "--sampling-defaults"),
+        *("--tokenizer-mode", "--tokenizer-path", "--weight-version"),
     ]
 )
 """SGLang flags that the trainer also has or may have, as complete names or prefixes.
@@ -95,26 +75,13 @@ megatron/core, at d98e8a6); slime at 624b824.
 """
 
 _NAMED = (
-    "--sglang-router-ip",
-    "--sglang-router-port",
-    "--sglang-router-policy",
-    "--sglang-router-request-timeout-secs",
-    "--sglang-router-balance-abs-threshold",
-    "--sglang-router-balance-rel-threshold",
-    "--sglang-server-concurrency",
-    "--actor-num-gpus-per-node",
-    "--actor-num-nodes",
-    "--debug-rollout-only",
-    "--hf-checkpoint",
-    "--prefill-num-servers",
-    "--rollout-max-context-len",
-    "--rollout-max-prompt-len",
-    "--rollout-max-response-len",
-    "--rollout-num-gpus",
-    "--rollout-num-gpus-per-engine",
-    "--rollout-num-gpus-per-node",
-    "--rollout-seed",
-    "--use-rollout-routing-replay",
+    *("--sglang-router-ip", "--sglang-router-port", "--sglang-router-policy"),
+    *("--sglang-router-request-timeout-secs", "--sglang-router-balance-abs-threshold"),
+    *("--sglang-router-balance-rel-threshold", "--sglang-server-concurrency"),
+    *("--actor-num-gpus-per-node", "--actor-num-nodes", "--debug-rollout-only", "--hf-checkpoint"),
+    *("--prefill-num-servers", "--rollout-max-context-len", "--rollout-max-prompt-len"),
+    *("--rollout-max-response-len", "--rollout-num-gpus", "--rollout-num-gpus-per-engine"),
+    *("--rollout-num-gpus-per-node", "--rollout-seed", "--use-rollout-routing-replay"),
 )
 """slime's and miles' own options that state how engines are run, with their full names.
 
@@ -137,12 +104,6 @@ def misspelt(flag: str) -> str | None:
     near = [(distance(flag, name), name) for name in _NAMED if abs(len(name) - len(flag)) <= slips]
     found = min(near, default=(slips + 1, ""))
     return found[1] if found[0] <= slips else None
-
-
-def option_for(flag: str) -> str | None:
-    """Return slime's own option for an engine flag."""
-    own = OWN.get(canonical(flag.removeprefix("--").replace("-", "_")))
-    return own.option if own is not None else None
 
 
 def is_lost(flag: str) -> bool:
@@ -218,18 +179,20 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
     dropped: list[Dropped] = []
     problems: list[Problem] = []
     near = _neighbours(words) if not fragment else frozenset(range(len(words)))
-    for start, end in _options(words):
-        head = words[start]
+    starts = [index for index, word in enumerate(words) if _is_option(word) or index == 0]
+    for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
+        head, group = words[start], words[start:end]
         text = head.text
-        group = words[start:end]
-        slip = misspelt(text.partition("=")[0])
+        name = text.partition("=")[0]
+        slip = misspelt(name)
         if is_engines(text) and not _OWN.match(text) and slip is None:
             if text.startswith(_MISNEGATED):
-                problems.append(_misnegated(head))
-            server.append(_stripped(head))
+                message = f"slime does not accept `{name}`"
+                problems.append(Problem(message, head.place, f"write {prefixed(bare(name))}"))
+            first = head.word()
+            server.append(replace(first, text=bare(first.text)))
             server.extend(word.word() for word in group[1:])
             continue
-        name = text.partition("=")[0]
         option_text = " ".join(word.text for word in group)
         if _EVALUATION.match(text):
             dropped.append(Dropped(option_text, head.place, _EVALUATED))
@@ -239,7 +202,8 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
             dropped.append(Dropped(option_text, head.place, _LOST))
             continue
         if slip is not None:
-            problems.append(slip_for(head, slip))
+            message = f"slime has no known option `{name}`, and ignores unknown options"
+            problems.append(Problem(message, head.place, f"did you mean {slip}?"))
         if text.startswith("--") and (start in near or _ROLLOUT.match(text)):
             values = group[1:]
             if "=" in text:
@@ -252,12 +216,9 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
             why = head.unknown or "a slime-only option"
             dropped.append(Dropped(option_text, head.place, why))
     place = next((w.place for w in words if is_engines(w.text)), words[0].place)
-    return SlimeReading(
-        Invocation(
-            InvocationKind.SLIME, tuple(server), place, dropped=tuple(dropped), extras=extras
-        ),
-        problems,
-    )
+    kind = InvocationKind.SLIME
+    found = Invocation(kind, tuple(server), place, dropped=tuple(dropped), extras=extras)
+    return SlimeReading(found, problems)
 
 
 def is_diffusion(words: Sequence[Field]) -> bool:
@@ -288,43 +249,19 @@ def bare(flag: str) -> str:
     return flag.replace(PREFIX, "--", 1)
 
 
-def slip_for(word: Field, known: str) -> Problem:
-    """Return the problem with an option that is unknown to slime."""
-    name = word.text.partition("=")[0]
-    return Problem(
-        f"slime has no known option `{name}`, and ignores unknown options",
-        word.place,
-        f"did you mean {known}?",
-    )
-
-
-def _misnegated(word: Field) -> Problem:
-    name = word.text.partition("=")[0]
-    now = prefixed(bare(name))
-    return Problem(f"slime does not accept `{name}`", word.place, f"write {now}")
-
-
 def unprefixed(word: Field) -> Problem:
     """Return the problem with an engine flag that lacks slime's prefix."""
     name = word.text.partition("=")[0]
-    option = option_for(name)
-    if option is not None:
-        return Problem(
-            f"slime does not accept `{name}`: its engines get it from {option}",
-            word.place,
-            f"use {option}",
-        )
+    own = OWN.get(canonical(name.removeprefix("--").replace("-", "_")))
+    if own is not None and own.option is not None:
+        message = f"slime does not accept `{name}`: its engines get it from {own.option}"
+        return Problem(message, word.place, f"use {own.option}")
     guide = " (slime's own guide omits the prefix in one place)"
     return Problem(
         f"slime does not accept `{name}`: it reaches the engine only as `{prefixed(name)}`",
         word.place,
         f"write {prefixed(name)}{guide if name.startswith('--speculative-') else ''}",
     )
-
-
-def _options(words: Sequence[Field]) -> list[tuple[int, int]]:
-    starts = [i for i, word in enumerate(words) if _is_option(word) or i == 0]
-    return list(zip(starts, [*starts[1:], len(words)], strict=True))
 
 
 def _is_option(word: Field) -> bool:
@@ -347,23 +284,16 @@ def _neighbours(words: Sequence[Field]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _stripped(word: Field) -> Word:
-    result = word.word()
-    return replace(result, text=bare(result.text))
-
-
 def runtime_environment(words: Sequence[Field]) -> dict[str, Field]:
     """Return the ``env_vars`` of ``ray job submit --runtime-env-json``."""
     for index, word in enumerate(words):
-        text = "".join(piece.text for piece in word.pieces)
-        option, _, value = text.partition("=")
+        option, _, value = "".join(piece.text for piece in word.pieces).partition("=")
         if option != "--runtime-env-json":
             continue
-        skip = len(option) + 1
         if not value and index + 1 < len(words):
             after = words[index + 1]
             return _variables("".join(piece.text for piece in after.pieces), after, 0)
-        return _variables(value, word, skip)
+        return _variables(value, word, len(option) + 1)
     return {}
 
 
@@ -381,10 +311,8 @@ def _variables(text: str, word: Field, skip: int) -> dict[str, Field]:
     for name, value in variables.items():
         if not isinstance(name, str) or not isinstance(value, str):
             continue
-        shown = re.search(
-            re.escape(json.dumps(name)) + r"\s*:\s*\"(" + re.escape(value) + r")\"",
-            source.text[skip:],
-        )
+        pair = rf'{re.escape(json.dumps(name))}\s*:\s*"({re.escape(value)})"'
+        shown = re.search(pair, source.text[skip:])
         at = skip + shown.start(1) if shown is not None else 0
         part = next((raw for raw in unknown if raw in value), None)
         why = f"`{part}` is not set in this file" if part is not None else None

@@ -226,7 +226,9 @@ def read_options(words: Sequence[Word]) -> tuple[Word | None, list[VllmOption]]:
             continue
         end = index
         most = len(words) if name in _MANY else 0 if _is_bare(name) else 1
-        while end < len(words) and end - index < most and not _is_flag(words[end]):
+        while end < len(words) and end - index < most:
+            if words[end].text[:1] == "-" and not words[end].text[1:2].isdigit():  # the next option
+                break
             end += 1
         options.append(VllmOption(name, word, tuple(words[index:end])))
         index = end
@@ -260,10 +262,6 @@ _BARE = frozenset(
 def _is_bare(name: str) -> bool:
     """True if an option accepts no separate value (`-O3` includes its value)."""
     return name in SWITCHES or name in _BARE or name.startswith("--no-") or name[:2] == "-O" != name
-
-
-def _is_flag(word: Word) -> bool:
-    return word.text.startswith("-") and not word.text[1:2].isdigit()
 
 
 def _after(word: Word, start: int) -> Word:
@@ -322,9 +320,7 @@ def marked_words(argv: Sequence[str]) -> list[str]:
 
 def translated(reading: Reading) -> Reading:
     """Return the reading of a marked text with its commands converted to SGLang's."""
-    found = (
-        invocation for invocation in reading.invocations if invocation.kind is InvocationKind.VLLM
-    )
+    found = (found for found in reading.invocations if found.kind is InvocationKind.VLLM)
     return replace(
         reading,
         invocations=tuple(_Translation(invocation).done() for invocation in found),
@@ -407,7 +403,8 @@ class _Translation:
         elif (name in SHORTCUTS or name.startswith(f"{CONFIG}.")) and values:
             self._spec_word = self._spec_word or option.word
             key = SHORTCUTS.get(name, name.removeprefix(f"{CONFIG}.").replace("-", "_"))
-            self._spec[key] = (_number(values[0].text), values[0])
+            text = values[0].text
+            self._spec[key] = (int(text) if text.isdecimal() else text, values[0])
         elif name in SWITCHES and not values:
             flag, *value = SWITCHES[name]
             self._put(flag, option.word, None, value[0] if value else None)
@@ -459,14 +456,11 @@ class _Translation:
             return
         flags = [word.text for word in self._words]
         counts = {"--tp-size": "1", "--dp-size": "1"}
-        counts |= {
-            flag: self._words[flags.index(flag) + 1].text for flag in counts if flag in flags
-        }
+        counts |= {f: self._words[flags.index(f) + 1].text for f in counts if f in flags}
         tp, dp = counts.values()
         if not (tp.isdecimal() and dp.isdecimal()):
             self._drop(expert, "SGLang sets a size instead: set ep_size, at most tp_size")
             return
-        ranks = str(int(tp) * int(dp))
         if dp != "1":
             if "--tp-size" not in flags:
                 self._put("--tp-size", expert.word, None, tp)
@@ -475,7 +469,7 @@ class _Translation:
                 if is_total and word.text.isdecimal():
                     self._words[at] = replace(word, text=str(int(word.text) * int(dp)))
             self._put("--enable-dp-attention", expert.word)
-        self._put("--ep-size", expert.word, None, ranks)
+        self._put("--ep-size", expert.word, None, str(int(tp) * int(dp)))
 
     # -- speculation --------------------------------------------------------------------
 
@@ -485,19 +479,15 @@ class _Translation:
         except (ValueError, RecursionError):
             read = None
         if not isinstance(read, dict):
-            self._refused.append(
-                Problem(
-                    f"{CONFIG} {value.text} is not a JSON object that can be read here",
-                    value.place,
-                    "write its values into the command, or add speculation to the recipe",
-                )
-            )
+            message = f"{CONFIG} {value.text} is not a JSON object that can be read here"
+            help_ = "write its values into the command, or add speculation to the recipe"
+            self._refused.append(Problem(message, value.place, help_))
             return
         self._spec_word = self._spec_word or option.word
         self._spec |= {str(key): (key_node, value) for key, key_node in read.items()}
 
     def _speculation(self, at: Word) -> None:
-        spec = dict(self._spec)
+        spec = self._spec
         values = {key: value for key, (value, _) in spec.items()}
         model = values.get("model")
         method = _method(values.get("method"), model)
@@ -570,20 +560,13 @@ def _method(method: Any, model: Any) -> str:
     if chosen.endswith("_mtp"):
         chosen = "mtp"
     if chosen in ("draft_model", "mtp"):
-        names: tuple[tuple[str, str], ...] = (
-            *(("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash")),
-            ("dspark", "dspark"),
-        )
-        return next((found for part, found in names if part in name), chosen)
+        names = {"eagle-": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
+        return next((found for part, found in names.items() if part in name), chosen)
     return chosen
 
 
 _IMPORT_PATH = lazy(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 """Path of a Python class, by which vLLM recognizes a custom proposer."""
-
-
-def _number(text: str) -> Any:
-    return int(text) if text.isdecimal() else text
 
 
 def _counted(word: Word) -> str:

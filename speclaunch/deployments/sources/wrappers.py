@@ -46,45 +46,10 @@ ROUTER_PROGRAMS = frozenset({"sglang-router", "sgl-model-gateway", "sglang_route
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash"})
 SILENT = frozenset(
     [
-        "echo",
-        "printf",
-        "cat",
-        "grep",
-        "egrep",
-        "fgrep",
-        "rg",
-        "pgrep",
-        "pkill",
-        "kill",
-        "killall",
-        "ps",
-        "git",
-        "curl",
-        "wget",
-        "logger",
-        "sed",
-        "awk",
-        "jq",
-        "test",
-        "[",
-        "which",
-        "type",
-        "man",
-        "alias",
-        "trap",
-        "read",
-        "complete",
-        "find",
-        "ls",
-        "rm",
-        "cp",
-        "mv",
-        "tar",
-        "pip",
-        "pip3",
-        "apt",
-        "apt-get",
-        "sleep",
+        *("echo", "printf", "cat", "grep", "egrep", "fgrep", "rg", "pgrep", "pkill", "kill"),
+        *("killall", "ps", "git", "curl", "wget", "logger", "sed", "awk", "jq", "test", "["),
+        *("which", "type", "man", "alias", "trap", "read", "complete", "find", "ls", "rm", "cp"),
+        *("mv", "tar", "pip", "pip3", "apt", "apt-get", "sleep"),
         "dynamo-sglang-sidecar",  # its --sglang-endpoint names a server
     ]
 )
@@ -106,29 +71,10 @@ _ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES = frozenset(
     [
-        "-d",
-        "--detach",
-        "-i",
-        "--interactive",
-        "-t",
-        "--tty",
-        "--rm",
-        "--privileged",
-        "--init",
-        "--read-only",
-        "-P",
-        "--publish-all",
-        "--no-healthcheck",
-        "--oom-kill-disable",
-        "--disable-content-trust",
-        "-q",
-        "--quiet",
-        "--sig-proxy",
-        "--use-api-socket",
-        "--replace",
-        "--no-hosts",
-        "--no-hostname",
-        "--tls-verify",
+        *("-d", "--detach", "-i", "--interactive", "-t", "--tty", "--rm", "--privileged", "--init"),
+        *("--read-only", "-P", "--publish-all", "--no-healthcheck", "--oom-kill-disable"),
+        *("--disable-content-trust", "-q", "--quiet", "--sig-proxy", "--use-api-socket"),
+        *("--replace", "--no-hosts", "--no-hostname", "--tls-verify"),
     ]
 )
 _WHY = {
@@ -308,40 +254,35 @@ def _env(words: Sequence[Field], at: int, found: Wrapping) -> int:
     start = at
     at += 1
     while at < len(words):
-        text = words[at].text
-        if text in ("-u", "--unset") and at + 1 < len(words):
-            found.unset.append(words[at + 1].text)
-            _drop(words[at : at + 2], "the variable is removed", found)
-            at += 2
+        text, following = words[at].text, words[at + 1 : at + 2]
+        size, why = 1, "not part of the server's arguments"
+        if text in ("-u", "--unset") and following:
+            found.unset.append(following[0].text)
+            size, why = 2, "the variable is removed"
         elif text.startswith(("--unset=", "-u")):
             found.unset.append(text.removeprefix("--unset=").removeprefix("-u"))
-            _drop(words[at : at + 1], "the variable is removed", found)
-            at += 1
+            why = "the variable is removed"
         elif text in ("-i", "-", "--ignore-environment"):
             found.isolated = True
             found.env.clear()
-            _drop(words[at : at + 1], "the surrounding environment is not passed on", found)
-            at += 1
-        elif text in ("-C", "--chdir", "-S") and at + 1 < len(words):
-            _drop(words[at : at + 2], "not part of the server's arguments", found)
-            at += 2
+            why = "the surrounding environment is not passed on"
+        elif text in ("-C", "--chdir", "-S") and following:
+            size = 2
         elif _ASSIGNMENT.match(text):
             _assign(words[at], found)
             at += 1
-        elif text.startswith("-"):
-            _drop(words[at : at + 1], "not part of the server's arguments", found)
-            at += 1
-        else:
+            continue
+        elif not text.startswith("-"):
             break
+        _drop(words[at : at + size], why, found)
+        at += size
     return max(at, start + 1)
 
 
 def _container(words: Sequence[Field], at: int) -> int | None:
     """Return the index of ``run``, ``exec`` or ``create`` of a container tool."""
-    for index in range(at + 1, min(at + 8, len(words))):
-        if words[index].text in ("run", "exec", "create"):
-            return index
-    return None
+    verbs = ("run", "exec", "create")
+    return next((i for i in range(at + 1, min(at + 8, len(words))) if words[i].text in verbs), None)
 
 
 def _container_options(words: Sequence[Field], at: int, run: int, found: Wrapping) -> int:
@@ -376,7 +317,7 @@ def _container_options(words: Sequence[Field], at: int, run: int, found: Wrappin
                 why += "; the variables in that file are not read"
             _drop(words[index : index + size], why, found)
         index += size
-    found.image = next((word.text for word in words[index : index + 1]), None)
+    found.image = words[index].text if index < len(words) else None
     _drop(words[index : index + 1], f"the image or container of `{tool}`", found)
     return min(index + 1, len(words))
 
