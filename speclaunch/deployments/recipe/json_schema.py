@@ -39,11 +39,7 @@ from speclaunch.engine import (
 
 Schema = dict[str, Any]
 
-INTERPOLATION: Schema = {
-    "title": "interpolation",
-    "type": "string",
-    "pattern": r"\$\{|^\?\?\?$",
-}
+INTERPOLATION: Schema = {"title": "interpolation", "type": "string", "pattern": r"\$\{|^\?\?\?$"}
 """`${args.tp_size}`, `${oc.env:MODELS}/llama`, and `???` for a required value."""
 _WHOLE = {"type": "string", "pattern": r"^\s*[+-]?[0-9]+(_[0-9]+)*\s*$"}
 _REAL = {

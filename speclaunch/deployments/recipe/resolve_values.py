@@ -109,11 +109,7 @@ def _texts(raw: Any) -> Iterator[str]:
 
 def _renamed(raw: Any, resolver: str) -> Any:
     if isinstance(raw, str):
-        names = {
-            "oc.env": resolver,
-            "env_or": f"{resolver}_or",
-            "oc.decode": "speclaunch_decode",
-        }
+        names = {"oc.env": resolver, "env_or": f"{resolver}_or", "oc.decode": "speclaunch_decode"}
         return _RESOLVER.sub(lambda found: f"{found[1]}${{{names[found[2]]}:", raw)
     if isinstance(raw, dict):
         return {key: _renamed(value, resolver) for key, value in raw.items()}

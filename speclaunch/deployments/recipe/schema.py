@@ -450,9 +450,7 @@ RecordedLock = Annotated[Lock, _LockForm(), PlainKind("lock")]
 RoleName = Annotated[str, AfterValidator(_role_name)]
 NamedRole = Annotated[RoleSection, BeforeValidator(_or_empty)]
 Roles = Annotated[
-    dict[RoleName, NamedRole],
-    BeforeValidator(_few),
-    PlainKind("sections", RoleSection.__name__),
+    dict[RoleName, NamedRole], BeforeValidator(_few), PlainKind("sections", RoleSection.__name__)
 ]
 
 

@@ -347,14 +347,7 @@ def _option(value: object, options: tuple[str, ...]) -> str:
 
 _FORMS = {
     form.__name__: form
-    for form in (
-        is_image,
-        is_label,
-        is_model_store,
-        is_plain_version,
-        is_resource,
-        is_store,
-    )
+    for form in (is_image, is_label, is_model_store, is_plain_version, is_resource, is_store)
 }
 
 

@@ -66,9 +66,7 @@ class Collected(ReadingBuilder):
         for index in range(first, len(self.invocations)):
             found = self.invocations[index]
             self.invocations[index] = replace(
-                found,
-                image=found.image or image,
-                hardware=found.hardware or hardware,
+                found, image=found.image or image, hardware=found.hardware or hardware
             )
 
     def leave_open(self, first: int) -> None:

@@ -118,9 +118,7 @@ def without_own(invocation: Invocation) -> Invocation:
     words, more = _handed_on(words)
     words, sections = _section(invocation.words, words)
     return replace(
-        invocation,
-        words=tuple(words),
-        dropped=(*invocation.dropped, *dropped, *more, *sections),
+        invocation, words=tuple(words), dropped=(*invocation.dropped, *dropped, *more, *sections)
     )
 
 

@@ -150,9 +150,7 @@ def _serve(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) 
     ellipses = any(word.placeholder and is_ellipsis(word.text) for word in words)
     first = several.index(False) if False in several else len(words)
     read = dispatch(
-        [word.text for word in words[first:]],
-        catalogue,
-        certain=not ellipses and not any(several),
+        [word.text for word in words[first:]], catalogue, certain=not ellipses and not any(several)
     )
     for index, message in read.refused:
         place = invocation.place if index is None else words[first + index].place
@@ -271,8 +269,7 @@ def followed(reading: Reading, file: Path | None) -> Reading:
     folders = [file.parent] if file is not None else []
     places = [*folders, Path()]
     return replace(
-        reading,
-        invocations=tuple(_with_config(found, places) for found in reading.invocations),
+        reading, invocations=tuple(_with_config(found, places) for found in reading.invocations)
     )
 
 

@@ -78,11 +78,7 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
         env = environment(ShellScope(), {}, found.wrapping, CommandContext())
         before = tuple(field.word() for field in found.before)
         context = CommandContext(
-            before,
-            tuple(found.wrapping.dropped),
-            found.wrapping.name,
-            found.wrapping.image,
-            env,
+            before, tuple(found.wrapping.dropped), found.wrapping.name, found.wrapping.image, env
         )
         variables = {
             name: Value(field.stretch, field.pieces, exported=True)

@@ -387,10 +387,7 @@ def _parts(image: str) -> tuple[str, str]:
 
 
 def _with_images(
-    node: yaml.Node,
-    new: Callable[[yaml.ScalarNode], yaml.Node],
-    document: Document,
-    depth: int = 0,
+    node: yaml.Node, new: Callable[[yaml.ScalarNode], yaml.Node], document: Document, depth: int = 0
 ) -> yaml.Node:
     document.spend()
     if depth > _MAX_IMAGE_DEPTH:  # an alias to an enclosing node

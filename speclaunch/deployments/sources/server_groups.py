@@ -367,10 +367,7 @@ def _by_address(members: Sequence[Member], services: Services, sets: _Sets) -> N
 
 
 def _named(
-    host: str,
-    namespace: str | None,
-    members: Sequence[Member],
-    services: Services,
+    host: str, namespace: str | None, members: Sequence[Member], services: Services
 ) -> list[int]:
     """Return the servers that a host name resolves to, by a Service, an object or its pod."""
     parts = host.split(".")
@@ -497,11 +494,7 @@ def _group(inside: Sequence[Member], services: Services) -> Group:
     )
     routers = tuple(member.router for member in inside if member.router is not None)
     return Group(
-        part_of or first.owner.name,
-        first.owner.platform,
-        first.owner.place,
-        routers,
-        before,
+        part_of or first.owner.name, first.owner.platform, first.owner.place, routers, before
     )
 
 
@@ -510,10 +503,7 @@ _PARALLEL = frozenset({"StatefulSet", "Job"})
 
 
 def with_server_context(
-    reading: Reading,
-    members: Sequence[Member],
-    services: Services,
-    document: Document,
+    reading: Reading, members: Sequence[Member], services: Services, document: Document
 ) -> Reading:
     """Return the reading with the server context of its servers."""
     found = list(reading.invocations)

@@ -262,10 +262,7 @@ def _model(job: Tree, document: Document) -> list[Word]:
 
 def _environment(job: Tree, role: str, document: Document) -> dict[str, Word]:
     env: dict[str, Word] = {}
-    for held in (
-        _below(job, "environment"),
-        _below(_below(job, "backend"), f"{role}_environment"),
-    ):
+    for held in (_below(job, "environment"), _below(_below(job, "backend"), f"{role}_environment")):
         for name, value in held.items():
             if isinstance(value, yaml.ScalarNode) and not name.endswith(_KEYS):
                 env[name] = _word(value, document)

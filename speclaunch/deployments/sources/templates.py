@@ -117,10 +117,7 @@ def _each(words: Mapping[str, Word], change: Callable[[Word], Word]) -> Mapping[
     return MappingProxyType({name: change(word) for name, word in words.items()})
 
 
-_MARK = lazy(
-    r"\{#.{0,2000}?#\}|\{%.{0,2000}?%\}|\{\{.{0,2000}?\}\}",
-    re.DOTALL,
-)
+_MARK = lazy(r"\{#.{0,2000}?#\}|\{%.{0,2000}?%\}|\{\{.{0,2000}?\}\}", re.DOTALL)
 _MOST_MARKS = 3000
 _MOST = 1 << 20
 _DEEPEST = 60

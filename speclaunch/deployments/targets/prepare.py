@@ -195,12 +195,7 @@ def prepare(
         version,
         python,
         cpu,
-        RenderedArgs(
-            version,
-            rendered.arguments,
-            rendered.env,
-            (*notes, *rendered.notes),
-        ),
+        RenderedArgs(version, rendered.arguments, rendered.env, (*notes, *rendered.notes)),
         overlay,
         _address(recipe),
         catalogue,
