@@ -167,11 +167,9 @@ def exec_form(source: SourceText) -> ExecForm | None:
     except (ValueError, RecursionError):
         data = None
     is_json = isinstance(data, list) and all(isinstance(item, str) for item in data)
-    words: list[Field] = []
-    for string in _STRING.finditer(source.text):
-        words.append(_string(source, string))
-        source.document.spend()
-    return ExecForm(tuple(words), is_json)
+    words = tuple(_string(source, string) for string in _STRING.finditer(source.text))
+    source.document.spend(len(words))
+    return ExecForm(words, is_json)
 
 
 def _string(source: SourceText, string: re.Match[str]) -> Field:
@@ -183,10 +181,9 @@ def _string(source: SourceText, string: re.Match[str]) -> Field:
         text = str(json.loads(string[0]))
     except ValueError:
         text = raw
-    where: list[int] = []
     at = string.start(1)
-    for match in re.compile(r"\\u[0-9A-Fa-f]{4}|\\.|.", re.DOTALL).finditer(raw):
-        where.append(source.offset(at + match.start()))
+    marks = re.finditer(r"\\u[0-9A-Fa-f]{4}|\\.|.", raw, re.DOTALL)
+    where = [source.offset(at + mark.start()) for mark in marks]
     if len(where) != len(text):
         where = [source.offset(at)] * len(text)
     return Field((WordPiece(text, SourceText(source.document, text, where), 0, quoted=True),), span)
@@ -215,8 +212,7 @@ class BuildStage(Struct):
 
     def at_run(self) -> ShellScope:
         """Return the variables at run time, which exclude ``ARG``."""
-        exported = {name: value for name, value in self.variables.items() if value.exported}
-        return ShellScope(exported)
+        return ShellScope({name: value for name, value in self.variables.items() if value.exported})
 
 
 def read_dockerfile(document: Document, start: int = 0, end: int | None = None) -> Reading:
@@ -273,9 +269,7 @@ class _Reader(ReadingBuilder):
     def _begin_stage(self, found: Instruction) -> None:
         named = _NAMED.match(found.rest.text.strip())
         image, name = (named[1], named[2]) if named is not None else (None, None)
-        before = next(
-            (earlier for earlier in self.stages if image and earlier.name == image.lower()), None
-        )
+        before = next((old for old in self.stages if image and old.name == image.lower()), None)
         if before is not None:
             self.stage = replace(
                 before,
@@ -286,9 +280,8 @@ class _Reader(ReadingBuilder):
             )
         else:
             if image is not None and "$" in image:
-                image = self._text(
-                    found.rest.part(*_stripped(found.rest)), self.global_args
-                ).split()[0]
+                written = found.rest.part(*_stripped(found.rest))
+                image = self._text(written, self.global_args).split()[0]
             self.stage = BuildStage((name or "").lower() or None, image)
         self.stages.append(self.stage)
 
@@ -312,8 +305,7 @@ class _Reader(ReadingBuilder):
                     why = f"`{name}` is a build argument without a default"
                     into[name] = Value(found.span, why=why)
             return
-        for name, value in self._assigned(found, into).items():
-            into[name] = value
+        into.update(self._assigned(found, into))
 
     def _env(self, found: Instruction, stage: BuildStage) -> None:
         legacy = _LEGACY.match(found.rest.text)
@@ -324,13 +316,11 @@ class _Reader(ReadingBuilder):
             source = found.rest.part(legacy.end(), len(found.rest.text))
             nodes = parse(source).nodes
             words = nodes[0].words if len(nodes) == 1 and isinstance(nodes[0], Simple) else ()
-            pieces = [
-                piece for word in words[:1] for piece in self._expander(stage.variables).text(word)
-            ]
+            pieces: tuple[WordPiece, ...] = (WordPiece(source.text, source, 0, quoted=True),)
+            if len(words) == 1:
+                pieces = self._expander(stage.variables).text(words[0])
             span = SourceSpan(source, 0, len(source.text))
-            if len(words) != 1:
-                pieces = [WordPiece(source.text, source, 0, quoted=True)]
-            stage.variables[legacy[1]] = Value(span, tuple(pieces), exported=True)
+            stage.variables[legacy[1]] = Value(span, pieces, exported=True)
 
     def _assigned(self, found: Instruction, known: dict[str, Value]) -> dict[str, Value]:
         """Return ``NAME=value`` of ENV and ARG, in shell syntax; values use earlier settings."""
@@ -372,19 +362,12 @@ class _Reader(ReadingBuilder):
 
     def _form(self, found: Instruction) -> ExecForm | None:
         form = exec_form(found.rest)
-        if (
-            form is not None
-            and not form.is_json
-            and SERVER.search(" ".join(word.text for word in form.words))
-        ):
-            place = found.rest.place(*_stripped(found.rest))
-            self.misread.append(
-                Problem(
-                    f"the list of {found.name} is not JSON: Docker runs it as a shell command",
-                    replace(place, length=1),
-                    "use double quotes, and no comma after the last word",
-                )
-            )
+        shown = " ".join(word.text for word in form.words) if form is not None else ""
+        if form is not None and not form.is_json and SERVER.search(shown):
+            message = f"the list of {found.name} is not JSON: Docker runs it as a shell command"
+            place = replace(found.rest.place(*_stripped(found.rest)), length=1)
+            help_ = "use double quotes, and no comma after the last word"
+            self.misread.append(Problem(message, place, help_))
         return form
 
     def _exec(self, words: Sequence[Field], stage: BuildStage, scope: ShellScope) -> None:
@@ -394,14 +377,10 @@ class _Reader(ReadingBuilder):
         if found.invocation is not None:
             for word in words:
                 self._literal_variable(word)
-            self.invocations.append(
-                replace(
-                    found.invocation,
-                    env=env,
-                    dropped=(*found.wrapping.dropped, *found.invocation.dropped),
-                    image=found.invocation.image or stage.image,
-                )
-            )
+            dropped = (*found.wrapping.dropped, *found.invocation.dropped)
+            image = found.invocation.image or stage.image
+            server = replace(found.invocation, env=env, dropped=dropped, image=image)
+            self.invocations.append(server)
             self.problems.extend(found.problems)
         elif found.script:
             pieces = [piece for field in found.script for piece in field.pieces]
@@ -416,13 +395,9 @@ class _Reader(ReadingBuilder):
     def _literal_variable(self, word: Field) -> None:
         mark = _VARIABLE.search(word.text)
         if mark is not None and word.unknown is None:
-            self.misread.append(
-                Problem(
-                    f"`{word.text}` is passed unchanged: the exec form starts no shell",
-                    word.place,
-                    'write the command without the list, or as ["sh", "-c", "…"]',
-                )
-            )
+            message = f"`{word.text}` is passed unchanged: the exec form starts no shell"
+            help_ = 'write the command without the list, or as ["sh", "-c", "…"]'
+            self.misread.append(Problem(message, word.place, help_))
 
     def _shell(self, source: SourceText, stage: BuildStage, scope: ShellScope) -> None:
         if stage.has_shell:
@@ -434,11 +409,11 @@ class _Reader(ReadingBuilder):
             if SERVER.search(body.text):
                 self._shell(body, stage, ShellScope(dict(stage.variables)))
         if found.name == "RUN" and not found.bodies and SERVER.search(found.rest.text):
-            form = exec_form(found.rest)
+            form, scope = exec_form(found.rest), ShellScope(dict(stage.variables))
             if form is not None and form.is_json:
-                self._exec(form.words, stage, ShellScope(dict(stage.variables)))
+                self._exec(form.words, stage, scope)
             else:
-                self._shell(found.rest, stage, ShellScope(dict(stage.variables)))
+                self._shell(found.rest, stage, scope)
 
 
 def _run_arguments(found: Instruction) -> Field:

@@ -110,17 +110,21 @@ _PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
 _QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
 MENTIONS = lazy(rf"sglang|--speculative-|{VLLM}")
 
-_SCRIPTS = frozenset({"bash", "sh", "shell", "zsh"})
-_TEXTS = frozenset(
-    ["", "console", "shell-session", "shellsession", "sh-session", "bash-session", "terminal",
-     "text", "txt", "plain", "plaintext", "none", "cmd", "command", "commandline", "output"]
-)  # fmt: skip
 _SESSIONS = frozenset({"console", "shell-session", "shellsession", "sh-session", "bash-session"})
-_YAML_FENCES = frozenset({"yaml", "yml"})
-_PYTHON = frozenset({"python", "py", "python3"})
+_TEXTS = (
+    *("", "terminal", "text", "txt", "plain", "plaintext", "none"),
+    *("cmd", "command", "commandline", "output"),
+)
+_KINDS = {
+    **dict.fromkeys(("bash", "sh", "shell", "zsh"), BlockKind.SCRIPT),
+    **dict.fromkeys((*_TEXTS, *_SESSIONS), BlockKind.TEXT),
+    **dict.fromkeys(("yaml", "yml"), BlockKind.YAML),
+    **dict.fromkeys(("python", "py", "python3"), BlockKind.PYTHON),
+    **dict.fromkeys(("dockerfile", "docker", "containerfile"), BlockKind.DOCKERFILE),
+}
+"""Kinds by the language of a fence or directive. Other languages contain no command."""
 _NESTED = frozenset({"eval-rst"})
 """Fences around text with its own directives."""
-_DOCKERFILES = frozenset({"dockerfile", "docker", "containerfile"})
 _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
 
 
@@ -192,7 +196,7 @@ class _Lines:
         if language in _NESTED:
             yield from _Lines(self.document, start, stop).read()
             return
-        kind = _kind(language)
+        kind = _KINDS.get(language)
         text = self.text[start:stop]
         if ">" in fence[1]:
             text = _QUOTED.sub(lambda match: " " * len(match[0]), text)
@@ -217,7 +221,7 @@ class _Lines:
             at = min(stop + 1, len(self.text))
         self.at = max(at, end + 1)
         language = directive[2].lower()
-        kind = _kind(language)
+        kind = _KINDS.get(language)
         if kind is not None and has_body:
             text = self.text[start:at]
             yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
@@ -255,25 +259,22 @@ class _Lines:
             while self.text[start:end].rstrip().endswith("\\") and end < len(self.text):
                 start, end = end + 1, self._line_end(end + 1)
                 self.at = min(end + 1, len(self.text))
-            if command[1].strip():
-                above = begin
-            begin = min(above, begin) if not command[1].strip() else begin
+            if not command[1].strip():
+                begin = min(above, begin)
             text = self.text[begin:end]
             if ">" in command[1]:
                 text = _QUOTED.sub(lambda match: " " * len(match[0]), text)
             yield Block(BlockKind.PROSE, SourceText(self.document, _without_prompts(text), begin))
             return
-        if "`" not in line and len(line) < _MAX_SENTENCE and not _LOGGED.match(line):
-            within = _WITHIN.search(line)
-            if within is not None:
-                rest = SourceText(self.document, line[within.end() :], start + within.end())
-                yield Block(BlockKind.INLINE, rest)
+        is_sentence = "`" not in line and len(line) < _MAX_SENTENCE and not _LOGGED.match(line)
+        if is_sentence and (within := _WITHIN.search(line)) is not None:
+            rest = SourceText(self.document, line[within.end() :], start + within.end())
+            yield Block(BlockKind.INLINE, rest)
         for code in _INLINE.finditer(line):
-            inside = code[2]
-            if WHOLE_COMMAND.match(inside.lstrip()):
-                at = start + code.start(2)
+            if WHOLE_COMMAND.match(code[2].lstrip()):
+                text = _without_prompts(code[2])
                 yield Block(
-                    BlockKind.INLINE, SourceText(self.document, _without_prompts(inside), at)
+                    BlockKind.INLINE, SourceText(self.document, text, start + code.start(2))
                 )
         begun = _INLINE_START.fullmatch(line)
         after = _INLINE_REST.match(self.text, end) if begun is not None else None
@@ -288,18 +289,6 @@ def _language(written: str) -> str:
     if words and words[0] in _MYST:
         words = words[1:]
     return words[0] if words else ""
-
-
-def _kind(language: str) -> BlockKind | None:
-    if language in _SCRIPTS:
-        return BlockKind.SCRIPT
-    if language in _TEXTS:
-        return BlockKind.TEXT
-    if language in _YAML_FENCES:
-        return BlockKind.YAML
-    if language in _PYTHON:
-        return BlockKind.PYTHON
-    return BlockKind.DOCKERFILE if language in _DOCKERFILES else None
 
 
 def _block(
@@ -366,11 +355,11 @@ class _Reader(ReadingBuilder):
             else:
                 self._script(block, is_script=kind is BlockKind.SCRIPT)
         except InputError as error:
-            if kind is BlockKind.SCRIPT and SERVER.search(block.source.text):
+            if not SERVER.search(block.source.text):
+                return
+            if kind is BlockKind.SCRIPT:
                 self.unread.extend(error.problems)
-            elif kind in (BlockKind.YAML, BlockKind.DOCKERFILE, BlockKind.TEXT) and SERVER.search(
-                block.source.text
-            ):
+            elif kind in (BlockKind.YAML, BlockKind.DOCKERFILE, BlockKind.TEXT):
                 self.problems.extend(error.problems)
 
     def _script(self, block: Block, *, is_script: bool) -> None:
@@ -410,9 +399,8 @@ class _Reader(ReadingBuilder):
             return
         from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
-        self.invocations.extend(
-            read_program(self.document.indented(where, block.source.text)).invocations
-        )
+        part = self.document.indented(where, block.source.text)
+        self.invocations.extend(read_program(part).invocations)
 
     def _prose(self, block: Block) -> None:
         reading = ScriptReader(parse(block.source), ShellScope(), None).read()
@@ -551,8 +539,8 @@ class _NotebookReader(ReadingBuilder):
         with self.tolerant():
             reading = run(source)
             commands = (
-                invocation
-                for invocation in reading.invocations
-                if seen is None or (is_complete(invocation) and _start(invocation) not in seen)
+                found
+                for found in reading.invocations
+                if seen is None or (is_complete(found) and _start(found) not in seen)
             )
             self.add(replace(reading, invocations=tuple(commands), misread=()))

@@ -100,7 +100,8 @@ class Calls:
             if name in _OF_THE_ENGINE:
                 dropped.append(Dropped(name, at, "it is not an argument of the server"))
                 continue
-            if isinstance(value, PythonText) and _is_off(value):
+            is_known = isinstance(value, PythonText) and not value.is_text and not value.unknown
+            if isinstance(value, PythonText) and is_known and value.text in _OFF:
                 why = "a false or None field keeps its default"
                 dropped.append(Dropped(f"{name}={value.text}", at, why))
                 continue
@@ -126,9 +127,8 @@ class Calls:
         """
         model = call.args[0] if call.args else call.entries["model"][1]
         others = call.entries.get("other_args")
-        other_args = (
-            others[1] if others is not None else call.args[4] if len(call.args) > 4 else None
-        )
+        at_five = call.args[4] if len(call.args) > 4 else None
+        other_args = others[1] if others is not None else at_five
         where = self._place(call.node.func)
         words: list[Word] = []
         if isinstance(model, PythonText):
@@ -139,9 +139,8 @@ class Calls:
             words += [item.field().word() for item in other_args.items]
         elif other_args is not None:
             words = [Word("*", where, evaluated=False, why=MORE), *words]
-        return Invocation(
-            InvocationKind.LAUNCH_SERVER, tuple(words), where, env=_table(call.entries.get("env"))
-        )
+        env = _table(call.entries.get("env"))
+        return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where, env=env)
 
     def _chute(self, call: PythonCall) -> Invocation:
         """Return the server of a Chutes template, which adds the model to `engine_args`."""
@@ -162,10 +161,6 @@ class Calls:
             else:
                 words = [Word("*", where, evaluated=False, why=MORE), *words]
         return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where)
-
-
-def _is_off(value: PythonText) -> bool:
-    return not value.is_text and not value.unknown and value.text in _OFF
 
 
 def _table(entry: tuple[PythonText, PythonValue] | None) -> Mapping[str, Word]:
@@ -270,16 +265,10 @@ class _Launches:
         for seen in self.program.seen:
             hardware = declared(seen.gpus)
             for launch in self._scope(seen):
-                env = {**seen.env, **launch.env}
-                found.append(
-                    replace(
-                        launch,
-                        env=MappingProxyType(env),
-                        image=launch.image or self._image,
-                        hardware=hardware,
-                        read_only=_READ_ONLY,
-                    )
-                )
+                env = MappingProxyType({**seen.env, **launch.env})
+                image = launch.image or self._image
+                more = {"env": env, "image": image, "hardware": hardware, "read_only": _READ_ONLY}
+                found.append(replace(launch, **more))
         found.sort(key=lambda invocation: (invocation.place.line, invocation.place.column))
         return Reading(tuple(distinct(found)))
 

@@ -17,12 +17,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, lazy
+from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.sources.interface import (
     Comment,
     Dropped,
@@ -81,16 +82,16 @@ class Masks:
 
         `unknown` returns why a word without a placeholder is unknown.
         """
-        return replace(
-            reading,
-            invocations=tuple(
-                self._invocation(invocation, unknown) for invocation in reading.invocations
-            ),
-        )
+        shown = tuple(self._invocation(found, unknown) for found in reading.invocations)
+        return replace(reading, invocations=shown)
 
     def _invocation(self, found: Invocation, unknown: Callable[[Word], str | None]) -> Invocation:
-        def word(source_word: Word) -> Word:
-            return self._word(source_word, unknown)
+        def word(written: Word) -> Word:
+            why = self._why if _FIRST in written.text else unknown(written)
+            if why is None:
+                return written
+            text = self.shown(written.text)
+            return replace(written, text=text, evaluated=False, why=why, inside=True, defaults=())
 
         return replace(
             found,
@@ -102,14 +103,6 @@ class Masks:
             comments=tuple(Comment(self.shown(c.text), c.place) for c in found.comments),
             name=None if found.name is None else self.shown(found.name),
             image=None if found.image is None else self.shown(found.image),
-        )
-
-    def _word(self, word: Word, unknown: Callable[[Word], str | None]) -> Word:
-        why = self._why if _FIRST in word.text else unknown(word)
-        if why is None:
-            return word
-        return replace(
-            word, text=self.shown(word.text), evaluated=False, why=why, inside=True, defaults=()
         )
 
 
@@ -168,18 +161,11 @@ class _Masked:
         self._masks = Masks(_WHY)
         self._starts = [0]
         self._paths: list[Path] = [()]
-        self._count = 0
+        self._numbers = count()
         self._continued = False
         """True if the last mark on a separate line was inside a multi-line command."""
         text = text.replace("\r\n", "\n")
-        parts: list[str] = []
-        at = 0
-        for mark in _MARK.finditer(text):
-            parts.append(text[at : mark.start()])
-            parts.append(self._covered(text, mark))
-            at = mark.end()
-        parts.append(text[at:])
-        self.text = "".join(parts)
+        self.text = _MARK.sub(lambda mark: self._covered(text, mark), text)
 
     def _covered(self, text: str, mark: re.Match[str]) -> str:
         alone = _is_alone(text, mark)
@@ -200,41 +186,33 @@ class _Masked:
         if word.startswith("end"):
             path = path[:-1]
         elif word in _MIDDLE:
-            path = (*path[:-1], self._next())
+            path = (*path[:-1], next(self._numbers))
         elif word in _OPENING and len(path) < _DEEPEST:
-            path = (*path, self._next())
+            path = (*path, next(self._numbers))
         else:
             return word == "/*" or mark[0].startswith("{%")
         self._starts.append(mark.end())
         self._paths.append(path)
         return True
 
-    def _next(self) -> int:
-        self._count += 1
-        return self._count
-
-    def _path(self, offset: int) -> Path:
-        return self._paths[bisect_right(self._starts, offset) - 1]
-
     def reading(self, reading: Reading, document: Document) -> Reading:
         """Return a reading with the template's original texts."""
 
-        def path(word: Word) -> Path:
-            place = word.used_at or word.place
-            return self._path(document.offset(place.line - 1, place.column - 1))
+        def path_at(place: Place) -> Path:
+            offset = document.offset(place.line - 1, place.column - 1)
+            return self._paths[bisect_right(self._starts, offset) - 1]
 
         shown: list[Invocation] = []
         for found in reading.invocations:
             if found.kind is InvocationKind.CONFIG:  # its text would contain marks
                 continue
-            own = self._path(document.offset(found.place.line - 1, found.place.column - 1))
+            own = path_at(found.place)
 
             def unknown(word: Word, own: Path = own) -> str | None:
-                there = path(word)
+                there = path_at(word.used_at or word.place)
                 return None if own[: len(there)] == there else _BRANCH
 
-            unmasked = self._masks.reading(Reading((found,)), unknown)
-            shown += unmasked.invocations
+            shown += self._masks.reading(Reading((found,)), unknown).invocations
         return Reading(tuple(shown))
 
 
@@ -260,17 +238,11 @@ def _is_alone(text: str, mark: re.Match[str]) -> bool:
 
 def _opened(reading: Reading) -> Reading:
     """Add an unknown argument to each command, because the template may add arguments."""
-    return replace(
-        reading,
-        invocations=tuple(
-            replace(
-                found,
-                words=(Word("*", found.place, evaluated=False, why=_WHY), *found.words),
-                read_only=found.read_only or _READ_ONLY,
-            )
-            for found in reading.invocations
-        ),
-    )
+    opened = []
+    for found in reading.invocations:
+        words = (Word("*", found.place, evaluated=False, why=_WHY), *found.words)
+        opened.append(replace(found, words=words, read_only=found.read_only or _READ_ONLY))
+    return replace(reading, invocations=tuple(opened))
 
 
 _BY_MAKE = "make replaces variables in it"
@@ -365,8 +337,7 @@ class _Makefile:
         while at < len(text):
             char = text[at]
             if char == "$" and at + 1 < len(text):
-                end = self._reference(text, at, start, depth)
-                at = end
+                at = self._reference(text, at, start, depth)
                 continue
             if char == "\\" and depth and (gap := _CONTINUED.match(text, at)):
                 self._source.put_straight(" ", start + at)
@@ -393,9 +364,8 @@ class _Makefile:
         inner = text[at + 2 : end - 1]
         chosen = _OR.fullmatch(inner)
         if chosen is not None and chosen[1] not in self._variables and self._quote != "'":
-            self._default(
-                chosen[1], ":-", _Variable(chosen[2], start + at + 2 + chosen.start(2)), depth
-            )
+            value = _Variable(chosen[2], start + at + 2 + chosen.start(2))
+            self._default(chosen[1], ":-", value, depth)
         elif follows not in _BRACKETS or not _NAME.fullmatch(inner) or depth > _MAX_DEPTH:
             self._hide(text[at:end], start + at)
         else:
