@@ -107,8 +107,7 @@ def role_in(name: str | None) -> str | None:
 def role_of(owner: Owner, container: str | None, server: Invocation) -> str:
     """Return the role of a server: from the file's names, else from its command."""
     for name in (owner.role, *(() if owner.platform in SCRIPTS else (owner.name, container))):
-        role = role_in(name)
-        if role is not None:
+        if (role := role_in(name)) is not None:
             return role
     mode = text_of(server.words, MODE)
     if mode in ("prefill", "decode"):
@@ -139,11 +138,10 @@ Option = tuple[str, Word, Sequence[Word]]
 
 def read_router(command: RouterCommand, pod: Pod | None = None) -> Router:
     """Read a router's command; `pod` runs it."""
-    read = list(_options(command.words))
     upstreams: list[Upstream] = []
     options: dict[str, Setting] = {}
     late: list[Word] = []
-    for name, flag, values in read:
+    for name, flag, values in _options(command.words):
         role = _UPSTREAMS.get(name)
         if role is not None:
             upstreams += _upstreams(role, values)
@@ -207,17 +205,20 @@ def _setting(name: str, flag: Word, values: Sequence[Word]) -> Setting:
 def _upstreams(role: str, values: Sequence[Word]) -> Iterator[Upstream]:
     found: Upstream | None = None
     for value in values:
-        is_url = _URL.match(value.text) is not None or (not value.evaluated and found is None)
-        if is_url:
+        if _URL.match(value.text) or (not value.evaluated and found is None):
             if found is not None:
                 yield found
             found = _upstream(role, value)
         elif found is not None and value.text.lower() != "none":
-            known = value.evaluated and _NUMBER.match(value.text) is not None
-            number = int(value.text) if known else value.text
-            found = replace(found, bootstrap=Setting(number, value.place, known))
+            found = _with_port(found, value)
     if found is not None:
         yield found
+
+
+def _with_port(upstream: Upstream, word: Word) -> Upstream:
+    known = word.evaluated and _NUMBER.match(word.text) is not None
+    number = int(word.text) if known else word.text
+    return replace(upstream, bootstrap=Setting(number, word.place, known))
 
 
 def _upstream(role: str, url: Word) -> Upstream:
@@ -242,10 +243,7 @@ def _with_ports(upstreams: Sequence[Upstream], ports: Sequence[Word]) -> Iterato
     waiting = list(ports)
     for upstream in upstreams:
         if upstream.role == "prefill" and upstream.bootstrap is None and waiting:
-            word = waiting.pop(0)
-            known = word.evaluated and _NUMBER.match(word.text) is not None
-            number = int(word.text) if known else word.text
-            yield replace(upstream, bootstrap=Setting(number, word.place, known))
+            yield _with_port(upstream, waiting.pop(0))
         else:
             yield upstream
 
@@ -274,15 +272,10 @@ class _Sets:
         return index
 
     def join(self, indices: Iterable[int]) -> None:
-        first: int | None = None
-        for index in indices:
-            if first is None:
-                first = self.of(index)
-            else:
-                root = self.of(index)
-                low, high = min(first, root), max(first, root)
-                self._parents[high] = low
-                first = low
+        roots = {self.of(index) for index in indices}
+        lowest = min(roots, default=0)
+        for root in roots:
+            self._parents[root] = lowest
 
 
 def groups(members: Sequence[Member], services: Services, document: Document) -> list[Group]:
@@ -349,20 +342,16 @@ def _by_labels(members: Sequence[Member], sets: _Sets) -> None:
 
 
 def _by_address(members: Sequence[Member], services: Services, sets: _Sets) -> None:
+    keys = []
     for index, member in enumerate(members):
-        if member.server is None:
-            continue
-        address = text_of(member.server.words, "--dist-init-addr", "--nccl-init-addr")
+        words = () if member.server is None else member.server.words
+        address = text_of(words, "--dist-init-addr", "--nccl-init-addr")
         host = (address or "").rpartition(":")[0]
-        if host and host not in _LOCAL:
+        if not address or host in _LOCAL:
+            continue
+        keys.append((index, (member.owner.namespace, address)))
+        if host:
             sets.join([index, *_named(host, member.owner.namespace, members, services)])
-    keys = (
-        (index, (member.owner.namespace, address))
-        for index, member in enumerate(members)
-        if member.server is not None
-        and (address := text_of(member.server.words, "--dist-init-addr", "--nccl-init-addr"))
-        and address.rpartition(":")[0] not in _LOCAL
-    )
     _join_equal(keys, sets)
 
 
@@ -393,7 +382,12 @@ def _by_router(members: Sequence[Member], services: Services, sets: _Sets) -> No
             if upstream.host is not None and upstream.host not in _LOCAL:
                 joined += _named(upstream.host, member.owner.namespace, members, services)
             elif upstream.port is not None and member.owner.platform in SCRIPTS:
-                joined += _listening(upstream.port.value, members)
+                port = str(upstream.port.value)
+                joined += [
+                    at
+                    for at, other in enumerate(members)
+                    if other.server is not None and text_of(other.server.words, "--port") == port
+                ]
         for selector in _selectors(member.router):
             joined += [
                 at
@@ -401,15 +395,6 @@ def _by_router(members: Sequence[Member], services: Services, sets: _Sets) -> No
                 if other.server is not None and selector.items() <= other.owner.labels.items()
             ]
         sets.join(joined)
-
-
-def _listening(port: object, members: Sequence[Member]) -> list[int]:
-    """Return the servers of a script that listen on a port according to their commands."""
-    return [
-        index
-        for index, member in enumerate(members)
-        if member.server is not None and text_of(member.server.words, "--port") == str(port)
-    ]
 
 
 def _selectors(router: Router) -> list[Mapping[str, str]]:
@@ -428,12 +413,10 @@ def _selectors(router: Router) -> list[Mapping[str, str]]:
 def _by_mode(members: Sequence[Member], sets: _Sets) -> None:
     """Join the prefill and the decode server of a namespace if each exists once."""
     held: dict[tuple[str | None, str], set[int]] = defaultdict(set)
-    both: dict[int, set[str]] = defaultdict(set)
     for index, member in enumerate(members):
         if member.server is not None:
             role = role_of(member.owner, member.server.name, member.server)
             held[member.owner.namespace, role].add(sets.of(index))
-            both[sets.of(index)].add(role)
     for namespace in {space for space, _ in held}:
         prefill, decode = held[namespace, "prefill"], held[namespace, "decode"]
         if len(prefill) == len(decode) == 1:
@@ -475,9 +458,8 @@ def _left_routers(members: Sequence[Member], sets: _Sets) -> None:
 
 def _group(inside: Sequence[Member], services: Services) -> Group:
     first = next((member for member in inside if member.server is not None), inside[0])
-    part_of = (
-        first.owner.labels.get(_TOGETHER[0]) if len({m.owner.key for m in inside}) > 1 else None
-    )
+    has_several = len({member.owner.key for member in inside}) > 1
+    name = (first.owner.labels.get(_TOGETHER[0]) if has_several else None) or first.owner.name
     before = tuple(
         service
         for namespace, service in services
@@ -493,9 +475,7 @@ def _group(inside: Sequence[Member], services: Services) -> Group:
         )
     )
     routers = tuple(member.router for member in inside if member.router is not None)
-    return Group(
-        part_of or first.owner.name, first.owner.platform, first.owner.place, routers, before
-    )
+    return Group(name, first.owner.platform, first.owner.place, routers, before)
 
 
 _PARALLEL = frozenset({"StatefulSet", "Job"})

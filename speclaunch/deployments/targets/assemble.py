@@ -75,10 +75,8 @@ def own_recipe(recipe: Recipe, prepared: Sequence[Prepared]) -> str:
             document["roles"][str(part.recipe.role)] = role
     else:
         document |= _sections(prepared[0])
-    text: str = yaml.safe_dump(
-        _written(document), sort_keys=False, allow_unicode=True, width=1 << 30
-    )
-    return text
+    written = _written(document)
+    return str(yaml.safe_dump(written, sort_keys=False, allow_unicode=True, width=1 << 30))
 
 
 def _sections(prepared: Prepared) -> dict[str, Any]:
@@ -239,12 +237,8 @@ def _starts(prepared: Prepared) -> int:
 def _options(recipe: Recipe) -> DeployOptions:
     deploy = recipe.deployment.deploy
     if deploy.models is not None and deploy.model_cache is not None:
-        raise InputError(
-            Problem(
-                "deploy.model_cache is the former name of deploy.models, and both are set",
-                help="remove deploy.model_cache",
-            )
-        )
+        message = "deploy.model_cache is the former name of deploy.models, and both are set"
+        raise InputError(Problem(message, help="remove deploy.model_cache"))
     return DeployOptions(
         image=deploy.image,
         speclaunch=SpeclaunchFrom(deploy.speclaunch) if deploy.speclaunch else None,
@@ -266,7 +260,7 @@ def _role(prepared: Prepared, plan: Plan, program: tuple[str, ...] | None) -> Ro
     cpu = prepared.cpu is not None or deployment.args.get("device") == "cpu"
     hardware = plan.facts.hardware
     vendor = Vendor.CPU if cpu else hardware.vendor if hardware is not None else Vendor.NVIDIA
-    gpus = 0 if vendor is Vendor.CPU else _gpus(plan)
+    gpus = 0 if vendor is Vendor.CPU else _known(lambda: gpus_needed(plan), 1)
     context = recipe.server_context
     replicas = context.replicas if context is not None else None
     return Role(
@@ -323,13 +317,6 @@ def _official(prepared: Prepared, vendor: Vendor, hardware: Hardware | None) -> 
     return official_image(prepared.version, vendor=vendor.value, gpu=name)
 
 
-def _gpus(plan: Plan) -> int:
-    try:
-        return gpus_needed(plan)
-    except UnknownValueError:
-        return 1
-
-
 def _nodes(plan: Plan) -> int:
     try:
         return max(1, int(plan.value("nnodes") or 1))
@@ -340,7 +327,8 @@ def _nodes(plan: Plan) -> int:
 def _needs(plan: Plan, gpus: int) -> Needs:
     ranks = max(1, gpus)
     shm = max(_LEAST_SHM, ranks * _SHM_OF_A_RANK)
-    own = _OF_A_SERVER + ranks * (_OF_A_PROCESS + _in_the_host(plan)) + shm
+    offloaded = sum(int(plan.value_or_none(n) or 0) for n in ("cpu_offload_gb", "hicache_size"))
+    own = _OF_A_SERVER + ranks * (_OF_A_PROCESS + offloaded * _GIB) + shm
     try:
         time, size = start_time(plan), weight_files(plan)
     except UnknownValueError as error:
@@ -353,17 +341,6 @@ def _needs(plan: Plan, gpus: int) -> Needs:
         cpus=4 * ranks,
         weight_bytes=size,
     )
-
-
-def _in_the_host(plan: Plan) -> int:
-    """Return the bytes per rank in host memory: offloaded weights and HiCache."""
-    found = 0
-    for name in ("cpu_offload_gb", "hicache_size"):
-        try:
-            found += int(plan.value(name) or 0) * _GIB
-        except UnknownValueError:
-            continue
-    return found
 
 
 RENDERERS: dict[str, type[Renderer]] = {

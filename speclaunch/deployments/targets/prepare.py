@@ -98,16 +98,11 @@ class Prepared(Struct, frozen=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secret values, for redaction in logs."""
-        found = [
-            v
-            for a in self.rendered_args.arguments
-            for v in a.values
-            if a.secret or is_secret_text(v)
-        ]
-        found += [
-            v for n, v in self.overlay.items() if v and (is_secret_variable(n) or is_secret_text(v))
-        ]
-        return tuple(found)
+        arguments, variables = self.rendered_args.arguments, self.overlay.items()
+        return (
+            *(v for a in arguments for v in a.values if a.secret or is_secret_text(v)),
+            *(v for n, v in variables if v and (is_secret_variable(n) or is_secret_text(v))),
+        )
 
     @property
     def model(self) -> str:
@@ -131,11 +126,8 @@ class Prepared(Struct, frozen=True):
             message = "; ".join(problem.message for problem in refused)
             raise LaunchError(f"SGLang {self.version} cannot start with these arguments: {message}")
         recipe = replace(self.recipe, deployment=deployment.model_copy(update={"args": args}))
-        return replace(
-            self,
-            recipe=recipe,
-            rendered_args=replace(rendered, notes=(*self.rendered_args.notes, *rendered.notes)),
-        )
+        rendered = replace(rendered, notes=(*self.rendered_args.notes, *rendered.notes))
+        return replace(self, recipe=recipe, rendered_args=rendered)
 
 
 def prepare(
@@ -168,9 +160,8 @@ def prepare(
     if cpu is not None:
         python, version = str(cpu.python), cpu.release
         if engine_version and engine_version != version:
-            raise InputError(
-                _version_problem(f"the CPU engine is SGLang {version}", engine_version)
-            )
+            message = f"the CPU engine is SGLang {version}"
+            raise InputError(_version_problem(message, engine_version))
     elif fork is not None:
         python, version = chosen or _UNKNOWN_PYTHON, fork
         if not dry_run:
