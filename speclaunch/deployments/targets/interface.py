@@ -19,7 +19,6 @@ from speclaunch.core import Problem, is_secret_variable
 from speclaunch.engine import (
     FromEnvironment,
     RenderedArgs,
-    RenderedArgument,
     is_secret_text,
     is_written_secret,
 )
@@ -335,10 +334,8 @@ def metadata(deployment: Rendering, name: str, component: str | None = None) -> 
     found: dict[str, object] = {"name": name}
     if deployment.options.namespace is not None:
         found["namespace"] = deployment.options.namespace
-    if component is None:
-        found["labels"] = {_NAME: name_of(deployment)}
-    else:
-        found["labels"] = labels(deployment, component)
+    own = {_NAME: name_of(deployment)}
+    found["labels"] = own if component is None else labels(deployment, component)
     return found
 
 
@@ -419,24 +416,18 @@ def argument_words(role: Role, platform_args: PlatformArgs, dialect: Dialect) ->
 
     The values of `platform_args` are in the platform's syntax, including references.
     """
-    words = [
-        word
-        for argument in role.rendered_args.arguments
-        if argument.name not in platform_args
-        for word in _tokens(argument, dialect)
-    ]
+    words: list[str] = []
+    for argument in role.rendered_args.arguments:
+        if argument.name in platform_args:
+            continue
+        values = [dialect.text(v, argument.name, secret=argument.secret) for v in argument.values]
+        if len(values) == 1 and argument.values[0].startswith("-"):
+            words.append(f"{argument.flag}={values[0]}")
+        else:
+            words += [argument.flag, *values]
     for name, texts in platform_args.items():
         words += [] if texts is None else [FLAGS[name], *texts]
     return words
-
-
-def _tokens(argument: RenderedArgument, dialect: Dialect) -> list[str]:
-    values = [
-        dialect.text(value, argument.name, secret=argument.secret) for value in argument.values
-    ]
-    if len(argument.values) == 1 and argument.values[0].startswith("-"):
-        return [f"{argument.flag}={values[0]}"]
-    return [argument.flag, *values]
 
 
 def is_secret_env(name: str, value: str) -> bool:

@@ -93,9 +93,7 @@ def own_claim(deployment: Rendering) -> VolumeClaim | None:
     roles = [role for role in deployment.roles if uses_hub(role)]
     if shared and not roles:
         return None
-    sizes = {
-        tuple(map(role.rendered_args.value, CHECKPOINTS)): stored_bytes(role) for role in roles
-    }
+    sizes = {tuple(map(r.rendered_args.value, CHECKPOINTS)): stored_bytes(r) for r in roles}
     size, contents = sum(sizes.values()), [stored_contents(role) for role in roles]
     has_kernels = not shared and deployment.options.jit_cache is None
     if has_kernels:
@@ -181,11 +179,9 @@ def cache_variables(deployment: Rendering, role: Role) -> dict[str, str]:
         "FLASHINFER_WORKSPACE_BASE": f"{KERNELS}/flashinfer",
     }
     known = load_catalogue(deployment.version).variables
-    own: Mapping[str, str] = {
-        "SGLANG_CACHE_DIR": f"{KERNELS}/sglang",
-        "SGLANG_DG_CACHE_DIR": f"{KERNELS}/deep_gemm",
-    }
-    found |= {name: path for name, path in own.items() if name in known}
+    for name, folder in (("SGLANG_CACHE_DIR", "sglang"), ("SGLANG_DG_CACHE_DIR", "deep_gemm")):
+        if name in known:
+            found[name] = f"{KERNELS}/{folder}"
     if keeps_a_home(deployment, role):
         found["SPECLAUNCH_HOME"] = SPECLAUNCH_HOME
     if role.gpus_per_node == 0:
@@ -236,10 +232,8 @@ def probes_of(role: Role) -> Probes:
     patience = int(text) if text.isdecimal() else USUAL_PATIENCE
     timeout = patience + _ANSWERS
     period = max(_LIVENESS_PERIOD, timeout + _ANSWERS)
-    watchdog_text = role.rendered_args.value("watchdog_timeout") or ""
-    watchdog = (
-        round(float(watchdog_text)) if watchdog_text.replace(".", "", 1).isdecimal() else _WATCHDOG
-    )
+    limit = role.rendered_args.value("watchdog_timeout") or ""
+    watchdog = round(float(limit)) if limit.replace(".", "", 1).isdecimal() else _WATCHDOG
     return Probes(
         startup=ProbeTimes(_STARTUP_PERIOD, timeout, -(-start_seconds(role) // _STARTUP_PERIOD)),
         readiness=ProbeTimes(_READINESS_PERIOD, timeout, _READINESS_FAILURES),
@@ -364,9 +358,7 @@ def task_script(deployment: Rendering, role: Role, platform_args: PlatformArgs) 
         for argument in role.rendered_args.arguments
         if argument.name not in platform_args
     ]
-    words += [
-        f'{FLAGS[name]}="{texts[0]}"' for name, texts in platform_args.items() if texts is not None
-    ]
+    words += [f'{FLAGS[name]}="{texts[0]}"' for name, texts in platform_args.items() if texts]
     environment = exports({**variables(deployment, role), **role.env})
     return "\n" + environment + " \\\n  ".join(words) + "\n"
 
@@ -387,19 +379,13 @@ def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
     if not deployment.runs_speclaunch:
         return found
     if options.speclaunch is SpeclaunchFrom.WHEEL:
-        found.append(
-            Problem(
-                f"{target} cannot install speclaunch before a start (deploy.speclaunch: wheel)",
-                help="set deploy.speclaunch to image (hosts have it) or mounted (a directory)",
-            )
-        )
+        message = f"{target} cannot install speclaunch before a start (deploy.speclaunch: wheel)"
+        help_ = "set deploy.speclaunch to image (hosts have it) or mounted (a directory)"
+        found.append(Problem(message, help=help_))
     elif options.speclaunch is SpeclaunchFrom.MOUNTED and options.speclaunch_source is None:
-        found.append(
-            Problem(
-                "deploy.speclaunch is `mounted`, but deploy.speclaunch_source is not set",
-                help="set deploy.speclaunch_source to a virtual environment that all hosts share",
-            )
-        )
+        message = "deploy.speclaunch is `mounted`, but deploy.speclaunch_source is not set"
+        help_ = "set deploy.speclaunch_source to a virtual environment that all hosts share"
+        found.append(Problem(message, help=help_))
     return found
 
 

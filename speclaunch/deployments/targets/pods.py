@@ -103,26 +103,28 @@ def pod_spec(
 def answering_fields(role: Role) -> dict[str, Any]:
     """Return the port, probes and shutdown hook of a container that answers requests."""
     times: Probes = probes_of(role)
+
+    def probe(one: ProbeTimes) -> dict[str, Any]:
+        return _probe(one, PATH, role.port, tls=role.tls)
+
     return {
         "ports": [{"name": "http", "containerPort": role.port}],
         f"{COMMENT}startup": f"Worst-case startup: {start_comment(role)}.",
-        "startupProbe": _probe(times.startup, role),
-        "readinessProbe": _probe(times.readiness, role),
+        "startupProbe": probe(times.startup),
+        "readinessProbe": probe(times.readiness),
         f"{COMMENT}liveness": (
             "Any scheduler progress counts, even if all slots are taken. "
             f"Restarts after {times.liveness.slack} s without output."
         ),
-        "livenessProbe": _probe(times.liveness, role),
+        "livenessProbe": probe(times.liveness),
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(LEAVES_FIRST)]}}},
     }
 
 
-def _probe(times: ProbeTimes, role: Role) -> dict[str, Any]:
-    request: dict[str, Any] = {"path": PATH, "port": role.port}
-    if role.tls:
-        request["scheme"] = "HTTPS"
+def _probe(times: ProbeTimes, path: str, port: int, *, tls: bool = False) -> dict[str, Any]:
+    scheme = {"scheme": "HTTPS"} if tls else {}
     return {
-        "httpGet": request,
+        "httpGet": {"path": path, "port": port, **scheme},
         "periodSeconds": times.period,
         "timeoutSeconds": times.timeout,
         "failureThreshold": times.failures,
@@ -246,9 +248,7 @@ def _first_steps(deployment: Rendering, role: Role) -> list[dict[str, Any]]:
 
     It gets a separate virtual environment, because the engine's packages must not change.
     """
-    if not deployment.runs_speclaunch:
-        return []
-    if deployment.options.speclaunch is not SpeclaunchFrom.WHEEL:
+    if not deployment.runs_speclaunch or deployment.options.speclaunch is not SpeclaunchFrom.WHEEL:
         return []
     found = wheels(deployment)
     source = "" if found is None else f"--no-index --find-links {WHEELS} "
@@ -270,9 +270,8 @@ def _first_steps(deployment: Rendering, role: Role) -> list[dict[str, Any]]:
 def _own_volumes(deployment: Rendering) -> list[Mapping[str, Any]]:
     if not deployment.runs_speclaunch:
         return []
-    found: list[Mapping[str, Any]] = [
-        {"name": "recipe", "configMap": {"name": recipe_map(deployment)}}
-    ]
+    recipe = {"name": "recipe", "configMap": {"name": recipe_map(deployment)}}
+    found: list[Mapping[str, Any]] = [recipe]
     of_wheels = wheels(deployment)
     if deployment.options.speclaunch is SpeclaunchFrom.WHEEL and of_wheels is not None:
         found.append({"name": of_wheels.name, **of_wheels.source})
@@ -438,10 +437,7 @@ def router_pod(deployment: Rendering, router: RouterOptions, part: Part) -> dict
         {"name": _NAMESPACE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
     ]
     secret = secret_of(deployment)
-    env += [
-        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
-        for name in dialect.variables
-    ]
+    env += [_from_secret(name, secret) for name in dialect.variables]
     return {
         "serviceAccountName": account_of(deployment),
         "containers": [
@@ -452,23 +448,14 @@ def router_pod(deployment: Rendering, router: RouterOptions, part: Part) -> dict
                 "args": words,
                 "env": env,
                 "ports": [{"name": "http", "containerPort": router.port}],
-                "readinessProbe": _router_probe("/readiness", router.port, 3),
-                "livenessProbe": _router_probe("/liveness", router.port, 6),
+                "readinessProbe": _probe(ProbeTimes(10, 5, 3), "/readiness", router.port),
+                "livenessProbe": _probe(ProbeTimes(10, 5, 6), "/liveness", router.port),
                 "resources": {
                     "requests": {"cpu": "2", "memory": "2Gi"},
                     "limits": {"memory": "8Gi"},
                 },
             }
         ],
-    }
-
-
-def _router_probe(path: str, port: int, failures: int) -> dict[str, Any]:
-    return {
-        "httpGet": {"path": path, "port": port},
-        "periodSeconds": 10,
-        "timeoutSeconds": 5,
-        "failureThreshold": failures,
     }
 
 

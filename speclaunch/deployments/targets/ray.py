@@ -153,30 +153,23 @@ class RayRenderer(Renderer):
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
         """Return problems with the settings that a Ray job does not support."""
-        found = []
-        for role in deployment.roles:
-            if role.rendered_args.value("use_ray"):
-                found.append(
-                    Problem(
-                        "use_ray makes the engine place its own actors, as this job does",
-                        help="remove use_ray, or run the engine's command on a Ray host",
-                    )
-                )
+        message = "use_ray makes the engine place its own actors, as this job does"
+        problem = Problem(message, help="remove use_ray, or run the engine's command on a Ray host")
+        found = [problem for role in deployment.roles if role.rendered_args.value("use_ray")]
         found += own_refusals(deployment, self.target)
         if deployment.options.image is not None:
-            message = "a Ray job cannot set the image of its hosts"
-            found.append(
-                Problem(message, help="remove deploy.image, and build the cluster from that image")
-            )
+            help_ = "remove deploy.image, and build the cluster from that image"
+            found.append(Problem("a Ray job cannot set the image of its hosts", help=help_))
         return [*found, *router_refusals(deployment), *single_router_refusals(deployment)]
 
     def render(self, deployment: Rendering) -> str:
         """Return the program."""
         stop = grace_of(deployment) + 10
+        file = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', deployment.name)}.py"
         notes = [
             f"{_ascii_safe(deployment.title)}.",
             "",
-            f"    ray job submit --working-dir . -- python3 {_file(deployment)}",
+            f"    ray job submit --working-dir . -- python3 {file}",
             "    ray job stop ID     # the engines finish their requests first",
             "",
             "Every host needs the engine and its checkpoints. `ray job stop` waits for the engines",
@@ -253,14 +246,12 @@ def _start(name: str, script: str) -> str:
 
 def _settings(deployment: Rendering) -> str:
     secrets = ", ".join(map(repr, _secrets(deployment)))
-    grace = grace_of(deployment)
-    recipe = f"RECIPE = {deployment.recipe!r}\n"
     return (
-        f"GRACE = {grace}.0\n"
+        f"GRACE = {grace_of(deployment)}.0\n"
         '"""Seconds for an engine to finish its requests."""\n'
         f"SECRETS = [{secrets}]\n"
         '"""Variables of the submitter that the hosts get."""\n'
-        + (recipe if deployment.recipe is not None else "RECIPE = None\n")
+        f"RECIPE = {deployment.recipe!r}\n"
     )
 
 
@@ -295,11 +286,7 @@ def _secrets(deployment: Rendering) -> list[str]:
     found: list[str] = []
     for role in deployment.roles:
         env = [(name, value) for name, value in role.env.items() if value]
-        values = [
-            (argument.name, argument.secret, v)
-            for argument in role.rendered_args.arguments
-            for v in argument.values
-        ]
+        values = [(a.name, a.secret, v) for a in role.rendered_args.arguments for v in a.values]
         values += [(n, is_secret_variable(n) or is_written_secret(v), v) for n, v in env]
         for name, secret, value in values:
             if isinstance(value, FromEnvironment) and not is_written_secret(value):
@@ -323,7 +310,3 @@ def _identifier(name: str) -> str:
 def _ascii_safe(text: str) -> str:
     """Return one line that is safe in a docstring."""
     return " ".join(text.split()).replace("\\", "/").replace('"', "'") if text.strip() else ""
-
-
-def _file(deployment: Rendering) -> str:
-    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', deployment.name)}.py"
