@@ -98,8 +98,13 @@ def hydra_compose(
     try:
         config, defaults, repository = _load(loader, path.stem, lines)
     except HydraException as error:
-        first = _explained(error, overrides, path, shown)
-        found = [first]
+        text = str(error) or str(error.__cause__ or type(error).__name__)
+        if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+            options = sorted(error.options or ())
+            named = error.missing_cfg_file
+            found = [missing_option(text, named, options, overrides, path, shown)]
+        else:
+            found = [refused(text, overrides, path, shown)]
         if isinstance(error, MissingConfigException):
             found += missing_options(path, shown, _folders(path.parent, config_dirs))
             found.sort(key=lambda problem: problem.place.line if problem.place is not None else 0)
@@ -149,33 +154,24 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
         except (OverrideParseException, HydraException) as error:
             message = str(error).splitlines()
             reason = message[1] if len(message) > 1 else message[0]
-            problems.append(
-                Problem(
-                    f"cannot read the override {text!r}: {reason.split(' expecting')[0]}",
-                    place,
-                    _quoted(text),
-                )
-            )
+            problem = f"cannot read the override {text!r}: {reason.split(' expecting')[0]}"
+            key, _, value = text.partition("=")
+            quoted = f"quote special characters, for the shell and for Hydra: {key}=\"'{value}'\""
+            help_ = quoted if value else "an override has the form key=value"
+            problems.append(Problem(problem, place, help_))
             continue
-        if override.key_or_group == "hydra" or override.key_or_group.startswith(
-            ("hydra.", "hydra/")
-        ):
+        if re.match(r"hydra(?:[./]|\Z)", override.key_or_group):
             problems.append(Problem("Hydra itself cannot be configured here", place))
         elif override.is_sweep_override():
+            help_ = f"write a list as {override.key_or_group}=[a,b]"
             problems.append(
-                Problem(
-                    f"{text!r} sets several values for one deployment",
-                    place,
-                    f"write a list as {override.key_or_group}=[a,b]",
-                )
+                Problem(f"{text!r} sets several values for one deployment", place, help_)
             )
         else:
             parsed.append(override)
     problems += repeated(
         WrittenOverride(
-            f"{override.key_or_group}@{override.package}"
-            if override.package
-            else override.key_or_group,
+            "@".join(filter(None, (override.key_or_group, override.package))),
             override.input_line or "",
             override.value(),
             override.is_force_add() or override.is_delete(),
@@ -187,13 +183,6 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
     return parsed
 
 
-def _quoted(text: str) -> str:
-    key, equals, value = text.partition("=")
-    if not equals or not value:
-        return "an override has the form key=value"
-    return f"quote special characters, for the shell and for Hydra: {key}=\"'{value}'\""
-
-
 _OPEN = ("args.", "engine.env.", "router.args.")
 """Prefixes of engine keys, which may be absent from all shipped files."""
 
@@ -203,22 +192,18 @@ def _opened(override: Override) -> str:
 
     Hydra rejects a plain override of a key that no file has.
     """
-    line = override.input_line or ""
-    plain = not (override.is_add() or override.is_force_add() or override.is_delete())
-    key = override.key_or_group
-    if plain and (key.startswith(_OPEN) or ("." in key and key in schema_paths())):
-        return f"++{line}"
-    if plain and key in ("name", "description", "args", "router"):
-        return f"++{line}"
-    if plain and key.startswith("roles.") and _is_of_role(key):
-        return f"++{line}"
-    return line
-
-
-def _is_of_role(key: str) -> bool:
-    """True if a key below `roles` is valid for a role: `roles.prefill.args.tp_size`."""
-    own = key.split(".", 2)[2:]
-    return not own or own[0].startswith(_OPEN) or own[0] in role_paths()
+    line, key = override.input_line or "", override.key_or_group
+    if override.is_add() or override.is_force_add() or override.is_delete():
+        return line
+    of_role = key.split(".", 2)[2:] if key.startswith("roles.") else None
+    known = (
+        key in ("name", "description", "args", "router")
+        or key.startswith(_OPEN)
+        or ("." in key and key in schema_paths())
+        or of_role == []
+        or (of_role is not None and (of_role[0].startswith(_OPEN) or of_role[0] in role_paths()))
+    )
+    return f"++{line}" if known else line
 
 
 def _load(
@@ -276,14 +261,6 @@ def _file_of(default: ResultDefault, repository: CachingConfigRepository) -> Pat
     return None
 
 
-def _explained(error: HydraException, overrides: Sequence[str], path: Path, shown: str) -> Problem:
-    text = str(error) or str(error.__cause__ or type(error).__name__)
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        options = sorted(error.options or ())
-        return missing_option(text, error.missing_cfg_file, options, overrides, path, shown)
-    return refused(text, overrides, path, shown)
-
-
 _NAMED = lazy(r"Multiple values for (\w+)|(\w+) appears more than|'(?:override )?([\w/]+)[@:\w]*'")
 
 
@@ -293,14 +270,11 @@ def refused(text: str, overrides: Sequence[str], path: Path, shown: str) -> Prob
         key = override.lstrip("+~").split("=")[0].split("@")[0]
         if f"'{key}'" in text or override.lstrip("+~") in text:
             return _bad_override(text, override, key)
-    named = _NAMED.search(text)
-    where = (
-        _place_of_default(path.stem, next(filter(None, named.groups())), path, shown)
-        if named
-        else None
-    )
     if "Cannot merge DictConfig with" in text:
         return _not_a_mapping(text, path, shown)
+    where = None
+    if named := _NAMED.search(text):
+        where = _place_of_default(path.stem, next(filter(None, named.groups())), path, shown)
     return Problem(first_line(text), where or Place(shown))
 
 
@@ -370,14 +344,10 @@ def repeated(overrides: Iterable[WrittenOverride]) -> list[Problem]:
             continue
         if override.value == first.value:
             continue
-        help_ = f"keep one, or replace the first: ++{override.line.lstrip('+')}"
-        problems.append(
-            Problem(
-                f"{override.key} is set twice: {first.line} and {override.line}",
-                Place(COMMAND_LINE, text=override.line),
-                help_ if "." in override.key else "keep one",
-            )
-        )
+        message = f"{override.key} is set twice: {first.line} and {override.line}"
+        both = f"keep one, or replace the first: ++{override.line.lstrip('+')}"
+        help_ = both if "." in override.key else "keep one"
+        problems.append(Problem(message, Place(COMMAND_LINE, text=override.line), help_))
     return problems
 
 
@@ -386,9 +356,8 @@ def odd_choice(error: Exception, overrides: Sequence[str], shown: str) -> Proble
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
         if key in group_names() or not key:
-            return Problem(
-                f"{value!r} is not an option of `{key}`", Place(COMMAND_LINE, text=override)
-            )
+            place = Place(COMMAND_LINE, text=override)
+            return Problem(f"{value!r} is not an option of `{key}`", place)
     return Problem(f"Hydra cannot compose it: {first_line(error)}", Place(shown))
 
 

@@ -221,20 +221,15 @@ def _group(section: str, properties: Schema, definitions: Schema) -> Schema:
         if (reference := _reference(value)) and name != "defaults"
     }
     if section not in known:
-        raise InputError(
-            Problem(
-                f"a recipe has no section `{section}`", help=f"choose one of {', '.join(known)}"
-            )
-        )
+        help_ = f"choose one of {', '.join(known)}"
+        raise InputError(Problem(f"a recipe has no section `{section}`", help=help_))
     found = dict(known[section])
     return {**found, "properties": {"defaults": properties["defaults"], **found["properties"]}}
 
 
 def _reference(value: Schema) -> str:
     found = [schema.get("$ref", "") for schema in (value, *value.get("anyOf", ()))]
-    return next(
-        (reference for reference in found if reference and reference != _INTERPOLATION["$ref"]), ""
-    )
+    return next((ref for ref in found if ref and ref != _INTERPOLATION["$ref"]), "")
 
 
 def _section(model: Schema, known: Mapping[str, Schema], texts: Mapping[str, str]) -> Schema:
