@@ -101,15 +101,10 @@ class Collected(ReadingBuilder):
         known |= {key: value.word() for key, value in found.wrapping.env.items()}
         rest = (*dropped, *found.wrapping.dropped)
         if found.invocation is not None:
-            self.invocations.append(
-                replace(
-                    found.invocation,
-                    env=MappingProxyType(known),
-                    dropped=(*rest, *found.invocation.dropped),
-                    name=name,
-                    comments=self._comments(words),
-                )
-            )
+            dropped = (*rest, *found.invocation.dropped)
+            more = {"env": MappingProxyType(known), "comments": self._comments(words)}
+            server = replace(found.invocation, dropped=dropped, name=name, **more)
+            self.invocations.append(server)
             self.problems.extend(found.problems)
         elif found.router is not None:
             self.routers.append(replace(found.router, name=found.router.name or name))
@@ -117,12 +112,8 @@ class Collected(ReadingBuilder):
             pieces = [piece for field in found.script for piece in field.pieces]
             before = tuple(field.word() for field in found.before)
             context = CommandContext(before, rest, name, base=known)
-            unknown = frozenset(
-                part
-                for piece in pieces
-                if piece.unknown
-                for part in re.findall(r"[A-Za-z_]\w*", piece.text)
-            )
+            texts = " ".join(piece.text for piece in pieces if piece.unknown)
+            unknown = frozenset(re.findall(r"[A-Za-z_]\w*", texts))
             seen = {k: value for k, value in (set_env or {}).items() if value.unknown is None}
             scope = _scope({**seen, **env}, unknown, found.positional)
             first = len(self.invocations)
@@ -499,9 +490,8 @@ def _elsewhere(name: str, node: yaml.Node, document: Document) -> Field:
     """Return an unknown value for a variable that the cluster sets."""
     kind = next(iter(nodes.entries(node)), "another object")
     detail = nodes.entries(nodes.entries(node).get(kind))
-    which = "/".join(
-        shown for key in ("name", "key", "fieldPath") if (shown := nodes.text(detail.get(key)))
-    )
+    shown = (nodes.text(detail.get(key)) for key in ("name", "key", "fieldPath"))
+    which = "/".join(filter(None, shown))
     why = f"`{name}` comes from the cluster ({kind}{' ' + which if which else ''})"
     found = text_at(f"$({name})", node, document)
     return Field(tuple(replace(piece, unknown=why) for piece in found.pieces))

@@ -303,9 +303,5 @@ def _lists(
 
 
 def _identity(item: yaml.Node, keys: tuple[str, ...]) -> tuple[str, str] | None:
-    held = entries(item)
-    for key in keys:
-        found = text(held.get(key))
-        if found is not None:
-            return key, found
-    return None
+    found = ((key, text(entries(item).get(key))) for key in keys)
+    return next(((key, value) for key, value in found if value is not None), None)

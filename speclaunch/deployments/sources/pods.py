@@ -297,12 +297,8 @@ def _typed(node: yaml.ScalarNode, text: str) -> Any:
 
 def settings(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
     """Return the scalars of a mapping."""
-    found: dict[str, Setting] = {}
-    for key, value in nodes.entries(node).items():
-        value_setting = setting(value, document)
-        if value_setting is not None:
-            found[key] = value_setting
-    return found
+    read = ((key, setting(value, document)) for key, value in nodes.entries(node).items())
+    return {key: found for key, found in read if found is not None}
 
 
 def numeric(found: Setting | None) -> Setting | None:
@@ -407,10 +403,8 @@ def _probe(
     if http:
         path = setting(http.get("path"), document)
         port = number_at(http.get("port"), document)
-        headers = (
-            nodes.text(nodes.entries(header).get("name"))
-            for header in nodes.items(http.get("httpHeaders"))
-        )
+        listed = map(nodes.entries, nodes.items(http.get("httpHeaders")))
+        headers = (nodes.text(header.get("name")) for header in listed)
         return Probe(
             kind,
             place,
@@ -499,6 +493,9 @@ def pod_of_container(
     security = nodes.entries(container.get("securityContext"))
     own = container.get("env")
     written, secret = variables_of([*envs, *([] if own is None else [own])], document)
+    added = nodes.entries(security.get("capabilities")).get("add")
+    listed = map(nodes.entries, nodes.items(container.get("ports")))
+    ports = (number_at(port.get("containerPort"), document) for port in listed)
     return Pod(
         image=setting(container.get("image"), document),
         requests=resource_amounts(resources.get("requests"), document),
@@ -509,17 +506,13 @@ def pod_of_container(
         grace=number_at(pod.get("terminationGracePeriodSeconds"), document),
         privileged=setting(security.get("privileged"), document),
         host_network=setting(pod.get("hostNetwork"), document),
-        ports=tuple(_ports(container, document)),
+        ports=tuple(port for port in ports if port is not None),
         env=written,
         secrets=secret,
         labels=dict(labels),
         restart=setting(pod.get("restartPolicy"), document),
-        capabilities=frozenset(_texts(nodes.entries(security.get("capabilities")).get("add"))),
+        capabilities=frozenset(filter(None, map(nodes.text, nodes.items(added)))),
     )
-
-
-def _texts(node: yaml.Node | None) -> Iterator[str]:
-    return (text for item in nodes.items(node) if (text := nodes.text(item)))
 
 
 def resource_amounts(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
@@ -544,13 +537,6 @@ def variables_of(
         elif "secretKeyRef" in nodes.entries(entry.get("valueFrom")):
             secret.add(name)
     return written, frozenset(secret)
-
-
-def _ports(container: Entries, document: Document) -> Iterator[Setting]:
-    for item in nodes.items(container.get("ports")):
-        found = number_at(nodes.entries(item).get("containerPort"), document)
-        if found is not None:
-            yield found
 
 
 def _volumes(container: Entries, pod: Entries, document: Document) -> Iterator[Volume]:

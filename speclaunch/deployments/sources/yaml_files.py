@@ -115,11 +115,8 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
 def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
     """Return the tokens of a ``command`` or ``entrypoint``: a list, or a text to split."""
     if isinstance(node, yaml.SequenceNode):
-        return [
-            interpolated(nodes.source(item, document))
-            for item in node.value
-            if isinstance(item, yaml.ScalarNode)
-        ]
+        scalars = (item for item in node.value if isinstance(item, yaml.ScalarNode))
+        return [interpolated(nodes.source(item, document)) for item in scalars]
     if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
         return []
     field = interpolated(nodes.source(node, document))
@@ -206,9 +203,8 @@ def read_tasks(
                 left = [(value, name, context) for name, value in keys.items() if name not in done]
                 waiting += reversed(left)
             elif isinstance(node, yaml.SequenceNode):
-                waiting += [
-                    (item, key, context) for item in reversed(_list(node, key, context, reading))
-                ]
+                rest = reversed(_list(node, key, context, reading))
+                waiting += [(item, key, context) for item in rest]
             elif key not in _PROSE:
                 _script([node], context, reading)
     return reading.reading()
@@ -271,11 +267,8 @@ def _list(
 
 
 def _script(lines: Sequence[yaml.Node], context: TaskContext, reading: Collected) -> None:
-    texts = [
-        line
-        for line in lines
-        if isinstance(line, yaml.ScalarNode) and not _ENCODED.match(str(line.value))
-    ]
+    scalars = (line for line in lines if isinstance(line, yaml.ScalarNode))
+    texts = [line for line in scalars if not _ENCODED.match(str(line.value))]
     if len(texts) == 1 and _MARKDOWN.search(str(texts[0].value)):
         if reading.read_document is not None:
             part = nodes.StringDocument(nodes.source(texts[0], reading.document))
@@ -286,11 +279,8 @@ def _script(lines: Sequence[yaml.Node], context: TaskContext, reading: Collected
 
 
 def _task_words(node: yaml.Node, document: Document) -> list[Field]:
-    return [
-        substituted(nodes.source(item, document), {})
-        for item in listed(node)
-        if isinstance(item, yaml.ScalarNode)
-    ]
+    scalars = (item for item in listed(node) if isinstance(item, yaml.ScalarNode))
+    return [substituted(nodes.source(item, document), {}) for item in scalars]
 
 
 def _inside(keys: Mapping[str, yaml.Node], context: TaskContext, document: Document) -> TaskContext:
@@ -319,11 +309,8 @@ def _variables(node: yaml.Node | None, document: Document) -> Iterator[tuple[str
         if isinstance(item, yaml.ScalarNode):
             source = nodes.source(item, document)
             name, equals, _ = source.text.partition("=")
-            if equals:
-                rest = source.part(len(name) + 1, len(source.text))
-                yield name, substituted(rest, {})
-            else:
-                yield name, _nothing(item, document)
+            rest = source.part(len(name) + 1, len(source.text))
+            yield name, substituted(rest, {}) if equals else _nothing(item, document)
             continue
         entry = nodes.entries(item)
         found, entry_value = nodes.text(entry.get("name")), entry.get("value")
