@@ -220,9 +220,9 @@ class _Composing(Struct):
 
 def _final_package(node: _Node, header: str | None) -> str:
     """Return the final package (`_get_final_package`): absolute if from a header, else relative."""
+    if header == "_global_":
+        return ""
     if header is not None:
-        if header == "_global_":
-            return ""
         if not _PACKAGE.match(header) or "_global_" in header:
             raise _NotKnown
         return header
@@ -292,9 +292,8 @@ def _laid_over(ground: _Ground, file: SourceFile) -> Composed:
     values = copied(ground.values)
     _merge(values, _own_values(file))
     places = {**ground.provenance.places, **_places("", file)}
-    return Composed(
-        values, RecipeProvenance(places), tuple(dict.fromkeys((*ground.files, file.path)))
-    )
+    files = tuple(dict.fromkeys((*ground.files, file.path)))
+    return Composed(values, RecipeProvenance(places), files)
 
 
 def _items(defaults: object) -> Iterator[_Item]:
@@ -360,9 +359,7 @@ def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
 
 
 def _provenance(parts: Sequence[_Part]) -> tuple[RecipeProvenance, tuple[Path, ...]]:
-    places: dict[KeyPath, Place] = {}
-    for package, file in parts:
-        places.update(_places(package, file))
+    places = {key: at for part in parts for key, at in _places(*part).items()}
     return RecipeProvenance(places), tuple(dict.fromkeys(file.path for _, file in parts))
 
 

@@ -182,16 +182,11 @@ def validate(composition: Composition) -> Recipe:
     parts: list[Recipe] = []
     for name, part in roles:
         try:
-            parts.append(
-                replace(_validated(part, composition, name), server_context=contexts[name])
-            )
+            validated = _validated(part, composition, name)
+            parts.append(replace(validated, server_context=contexts[name]))
         except InputError as error:
             known = {(problem.place, problem.message) for problem in found}
-            found += [
-                problem
-                for problem in error.problems
-                if (problem.place, problem.message) not in known
-            ]
+            found += [p for p in error.problems if (p.place, p.message) not in known]
     if found or complete is None:
         raise InputError(sorted(dict.fromkeys(found), key=lambda problem: problem.position))
     return replace(complete, parts=tuple(parts))
@@ -205,18 +200,12 @@ def _validated(
     plain = cast("Deployment | None", plain_deployment(known))
     deployment = plain or _by_schema(known, composition, parent, role)
     env = restored(deployment.engine.env, _below(values, "engine", "env"))
-    deployment = deployment.model_copy(
-        update={
-            "args": restored(deployment.args, values.get("args")),
-            "engine": deployment.engine.model_copy(update={"env": env}),
-        }
-    )
+    engine = deployment.engine.model_copy(update={"env": env})
+    args = restored(deployment.args, values.get("args"))
+    deployment = deployment.model_copy(update={"args": args, "engine": engine})
+    start, find = Place(str(composition.path)), composition.provenance.find
     unset = tuple(
-        Unset(
-            ".".join(map(str, path)),
-            variable,
-            composition.provenance.find(path) or Place(str(composition.path)),
-        )
+        Unset(".".join(map(str, path)), variable, find(path) or start)
         for path, variable in unset_places(values)
     )
     recipe = Recipe(deployment, composition.path, composition.provenance, unset)
@@ -288,12 +277,8 @@ def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed
     roles = {str(part.role): part for part in recipe.parts}
     named = recipe.deployment.name
     if role is None:
-        raise InputError(
-            Problem(
-                f"{named} has several roles, but {why}: {', '.join(roles)}",
-                help=f"name one: --role {next(iter(roles))}",
-            )
-        )
+        message = f"{named} has several roles, but {why}: {', '.join(roles)}"
+        raise InputError(Problem(message, help=f"name one: --role {next(iter(roles))}"))
     if role in roles:
         return roles[role]
     place = Place(COMMAND_LINE, text=f"--role {role}")
@@ -312,19 +297,16 @@ def require_host(recipe: Recipe) -> None:
     nodes = int(nodes) if isinstance(nodes, str) and nodes.isdecimal() else nodes
     if not isinstance(nodes, int) or nodes < 2 or value_of(args, "use_ray"):
         return
-    missing = [
-        name for name in OF_A_HOST if (value := value_of(args, name)) is None or unset_in(value)
-    ]
+    found = {name: value_of(args, name) for name in OF_A_HOST}
+    missing = [name for name, value in found.items() if value is None or unset_in(value)]
     if missing:
-        raise InputError(
-            Problem(
-                f"{recipe.deployment.name} runs on {nodes} hosts, but {' and '.join(missing)} "
-                f"{'is' if len(missing) == 1 else 'are'} not set",
-                recipe.place("args", "nnodes"),
-                f"start it on each host with {' '.join(OF_A_HOST[name] for name in missing)} "
-                f"(rank 0 to {nodes - 1}; the address is that of rank 0)",
-            )
+        names = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
+        message = f"{recipe.deployment.name} runs on {nodes} hosts, but {names} not set"
+        help_ = (
+            f"start it on each host with {' '.join(OF_A_HOST[name] for name in missing)} "
+            f"(rank 0 to {nodes - 1}; the address is that of rank 0)"
         )
+        raise InputError(Problem(message, recipe.place("args", "nnodes"), help_))
 
 
 def fit_limits(recovery: Recovery) -> FitLimits:

@@ -281,9 +281,8 @@ class _Composing:
             data[key if equals else Path(file).name] = self._text(file, base, source)
         if name is None or "envs" in entry or "env" in entry:
             raise NotUnderstoodError("a generator that reads variables from a file", item)
-        held = next(
-            (r for r in found if r.kind == "ConfigMap" and nodes.text(name) in r.names), None
-        )
+        maps = (known for known in found if known.kind == "ConfigMap")
+        held = next((known for known in maps if nodes.text(name) in known.names), None)
         if held is not None and behavior in ("merge", "replace"):
             old = nodes.entries(nodes.entries(held.node).get("data"))
             merged = {**(old if behavior == "merge" else {}), **data}

@@ -50,8 +50,7 @@ class Resource(Struct):
     @property
     def is_custom(self) -> bool:
         """True for a custom kind, whose lists a patch replaces completely."""
-        version = nodes.text(nodes.entries(self.node).get("apiVersion")) or ""
-        group = version.rpartition("/")[0]
+        group, _ = self.group_version()
         return "." in group and not group.endswith(".k8s.io")
 
     def group_version(self) -> tuple[str, str]:
@@ -70,18 +69,13 @@ def resource(node: yaml.Node) -> Resource:
 
 def is_meant(target: Entries, manifest: Resource) -> bool:
     """True if a patch's `target` selects an object. Names, kinds and namespaces are patterns."""
-    group, version = manifest.group_version()
-    exact = {"group": group, "version": version}
-    for key, has in exact.items():
+    for key, exact in zip(("group", "version"), manifest.group_version(), strict=True):
         expected = nodes.text(target.get(key))
-        if expected and expected != has:
+        if expected and expected != exact:
             return False
-    if not _matches(target, "kind", {manifest.kind}) or not _matches(
-        target, "name", manifest.names
-    ):
-        return False
     namespace = nodes.text(manifest.metadata.get("namespace")) or "default"
-    if not _matches(target, "namespace", {namespace}):
+    has = {"kind": {manifest.kind}, "name": manifest.names, "namespace": {namespace}}
+    if not all(_matches(target, key, values) for key, values in has.items()):
         return False
     for key, labels in (("labelSelector", "labels"), ("annotationSelector", "annotations")):
         expected = nodes.text(target.get(key))
@@ -210,8 +204,7 @@ def _operated(root: yaml.Node, operation: yaml.Node, document: Document) -> yaml
 def _at(node: yaml.Node, steps: Sequence[str], where: yaml.Node) -> yaml.Node:
     for step in steps:
         if isinstance(node, yaml.SequenceNode):
-            index = _index(step, len(node.value), where)
-            node = node.value[index]
+            node = node.value[_index(step, len(node.value), where)]
         else:
             held = nodes.entries(node)
             if step not in held:
@@ -298,9 +291,8 @@ def _rename_service(manifest: Resource, renamed: dict[str, str]) -> None:
     held = nodes.entries(spec).get("serviceName")
     new = renamed.get(nodes.text(held) or "")
     if spec is not None and held is not None and new is not None:
-        manifest.node = changed(
-            manifest.node, {"spec": changed(spec, {"serviceName": scalar(new, held)})}
-        )
+        spec = changed(spec, {"serviceName": scalar(new, held)})
+        manifest.node = changed(manifest.node, {"spec": spec})
 
 
 def labels(keys: Entries, resources: Sequence[Resource]) -> None:
@@ -342,11 +334,7 @@ def replicas(keys: Entries, resources: Sequence[Resource]) -> None:
     for item in nodes.items(keys.get("replicas")):
         entry = nodes.entries(item)
         name, count = nodes.text(entry.get("name")), entry.get("count")
-        meant = [
-            manifest
-            for manifest in resources
-            if manifest.kind in _SCALED and name in manifest.names
-        ]
+        meant = [found for found in resources if found.kind in _SCALED and name in found.names]
         if not meant or count is None:
             raise NotUnderstoodError(f"no object `{name}` for `replicas`", item)
         for manifest in meant:
@@ -369,9 +357,8 @@ def _tagged(name: str, entry: Entries, node: yaml.ScalarNode) -> yaml.Node:
     repository, tag = _parts(str(node.value))
     if repository != name:
         return node
-    written = next(
-        (entry[key] for key in ("digest", "newTag", "newName") if nodes.text(entry.get(key))), None
-    )
+    changes = ("digest", "newTag", "newName")
+    written = next((entry[key] for key in changes if nodes.text(entry.get(key))), None)
     if written is None:
         return node
     digest, new_tag = nodes.text(entry.get("digest")), nodes.text(entry.get("newTag"))

@@ -62,11 +62,8 @@ def recipe_text(
     if engine and engine != _BASE["engine"]:
         defaults.append(f"override engine: {engine}")
         inherited_env = _option("engine", engine)
-    own_args = {
-        n: line
-        for n, line in args.items()
-        if line.comment or not _same(inherited.get(n), line.value)
-    }
+    changed = {n for n, line in args.items() if not _same(inherited.get(n), line.value)}
+    own_args = {n: line for n, line in args.items() if line.comment or n in changed}
     own_env = {n: line for n, line in env.items() if not _same(inherited_env.get(n), line.value)}
     parts = [*(f"# {single_line(text)}".rstrip() for text in header), "defaults:"]
     parts += [f"  - {item}" for item in [*defaults, "_self_"]]
@@ -150,9 +147,8 @@ def _fitting(group: str, values: Mapping[str, Any]) -> str | None:
     best: tuple[int, str] | None = None
     for name in _options(group):
         settings = _option(group, name)
-        if settings and all(
-            key in values and _same(values[key], value) for key, value in settings.items()
-        ):
+        held = (key in values and _same(values[key], value) for key, value in settings.items())
+        if settings and all(held):
             best = max(best or (0, ""), (len(settings), name))
     return best[1] if best else None
 
@@ -211,10 +207,8 @@ def value_of(word: Word, start: int = 0) -> RecipeLine:
         return RecipeLine(OPEN, f"fill in `{word.text[start:]}`")
     if word.evaluated:
         defaults = [default for default in word.defaults if default.start >= start]
-        return RecipeLine(
-            _with_defaults(word.text, start, len(word.text), defaults),
-            None if defaults else word.why,
-        )
+        value = _with_defaults(word.text, start, len(word.text), defaults)
+        return RecipeLine(value, None if defaults else word.why)
     found = None if word.inside else _from_environment(word.text[start:])
     if found is None:
         return RecipeLine(OPEN, word.why or f"`{word.text[start:]}` is not evaluated")
@@ -229,12 +223,10 @@ def _with_defaults(text: str, start: int, end: int, defaults: Sequence[Default])
         inner = _with_defaults(text, default_.start, default_.end, default_.inner)
         nested = isinstance(inner, Interpolation)
         default = f'"{inner}"' if nested else _quoted(inner)
-        parts += [
-            _escaped_text(text[start : default_.start]),
-            _variable(default_.name, default, default_.filled),
-        ]
+        parts.append(text[start : default_.start].replace("${", "\\${"))
+        parts.append(_variable(default_.name, default, default_.filled))
         start = default_.end
-    return Interpolation("".join([*parts, _escaped_text(text[start:end])]))
+    return Interpolation("".join([*parts, text[start:end].replace("${", "\\${")]))
 
 
 def _from_environment(text: str, depth: int = 0) -> str | None:
@@ -288,7 +280,3 @@ def _quoted(text: str) -> str:
         return text
     body = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")
     return f"'{body}'"
-
-
-def _escaped_text(text: str) -> str:
-    return text.replace("${", "\\${")
