@@ -51,7 +51,8 @@ class Definitions:
                 if returned is not None:
                     self._returned[node.name] = returned
             elif isinstance(node, ast.ClassDef):
-                first = _method(node, "__init__")
+                methods = (part for part in node.body if isinstance(part, _FUNCTIONS))
+                first = next((part for part in methods if part.name == "__init__"), None)
                 if first is not None:
                     self._names[id(first)] = node.name
                 else:
@@ -85,9 +86,8 @@ class Definitions:
             value = evaluator.value(default, depth + 1) if default is not None else None
             if isinstance(value, PythonText):
                 note = f"the default of {owner}{attribute}"
-                value = replace(
-                    value, pieces=tuple(replace(piece, note=note) for piece in value.pieces)
-                )
+                pieces = tuple(replace(piece, note=note) for piece in value.pieces)
+                value = replace(value, pieces=pieces)
             if value is not None:
                 table.entries[attribute] = (evaluator.label(node, attribute), value)
         return table
@@ -100,21 +100,16 @@ class Definitions:
         (call,) = sites
         if any(isinstance(argument, ast.Starred) for argument in call.args):
             return {}
-        found: dict[str, ast.expr] = {}
         parameters = node.args
         named = [*parameters.posonlyargs, *parameters.args]
         named = named[1:] if node.name == "__init__" else named
         defaults = parameters.defaults
-        found |= {
-            parameter.arg: value
-            for parameter, value in zip(named[len(named) - len(defaults) :], defaults, strict=False)
-        }
-        found |= {
-            parameter.arg: value
-            for parameter, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
-            if value is not None
-        }
-        found |= {parameter.arg: value for parameter, value in zip(named, call.args, strict=False)}
+        pairs = (
+            *zip(named[len(named) - len(defaults) :], defaults, strict=False),
+            *zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True),
+            *zip(named, call.args, strict=False),
+        )
+        found = {parameter.arg: value for parameter, value in pairs if value is not None}
         names = {parameter.arg for parameter in (*named, *parameters.kwonlyargs)}
         evaluator = self._evaluator()
         table = evaluator.keywords(call)
@@ -150,7 +145,11 @@ def _returned(node: AnyFunction) -> ast.expr | None:
 
     Its body is a single `return`, or ends by returning the parsed options.
     """
-    body = [statement for statement in node.body if not _is_text(statement)]
+    body = [
+        statement
+        for statement in node.body
+        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+    ]
     arguments = node.args
     takes = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     if takes or arguments.vararg or arguments.kwarg or not body:
@@ -175,10 +174,8 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
             continue
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
         names = [part.value for part in call.args if isinstance(part, ast.Constant)]
-        name = keywords.get("dest") or next(
-            (ast.Constant(text) for text in names if isinstance(text, str) and text[:2] == "--"),
-            None,
-        )
+        flags = (text for text in names if isinstance(text, str) and text[:2] == "--")
+        name = keywords.get("dest") or next(map(ast.Constant, flags), None)
         if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
             continue
         key = name.value.lstrip("-").replace("-", "_")
@@ -189,15 +186,6 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
         )
         found[key] = default if is_same and "action" not in keywords else None
     return found
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _method(node: ast.ClassDef, name: str) -> AnyFunction | None:
-    methods = (statement for statement in node.body if isinstance(statement, _FUNCTIONS))
-    return next((method for method in methods if method.name == name), None)
 
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
@@ -255,12 +243,15 @@ class PythonProgram:
             name: value for name, value in module.names.items() if name in self._once or "." in name
         }
 
-        for name, node in _parsed_names(tree):
-            self._constants.setdefault(name, self.definitions.parsed(node))
+        for node in ast.walk(tree):  # variables that hold parsed options, in any function
+            if isinstance(node, ast.Assign) and _is_parsing(node.value):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        options = self.definitions.parsed(node.value)
+                        self._constants.setdefault(target.id, options)
         self._queue(module, self._constants)
         while self._waiting and len(self.seen) < _MAX_SCOPES:
-            node, names, outer = self._waiting.pop(0)
-            self._nested(node, names, outer)
+            self._nested(*self._waiting.pop(0))
 
     def _evaluator(self) -> PythonEvaluator:
         made_by = self.definitions.made_by
@@ -393,7 +384,7 @@ class _Scope:
     # -- branches -----------------------------------------------------------------------
 
     def _branches(self, node: ast.If) -> None:
-        if _is_main(node.test):
+        if isinstance(node.test, ast.Compare) and dotted(node.test.left) == "__name__":
             self.run(node.body)
             return
         if node.orelse:
@@ -430,11 +421,10 @@ class _Scope:
         for name, value in list(self.names.items()):
             if name in before and before[name] is value:
                 continue
-            known = isinstance(value, PythonList)
-            rest = PythonList([self._evaluator.several(decides)]) if known else None
-            if rest is not None:
-                rest.made_in = (self._if, self._loose)
-            self.names[name] = rest
+            self.names[name] = None
+            if isinstance(value, PythonList):
+                rest = [self._evaluator.several(decides)]
+                self.names[name] = PythonList(rest, made_in=(self._if, self._loose))
 
     # -- values -------------------------------------------------------------------------
 
@@ -509,12 +499,10 @@ class _Scope:
         what = call.func.attr
         if isinstance(held, PythonList) and len(call.args) == 1 and what in ("append", "extend"):
             value = self._evaluator.value(call.args[0])
-            if what == "append":
-                words = (
-                    [value] if isinstance(value, PythonText) else [self._evaluator.unknown(call)]
-                )
-            else:
+            if what == "extend":
                 words = self._evaluator.words(value, call.args[0])
+            else:
+                words = [value if isinstance(value, PythonText) else self._evaluator.unknown(call)]
             self._add(held, words, call.args[0])
         elif isinstance(held, PythonTable) and what == "update" and call.args:
             value = self._evaluator.value(call.args[0])
@@ -565,19 +553,6 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
             continue
         yield found
         waiting.extend(reversed(list(ast.iter_child_nodes(found))))
-
-
-def _is_main(test: ast.expr) -> bool:
-    return isinstance(test, ast.Compare) and dotted(test.left) == "__name__"
-
-
-def _parsed_names(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """Yield the variables that hold parsed options, in any function."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and _is_parsing(node.value):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    yield target.id, node.value
 
 
 def _assigned_once(tree: ast.Module) -> set[str]:

@@ -61,10 +61,8 @@ class ProgramPositions:
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Return the start and end offset of an expression."""
         start = self.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
-        end = self.offset(
-            getattr(node, "end_lineno", None) or 1, getattr(node, "end_col_offset", None) or 0
-        )
-        return start, max(start, end)
+        line, column = (getattr(node, name, None) for name in ("end_lineno", "end_col_offset"))
+        return start, max(start, self.offset(line or 1, column or 0))
 
     def parts(self, node: ast.AST) -> list[StringPart]:
         """Return the parts of a string; empty if their offsets cannot be determined."""
@@ -346,9 +344,7 @@ class PythonEvaluator:
             start, _ = self.positions.span(node)
             source = SourceText(self.document, value, [start] * max(len(value), 1))
             return PythonText((WordPiece(value, source, 0, quoted=True, exact=False),))
-        values = [
-            part for part in getattr(node, "values", []) if isinstance(part, ast.FormattedValue)
-        ]
+        values = [v for v in getattr(node, "values", []) if isinstance(v, ast.FormattedValue)]
         pieces: list[WordPiece] = []
         for part in parts[:MAX_PIECES]:
             self.document.spend(1 + len(part.where) // 20)
@@ -408,9 +404,8 @@ class PythonEvaluator:
                 found.items += self.words(self.value(element.value, depth + 1), element.value)
             else:
                 value = self.value(element, depth + 1)
-                found.items.append(
-                    value if isinstance(value, PythonText) else self.unknown(element)
-                )
+                known = value if isinstance(value, PythonText) else self.unknown(element)
+                found.items.append(known)
         return found
 
     def _table(self, node: ast.Dict, depth: int) -> PythonTable:
@@ -429,9 +424,8 @@ class PythonEvaluator:
 
     def _sum(self, node: ast.BinOp, depth: int) -> PythonValue:
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
-        if isinstance(node.op, ast.Add) and (
-            isinstance(left, PythonList) or isinstance(right, PythonList)
-        ):
+        is_sum = isinstance(node.op, ast.Add)
+        if is_sum and (isinstance(left, PythonList) or isinstance(right, PythonList)):
             line = left.line if isinstance(left, PythonList) else node.lineno
             items, more = self.words(left, node.left), self.words(right, node.right)
             if isinstance(right, PythonText):  # the list was joined: a shell reads the text
@@ -443,12 +437,8 @@ class PythonEvaluator:
             and (left.is_text or right.is_text)
         ):
             self.document.spend(1 + len(right.pieces) + len(left.pieces) // 10)
-            added = isinstance(node.op, ast.Add)
-            return (
-                PythonText((*left.pieces, *right.pieces)[:MAX_PIECES])
-                if added
-                else self.unknown(node)
-            )
+            added = PythonText((*left.pieces, *right.pieces)[:MAX_PIECES])
+            return added if is_sum else self.unknown(node)
         return self._number(node, left, right)
 
     def _number(self, node: ast.BinOp, left: PythonValue, right: PythonValue) -> PythonText:
@@ -481,9 +471,8 @@ class PythonEvaluator:
         full_name = dotted(node.func) or ""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
         if full_name in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
-            return PythonList(
-                self.words(self.value(node.args[0], depth + 1), node), line=node.lineno
-            )
+            words = self.words(self.value(node.args[0], depth + 1), node)
+            return PythonList(words, line=node.lineno)
         if name == "split" and inner is not None and not node.args and not node.keywords:
             return PythonList(self.words(self.value(inner, depth + 1), inner), line=node.lineno)
         if name == "join" and len(node.args) == 1:
@@ -569,10 +558,8 @@ class PythonEvaluator:
             for mark in _FORMAT.finditer(piece.text) if not piece.unknown else ():
                 pieces.append(piece.slice(at, mark.start()))
                 field = piece.slice(mark.start(), mark.end())
-                if mark[0] in ("{{", "}}"):
-                    pieces.append(field.slice(0, 1))
-                else:
-                    pieces.append(replace(field, unknown="the program fills it in", inside=True))
+                open_ = replace(field, unknown="the program fills it in", inside=True)
+                pieces.append(field.slice(0, 1) if mark[0] in ("{{", "}}") else open_)
                 at = mark.end()
             pieces.append(piece.slice(at, len(piece.text)))
         return replace(found, pieces=tuple(piece for piece in pieces if piece.text)[:MAX_PIECES])
