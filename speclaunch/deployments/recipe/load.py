@@ -17,14 +17,13 @@ from speclaunch.deployments.recipe.compose import compose
 from speclaunch.deployments.recipe.find_recipe import LOCK_SUFFIX, is_lock_file
 from speclaunch.deployments.recipe.resolve_values import restored, unset_places, without_unset
 from speclaunch.deployments.recipe.roles import (
-    ROLES,
     invented,
     of_role,
     role_names,
     server_context,
     shared,
 )
-from speclaunch.deployments.recipe.sections import RecoveryPolicy, plain_deployment
+from speclaunch.deployments.recipe.sections import ROLES, RecoveryPolicy, plain_deployment
 from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, exists
 from speclaunch.engine import (
     DEFAULT_LIMITS,

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from speclaunch.core import COMMAND_LINE, Place, Problem
-from speclaunch.deployments.recipe.sections import MOST_ROLES
+from speclaunch.deployments.recipe.sections import MOST_ROLES, ROLES
 from speclaunch.deployments.recipe.source import Composition, KeyPath, RecipeProvenance, copied
 from speclaunch.engine import (
     Group,
@@ -28,7 +28,7 @@ from speclaunch.engine import (
     value_of,
 )
 
-ROLES, ROUTER = "roles", "router"
+ROUTER = "router"
 _OF_THE_WHOLE = (ROLES, ROUTER)
 """Sections that a role does not have."""
 _OF_A_ROLE = ("replicas",)
@@ -92,16 +92,6 @@ def place_of(composition: Composition, role: str) -> Place:
     at = (ROLES, role)
     found = composition.provenance
     return found.places.get(at) or found.first_below(at) or Place(str(composition.path))
-
-
-def sets_key(values: Mapping[str, Any], role: str, path: KeyPath) -> bool:
-    """True if the role itself sets a key, not only the shared settings."""
-    found: Any = values[ROLES][role]
-    for part in path:
-        if not isinstance(found, dict) or part not in found:
-            return False
-        found = found[part]
-    return True
 
 
 def invented(composition: Composition) -> Iterator[Problem]:

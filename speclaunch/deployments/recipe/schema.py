@@ -32,11 +32,11 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from speclaunch.core import InputError, Place, Problem
 from speclaunch.deployments.recipe.lock import Lock, lock_of
-from speclaunch.deployments.recipe.roles import ROLES, sets_key
 from speclaunch.deployments.recipe.sections import (
     ENV_NAME,
     MOST_REPLICAS,
     MOST_ROLES,
+    ROLES,
     EngineVersions,
     RecoveryPolicy,
     group_names,
@@ -493,9 +493,19 @@ def problems(
     return [_problem(details, composition, role) for details in error.errors(include_url=False)]
 
 
+def _sets_key(values: Mapping[str, Any], role: str, path: KeyPath) -> bool:
+    """True if the role itself sets a key, not only the shared settings."""
+    found: Any = values[ROLES][role]
+    for part in path:
+        if not isinstance(found, dict) or part not in found:
+            return False
+        found = found[part]
+    return True
+
+
 def _key(path: KeyPath, role: _CheckedRole) -> str:
     """Return a key with its role's prefix if the role sets it."""
-    if role is not None and sets_key(*role, path):
+    if role is not None and _sets_key(*role, path):
         path = (ROLES, role[1], *path)
     return ".".join(str(part) for part in path)
 

@@ -38,6 +38,7 @@ _RESOURCE = lazy(r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}(:[1-9][0-9]{0,2})?\Z",
 _STORE = lazy(r"(/|pvc:[a-z0-9])[A-Za-z0-9._/@+-]*\Z", re.ASCII)
 MOST_REPLICAS = 1000
 MOST_ROLES = 64
+ROLES = "roles"
 EMPTY_DIR = "emptyDir"
 """`deploy.models`: the disk of each pod's node; every new pod downloads the checkpoint again."""
 
