@@ -13,7 +13,10 @@ NAMES = {
     """,
     "recipe.hydra_compose": "sweep_words SweepJob",
     "recipe.json_schema": "recipe_schema",
-    "recipe.load": "fit_limits load load_sound_part Recipe require_host select_role validate",
+    "recipe.load": """
+        fit_limits load load_sound_part Recipe require_host select_role validate of_role
+        role_names
+    """,
     "recipe.lock": """
         Lock lock_differences LockDifference LockedCertificate LockedCheckpoint LockedEngine
         LockedHardware LockSubject
@@ -22,7 +25,6 @@ NAMES = {
         accept_lengths image_of lock_and_recipe of_this_host read_lock record recipe_differences
         with_lock_differences lock_text
     """,
-    "recipe.roles": "of_role role_names",
     "recipe.schema": """
         Agreement Deployment Engine Launch Recovery Restart VerificationSection WatchdogSection
     """,

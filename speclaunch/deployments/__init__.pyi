@@ -18,7 +18,9 @@ from speclaunch.deployments.recipe.load import Recipe as Recipe
 from speclaunch.deployments.recipe.load import fit_limits as fit_limits
 from speclaunch.deployments.recipe.load import load as load
 from speclaunch.deployments.recipe.load import load_sound_part as load_sound_part
+from speclaunch.deployments.recipe.load import of_role as of_role
 from speclaunch.deployments.recipe.load import require_host as require_host
+from speclaunch.deployments.recipe.load import role_names as role_names
 from speclaunch.deployments.recipe.load import select_role as select_role
 from speclaunch.deployments.recipe.load import validate as validate
 from speclaunch.deployments.recipe.lock import Lock as Lock
@@ -38,8 +40,6 @@ from speclaunch.deployments.recipe.lock_file import read_lock as read_lock
 from speclaunch.deployments.recipe.lock_file import recipe_differences as recipe_differences
 from speclaunch.deployments.recipe.lock_file import record as record
 from speclaunch.deployments.recipe.lock_file import with_lock_differences as with_lock_differences
-from speclaunch.deployments.recipe.roles import of_role as of_role
-from speclaunch.deployments.recipe.roles import role_names as role_names
 from speclaunch.deployments.recipe.schema import Agreement as Agreement
 from speclaunch.deployments.recipe.schema import Deployment as Deployment
 from speclaunch.deployments.recipe.schema import Engine as Engine

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from speclaunch.core.errors import InputError, Place
 from speclaunch.deployments.recipe.compose import quick_compose
 from speclaunch.deployments.recipe.hydra_compose import hydra_compose
-from speclaunch.deployments.recipe.load import Recipe, load, load_sound_part
-from speclaunch.deployments.recipe.roles import of_role, role_names
+from speclaunch.deployments.recipe.load import Recipe, load, load_sound_part, of_role, role_names
 from speclaunch.deployments.recipe.source import Composition, RecipeProvenance
 from speclaunch.engine.releases.command import is_secret_key
 
