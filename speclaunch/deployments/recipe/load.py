@@ -1,4 +1,4 @@
-"""Validate a composed recipe, and each of its roles, as a Deployment, with the place of every problem.
+"""Validate a composed recipe, and each of its roles, as a Deployment, with the place of problems.
 
 A role is merged over a composed recipe: mappings are merged recursively, anything else replaces the
 old value, as between files. Null removes a shared value. For arguments and variables null remains
