@@ -147,12 +147,8 @@ def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
     rest = [word for word in words if not _names_a_recipe(word)]
     names = [word.removeprefix("recipe=") for word in named]
     if len(names) > 1:
-        raise InputError(
-            Problem(
-                f"several recipes specified: {', '.join(names)}",
-                help="name one; `speclaunch plan` compares two",
-            )
-        )
+        message = f"several recipes specified: {', '.join(names)}"
+        raise InputError(Problem(message, help="name one; `speclaunch plan` compares two"))
     if not names or not names[0]:
         raise InputError(no_recipe(words, "speclaunch recipe=NAME"))
     return names[0], rest

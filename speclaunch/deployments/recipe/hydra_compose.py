@@ -130,9 +130,8 @@ def _loader(recipe_dir: Path, config_dirs: Sequence[Path]) -> ConfigLoaderImpl:
     SourcesRegistry.instance().register(_CheckedSource)
     search = ConfigSearchPathImpl()
     for number, directory in enumerate(_folders(recipe_dir, config_dirs)):
-        search.append(
-            "main" if number == 0 else "speclaunch", f"{_CheckedSource.scheme()}://{directory}"
-        )
+        provider = "main" if number == 0 else "speclaunch"
+        search.append(provider, f"{_CheckedSource.scheme()}://{directory}")
     search.append("schema", "structured://")
     return ConfigLoaderImpl(search)
 
@@ -532,13 +531,8 @@ def _jobs(axes: dict[str, list[str]]) -> list[SweepJob]:
     for named in axes[RECIPE]:
         for chosen in itertools.product(*(axes[key] for key in keys)):
             pairs = zip(keys, chosen, strict=True)
-            found.append(
-                SweepJob(
-                    named.removeprefix(f"{RECIPE}="),
-                    chosen,
-                    tuple(word for key, word in pairs if key in varied),
-                )
-            )
+            own = tuple(word for key, word in pairs if key in varied)
+            found.append(SweepJob(named.removeprefix(f"{RECIPE}="), chosen, own))
     return found
 
 

@@ -259,13 +259,9 @@ def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
     if root is None:
         return SourceFile(path, {}, {}, *_header(text))
     if not isinstance(root, yaml.MappingNode):
-        raise InputError(
-            Problem(
-                "expected `key: value` lines, found something else",
-                _place(root, shown, lines),
-                "write a YAML mapping; see `speclaunch recipes ls` for examples",
-            )
-        )
+        message = "expected `key: value` lines, found something else"
+        help_ = "write a YAML mapping; see `speclaunch recipes ls` for examples"
+        raise InputError(Problem(message, _place(root, shown, lines), help_))
     _check_defaults(root, shown, lines)
     if _LONG.search(text):
         _check_numbers(root, shown, lines)
@@ -311,12 +307,9 @@ def _check_defaults(root: yaml.MappingNode, shown: str, lines: Sequence[int] | N
             name = isinstance(item, yaml.ScalarNode)
             choice = isinstance(item, yaml.MappingNode) and len(item.value) == 1
             if not (name or choice):
-                raise InputError(
-                    Problem(
-                        "the items of a defaults list look like `- base` and `- model: llama31_8b`",
-                        _place(item if isinstance(item, yaml.Node) else key, shown, lines),
-                    )
-                )
+                what = "the items of a defaults list look like `- base` and `- model: llama31_8b`"
+                place = _place(item if isinstance(item, yaml.Node) else key, shown, lines)
+                raise InputError(Problem(what, place))
 
 
 def _text(path: Path, shown: str) -> str:

@@ -544,13 +544,9 @@ class ScriptReader(ReadingBuilder):
             before = node.span.source.text[: node.span.start].rpartition("\n")[0]
             line = before.rpartition("\n")[2]
             why = "a comment" if "#" in line else "a line without a `\\` at its very end"
-            self.problems.append(
-                Problem(
-                    "this is not part of the command above",
-                    node.span.place,
-                    f"{why} ended the command; the shell runs this line as a separate command",
-                )
-            )
+            help_ = f"{why} ended the command; the shell runs this line as a separate command"
+            message = "this is not part of the command above"
+            self.problems.append(Problem(message, node.span.place, help_))
             return True
         self._fragment.extend(self.expander.words(node.words))
         return True

@@ -69,9 +69,8 @@ def parse(source: SourceText, *, strict: bool = False) -> Script:
     parser.strict = strict
     nodes = parser.parse_list(frozenset())
     for comment in parser.comments:
-        source.document.note_comment(
-            source.offset(comment.start), source.offset(comment.end - 1) + 1
-        )
+        end = source.offset(comment.end - 1) + 1
+        source.document.note_comment(source.offset(comment.start), end)
     unread = parser.unread or parser.slips[:1]
     return Script(source, nodes, parser.comments, unread, parser.misread, strict)
 
@@ -159,11 +158,9 @@ class _Parser(Lexer):
             elif not words and (assignment := self._assignment()) is not None:
                 assignments.append(assignment)
             elif (
-                words
-                and words[0].plain in DECLARING
-                and (assignment := self._assignment()) is not None
+                words and words[0].plain in DECLARING and (found := self._assignment()) is not None
             ):
-                declared.append(assignment)
+                declared.append(found)
             else:
                 before = self.pos
                 if self.text.startswith(("<(", ">("), before):
@@ -327,9 +324,8 @@ class _Parser(Lexer):
         quote = _QUOTE.search(self.text, start, end)
         if error.at >= end and quote is not None:
             problem = replace(problem, place=self.source.place(quote.start()))
-        self.unread.append(
-            replace(problem, help="this command is skipped; the rest of the file is read")
-        )
+        help_ = "this command is skipped; the rest of the file is read"
+        self.unread.append(replace(problem, help=help_))
 
     def _ending(self, node: Node) -> None:
         self.skip_blank()

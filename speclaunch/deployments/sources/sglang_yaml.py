@@ -103,13 +103,9 @@ class _Arguments:
 
     def add(self, key: str, node: yaml.ScalarNode, written: yaml.Node) -> None:
         if config_refuses(key, self.known):
-            self.refused.append(
-                Problem(
-                    f"argument --{key}: not supported in a --config file",
-                    nodes.place(node, self.document),
-                    f"pass --{key} on the command line",
-                )
-            )
+            message = f"argument --{key}: not supported in a --config file"
+            help_ = f"pass --{key} on the command line"
+            self.refused.append(Problem(message, nodes.place(node, self.document), help_))
             return
         place = nodes.place(written, self.document)
         try:

@@ -349,13 +349,9 @@ class Lexer:
         self.pos = mark.end
         if mark.for_shell is not None:
             written = self.text[mark.start : mark.end]
-            self.misread.append(
-                Problem(
-                    f"`{written}` is not a value for the shell: {mark.for_shell}",
-                    self.source.place(mark.start, mark.end),
-                    "write the value itself",
-                )
-            )
+            message = f"`{written}` is not a value for the shell: {mark.for_shell}"
+            place = self.source.place(mark.start, mark.end)
+            self.misread.append(Problem(message, place, "write the value itself"))
 
     def _escape(self, parts: list[Part]) -> None:
         self.source.document.spend()
@@ -409,11 +405,9 @@ class Lexer:
         char = self.text[self.pos]
         if char == "\\":
             follows = self.text[self.pos + 1 : self.pos + 2]
-            if follows == "\n":
-                pass
-            elif follows in ("$", "`", '"', "\\"):
+            if follows in ("$", "`", '"', "\\"):
                 parts.append(Literal(follows, self.pos + 1, quoted=True))
-            else:
+            elif follows != "\n":
                 parts.append(Literal("\\" + follows, self.pos, quoted=True))
             self.pos += 2
         elif char == "$":

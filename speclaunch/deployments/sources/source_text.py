@@ -57,14 +57,10 @@ class Document:
         if self._parent is not None:
             self._parent.spend(steps)
         if self._work > MAX_WORK:
-            raise InputError(
-                Problem(
-                    f"{self.shown} is too large to read: it contains or expands to more than "
-                    f"{MAX_WORK} words",
-                    Place(self.shown),
-                    "pass only the part with the server command",
-                )
-            )
+            what = f"it contains or expands to more than {MAX_WORK} words"
+            message = f"{self.shown} is too large to read: {what}"
+            help_ = "pass only the part with the server command"
+            raise InputError(Problem(message, Place(self.shown), help_))
 
     def place(self, at: int, length: int = 1) -> Place:
         """Return the place of the character `at`; `length` is clipped to the end of its line."""

@@ -381,9 +381,8 @@ class _Translation:
 
     def _put(self, flag: str, at: Word, value: Word | None = None, text: str | None = None) -> None:
         """Add an SGLang option with the place of vLLM's option."""
-        self._words.append(
-            replace(at, text=flag, evaluated=True, why=None, placeholder=False, defaults=())
-        )
+        named = replace(at, text=flag, evaluated=True, why=None, placeholder=False, defaults=())
+        self._words.append(named)
         if value is not None and text is None:
             self._words.append(value)
         elif text is not None:
@@ -493,14 +492,10 @@ class _Translation:
         method = _method(values.get("method"), model)
         algorithm = ALGORITHMS.get(method)
         if algorithm is None:
-            self._refused.append(
-                Problem(
-                    f"SGLang has no counterpart of vLLM's method {method}: the recipe does not "
-                    "speculate",
-                    at.place,
-                    "choose an SGLang method: `speclaunch drafts` lists them for a model",
-                )
-            )
+            what = f"SGLang has no counterpart of vLLM's method {method}"
+            help_ = "choose an SGLang method: `speclaunch drafts` lists them for a model"
+            problem = Problem(f"{what}: the recipe does not speculate", at.place, help_)
+            self._refused.append(problem)
             return
         self._put("--speculative-algorithm", at, None, algorithm)
         used = {"method", "model", "num_speculative_tokens"}
@@ -516,14 +511,10 @@ class _Translation:
             why = "vLLM reads it from the draft's config; SGLang uses its own default"
             self._dropped.append(Dropped("the default num_speculative_tokens", at.place, why, True))
         else:
-            self._refused.append(
-                Problem(
-                    f"num_speculative_tokens must be a known number, not {count!r}",
-                    at.place,
-                    "set speculative_num_steps to that number, and "
-                    "speculative_num_draft_tokens to that number plus 1",
-                )
-            )
+            message = f"num_speculative_tokens must be a known number, not {count!r}"
+            more = "speculative_num_draft_tokens to that number plus 1"
+            help_ = f"set speculative_num_steps to that number, and {more}"
+            self._refused.append(Problem(message, at.place, help_))
         quantized = any(word.text == "--quantization" for word in self._words)
         if quantized and method != "ngram" and "model" in values and not values.get("quantization"):
             # SGLang's draft uses the target's --quantization unless set (0.5.23,
