@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
 from itertools import islice
-from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -411,7 +409,10 @@ def _pruned(composition: Composition) -> dict[str, Any]:
                 own = path if role is None else _existing((ROLES, role, *path), left)
                 found = _existing(own, left)
                 if len(found) > (0 if role is None else 2):
-                    del reduce(getitem, found[:-1], left)[found[-1]]
+                    holder: Any = left
+                    for key in found[:-1]:
+                        holder = holder[key]
+                    del holder[found[-1]]
     return left
 
 

@@ -284,10 +284,11 @@ def _section(value: object, name: str) -> PlainSection:
     keys = plain_class(name).model_fields
     if written.keys() - keys.keys():
         raise _NotPlainError
-    found: Any = plain_class(name)(**{key: keys[key].read(value) for key, value in written.items()})
+    found = plain_class(name)(**{key: keys[key].read(value) for key, value in written.items()})
     if name == "Recovery":
-        low, high = found.floors.mem_fraction_static, found.limits.mem_fraction_static
-        if recovery_conflict(found.policy, found.order, low, high) is not None:
+        own: Any = found
+        low, high = own.floors.mem_fraction_static, own.limits.mem_fraction_static
+        if recovery_conflict(own.policy, own.order, low, high) is not None:
             raise _NotPlainError
     return found
 

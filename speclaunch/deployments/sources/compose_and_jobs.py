@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources import nodes, pods
-from speclaunch.deployments.sources.containers import ServiceSite, image_in, image_of
+from speclaunch.deployments.sources.containers import ServiceSite, image_in, image_of, listed
 from speclaunch.deployments.sources.interface import Invocation, Reading, Word
 from speclaunch.deployments.sources.nodes import Entries
 from speclaunch.deployments.sources.server_groups import (
@@ -127,8 +127,7 @@ def _resources(node: yaml.Node | None, document: Document) -> dict[str, Setting]
 
 
 def _volumes(keys: Entries, document: Document) -> Iterator[Volume]:
-    tmpfs = keys.get("tmpfs")
-    for item in [tmpfs] if isinstance(tmpfs, yaml.ScalarNode) else nodes.items(tmpfs):
+    for item in listed(keys.get("tmpfs")):
         found = pods.setting(item, document)
         if found is not None:
             path, _, options = str(found.value).partition(":")

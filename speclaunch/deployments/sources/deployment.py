@@ -437,12 +437,12 @@ def _remarks(invocation: Invocation) -> list[str]:
             if option not in (GPUS, MODEL)
         )
     found: list[str] = []
-    for why, dropped in by_reason.items():
-        if len(dropped) > _FEW:
-            names = " ".join(word.text.partition(" ")[0].partition("=")[0] for word in dropped)
-            found.append(f"{dropped[0].place}: left out {len(dropped)} items ({why}): {names}")
+    for why, parts in by_reason.items():
+        if len(parts) > _FEW:
+            names = " ".join(part.text.partition(" ")[0].partition("=")[0] for part in parts)
+            found.append(f"{parts[0].place}: left out {len(parts)} items ({why}): {names}")
         else:
-            found += [f"{one.place}: left out `{masked(one.text)}`: {one.why}" for one in dropped]
+            found += [f"{one.place}: left out `{masked(one.text)}`: {one.why}" for one in parts]
     return found
 
 
