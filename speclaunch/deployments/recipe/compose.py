@@ -30,16 +30,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from speclaunch.core import (
-    COMMAND_LINE,
-    InputError,
-    Place,
-    Problem,
-    conf_dir,
-    lazy,
-    reads,
-    recipes_dir,
-)
+from speclaunch.core import COMMAND_LINE, InputError, Place, conf_dir, lazy, reads, recipes_dir
 from speclaunch.deployments.recipe.find_recipe import SUFFIX, find_recipe, recipe_dirs
 from speclaunch.deployments.recipe.resolve_values import resolve_values
 from speclaunch.deployments.recipe.sections import group_names, role_paths, schema_paths
@@ -463,5 +454,5 @@ def compose(
     values = resolve_values(found.raw, found.provenance, shown)
     if "hydra" in values:
         place = found.provenance.find(("hydra",)) or Place(shown)
-        raise InputError(Problem("Hydra itself cannot be configured here", place))
+        raise InputError("Hydra itself cannot be configured here", place)
     return Composition(path.stem, path, values, found.provenance, found.files)

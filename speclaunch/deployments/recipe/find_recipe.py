@@ -42,7 +42,7 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
     """Return the file of a recipe, by name or path."""
     for directory in config_dirs:
         if not reads.is_dir(directory):
-            raise InputError(Problem(f"--config-dir {directory}: no such directory"))
+            raise InputError(f"--config-dir {directory}: no such directory")
     if recipe.endswith((SUFFIX, ".yml")) or "/" in recipe:
         path = expand_user(recipe)
         if path.suffix != SUFFIX:
@@ -52,14 +52,14 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
             raise InputError(_not_a_recipe(recipe, config_dirs))
         if not reads.is_file(path):
             what = "it is not a regular file" if reads.exists(path) else "no such file"
-            raise InputError(Problem(f"cannot read {recipe}: {what}", help=similar_file(recipe)))
+            raise InputError(f"cannot read {recipe}: {what}", help=similar_file(recipe))
         return reads.resolve(path)
     names = recipe_names(config_dirs)
     if recipe not in names:
         help_ = suggest(recipe, names) or "`speclaunch recipes ls` lists them"
         if reads.is_file(file := f"{recipe}{SUFFIX}"):
             help_ = f"name the file with its suffix: recipe={file}"
-        raise InputError(Problem(f"unknown recipe {recipe!r}", help=help_))
+        raise InputError(f"unknown recipe {recipe!r}", help=help_)
     return reads.resolve(names[recipe])
 
 
@@ -148,7 +148,7 @@ def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
     names = [word.removeprefix("recipe=") for word in named]
     if len(names) > 1:
         message = f"several recipes specified: {', '.join(names)}"
-        raise InputError(Problem(message, help="name one; `speclaunch plan` compares two"))
+        raise InputError(message, help="name one; `speclaunch plan` compares two")
     if not names or not names[0]:
         raise InputError(no_recipe(words, "speclaunch recipe=NAME"))
     return names[0], rest

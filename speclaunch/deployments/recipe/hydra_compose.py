@@ -110,14 +110,14 @@ def hydra_compose(
             found.sort(key=lambda problem: problem.place.line if problem.place is not None else 0)
         raise InputError(dict.fromkeys(found)) from error
     except OmegaConfBaseException as error:
-        raise InputError(Problem(first_line(error), Place(shown))) from error
+        raise InputError(first_line(error), Place(shown)) from error
     except yaml.YAMLError as error:  # rejected only by OmegaConf: a duplicate key, a tag
         mark = getattr(error, "problem_mark", None)
         name = shown if mark is None else mark.name
         own = Path(name).resolve() == path.resolve()
         raise InputError(yaml_problem(error, shown if own else name)) from error
     except RecursionError as error:
-        raise InputError(Problem("the recipe includes itself", Place(shown))) from error
+        raise InputError("the recipe includes itself", Place(shown)) from error
     except (ValueError, TypeError, AttributeError, AssertionError) as error:
         # raised by Hydra for an invalid group choice (`model=null`)
         raise InputError(odd_choice(error, overrides, shown)) from error

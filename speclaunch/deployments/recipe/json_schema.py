@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from speclaunch.core import InputError, Problem
+from speclaunch.core import InputError
 from speclaunch.deployments.recipe import schema as models
 from speclaunch.deployments.recipe.find_recipe import group_options, recipe_names
 from speclaunch.engine import (
@@ -222,7 +222,7 @@ def _group(section: str, properties: Schema, definitions: Schema) -> Schema:
     }
     if section not in known:
         help_ = f"choose one of {', '.join(known)}"
-        raise InputError(Problem(f"a recipe has no section `{section}`", help=help_))
+        raise InputError(f"a recipe has no section `{section}`", help=help_)
     found = dict(known[section])
     return {**found, "properties": {"defaults": properties["defaults"], **found["properties"]}}
 

@@ -534,16 +534,16 @@ def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed
     named = recipe.deployment.name
     if role is None:
         message = f"{named} has several roles, but {why}: {', '.join(roles)}"
-        raise InputError(Problem(message, help=f"name one: --role {next(iter(roles))}"))
+        raise InputError(message, help=f"name one: --role {next(iter(roles))}")
     if role in roles:
         return roles[role]
     place = Place(COMMAND_LINE, text=f"--role {role}")
     if not roles:
-        raise InputError(Problem(f"{named} has no roles", place, "remove --role"))
+        raise InputError(f"{named} has no roles", place, "remove --role")
     near = suggest(role, roles)
     listed = f"the roles are {', '.join(roles)}"
     help_ = f"{near} {listed}" if near else listed
-    raise InputError(Problem(f"{named} has no role {role!r}", place, help_))
+    raise InputError(f"{named} has no role {role!r}", place, help_)
 
 
 def require_host(recipe: Recipe) -> None:
@@ -562,7 +562,7 @@ def require_host(recipe: Recipe) -> None:
             f"start it on each host with {' '.join(OF_A_HOST[name] for name in missing)} "
             f"(rank 0 to {nodes - 1}; the address is that of rank 0)"
         )
-        raise InputError(Problem(message, recipe.place("args", "nnodes"), help_))
+        raise InputError(message, recipe.place("args", "nnodes"), help_)
 
 
 def fit_limits(recovery: Recovery) -> FitLimits:

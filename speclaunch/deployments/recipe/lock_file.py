@@ -59,13 +59,13 @@ def read_lock(
     """Return the recipe in a lock file, with its record in `deployment.lock`. Raises InputError."""
     shown = from_here(path)
     if reads.is_dir(path):
-        raise InputError(Problem(f"{shown} is a directory"))
+        raise InputError(f"{shown} is a directory")
     if not reads.is_file(path):
         remedy = "write it: speclaunch launch recipe=NAME --smoke --lock"
-        raise InputError(Problem(f"there is no lock {shown}", help=remedy))
+        raise InputError(f"there is no lock {shown}", help=remedy)
     recipe = load(str(path), overrides, config_dirs)
     if recipe.deployment.lock is None:
-        raise InputError(Problem(f"{shown} is not a lock: it has no section `lock`"))
+        raise InputError(f"{shown} is not a lock: it has no section `lock`")
     return recipe
 
 

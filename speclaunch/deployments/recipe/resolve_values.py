@@ -212,7 +212,7 @@ def resolve_values(raw: Any, provenance: RecipeProvenance, shown: str) -> dict[s
     Raises InputError for interpolations without a target and for missing values.
     """
     if not isinstance(raw, dict):
-        raise InputError(Problem("a recipe must be a YAML mapping", Place(shown)))
+        raise InputError("a recipe must be a YAML mapping", Place(shown))
     if any("${" in text or text == _MISSING for text in _texts(raw)):
         if any(_COMPUTED.search(text) for text in _texts(raw)):
             reads.mark_uncacheable()
@@ -240,11 +240,9 @@ def _by_omegaconf(raw: dict[Any, Any], provenance: RecipeProvenance, shown: str)
     except OmegaConfBaseException as error:
         key = error.full_key or ""
         path = tuple(re.split(r"[.\[\]]+", key.rstrip("]")))
-        raise InputError(
-            Problem(first_line(error), provenance.find(path) or Place(shown))
-        ) from error
+        raise InputError(first_line(error), provenance.find(path) or Place(shown)) from error
     except RecursionError as error:
-        raise InputError(Problem("values refer to each other in a cycle", Place(shown))) from error
+        raise InputError("values refer to each other in a cycle", Place(shown)) from error
     if missing:
         raise InputError(
             Problem(

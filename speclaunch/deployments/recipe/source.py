@@ -261,7 +261,7 @@ def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
     if not isinstance(root, yaml.MappingNode):
         message = "expected `key: value` lines, found something else"
         help_ = "write a YAML mapping; see `speclaunch recipes ls` for examples"
-        raise InputError(Problem(message, _place(root, shown, lines), help_))
+        raise InputError(message, _place(root, shown, lines), help_)
     _check_defaults(root, shown, lines)
     if _LONG.search(text):
         _check_numbers(root, shown, lines)
@@ -269,7 +269,7 @@ def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
     for key_path, node in _walk(root, (), 0):
         positions[key_path] = _place(node, shown, lines)
         if len(positions) > MAX_NODES:
-            raise InputError(Problem(f"more than {MAX_NODES} values", Place(shown)))
+            raise InputError(f"more than {MAX_NODES} values", Place(shown))
     package, is_plain = _header(text)
     try:
         values = plain_value(root) if is_plain else {}
@@ -309,7 +309,7 @@ def _check_defaults(root: yaml.MappingNode, shown: str, lines: Sequence[int] | N
             if not (name or choice):
                 what = "the items of a defaults list look like `- base` and `- model: llama31_8b`"
                 place = _place(item if isinstance(item, yaml.Node) else key, shown, lines)
-                raise InputError(Problem(what, place))
+                raise InputError(what, place)
 
 
 def _text(path: Path, shown: str) -> str:
@@ -317,11 +317,11 @@ def _text(path: Path, shown: str) -> str:
         return reads.read_text(path, MAX_FILE_BYTES)
     except TooLargeError as error:
         what = f"cannot read {shown}: {error.strerror}, the limit of a recipe"
-        raise InputError(Problem(what)) from None
+        raise InputError(what) from None
     except OSError as error:
-        raise InputError(Problem(f"cannot read {shown}: {reason(error)}")) from error
+        raise InputError(f"cannot read {shown}: {reason(error)}") from error
     except UnicodeDecodeError as error:
-        raise InputError(Problem(f"{shown} is not UTF-8 text (byte {error.start})")) from error
+        raise InputError(f"{shown} is not UTF-8 text (byte {error.start})") from error
 
 
 def _compose(text: str, shown: str) -> yaml.Node | None:
@@ -380,7 +380,7 @@ def _check_numbers(root: yaml.Node, shown: str, lines: Sequence[int] | None) -> 
             left += node.value
         elif node.tag == _NUMBER and len(node.value) > MAX_DIGITS:
             text = f"a number of more than {MAX_DIGITS} digits"
-            raise InputError(Problem(text, _place(node, shown, lines)))
+            raise InputError(text, _place(node, shown, lines))
 
 
 def _place(node: yaml.Node, shown: str, lines: Sequence[int] | None) -> Place:

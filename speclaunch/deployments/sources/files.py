@@ -296,14 +296,14 @@ def read_file(path: Path, shown: str | None = None) -> Reading:
 
 def _decoded(data: bytes, shown: str) -> str:
     if len(data) > MAX_BYTES:
-        raise InputError(Problem(f"{shown} is larger than 10 MiB", Place(shown)))
+        raise InputError(f"{shown} is larger than 10 MiB", Place(shown))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(Problem(f"{shown} is not UTF-8 text (byte {error.start})")) from error
+        raise InputError(f"{shown} is not UTF-8 text (byte {error.start})") from error
 
 
 def _document(text: str, shown: str, *, lenient: bool = False) -> Document:
     if len(text) > MAX_BYTES:
-        raise InputError(Problem(f"{shown} is larger than 10 MiB", Place(shown)))
+        raise InputError(f"{shown} is larger than 10 MiB", Place(shown))
     return Document(text, shown, lenient=lenient)

@@ -34,7 +34,7 @@ def read_sglang_yaml(text: str, shown: str, version: str | None = None) -> Readi
     document = Document(text, shown)
     roots = nodes.load(document)
     if len(roots) > 1:
-        raise InputError(Problem("a --config file must be a single YAML document", Place(shown)))
+        raise InputError("a --config file must be a single YAML document", Place(shown))
     return read_root(roots[0], document, version) if roots else Reading()
 
 
@@ -60,7 +60,7 @@ def read_root(root: yaml.Node, document: Document, version: str | None = None) -
     """Return the arguments of a parsed ``--config`` document."""
     if not isinstance(root, yaml.MappingNode):
         where = nodes.place(root, document)
-        raise InputError(Problem("a --config file must contain `key: value` lines", where))
+        raise InputError("a --config file must contain `key: value` lines", where)
     _refuse_large(root, document)
     known = catalogue.load(version or "newest")
     arguments = _Arguments(document, known)
@@ -201,7 +201,7 @@ def _refuse_large(root: yaml.Node, document: Document) -> None:
             for child in children:
                 if id(child) in open_:
                     where = nodes.place(child, document)
-                    raise InputError(Problem("an alias that contains itself", where))
+                    raise InputError("an alias that contains itself", where)
                 if id(child) not in sizes:
                     waiting.append((child, False))
             continue
@@ -210,7 +210,7 @@ def _refuse_large(root: yaml.Node, document: Document) -> None:
         depth = 1 + max((sizes[id(child)][1] for child in children), default=0)
         if size > MAX_NODES or depth > _MAX_EXPANDED_DEPTH:
             where = nodes.place(node, document)
-            raise InputError(Problem("its aliases expand to too many values", where))
+            raise InputError("its aliases expand to too many values", where)
         sizes[id(node)] = (size, depth)
 
 

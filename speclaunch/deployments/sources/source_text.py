@@ -25,7 +25,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import ExitCode, InputError, Place, Problem, bounded, lazy, reads
+from speclaunch.core import ExitCode, InputError, Place, bounded, lazy, reads
 
 MAX_WORK = 150_000
 """Maximum number of words and expansions in one file (about a second)."""
@@ -37,7 +37,7 @@ class Document:
     def __init__(self, text: str, shown: str, *, lenient: bool = False) -> None:
         if "\0" in text:
             line = text.count("\n", 0, text.index("\0")) + 1
-            raise InputError(Problem("a NUL byte: this is not a text file", Place(shown, line)))
+            raise InputError("a NUL byte: this is not a text file", Place(shown, line))
         # Columns are the same without the carriage returns, and no shell needs them.
         self.text = text.replace("\r\n", "\n")
         self.shown = shown
@@ -60,7 +60,7 @@ class Document:
             what = f"it contains or expands to more than {MAX_WORK} words"
             message = f"{self.shown} is too large to read: {what}"
             help_ = "pass only the part with the server command"
-            raise InputError(Problem(message, Place(self.shown), help_))
+            raise InputError(message, Place(self.shown), help_)
 
     def place(self, at: int, length: int = 1) -> Place:
         """Return the place of the character `at`; `length` is clipped to the end of its line."""

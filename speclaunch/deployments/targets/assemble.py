@@ -9,7 +9,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, Problem, is_secret_variable
+from speclaunch.core import InputError, is_secret_variable
 from speclaunch.deployments.recipe.load import Recipe
 from speclaunch.deployments.targets.interface import (
     Baseline,
@@ -238,7 +238,7 @@ def _options(recipe: Recipe) -> DeployOptions:
     deploy = recipe.deployment.deploy
     if deploy.models is not None and deploy.model_cache is not None:
         message = "deploy.model_cache is the former name of deploy.models, and both are set"
-        raise InputError(Problem(message, help="remove deploy.model_cache"))
+        raise InputError(message, help="remove deploy.model_cache")
     return DeployOptions(
         image=deploy.image,
         speclaunch=SpeclaunchFrom(deploy.speclaunch) if deploy.speclaunch else None,

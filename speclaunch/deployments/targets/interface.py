@@ -16,12 +16,7 @@ import yaml
 from msgspec import Struct, field
 
 from speclaunch.core import Problem, is_secret_variable
-from speclaunch.engine import (
-    FromEnvironment,
-    RenderedArgs,
-    is_secret_text,
-    is_written_secret,
-)
+from speclaunch.engine import FromEnvironment, RenderedArgs, is_secret_text, is_written_secret
 
 
 class SpeclaunchFrom(StrEnum):

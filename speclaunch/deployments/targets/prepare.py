@@ -199,7 +199,7 @@ def _cpu_engine(recipe: Recipe) -> CpuEngine:
     release = recipe.deployment.engine.pinned or SGLANG_VERSION
     if (why_not := why_not_on_cpu(release)) is not None:
         place = recipe.place("engine", "version")
-        raise InputError(Problem(why_not, place, f"set it to one of {', '.join(RELEASES)}"))
+        raise InputError(why_not, place, f"set it to one of {', '.join(RELEASES)}")
     return CpuEngine(speclaunch_home(), release)
 
 
@@ -297,9 +297,7 @@ def _address(recipe: Recipe) -> Address:
     if isinstance(port, str) and port.isdecimal():  # all environment values are text
         port = int(port)
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-        raise InputError(
-            Problem(f"port: {port!r} is not a port (1 to 65535)", recipe.place("args", "port"))
-        )
+        raise InputError(f"port: {port!r} is not a port (1 to 65535)", recipe.place("args", "port"))
     key = value_of(args, "api_key")
     return Address(
         host=str(value_of(args, "host") or _DEFAULT_HOST),
