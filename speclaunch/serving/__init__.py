@@ -6,7 +6,7 @@ Other libraries import only these names. See README.md.
 from speclaunch.core import front_door
 
 NAMES = {
-    "cpu_engine.install": "install is_installed",
+    "cpu_engine.install": "install",
     "cpu_engine.on_demand": "make_room mark_on_demand note_use on_demand_engines remove_engine",
     "cpu_engine.programs": "InstallStep StepState",
     "doctor.checks": "check_machine",

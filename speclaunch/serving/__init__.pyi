@@ -1,6 +1,5 @@
 # Written by tools/front_doors.py from the table in __init__.py.
 from speclaunch.serving.cpu_engine.install import install as install
-from speclaunch.serving.cpu_engine.install import is_installed as is_installed
 from speclaunch.serving.cpu_engine.on_demand import make_room as make_room
 from speclaunch.serving.cpu_engine.on_demand import mark_on_demand as mark_on_demand
 from speclaunch.serving.cpu_engine.on_demand import note_use as note_use

@@ -202,7 +202,8 @@ def engine_metrics(samples: Iterable[Sample]) -> EngineMetrics:
     first = {rank: members[min(members)] for rank, members in ranks.items()}
     return EngineMetrics(
         ranks=tuple(
-            RankMetrics(rank=rank[:20], **first[rank]) for rank in sorted(first, key=_order)
+            RankMetrics(rank=rank[:20], **first[rank])
+            for rank in sorted(first, key=lambda rank: (_integer(rank) or 0, rank))
         ),
         role=role,
         generated=finished.get("generated"),
@@ -219,10 +220,6 @@ def _field(sample: Sample) -> str | None:
         known = {"decode_cuda_graph": "graph_passes", "decode_none": "other_passes"}
         return known.get(mode or "")
     return "retracted" if sample.name in _RETRACTED else _GAUGES.get(sample.name)
-
-
-def _order(rank: str) -> tuple[int, str]:
-    return (_integer(rank) or 0, rank)
 
 
 def _integer(text: str | None) -> int | None:

@@ -33,6 +33,7 @@ from speclaunch.engine import (
     find_runtime,
     held_versions,
     history,
+    is_installed,
     suggest,
 )
 from speclaunch.engine import load as load_catalogue
@@ -40,7 +41,6 @@ from speclaunch.serving import (
     InstallStep,
     StepState,
     install,
-    is_installed,
     on_demand_engines,
     remove_engine,
 )

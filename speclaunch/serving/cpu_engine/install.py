@@ -39,7 +39,6 @@ from speclaunch.engine import (
     installation_key,
     is_installed,
     pip_environment,
-    read_manifest,
     requirements,
     site_packages,
     why_not_on_cpu,
@@ -53,13 +52,10 @@ from speclaunch.serving.cpu_engine.programs import (
     Report,
     ReportDetail,
     StepState,
-    do_nothing,
     engine_environment,
     ensure_corpus,
-    ensure_model,
     ignore,
     run_logged,
-    silent,
 )
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -172,20 +168,6 @@ def _newest(offer: Offer) -> str:
     return next(iter(sorted(offer.versions, reverse=True)), "none")
 
 
-__all__ = [
-    "CpuEngine",
-    "InstallError",
-    "InstallInterruptedError",
-    "InstallStep",
-    "StepState",
-    "ensure_corpus",
-    "ensure_model",
-    "install",
-    "is_installed",
-    "read_manifest",
-]
-
-
 _DOING = ("Collecting", "Downloading", "Using cached", "Processing", "Building", "Installing")
 _AFTER_NAME = re.compile(r"[^\w.-].*|-\d.*")
 """Everything after a package's name: its version, or the other fields of a file name."""
@@ -242,8 +224,6 @@ _PROBE = (
 )
 OLDEST_GLIBC = (2, 34)
 """Oldest supported glibc: SGLang 0.5.23 has wheels for manylinux_2_34_x86_64 only."""
-
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Installation(Struct, frozen=True):
@@ -372,13 +352,8 @@ class Installation(Struct, frozen=True):
         return self._pip("torch", TORCH, [*options, source.requirement], report)
 
     def _offer(self, options: Sequence[str]) -> Offer:
-        ended = run_logged(
-            [self.engine.python, "-I", "-m", "pip", *probe_options(options)],
-            log=self.engine.log,
-            environment=pip_environment(),
-            keep_open=(self.lock,),
-            deadline_s=PROBE_S,
-        )
+        pip = (self.engine.python, "-I", "-m", "pip")
+        ended = self._run(*pip, *probe_options(options), deadline_s=PROBE_S)
         return offered(ended.lines, ended.in_time)
 
     def install_packages(self, report: ReportDetail) -> bool | None:
@@ -452,8 +427,9 @@ class Installation(Struct, frozen=True):
         program: Path,
         *arguments: str | Path,
         on_line: Callable[[str], None] = ignore,
-        on_tick: Callable[[], None] = do_nothing,
-        variables: Mapping[str, str] = _NOTHING,
+        on_tick: Callable[[], None] = ignore,
+        variables: Mapping[str, str] = MappingProxyType({}),
+        deadline_s: float | None = None,
     ) -> Completed:
         return run_logged(
             [program, *arguments],
@@ -462,6 +438,7 @@ class Installation(Struct, frozen=True):
             on_line=on_line,
             on_tick=on_tick,
             keep_open=(self.lock,),
+            deadline_s=deadline_s,
         )
 
     def _require(self, ended: Completed, what: str) -> None:
@@ -515,7 +492,7 @@ def install(
     home: Path,
     release: str = SGLANG_VERSION,
     *,
-    report: Report = silent,
+    report: Report = ignore,
     torch_index: str | None = None,
     force: bool = False,
     python: Path | None = None,

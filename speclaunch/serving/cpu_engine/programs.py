@@ -27,12 +27,8 @@ TICK_S = 1.0
 """Seconds between two calls of ``on_tick``."""
 
 
-def ignore(line: str) -> None:
-    """Ignore a line of output."""
-
-
-def do_nothing() -> None:
-    """Ignore a tick."""
+def ignore(*_: object) -> None:
+    """Ignore a line of output, a tick or a report."""
 
 
 class Completed(Struct, frozen=True):
@@ -58,7 +54,7 @@ def run_logged(
     log: Path,
     environment: Mapping[str, str],
     on_line: Callable[[str], None] = ignore,
-    on_tick: Callable[[], None] = do_nothing,
+    on_tick: Callable[[], None] = ignore,
     keep_open: Sequence[int] = (),
     deadline_s: float | None = None,
 ) -> Completed:
@@ -182,10 +178,6 @@ class ReportDetail(Protocol):
 
     def __call__(self, detail: str, state: StepState = StepState.RUNNING, /) -> None:
         """Report the activity."""
-
-
-def silent(step: InstallStep) -> None:
-    """Ignore the report."""
 
 
 class InstallError(LaunchError):

@@ -6,11 +6,11 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 from msgspec import Struct, field
@@ -101,6 +101,7 @@ if TYPE_CHECKING:
 
 
 _CPU = "cpu"
+T = TypeVar("T")
 
 
 class RecipeResults(Struct, frozen=True):
@@ -213,11 +214,6 @@ def known_python(runtime: object) -> Path | None:
     return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
 
 
-def _specifier(stated: str) -> str:
-    """Return a version bound in pip's syntax: `==0.5.23` for `0.5.23`."""
-    return f"=={stated}" if stated[:1].isdigit() else stated
-
-
 def target_of(
     recipe: Recipe,
     plan: Plan | None,
@@ -235,10 +231,11 @@ def target_of(
     run.
     """
     engine = recipe.deployment.engine
+    needs = (f"=={one}" if one[:1].isdigit() else one for one in engine.needs)  # in pip's syntax
     target = RecipeNeeds(
         name=recipe.deployment.name,
         version=version,
-        needs=",".join(map(_specifier, engine.needs)) or engine.version,
+        needs=",".join(needs) or engine.version,
         pinned=engine.pinned if not requested else None,
         fits=installed is None
         or (engine.bounds if requested else engine.specifier).contains(installed),
@@ -254,16 +251,16 @@ def target_of(
     )
     if plan is None:
         return target
-    fraction = plan.value_or_none("mem_fraction_static")
+    fraction, size = plan.value_or_none("mem_fraction_static"), plan.value_or_none("tp_size")
     backends = {str(value) for name in BACKENDS if (value := plan.value_or_none(name)) is not None}
     return replace(
         target,
         device=_device(recipe, plan),
-        gpus=_gpus(plan),
-        tensor_parallel=_int_value(plan, "tp_size"),
+        gpus=_known(lambda: gpus_needed(plan)),  # replicas of data parallelism have separate GPUs
+        tensor_parallel=size if type(size) is int and size > 0 else None,
         mem_fraction=float(fraction) if isinstance(fraction, int | float) else None,
         attention_backends=tuple(sorted(backends)),
-        algorithm=_algorithm(plan),
+        algorithm=_known(lambda: plan.algorithm),
         budget=memory_verdict(plan),
         dummy_weights=plan.value_or_none("load_format") == "dummy",
     )
@@ -280,12 +277,9 @@ def is_elsewhere(declared: Hardware | None, found: object) -> bool:
     return found.capability != declared.capability or not near or found.count < declared.count
 
 
-def _gpus(plan: Plan) -> int | None:
-    """Return the number of GPUs that each machine needs. Each replica of plain data parallelism has
-    separate GPUs.
-    """
+def _known(read: Callable[[], T]) -> T | None:
     try:
-        return gpus_needed(plan)
+        return read()
     except UnknownValueError:
         return None
 
@@ -296,18 +290,6 @@ def _device(recipe: Recipe, plan: Plan) -> str | None:
         return _CPU
     configured = plan.value_or_none("device")
     return "cuda" if configured is None else str(configured)
-
-
-def _algorithm(plan: Plan) -> str | None:
-    try:
-        return plan.algorithm
-    except UnknownValueError:
-        return None
-
-
-def _int_value(plan: Plan, name: str) -> int | None:
-    value = plan.value_or_none(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 _DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 30000

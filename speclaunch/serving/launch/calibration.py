@@ -54,7 +54,7 @@ class Observation(Struct, frozen=True):
     @property
     def settings(self) -> Mapping[str, Any]:
         """Changes except `mem_fraction_static`."""
-        return {name: value for name, value in self.changes.items() if name != FRACTION}
+        return without(self.changes)
 
     @property
     def pool_too_large(self) -> bool:
@@ -89,9 +89,8 @@ def observe(attempt: Attempt, plan: Plan) -> Observation | None:
 
 
 def _fraction(attempt: Attempt, plan: Plan, diagnosis: Diagnosis) -> float | None:
-    found = attempt.changes.get(FRACTION)
     for value in (
-        found,
+        attempt.changes.get(FRACTION),
         diagnosis.numbers.get(FRACTION),
         diagnosis.settings.get(FRACTION),
         plan.value_or_none(FRACTION),
@@ -244,12 +243,12 @@ class Calibration(Struct, frozen=True):
         predicted = self.predictor.bounds(changes)
         if predicted is None:
             return None
-        low = max(predicted.low + self.shift + room, self.too_low(changes) + _MARGIN)
+        low = max(predicted.low + self.shift + room, too_low(self.observations, changes) + _MARGIN)
         estimated = self.predictor.estimated(changes)
         more = self._more(changes, estimated)
         if reserve is not None:
             more = max(reserve * estimated, self._shown(changes))
-        high = min(predicted.high - more, self.too_high(changes) - _MARGIN)
+        high = min(predicted.high - more, too_high(self.observations, changes) - _MARGIN)
         return Bounds(low, min(high, self._pool_ceiling(low)))
 
     def below(self, changes: Mapping[str, Any]) -> Bounds | None:
@@ -303,14 +302,6 @@ class Calibration(Struct, frozen=True):
         part = _BLINDLY if len(failed) == 1 else _AGAIN
         return low + part * max(0.0, min(failed) - low)
 
-    def too_low(self, changes: Mapping[str, Any]) -> float:
-        """Return the largest fraction that was too low for these changes."""
-        return too_low(self.observations, changes)
-
-    def too_high(self, changes: Mapping[str, Any]) -> float:
-        """Return the smallest fraction that was too high for exactly these changes."""
-        return too_high(self.observations, changes)
-
 
 def too_low(observations: Sequence[Observation], changes: Mapping[str, Any]) -> float:
     """Return the largest fraction that was too low. Fewer requests or draft tokens help only if the
@@ -343,7 +334,7 @@ def too_high(observations: Sequence[Observation], changes: Mapping[str, Any]) ->
 
 def without(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changes except `mem_fraction_static`."""
-    return {name: value for name, value in changes.items() if name != "mem_fraction_static"}
+    return {name: value for name, value in changes.items() if name != FRACTION}
 
 
 def calibrate(predictor: Predictor, observations: Sequence[Observation]) -> Calibration:

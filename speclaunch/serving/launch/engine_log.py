@@ -86,14 +86,8 @@ CONSEQUENCES = frozenset(
 _GB = r"(?P<{}>-?[\d.]{{1,12}}) GB"
 PATTERNS: tuple[tuple[LogMark, re.Pattern[str]], ...] = (
     (LogMark.ARGUMENTS, re.compile(r"server_args=(?:ServerArgs\(|\{)")),
-    (
-        LogMark.BASELINE,
-        re.compile(r"(?:Init torch distributed ends\.|Memory baseline taken\.)"),
-    ),
-    (
-        LogMark.LOAD_BEGIN,
-        re.compile(r"Load weight begin\. avail mem=" + _GB.format("avail_gb")),
-    ),
+    (LogMark.BASELINE, re.compile(r"(?:Init torch distributed ends\.|Memory baseline taken\.)")),
+    (LogMark.LOAD_BEGIN, re.compile(r"Load weight begin\. avail mem=" + _GB.format("avail_gb"))),
     (
         LogMark.LOAD_END,
         re.compile(

@@ -352,7 +352,7 @@ class LastGood(Struct, frozen=True):
     tokens: int | None = None
 
 
-def key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
+def settings_key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
     """Return the key of known good settings, from arguments and variables as composed, engine
     version and hardware.
 

@@ -165,17 +165,15 @@ def _waits(settings: Recovery, seen: Sequence[Observation]) -> bool:
 
 
 def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> Iterator[Step]:
-    least = settings.floors.mem_fraction_static
+    least, base = settings.floors.mem_fraction_static, now.fraction
     most = min(high, settings.limits.mem_fraction_static)
     if now.direction is Direction.RAISE:
-        base = now.fraction
         value = _UNKNOWN_TOO_LOW if base is None else base + settings.fraction_step
         if now.least is not None:
             value = max(value, now.least + _POOL)
         found = _between(value, low, most, closed=high >= 1)
         why = "the engine requests a higher value"
     else:
-        base = now.fraction
         value = _UNKNOWN_TOO_HIGH if base is None else base - settings.fraction_step
         found = _between(max(value, least), low, most, closed=low <= 0)
         why = "the engine needs more memory outside the pool"
@@ -358,8 +356,7 @@ class Ladder:
             "no setting that recovery may change makes it fit: "
             f"{binding(self._predictor, smallest)}"
         )
-        both = self._both(now)
-        return LadderEnd(f"{why}{both}", _instead(others) or _remedy(now), True, others)
+        return LadderEnd(f"{why}{self._both(now)}", _instead(others) or _remedy(now), True, others)
 
     def _both(self, now: Observation) -> str:
         fraction = now.fraction
@@ -385,8 +382,7 @@ def _unexplained(last: Attempt) -> LadderEnd:
     diagnosis = last.diagnosis
     if diagnosis is None or diagnosis.cause is None:
         return LadderEnd(
-            "the cause is unknown, so no setting is changed",
-            "read the end of the log",
+            "the cause is unknown, so no setting is changed", "read the end of the log"
         )
     cause = diagnosis.cause
     return LadderEnd(f"{cause.title}: not a memory problem, so no setting is changed")
@@ -443,10 +439,7 @@ def rung_of(
     recipe = predictor.budget({})
     after = predictor.plan(changes)
     total = cost(
-        predictor.plan({}),
-        after,
-        recipe if recipe.fit is not Fit.UNKNOWN else None,
-        predicted,
+        predictor.plan({}), after, recipe if recipe.fit is not Fit.UNKNOWN else None, predicted
     )
     return Rung(_name(now, added), added, f"{now.cause.title}: {moves}; {why}", total, predicted)
 
@@ -507,20 +500,13 @@ def forecast(
     Each start is assumed to fail as the budget predicts. If the budget predicts a fit, the start is
     assumed to run out of memory during graph capture. This gives the longest possible ladder.
     """
-    return tuple(_climb(settings, plan_with, budget)[0])
+    return outlook(settings, plan_with, budget)[0]
 
 
 def outlook(
     settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
 ) -> tuple[tuple[Rung, ...], LadderEnd]:
-    """Return the rungs, and the end of the ladder after them."""
-    rungs, stop = _climb(settings, plan_with, budget)
-    return tuple(rungs), stop
-
-
-def _climb(
-    settings: Recovery, plan_with: PlanWith, budget: BudgetOf
-) -> tuple[list[Rung], LadderEnd]:
+    """Return the rungs of `forecast`, and the end of the ladder after them."""
     ladder = Ladder(settings, plan_with, budget)
     predictor = Predictor(plan_with, budget)
     attempts: list[Attempt] = []
@@ -532,7 +518,7 @@ def _climb(
         attempts.append(Attempt(len(attempts) + 1, changes, rung, diagnosis=failed))
         found = ladder.next(attempts)
         if isinstance(found, LadderEnd):
-            return rungs, found
+            return tuple(rungs), found
         rungs.append(found)
         changes = {**changes, **found.changes}
 

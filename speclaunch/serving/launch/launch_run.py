@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speclaunch.core import ExitCode, LaunchError, replace_file
-from speclaunch.serving.launch import journal as last_good
 from speclaunch.serving.launch.attempts import Conclusion, Launching, RestartPolicy, exit_code
 from speclaunch.serving.launch.engine_log import Phase
-from speclaunch.serving.launch.journal import Journal
+from speclaunch.serving.launch.journal import Journal, forget, remember
 from speclaunch.serving.launch.planner import Attempt, EngineCommand, PlannedLaunch, Planner, Rung
 from speclaunch.serving.launch.process import Interrupts
 from speclaunch.serving.launch.runs import Held, Holder, prune, require_free
@@ -176,7 +175,7 @@ class LaunchRun:
         if alone and cause is not None and cause.memory and attempt.changes:
             # Only if they failed: another start (`--fresh`, recovery off) proves nothing about
             # them.
-            last_good.forget(self._start.memory_key, attempt.changes)
+            forget(self._start.memory_key, attempt.changes)
 
     # Events of its engines, as their observer
 
@@ -262,7 +261,7 @@ class LaunchRun:
             journal.served(self._changes, self._command(self._changes).recipe_diff)
             if start.recovers and start.group is None:
                 tokens = journal.document["attempts"][-1]["tokens"]
-                last_good.remember(start.memory_key, self._changes, start.directory.name, tokens)
+                remember(start.memory_key, self._changes, start.directory.name, tokens)
             self._notifier.notify(READY=1, STATUS=f"serving at {start.address.url}")
         self._check_journal()
         self._shown.ready(verification, seconds)

@@ -128,10 +128,7 @@ def _with_reference(word: str) -> str | None:
 
 
 def write_lock(
-    prepared: Prepared,
-    plan: Plan,
-    request: LockRequest,
-    steps: Mapping[str, Any] | None = None,
+    prepared: Prepared, plan: Plan, request: LockRequest, steps: Mapping[str, Any] | None = None
 ) -> Path:
     """Write the lock of a deployment that served, and return its path.
 
@@ -151,10 +148,7 @@ def write_lock(
 
 
 def observe(
-    prepared: Prepared,
-    plan: Plan,
-    request: LockRequest,
-    steps: Mapping[str, Any] | None = None,
+    prepared: Prepared, plan: Plan, request: LockRequest, steps: Mapping[str, Any] | None = None
 ) -> Lock:
     """Return the record of a deployment on this machine. Raises LaunchError."""
     recipe = prepared.recipe
@@ -262,12 +256,7 @@ def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
 
 
 def differences_now(
-    lock: Recipe,
-    recipe: Recipe,
-    prepared: Prepared,
-    plan: Plan,
-    *,
-    verify: bool = False,
+    lock: Recipe, recipe: Recipe, prepared: Prepared, plan: Plan, *, verify: bool = False
 ) -> tuple[LockDifference, ...]:
     """Return the differences from a lock, in its recipe and on this machine.
 

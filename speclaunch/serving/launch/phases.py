@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from speclaunch.serving.launch.engine_log import PORT_TAKEN, LogLine, LogMark, Phase, mark_of, read
 
@@ -62,11 +63,13 @@ class PhaseTracker(Struct):
                 self._weights += 1
                 self.enter(Phase.WEIGHTS if self._weights == 1 else Phase.DRAFT_WEIGHTS, now)
             case LogMark.LOAD_END, found:
-                last = self.steps[-1]
-                self.steps[-1] = PhaseStep(last.phase, last.started, now, _weights_detail(found))
+                size = float(found["used_gb"] or 0)
+                detail = found["type"] + (f", {size:.2f} GB" if size > 0 else "")
+                self.steps[-1] = replace(self.current, ended=now, detail=detail)
             case LogMark.POOL, found:
                 self.enter(Phase.KV_POOL, self.current.ended or now)
-                self._describe(f"{int(found['tokens']):,} tokens")
+                detail = f"{int(found['tokens']):,} tokens"
+                self.steps[-1] = replace(self.current, detail=detail)
             case LogMark.CAPTURE_BEGIN, _:
                 self.enter(Phase.GRAPHS, now)
             case LogMark.SUMMARY, found:
@@ -89,22 +92,13 @@ class PhaseTracker(Struct):
         last = self.steps[-1]
         if last.phase is not phase:
             if last.ended is None:
-                self.steps[-1] = PhaseStep(last.phase, last.started, now, last.detail)
+                self.steps[-1] = replace(last, ended=now)
             self.steps.append(PhaseStep(phase, now))
             self.bar = None
-
-    def _describe(self, detail: str) -> None:
-        last = self.steps[-1]
-        self.steps[-1] = PhaseStep(last.phase, last.started, last.ended, detail)
 
 
 def _drawn(bar: ProgressBar) -> tuple[str, str, str]:
     return bar.what, bar.done, bar.total
-
-
-def _weights_detail(match: re.Match[str]) -> str:
-    size = match["used_gb"]
-    return match["type"] + (f", {float(size):.2f} GB" if size and float(size) > 0 else "")
 
 
 # The engine's progress bars.

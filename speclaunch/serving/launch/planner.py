@@ -144,7 +144,7 @@ class PlannedLaunch(Struct, frozen=True):
     max_attempts: int
     secrets: tuple[str, ...]
     memory_key: str
-    """Key of the last known good settings (`last_good.key`)."""
+    """Key of the last known good settings (`journal.settings_key`)."""
     changes: Mapping[str, Any]
     """Changes of the first attempt to the recipe."""
     rung: Rung | None

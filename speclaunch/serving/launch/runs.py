@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import time
@@ -106,8 +107,7 @@ class Held(contextlib.ExitStack):
             if isinstance(lock, Holder):
                 self.close()
                 raise LaunchError(
-                    f"{what} is in use by another launch: {lock}",
-                    help=_remedy(name, lock),
+                    f"{what} is in use by another launch: {lock}", help=_remedy(name, lock)
                 )
             if lock is not None:
                 self.callback(lock.close)
@@ -202,15 +202,15 @@ class Run(Struct, frozen=True):
     @property
     def attempts(self) -> list[Mapping[str, Any]]:
         """Engine starts of the launch."""
-        found = self.document.get("attempts")
-        return (
-            [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-        )
+        return self._entries("attempts")
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
         """Events of its serving engines, such as a drop in the acceptance length."""
-        found = self.document.get("events")
+        return self._entries("events")
+
+    def _entries(self, name: str) -> list[Mapping[str, Any]]:
+        found = self.document.get(name)
         return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
     @property
@@ -291,10 +291,8 @@ def prune(keep: int, directory: Path | None = None) -> list[Run]:
 
 def _is_run(path: Path) -> bool:
     """True for a directory of a launch: `20261121-100400-name`."""
-    date, _, rest = path.name.partition("-")
-    clock, _, name = rest.partition("-")
-    stamped = len(date) == 8 and date.isdigit() and len(clock) == 6 and clock.isdigit()
-    return bool(stamped and name) and path.is_dir() and not path.is_symlink()
+    stamped = re.match(r"\d{8}-\d{6}-.", path.name, re.DOTALL) is not None
+    return stamped and path.is_dir() and not path.is_symlink()
 
 
 _FIRST = 20000

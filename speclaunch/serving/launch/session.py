@@ -161,19 +161,12 @@ class Session(Struct):
         allows no other settings.
         """
         is_on = self.deployment.recovery.policy != "off" and self.deployment.lock is None
-        return is_on and not self.is_alone
-
-    @property
-    def is_alone(self) -> bool:
-        """True if this is one of several hosts without an agreement, which must not recover
-        alone.
-        """
-        return self.prepared.is_left_alone
+        return is_on and not self.prepared.is_left_alone
 
     def forecast(self) -> tuple[tuple[Rung, ...], str]:
         """Predict the recovery steps if every attempt runs out of memory, and the outcome."""
         if not self.recovers:
-            if self.is_alone:
+            if self.prepared.is_left_alone:  # of several hosts without an agreement
                 return (), (
                     "no retry: multi-host ranks need launch.agreement.directory to recover together"
                 )
@@ -200,11 +193,10 @@ class Session(Struct):
         if self.known_good() is not None:
             return None
         found = predict_failure(recovery, self.plan_with)
-        rung = None if found is None else found.rung
-        if rung is not None:
+        if found is not None and found.rung is not None:
             with contextlib.suppress(LaunchError):
-                self.prepared.changed(rung.changes)
-                return rung
+                self.prepared.changed(found.rung.changes)
+                return found.rung
         return None
 
     @property
@@ -273,7 +265,7 @@ class Session(Struct):
         machine = "" if hardware is None else f"{hardware.name}:{hardware.count}"
         return replace(
             group,
-            key=f"{journal.key(deployment, self.prepared.version, None)} {machine}",
+            key=f"{journal.settings_key(deployment, self.prepared.version, None)} {machine}",
             begin=begin,
             fresh=self.fresh or not self.recovers,
         )
@@ -352,7 +344,7 @@ class Session(Struct):
 
     @property
     def _key(self) -> str:
-        return journal.key(self.deployment, self.prepared.version, self.facts.hardware)
+        return journal.settings_key(self.deployment, self.prepared.version, self.facts.hardware)
 
     def _locks(self) -> dict[str, str]:
         """Return the locks of the run, of its port, and of its GPUs if known."""

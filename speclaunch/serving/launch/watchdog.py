@@ -208,10 +208,7 @@ class EngineProbe:
 
     def generate(self, timeout: float) -> ProbeAnswer:
         """Request one token by token ids, which an engine without a tokenizer also accepts."""
-        body = {
-            "input_ids": _PROMPT,
-            "sampling_params": {"max_new_tokens": 1, "temperature": 0},
-        }
+        body = {"input_ids": _PROMPT, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}
         try:
             answer = self._client.post("/generate", body, timeout)
         except EngineSilentError:

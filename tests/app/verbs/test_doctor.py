@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from speclaunch.core.files import speclaunch_home
-from speclaunch.engine.facts.cpu_engine import CpuEngine
-from speclaunch.serving.cpu_engine.install import is_installed
+from speclaunch.engine.facts.cpu_engine import CpuEngine, is_installed
 from speclaunch.serving.launch import guard
 from tests.support import program
 

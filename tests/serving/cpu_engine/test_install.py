@@ -15,20 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.engine.facts.cpu_engine import CpuEngine
+from speclaunch.engine.facts.cpu_engine import CpuEngine, is_installed, read_manifest
 from speclaunch.serving.cpu_engine import install as installation
-from speclaunch.serving.cpu_engine.install import (
-    CPU_INDEX,
+from speclaunch.serving.cpu_engine.install import CPU_INDEX, PipProgress, install
+from speclaunch.serving.cpu_engine.programs import (
     InstallError,
     InstallInterruptedError,
     InstallStep,
-    PipProgress,
     StepState,
     ensure_corpus,
     ensure_model,
-    install,
-    is_installed,
-    read_manifest,
 )
 
 pytestmark = pytest.mark.thorough

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.engine.facts.cpu_engine import CpuEngine
-from speclaunch.serving.cpu_engine.install import InstallError, ensure_model
-from speclaunch.serving.cpu_engine.programs import MAKE_MODELS
+from speclaunch.serving.cpu_engine.programs import MAKE_MODELS, InstallError, ensure_model
 
 pytestmark = [pytest.mark.e2e, pytest.mark.core(0)]
 

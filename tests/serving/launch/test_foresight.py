@@ -66,10 +66,10 @@ def test_as_it_is_written_where_that_was_asked_for_or_fits() -> None:
 
 
 def test_what_has_served_goes_first() -> None:
-    from speclaunch.serving.launch import journal as last_good
+    from speclaunch.serving.launch import journal
 
     one = session(TOO_SMALL, "recovery=default")
-    last_good.remember(one._key, {"mem_fraction_static": 0.9}, "run", 1)
+    journal.remember(one._key, {"mem_fraction_static": 0.9}, "run", 1)
     assert one.known_good() is not None
     assert one.predicted_rung() is None
     assert replace(one, fresh=True).predicted_rung() is not None

@@ -114,17 +114,17 @@ def deployment(**args: object) -> Deployment:
 
 def test_what_served_is_remembered_for_the_same_recipe_engine_and_hardware() -> None:
     h100 = declare("h100")
-    key = journal.key(deployment(tp_size=1), "0.5.23", h100)
+    key = journal.settings_key(deployment(tp_size=1), "0.5.23", h100)
     journal.remember(key, {"mem_fraction_static": 0.7}, "run", 1000)
     found = journal.recall(key)
     assert found is not None and found.changes == {"mem_fraction_static": 0.7}
     same = deployment(tp_size=1, port=31000, api_key="secret")
-    assert journal.key(same, "0.5.23", h100) == key
+    assert journal.settings_key(same, "0.5.23", h100) == key
     for other in (
-        journal.key(deployment(tp_size=2), "0.5.23", h100),
-        journal.key(deployment(tp_size=1), "0.5.22", h100),
-        journal.key(deployment(tp_size=1), "0.5.23", replace(h100, count=2)),
-        journal.key(deployment(tp_size=1), "0.5.23", None),
+        journal.settings_key(deployment(tp_size=2), "0.5.23", h100),
+        journal.settings_key(deployment(tp_size=1), "0.5.22", h100),
+        journal.settings_key(deployment(tp_size=1), "0.5.23", replace(h100, count=2)),
+        journal.settings_key(deployment(tp_size=1), "0.5.23", None),
     ):
         assert journal.recall(other) is None
     journal.remember(key, {}, "run", None)  # it served as it is
@@ -132,17 +132,19 @@ def test_what_served_is_remembered_for_the_same_recipe_engine_and_hardware() -> 
 
 
 def test_it_is_remembered_for_what_was_asked_not_for_a_name() -> None:
-    key = journal.key(deployment(tp_size=1), "0.5.23", None)
+    key = journal.settings_key(deployment(tp_size=1), "0.5.23", None)
     renamed = Deployment.model_validate(
         {"name": "other", "description": "x", "args": {"model_path": "m", "tp_size": 1}}
     )
-    assert journal.key(renamed, "0.5.23", None) == key
-    assert journal.key(deployment(tensor_parallel_size=1), "0.5.23", None) == key
-    assert journal.key(deployment(tp_size=1, dtype=None), "0.5.23", None) == key, "a default"
+    assert journal.settings_key(renamed, "0.5.23", None) == key
+    assert journal.settings_key(deployment(tensor_parallel_size=1), "0.5.23", None) == key
+    assert journal.settings_key(deployment(tp_size=1, dtype=None), "0.5.23", None) == key, (
+        "a default"
+    )
 
 
 def test_several_entries_are_kept_and_only_what_failed_is_forgotten() -> None:
-    key = journal.key(deployment(), "0.5.23", None)
+    key = journal.settings_key(deployment(), "0.5.23", None)
     for number in range(1, 8):
         journal.remember(key, {"mem_fraction_static": number / 10}, f"run{number}", number)
     journal.forget(key, {"mem_fraction_static": 0.7})
@@ -160,7 +162,7 @@ def test_several_entries_are_kept_and_only_what_failed_is_forgotten() -> None:
 
 @pytest.mark.thorough
 def test_other_things_asked_do_not_take_the_place() -> None:
-    keys = [journal.key(deployment(tp_size=n), "0.5.23", None) for n in range(1, 400)]
+    keys = [journal.settings_key(deployment(tp_size=n), "0.5.23", None) for n in range(1, 400)]
     for n, key in enumerate(keys):
         journal.remember(key, {"mem_fraction_static": 0.5}, f"run{n}", None)
     kept = [key for key in keys if journal.recall(key) is not None]
@@ -169,13 +171,13 @@ def test_other_things_asked_do_not_take_the_place() -> None:
 
 @pytest.mark.thorough
 def test_launches_that_end_at_once_lose_nothing_of_each_other() -> None:
-    key = journal.key(deployment(), "0.5.23", None)
+    key = journal.settings_key(deployment(), "0.5.23", None)
     code = textwrap.dedent(
         f"""
         import sys
-        from speclaunch.serving.launch import last_good
+        from speclaunch.serving.launch import journal
         for _ in range(50):
-            last_good.remember({key!r}, {{"mem_fraction_static": float(sys.argv[1])}}, "r", None)
+            journal.remember({key!r}, {{"mem_fraction_static": float(sys.argv[1])}}, "r", None)
         """
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(n / 10)]) for n in range(1, 4)]
@@ -188,7 +190,7 @@ def test_launches_that_end_at_once_lose_nothing_of_each_other() -> None:
 
 
 def test_a_file_of_an_older_version_is_read_and_of_a_newer_one_left_aside() -> None:
-    key = journal.key(deployment(), "0.5.23", None)
+    key = journal.settings_key(deployment(), "0.5.23", None)
     journal.remember(key, {"a": 1}, "run", None)
     (path,) = (lock_directory().parent / "last-good").iterdir()
     write_json(path, {"version": 1, "changes": {"b": 2}, "since": 1.0, "run": "old", "tokens": 7})
@@ -203,7 +205,7 @@ def test_a_file_of_an_older_version_is_read_and_of_a_newer_one_left_aside() -> N
 
 @pytest.mark.parametrize("text", ["", "{}", '{"changes": [], "since": 1}', '{"changes": {"a": 1}}'])
 def test_a_memory_that_cannot_be_read_is_none(text: str) -> None:
-    key = journal.key(deployment(), "0.5.23", None)
+    key = journal.settings_key(deployment(), "0.5.23", None)
     journal.remember(key, {"a": 1}, "run", None)
     (path,) = (lock_directory().parent / "last-good").iterdir()
     path.write_text(text)

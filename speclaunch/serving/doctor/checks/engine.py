@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 
 from msgspec import Struct
 from packaging.requirements import InvalidRequirement, Requirement
@@ -70,12 +71,8 @@ def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLi
     runtime = found.runtime
     if isinstance(runtime, NoAnswer):
         text = f"cannot query its interpreter: {runtime.why}"
-        yield CheckLine(
-            "engine",
-            CheckState.UNKNOWN,
-            text,
-            fix="set another interpreter: engine.python=/path/to/python",
-        )
+        fix = "set another interpreter: engine.python=/path/to/python"
+        yield CheckLine("engine", CheckState.UNKNOWN, text, fix=fix)
         return
     if isinstance(runtime, UnknownFact):
         state = CheckState.NOTE if target is None else CheckState.ERROR
@@ -103,40 +100,24 @@ def _version_mismatch(
     if target.fits:
         return None
     if target.pinned is not None:
-        return (
-            CheckState.ERROR,
-            f"{target.name} is pinned to {target.pinned}",
-            f"sglang=={target.pinned}",
-        )
+        why = f"{target.name} is pinned to {target.pinned}"
+        return CheckState.ERROR, why, f"sglang=={target.pinned}"
     return CheckState.ERROR, f"{target.name} needs {target.needs}", f"sglang{target.needs}"
 
 
 def _known(runtime: Runtime, where: str) -> CheckLine:
-    newest = held_versions()[-1]
+    oldest, newest = held_versions()[0], held_versions()[-1]
+    python = shlex.quote(str(runtime.interpreter))
+    fix = f"speclaunch engine catalogue add installed --python {python}"
     try:
         resolved = resolve_version(runtime.sglang or "")
     except UnknownVersion as error:
-        return CheckLine(
-            "engine",
-            CheckState.WARNING,
-            where,
-            f"{error}: its arguments cannot be checked",
-            "speclaunch engine catalogue add installed --python "
-            + shlex.quote(str(runtime.interpreter)),
-            command=True,
-        )
+        why = f"{error}: its arguments cannot be checked"
+        return CheckLine("engine", CheckState.WARNING, where, why, fix, command=True)
     if not resolved.exact:
-        return CheckLine(
-            "engine",
-            CheckState.WARNING
-            if precedes(resolved.requested, held_versions()[0])
-            else CheckState.NOTE,
-            where,
-            resolved.note or "",
-            "speclaunch engine catalogue add installed --python "
-            + shlex.quote(str(runtime.interpreter)),
-            command=True,
-        )
+        is_old = precedes(resolved.requested, oldest)
+        state = CheckState.WARNING if is_old else CheckState.NOTE
+        return CheckLine("engine", state, where, resolved.note or "", fix, command=True)
     why = "" if resolved.held == newest else f"the newest known version is {newest}"
     return CheckLine("engine", CheckState.OK, where, why)
 
@@ -155,14 +136,12 @@ def _cpu_engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[Che
         yield CheckLine("cpu-engine", state, "not complete", why, _INSTALL_CPU, command=True)
     elif needed:
         why = f"{target.name if target else 'the recipe'} runs on it"
-        yield CheckLine(
-            "cpu-engine", CheckState.ERROR, "not installed", why, _INSTALL_CPU, command=True
-        )
+        state = CheckState.ERROR
+        yield CheckLine("cpu-engine", state, "not installed", why, _INSTALL_CPU, command=True)
     else:
         why = "the real SGLang without a GPU, for trials (1.6 GB)"
-        yield CheckLine(
-            "cpu-engine", CheckState.NOTE, "not installed", why, _INSTALL_CPU, command=True
-        )
+        state = CheckState.NOTE
+        yield CheckLine("cpu-engine", state, "not installed", why, _INSTALL_CPU, command=True)
 
 
 def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
@@ -192,48 +171,27 @@ def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
     """Yield problems with NGRAM, whose corpus SGLang compiles at the first start (cpp_ngram, 0.5.4
     and later).
     """
+    why = "SGLang needs it to build the C++ code of NGRAM at the first start"
     if tools.compiler is None:
-        yield CheckLine(
-            "compiler",
-            CheckState.WARNING,
-            "no C++ compiler on PATH",
-            "SGLang needs it to build the C++ code of NGRAM at the first start",
-            "install g++ (Debian, Ubuntu: apt-get install g++)",
-        )
+        fix = "install g++ (Debian, Ubuntu: apt-get install g++)"
+        yield CheckLine("compiler", CheckState.WARNING, "no C++ compiler on PATH", why, fix)
     else:
         yield CheckLine("compiler", CheckState.OK, str(tools.compiler))
     packages = found.packages
     if isinstance(packages, Packages) and not packages.ninja:
         fix, command = pip_install(found, "ninja")
-        yield CheckLine(
-            "compiler",
-            CheckState.WARNING,
-            "ninja is neither on PATH nor next to the engine's Python",
-            "SGLang needs it to build the C++ code of NGRAM at the first start",
-            fix,
-            command,
-        )
+        text = "ninja is neither on PATH nor next to the engine's Python"
+        yield CheckLine("compiler", CheckState.WARNING, text, why, fix, command)
 
 
 _KERNELS = ("sgl-kernel", "sglang-kernel")
 """Distributions with the engine's own kernels, before and since 0.5.10. Both install the module
 `sgl_kernel`.
 """
-_WATCHED = frozenset(
-    {
-        *_KERNELS,
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "transformers",
-        "flashinfer-python",
-        "flashinfer-cubin",
-        "sgl-deep-gemm",
-        "xgrammar",
-        "torch-memory-saver",
-        "apache-tvm-ffi",
-    }
-)
+_WATCHED = {
+    *_KERNELS, "torch", "torchvision", "torchaudio", "transformers", "flashinfer-python",
+    "flashinfer-cubin", "sgl-deep-gemm", "xgrammar", "torch-memory-saver", "apache-tvm-ffi",
+}  # fmt: skip
 """Packages that crash or produce wrong output in a wrong version; other mismatches are minor."""
 _FLASHINFER_BINARIES = ("flashinfer-cubin", "flashinfer-jit-cache")
 _SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
@@ -266,12 +224,8 @@ def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
         return
     if packages.torch is not None and packages.torch.hip is not None:
         # the requirements of SGLang's wheel are the packages for CUDA
-        yield CheckLine(
-            "packages",
-            CheckState.OK,
-            _summary(packages),
-            "AMD build: package versions are not compared",
-        )
+        why = "AMD build: package versions are not compared"
+        yield CheckLine("packages", CheckState.OK, _summary(packages), why)
         return
     lines = [
         *_below_minimum(found, packages),
@@ -393,11 +347,7 @@ def _compare(runtime: Runtime, packages: Packages) -> Iterator[_Mismatch]:
         "python_full_version": runtime.python_version,
     }
     seen: set[str] = set()
-    for text in packages.requires:
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement:
-            continue
+    for requirement in _requirements(packages):
         name = canonicalize_name(requirement.name)
         # up to 0.5.2 GPU requirements are an extra, `srt`, which `pip install sglang[all]` includes
         marker = requirement.marker
@@ -414,6 +364,12 @@ def _compare(runtime: Runtime, packages: Packages) -> Iterator[_Mismatch]:
             yield _Mismatch(name, str(requirement.specifier), have)
 
 
+def _requirements(packages: Packages) -> Iterator[Requirement]:
+    for text in packages.requires:
+        with suppress(InvalidRequirement):
+            yield Requirement(text)
+
+
 def _listed(mismatches: list[_Mismatch]) -> str:
     shown = [str(mismatch) for mismatch in mismatches[:_SHOWN]]
     more = len(mismatches) - len(shown)
@@ -428,11 +384,7 @@ def _summary(packages: Packages) -> str:
 
 def _pin(packages: Packages, name: str) -> str | None:
     """Return the version specifier in SGLang's first requirement of that name."""
-    for text in packages.requires:
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement:
-            continue
+    for requirement in _requirements(packages):
         if canonicalize_name(requirement.name) == name and requirement.specifier:
             return str(requirement.specifier)
     return None

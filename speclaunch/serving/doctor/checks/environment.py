@@ -23,19 +23,10 @@ from speclaunch.serving.doctor.facts import CheckLine, CheckState, MachineFacts,
 from speclaunch.serving.doctor.machine import Custody, EngineTree, engines, may_end
 
 _OTHERS = (
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_LAUNCH_BLOCKING",
-    "HF_ENDPOINT",
-    "HF_HOME",
-    "HF_HUB_CACHE",
-    "HF_HUB_OFFLINE",
-    "TRANSFORMERS_OFFLINE",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_ALLOC_CONF",
-    "OMP_NUM_THREADS",
-    "LD_PRELOAD",
-    "PYTHONPATH",
-)
+    "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE",
+    "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+    "OMP_NUM_THREADS", "LD_PRELOAD", "PYTHONPATH",
+)  # fmt: skip
 _FAMILIES = ("NCCL_", "FLASHINFER_")
 _SHOWN_CHARACTERS = 60
 _SLOW = "CUDA_LAUNCH_BLOCKING"
@@ -47,7 +38,9 @@ def check_variables(found: MachineFacts) -> Iterator[CheckLine]:
     With a recipe the rules check the engine's own variables (SPL007, SPL008).
     """
     own = found.target.own_variables if found.target is not None else frozenset()
-    shown = [name for name in sorted(found.env) if _matters(name) and name not in own]
+    families = (*ENGINE_VARIABLES, *_FAMILIES)
+    known = (name for name in sorted(found.env) if name in _OTHERS or name.startswith(families))
+    shown = [name for name in known if name not in own]
     wrong: list[CheckLine] = []
     if found.target is None:
         catalogue = _catalogue(found)
@@ -66,10 +59,6 @@ def check_variables(found: MachineFacts) -> Iterator[CheckLine]:
         yield CheckLine("variables", CheckState.NOTE if not wrong else CheckState.OK, listed)
     else:
         yield CheckLine("variables", CheckState.OK, "no variables are set that affect the engine")
-
-
-def _matters(name: str) -> bool:
-    return name in _OTHERS or name.startswith((*ENGINE_VARIABLES, *_FAMILIES))
 
 
 def _assignment(name: str, value: str) -> str:
@@ -135,9 +124,8 @@ def check_proxy(found: MachineFacts) -> Iterator[CheckLine]:
     hosts = [_LOOPBACK, host] if host in _ANY else [host]
     missing = [name for name in dict.fromkeys(hosts) if name and not _is_direct(name, found.env)]
     if not missing:
-        yield CheckLine(
-            "proxy", CheckState.OK, f"{proxy} is set, and {', '.join(hosts)} bypasses it"
-        )
+        text = f"{proxy} is set, and {', '.join(hosts)} bypasses it"
+        yield CheckLine("proxy", CheckState.OK, text)
         return
     everything = ",".join([*_listed(found.env), *missing])
     yield CheckLine(
@@ -193,13 +181,11 @@ def _line(tree: EngineTree, user: str) -> CheckLine:
     text = _what(tree, user)
     match tree.custody:
         case Custody.SPECLAUNCH:
-            return CheckLine(
-                "engines", CheckState.NOTE, f"{text}, run by speclaunch (process {tree.keeper})"
-            )
+            text += f", run by speclaunch (process {tree.keeper})"
+            return CheckLine("engines", CheckState.NOTE, text)
         case Custody.PARENT:
-            return CheckLine(
-                "engines", CheckState.NOTE, f"{text}, started by process {tree.keeper}"
-            )
+            text += f", started by process {tree.keeper}"
+            return CheckLine("engines", CheckState.NOTE, text)
         case Custody.SERVICE:
             why = "its parent process has exited: it is a service or a forgotten engine"
             return CheckLine("engines", CheckState.NOTE, text, why, _end(tree, user, "if unused: "))

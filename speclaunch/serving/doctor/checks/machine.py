@@ -21,7 +21,6 @@ from speclaunch.serving.doctor.facts import (
     DiskVolume,
     MachineFacts,
     MachineMemory,
-    Process,
     RecipeNeeds,
     Tools,
     VolumeUse,
@@ -66,7 +65,8 @@ def _memory(memory: MachineMemory, found: MachineFacts, target: RecipeNeeds | No
         return CheckLine(
             "memory", CheckState.WARNING, text, why, "stop other processes, or raise the limit"
         )
-    weights = _weights(found)
+    checkpoints = (model.checkpoint for model in found.models if model.checkpoint is not None)
+    weights = sum(checkpoint.weight_bytes or 0 for checkpoint in checkpoints)
     if target.device == "cpu" and weights > usable:
         return CheckLine(
             "memory",
@@ -111,12 +111,6 @@ def _shared(found: MachineFacts, target: RecipeNeeds | None) -> CheckLine:
             f" at {volume.path}",
         )
     return CheckLine("shared-memory", CheckState.OK, text)
-
-
-def _weights(found: MachineFacts) -> int:
-    return sum(
-        model.checkpoint.weight_bytes or 0 for model in found.models if model.checkpoint is not None
-    )
 
 
 _STATES = {
@@ -266,11 +260,8 @@ def check_driver(found: MachineFacts) -> Iterator[CheckLine]:
     if hardware is None:
         return
     driver = hardware.driver or "unknown"
-    if not isinstance(packages, Packages) or packages.torch is None:
-        yield CheckLine("driver", CheckState.OK, f"NVIDIA driver {driver}")
-        return
-    torch, on_cpu = packages.torch, found.target is not None and found.target.cpu
-    if on_cpu:
+    torch = packages.torch if isinstance(packages, Packages) else None
+    if torch is None or (found.target is not None and found.target.cpu):
         yield CheckLine("driver", CheckState.OK, f"NVIDIA driver {driver}")
     elif torch.cuda is None:
         yield CheckLine(
@@ -293,8 +284,7 @@ def _compared(found: MachineFacts, driver: str, cuda: str) -> CheckLine:
         return CheckLine("driver", CheckState.NOTE, text, why)
     if branch >= minimum:
         return CheckLine("driver", CheckState.OK, text)
-    compat = isinstance(found.tools, Tools) and found.tools.compat
-    if compat:
+    if isinstance(found.tools, Tools) and found.tools.compat:
         why = (
             f"CUDA {cuda} needs driver {minimum} or newer; CUDA's forward-compatibility package "
             "is installed, which lets data-center GPUs run with an older driver"
@@ -455,7 +445,8 @@ def _unbalanced(
 
 
 def _holder(process: OtherProcess, found: MachineFacts) -> str:
-    known = _process(process.pid, found)
+    processes = () if isinstance(found.processes, UnknownFact) else found.processes
+    known = next((one for one in processes if one.pid == process.pid), None)
     memory = f" holds {_gib(process.memory_bytes)} GiB" if process.memory_bytes else ""
     name = known.name if known is not None else process.name
     owner = f" of {known.user}" if known is not None and known.user not in ("", found.user) else ""
@@ -474,12 +465,6 @@ def _left_over(gpu: Gpu, found: MachineFacts) -> list[int]:
         for member in tree.members
         if member.pid in on_gpu and may_end(member, found.user)
     ]
-
-
-def _process(pid: int, found: MachineFacts) -> Process | None:
-    if isinstance(found.processes, UnknownFact):
-        return None
-    return next((process for process in found.processes if process.pid == pid), None)
 
 
 def _gib(amount: float) -> str:

@@ -38,9 +38,8 @@ def _model(model: LocalModel, hub: Hub, found: MachineFacts) -> CheckLine:
         why = "only directories and the Hugging Face cache are checked"
         return CheckLine("model", CheckState.NOTE, name, why)
     if not model.readable:
-        return CheckLine(
-            "model", CheckState.ERROR, f"{name} cannot be read", "the engine runs as this user"
-        )
+        why = "the engine runs as this user"
+        return CheckLine("model", CheckState.ERROR, f"{name} cannot be read", why)
     if model.present:
         return _present(name, model, hub, found)
     return _absent(name, model, hub) or _to_download(name, model, hub, found)
@@ -146,28 +145,17 @@ def _refused(text: str, model: LocalModel, hub: Hub) -> CheckLine | None:
 def _token(found: MachineFacts, hub: Hub) -> Iterator[CheckLine]:
     """Yield a line that states whether a token exists, never the token itself."""
     absent = [m for m in found.models if not (m.present or m.is_path or m.generated)]
+    text, fix = "no access token for the hub", "hf auth login"
     if hub.token is not None:
         yield CheckLine("token", CheckState.OK, f"an access token for the hub is in {hub.token}")
     elif absent and hub.offline is None:
-        yield CheckLine(
-            "token",
-            CheckState.NOTE,
-            "no access token for the hub",
-            f"gated models need it: {', '.join(model.name for model in absent)} may be gated"
-            if len(absent) == 1
-            else "gated models need it, and some of these may be gated",
-            "hf auth login",
-            command=True,
-        )
+        why = "gated models need it, and some of these may be gated"
+        if len(absent) == 1:
+            why = f"gated models need it: {absent[0].name} may be gated"
+        yield CheckLine("token", CheckState.NOTE, text, why, fix, command=True)
     elif found.target is None:
-        yield CheckLine(
-            "token",
-            CheckState.NOTE,
-            "no access token for the hub",
-            "only gated models need it",
-            "hf auth login",
-            command=True,
-        )
+        why = "only gated models need it"
+        yield CheckLine("token", CheckState.NOTE, text, why, fix, command=True)
 
 
 def _downloads(model: LocalModel) -> str:

@@ -207,7 +207,7 @@ _LENGTH = 16384
 
 
 def memory_key(keys: Mapping[str, str]) -> str:
-    """Return the key of known good settings, from the keys of all parts (`last_good.key`)."""
+    """Return the key of known good settings, from the parts' keys (`journal.settings_key`)."""
     return hashlib.sha256(json.dumps(dict(keys), sort_keys=True).encode()).hexdigest()[:32]
 
 

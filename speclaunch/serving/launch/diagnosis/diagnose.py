@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from msgspec.structs import replace
 from packaging.version import Version
@@ -55,11 +56,7 @@ def milestone_text(
 ) -> tuple[str, Mapping[str, float]]:
     """Return the text of a milestone with its figures; empty if it adds nothing."""
     groups = found.groupdict()
-    numbers = {
-        name: float(value)
-        for name, value in groups.items()
-        if value is not None and name not in ("type", "what") and _is_number(value)
-    }
+    numbers = {n: value for n, value in _figures(found).items() if n not in ("type", "what")}
     whose = "target" if loads < 2 else "draft"
     what = " ".join((groups.get("what") or "").lower().split())
     text = ""
@@ -90,8 +87,6 @@ def milestone_text(
             )
         case LogMark.READY:
             text = "ready"
-        case _:
-            pass
     return text, numbers
 
 
@@ -100,12 +95,13 @@ def _gb(numbers: Mapping[str, float], name: str, word: str) -> str:
     return f", {numbers[name]:.2f} GB {word}" if shown else ""
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _figures(found: re.Match[str]) -> dict[str, float]:
+    """Return the groups of a match that are numbers."""
+    numbers: dict[str, float] = {}
+    for name, value in found.groupdict().items():
+        with suppress(TypeError, ValueError):  # a missing group, or a name
+            numbers[name] = float(value)
+    return numbers
 
 
 _AFTERMATH_KINDS = CONSEQUENCES | {
@@ -393,13 +389,7 @@ def _is_fatal(where: Where, failure: LogFailure, level: FailureLevel) -> bool:
 
 def _suspect(where: Where, failure: LogFailure, match: _Match, *, final: bool) -> Suspect:
     known, signature, found = match
-    numbers: dict[str, float] = {}
-    for name, value in found.groupdict().items():
-        try:
-            numbers[name] = float(value)
-        except (TypeError, ValueError):  # a missing group, or a name
-            continue
-    numbers |= allocation(failure.message)
+    numbers = _figures(found) | allocation(failure.message)
     matching_rule = rule_of(failure.message) if signature.rule is None else None
     rule = signature.rule if matching_rule is None else matching_rule.code
     fatal = final and _is_fatal(where, failure, signature.level)

@@ -192,9 +192,8 @@ class LogFailure(Struct, frozen=True):
         """True if nothing catches the exception: the last message of a scheduler, a failed warm-up,
         or a traceback from the start of a process.
         """
-        if "hit an exception" in self.head or self.head.startswith("Initialization failed"):
-            return True
-        return self.of_main_process
+        last = "hit an exception" in self.head or self.head.startswith("Initialization failed")
+        return last or self.of_main_process
 
     @property
     def of_main_process(self) -> bool:

@@ -217,10 +217,7 @@ _LIFE_AFTER_DEATH = 50
 """Number of signs of life after a fatal error that puts the error in doubt."""
 _MAX_SURVIVED = 20
 _ORDER = tuple(Phase)
-_CLOSES = {
-    LogMark.LOAD_END: LogMark.LOAD_BEGIN,
-    LogMark.CAPTURE_END: LogMark.CAPTURE_BEGIN,
-}
+_CLOSES = {LogMark.LOAD_END: LogMark.LOAD_BEGIN, LogMark.CAPTURE_END: LogMark.CAPTURE_BEGIN}
 _EARLY = frozenset(
     {
         LogMark.BASELINE, LogMark.LOAD_BEGIN, LogMark.LOAD_END, LogMark.POOL, LogMark.POOL_END,

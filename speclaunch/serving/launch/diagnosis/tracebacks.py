@@ -18,10 +18,7 @@ _FRAME = re.compile(
 )
 _EXCEPTION = re.compile(r"(?P<kind>[A-Za-z_][\w.]{1,160})(?:: ?(?P<message>.*))?$")
 _EXCEPTION_NAMES = ("Error", "Exception", "Interrupt", "Exit", "NotFound", "Timeout", "Warning")
-_BETWEEN = (
-    "During handling of the above exception",
-    "The above exception was the direct cause",
-)
+_BETWEEN = ("During handling of the above exception", "The above exception was the direct cause")
 _NO_EXCEPTION = re.compile(r"(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL): {2,}|usage: ")
 """Beginnings of uvicorn and argparse lines, which are not exception names."""
 _OF_REQUESTS = re.compile(

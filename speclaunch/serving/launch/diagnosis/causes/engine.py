@@ -100,9 +100,7 @@ ARGUMENTS: tuple[KnownCause, ...] = (
             ),
             # a bare assertion on the three parameters (speculative_hook.py, server_args.py)
             raised(
-                r"$",
-                lambda f: f.at_arguments and bool(_SPECULATIVE.search(f.code)),
-                rule="SPL102",
+                r"$", lambda f: f.at_arguments and bool(_SPECULATIVE.search(f.code)), rule="SPL102"
             ),
         ),
     ),

@@ -257,10 +257,7 @@ POOL: tuple[KnownCause, ...] = (
         meaning="The pool holds too few tokens for the short warm-up prompt.",
         remedy="Raise {max_total_tokens}, if it is set.\nRaise {mem_fraction_static}.",
         memory=True,
-        directions={
-            "max_total_tokens": Direction.RAISE,
-            "mem_fraction_static": Direction.RAISE,
-        },
+        directions={"max_total_tokens": Direction.RAISE, "mem_fraction_static": Direction.RAISE},
         sources=("entrypoints/http_server.py _execute_server_warmup", "managers/utils.py"),
         signatures=(
             raised(
