@@ -10,7 +10,7 @@ from typing import Any
 from packaging.version import Version
 
 from campaigns.recalling.comparing import Line
-from speclaunch.checks.rules.examine import rule_of
+from speclaunch.checks.rules.messages import rule_of
 from speclaunch.engine.plan.refusals import DATA
 
 CODE = "SPL017"

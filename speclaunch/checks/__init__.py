@@ -47,13 +47,14 @@ NAMES = {
     """,
     "lint.run": "check",
     "rules.examine": """
-        check_plan check_request check_rules CheckedRequest Lookup PreflightError rule_of
+        check_plan check_request check_rules CheckedRequest Lookup PreflightError
     """,
     "rules.interface": """
         Applicability Finding Fix in_order RuleResults Severity SkippedRule Rule Page page
         page_url
     """,
     "rules.loading": "TensorComparison",
+    "rules.messages": "rule_of",
     "rules.model_loaders": "drafts_itself",
     "rules.performance": "decodes_without_graphs on_cpu",
     "rules.registry": "all_rules by_code is_selected selected",

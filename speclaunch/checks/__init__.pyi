@@ -104,7 +104,6 @@ from speclaunch.checks.rules.examine import PreflightError as PreflightError
 from speclaunch.checks.rules.examine import check_plan as check_plan
 from speclaunch.checks.rules.examine import check_request as check_request
 from speclaunch.checks.rules.examine import check_rules as check_rules
-from speclaunch.checks.rules.examine import rule_of as rule_of
 from speclaunch.checks.rules.interface import Applicability as Applicability
 from speclaunch.checks.rules.interface import Finding as Finding
 from speclaunch.checks.rules.interface import Fix as Fix
@@ -117,6 +116,7 @@ from speclaunch.checks.rules.interface import in_order as in_order
 from speclaunch.checks.rules.interface import page as page
 from speclaunch.checks.rules.interface import page_url as page_url
 from speclaunch.checks.rules.loading import TensorComparison as TensorComparison
+from speclaunch.checks.rules.messages import rule_of as rule_of
 from speclaunch.checks.rules.model_loaders import drafts_itself as drafts_itself
 from speclaunch.checks.rules.performance import decodes_without_graphs as decodes_without_graphs
 from speclaunch.checks.rules.performance import on_cpu as on_cpu

@@ -56,7 +56,6 @@ from speclaunch.engine import (
     UnknownFact,
     UnknownValueError,
     architectures,
-    beginning,
     canonical,
     checkpoint_fact,
     choose_hardware,
@@ -474,23 +473,3 @@ def _comparing() -> tuple[Rule, ...]:
 def _text(requested: RequestedValue | None) -> str | None:
     value: Any = requested.value if requested is not None and requested.known else None
     return value if isinstance(value, str) else None
-
-
-def rule_of(message: str) -> Rule | None:
-    """Return the rule that predicts the engine's refusal; None for other messages.
-
-    The longest match wins: `UNO requires FA3` is more specific than `UNO `.
-    """
-    combined, each = _patterns()
-    if combined.match(message) is None:
-        return None
-    found = [(match.end(), rule) for pattern, rule in each if (match := pattern.match(message))]
-    return max(found, key=lambda pair: pair[0])[1]
-
-
-@cache
-def _patterns() -> tuple[re.Pattern[str], tuple[tuple[re.Pattern[str], Rule], ...]]:
-    """Return all beginnings as one pattern, and each with its rule."""
-    each = [(beginning(text), rule) for rule in all_rules() for text in rule.engine_messages]
-    combined = re.compile("|".join(f"(?:{pattern})" for pattern, _ in each))
-    return combined, tuple((re.compile(pattern), rule) for pattern, rule in each)

@@ -268,8 +268,6 @@ class Rule(Struct, frozen=True):
     check_across: CheckAcross | None = None
     also: Mapping[Severity, str] = {}
     """Other severities of its verdicts, each with its condition: `in 0.5.3`."""
-    engine_messages: tuple[str, ...] = ()
-    """Beginnings of the engine messages that it predicts; `{}` is the variable part."""
     compares: Callable[[Plan], bool] = every_plan
     """True for plans that `check_across` needs. Other plans do not change its result."""
 
@@ -322,7 +320,6 @@ def row(
     versions: str = "",
     algorithms: Iterable[str] = (),
     also: Mapping[Severity, str] | None = None,
-    engine_messages: Iterable[str] = (),
     across: bool = False,
 ) -> Rule:
     """Return a rule of the table, with a check that imports its module when first called."""
@@ -337,7 +334,6 @@ def row(
         frozenset(algorithms),
         check if across else None,
         also or {},
-        tuple(engine_messages),
         _Deferred(module, code, COMPARED) if across else every_plan,
     )
 

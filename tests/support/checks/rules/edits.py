@@ -139,8 +139,7 @@ def _moved(version: str) -> Iterator[str]:
 
 
 def _left_alone(tree: ast.Module) -> set[int]:
-    """Docstrings, annotations, text that is formatted; the engine's messages, which are asked in
-    tests/serving/launch/diagnosis."""
+    """Docstrings, annotations, text that is formatted."""
     found: set[int] = set()
     for node in ast.walk(tree):
         parts: list[ast.AST | None] = []
@@ -152,9 +151,7 @@ def _left_alone(tree: ast.Module) -> set[int]:
             parts = [node.returns]
         elif isinstance(node, ast.Subscript):
             parts = [node.slice] if _is_type(node.value) else []
-        elif (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) or (
-            isinstance(node, ast.keyword) and node.arg == "engine_messages"
-        ):
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             parts = [node.value]
         for part in parts:
             if part is not None:

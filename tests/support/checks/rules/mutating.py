@@ -42,6 +42,7 @@ ROOT = Path(speclaunch.checks.rules.__path__[0])
 _MACHINERY = {
     "examine",
     "interface",
+    "messages",
     "registry",
 }
 """Modules with their own tests. The table is a module of rows."""
