@@ -56,10 +56,10 @@ NAMES = {
     "rules.loading": "TensorComparison",
     "rules.messages": "rule_of",
     "rules.model_loaders": "drafts_itself",
-    "rules.performance": "decodes_without_graphs on_cpu",
+    "rules.performance": "decodes_without_graphs",
     "rules.registry": "all_rules by_code is_selected selected",
     "rules.table": "RULES",
     "rules.tensors": "subject",
-    "rules.values": "OVERWRITE tree_capacity",
+    "rules.values": "OVERWRITE runs_on_cpu tree_capacity",
 }
 __all__, __getattr__ = front_door(__name__, NAMES)

@@ -119,7 +119,6 @@ from speclaunch.checks.rules.loading import TensorComparison as TensorComparison
 from speclaunch.checks.rules.messages import rule_of as rule_of
 from speclaunch.checks.rules.model_loaders import drafts_itself as drafts_itself
 from speclaunch.checks.rules.performance import decodes_without_graphs as decodes_without_graphs
-from speclaunch.checks.rules.performance import on_cpu as on_cpu
 from speclaunch.checks.rules.registry import all_rules as all_rules
 from speclaunch.checks.rules.registry import by_code as by_code
 from speclaunch.checks.rules.registry import is_selected as is_selected
@@ -127,4 +126,5 @@ from speclaunch.checks.rules.registry import selected as selected
 from speclaunch.checks.rules.table import RULES as RULES
 from speclaunch.checks.rules.tensors import subject as subject
 from speclaunch.checks.rules.values import OVERWRITE as OVERWRITE
+from speclaunch.checks.rules.values import runs_on_cpu as runs_on_cpu
 from speclaunch.checks.rules.values import tree_capacity as tree_capacity

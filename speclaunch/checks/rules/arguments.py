@@ -12,13 +12,12 @@ from msgspec.structs import replace
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.checks.rules.values import KEYS_OF_A_COMMAND, written_secrets
-from speclaunch.core import Place, Problem, lazy
+from speclaunch.core import Problem, lazy
 from speclaunch.engine import (
     ENGINE_VARIABLES,
     MARK,
     REMOVALS,
     Argument,
-    Change,
     ChangeKind,
     Plan,
     RequestOrigin,
@@ -132,23 +131,24 @@ def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
         if same is not None:
             return replace(fix, rename=(name.lstrip("-"), same.lstrip("-")), safe=True)
         return replace(fix, rename=(name.lstrip("-"), meant[1])) if meant is not None else fix
-    flag = _FLAG.search(problem.message)
-    argument = plan.catalogue.by_name(flag[0]) if flag is not None else None
+    argument = _named(problem, plan)
     if meant is None or argument is None:  # same either way: the flag names what is rejected
         return fix
     return replace(fix, set={argument.name: meant[1]})
+
+
+def _named(problem: Problem, plan: Plan) -> Argument | None:
+    """Return the argument that a problem names by its flag, if this version has it."""
+    flag = _FLAG.search(problem.message)
+    return plan.catalogue.by_name(flag[0]) if flag is not None else None
 
 
 def _in_no_release(problem: Problem, plan: Plan) -> bool:
     if refusal(problem) is ArgumentRefusal.UNKNOWN:
         name = written(problem)
         return name is not None and history(name_of(name)) is None
-    choice = _CHOICE.search(problem.message)
-    if choice is None:
-        return False
-    flag = _FLAG.search(problem.message)
-    argument = plan.catalogue.by_name(flag[0]) if flag is not None else None
-    if argument is None:
+    choice, argument = _CHOICE.search(problem.message), _named(problem, plan)
+    if choice is None or argument is None:
         return False
     return not any(
         choice[1] in map(str, found.choices or ())
@@ -206,14 +206,10 @@ def unknown_argument(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"no release has `{written(problem)}`; it belongs to {fork.name} of SGLang",
             why="SGLang itself exits with code 2; speclaunch does not know the fork's arguments",
-            fix=_fix(fork, plan),
+            fix=Fix(f"declare the engine, {fork.package}: {how_to_declare(plan)}"),
             severity=None if is_here else Severity.WARNING,
             place=problem.place,
         )
-
-
-def _fix(fork: KnownFork, plan: Plan) -> Fix:
-    return Fix(f"declare the engine, {fork.package}: {how_to_declare(plan)}")
 
 
 def _verdicts(plan: Plan, kind: ArgumentRefusal) -> Iterator[Verdict]:
@@ -293,9 +289,7 @@ def argument_without_effect(plan: Plan) -> Iterator[Verdict]:
     """Report an argument that the engine accepts but never reads."""
     for setting in plan.request.values.values():
         argument = plan.catalogue.by_name(name_of(setting.written))
-        if argument is None:
-            continue
-        if argument.read:
+        if argument is None or argument.read:
             continue
         yield Verdict(
             f"{setting.written} has no effect in SGLang {plan.request.version}",
@@ -305,14 +299,11 @@ def argument_without_effect(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-_OWN_RULE = spec_v2.VARIABLE
-
-
 @rule("SPL007")
 def variable_without_effect(plan: Plan) -> Iterator[Verdict]:
     """Report an engine variable that is set but never read."""
     for name in plan.request.env:
-        if name == _OWN_RULE:
+        if name == spec_v2.VARIABLE:  # SPL203
             continue
         dead = dead_variable(name, plan.request.version)
         declared = plan.catalogue.variables.get(name)
@@ -341,14 +332,12 @@ def unknown_variable(plan: Plan) -> Iterator[Verdict]:
             continue
         versions = [v for v in held_versions() if name in load_catalogue(v).variables]
         near = nearest(name, known)
-        if versions:
-            why = f"it exists from {versions[0]} to {versions[-1]}"
-        else:
-            why = "no release reads a variable of this name"
         yield Verdict(
             f"SGLang {plan.request.version} has no variable {name}",
             at=(name,),
-            why=why,
+            why=f"it exists from {versions[0]} to {versions[-1]}"
+            if versions
+            else "no release reads a variable of this name",
             fix=Fix(f"did you mean {near[0]}?") if near else None,
         )
 
@@ -422,6 +411,8 @@ def literal_secret(plan: Plan) -> Iterator[Verdict]:
     for secret in written_secrets(plan):
         if not recipe and secret.name in KEYS_OF_A_COMMAND:  # reported by SPL802
             continue
+        # in a recipe the key before it remains visible
+        column = secret.place.column + recipe * (secret.place.length + len(": "))
         example = f"{secret.written}: ${{oc.env:NAME}}" if recipe else f'{secret.written}="$NAME"'
         yield Verdict(
             f"the file contains the value of {secret.name}",
@@ -429,14 +420,8 @@ def literal_secret(plan: Plan) -> Iterator[Verdict]:
             fix=Fix(
                 f"read it from the environment ({example}), and rotate it: it has been exposed"
             ),
-            place=_hidden(secret.place, behind_key=recipe),
+            place=replace(secret.place, column=column, hidden=True),
         )
-
-
-def _hidden(place: Place, *, behind_key: bool) -> Place:
-    """Return the place of a secret, marked as hidden. `behind_key`: skip its recipe key."""
-    column = place.column + behind_key * (place.length + len(": "))
-    return replace(place, column=column, hidden=True)
 
 
 @rule("SPL017")
@@ -486,25 +471,18 @@ _KINDS = {
     "SPL917": ChangeKind.PREFILL_GRAPHS_OFF,
 }
 """The kind of change that a rule reports; some kinds have no rule."""
-_QUIETLY = "; the engine does not log it"
 
 
 def _changed(kind: ChangeKind, plan: Plan) -> Iterator[Verdict]:
     """Yield a verdict for each change of a kind: the old value, the new value, and the reason."""
     for change in plan.changes:
         if change.kind is kind:
+            before = "" if change.before is None else f", not {_shown(change.before)}"
             yield Verdict(
-                _sentence(plan, change),
+                f"{plan.written_name(change.name)} will be {_shown(change.after)}{before}",
                 at=(change.name, "speculative_algorithm"),
-                why=change.why + ("" if change.logged else _QUIETLY),
+                why=change.why + ("" if change.logged else "; the engine does not log it"),
             )
-
-
-def _sentence(plan: Plan, change: Change) -> str:
-    name = plan.written_name(change.name)
-    if change.before is None:
-        return f"{name} will be {_shown(change.after)}"
-    return f"{name} will be {_shown(change.after)}, not {_shown(change.before)}"
 
 
 def _shown(value: Any) -> str:

@@ -84,6 +84,10 @@ def is_mla(checkpoint: Checkpoint | None) -> bool:
     return checkpoint.kv_lora_rank is not None
 
 
+_CHAIN = Fix(
+    "set speculative_eagle_topk to 1; the engine adjusts the draft tokens",
+    set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
+)
 _PAGED_TREE_BACKENDS = (("0", "flashinfer"), ("0.5.6", "fa3"), ("0.5.13", "triton"))
 
 
@@ -93,8 +97,7 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
     topk = number(plan, "speculative_eagle_topk") or 1
     if topk <= 1:
         return
-    page = page_size(plan)
-    if page <= 1:
+    if (page := page_size(plan)) <= 1:
         return
     known = [name for since, name in _PAGED_TREE_BACKENDS if plan.in_versions(f">={since}")]
     name = "attention_backend"
@@ -130,12 +133,6 @@ def _refusal_message(plan: Plan, backend: str | None) -> str:
 
 
 _NAME = "trtllm_mha"
-_AT = (
-    "speculative_eagle_topk",
-    "attention_backend",
-    "decode_attention_backend",
-    "prefill_attention_backend",
-)
 
 
 @rule("SPL302")
@@ -148,13 +145,10 @@ def trtllm_mha_tree(plan: Plan) -> Iterator[Verdict]:
     if written or runs_on(plan, _NAME):  # up to 0.5.14 the argument counts even if no phase uses it
         yield Verdict(
             f"{_NAME} supports speculative_eagle_topk 1, not {topk}",
-            at=_AT,
+            at=("speculative_eagle_topk", BOTH, *reversed(PHASES)),
             why="the engine refuses: trtllm_mha backend only supports topk = 1 for speculative "
             "decoding.",
-            fix=Fix(
-                "set speculative_eagle_topk to 1; the engine adjusts the draft tokens",
-                set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
-            ),
+            fix=_CHAIN,
         )
 
 
@@ -244,10 +238,7 @@ def mla_tree(plan: Plan) -> Iterator[Verdict]:
             ),
             why="the draft worker stops: ValueError: Currently only supports topk=1 for "
             "speculative decoding",
-            fix=Fix(
-                "set speculative_eagle_topk to 1; the engine adjusts the draft tokens",
-                set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
-            ),
+            fix=_CHAIN,
         )
 
 
@@ -294,10 +285,7 @@ def aiter_tree(plan: Plan) -> Iterator[Verdict]:
             at=("speculative_eagle_topk", "attention_backend"),
             why="the draft stops: NotImplementedError: AiterAttnBackend SPEC_V2 path currently "
             f"supports topk <= 1 only. Got topk={topk}.",
-            fix=Fix(
-                "set speculative_eagle_topk to 1; the engine adjusts the draft tokens",
-                set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
-            ),
+            fix=_CHAIN,
         )
 
 

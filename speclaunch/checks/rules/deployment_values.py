@@ -18,7 +18,6 @@ from speclaunch.engine import (
     Setting,
     UnknownValueError,
     Vendor,
-    gpus_needed,
 )
 
 COMPOSE = "compose"
@@ -62,11 +61,6 @@ def in_compose(plan: Plan) -> bool:
 def is_in_container(plan: Plan) -> bool:
     """True if the server runs in a Kubernetes pod or a Compose service."""
     return in_kubernetes(plan) or in_compose(plan)
-
-
-def serves_http(plan: Plan) -> bool:
-    """True if the engine's own HTTP server runs: Dynamo uses another, `sglang.Engine` none."""
-    return plan.request.serves_http
 
 
 def number(setting: Setting | None, default: float | None = None) -> float | None:
@@ -125,7 +119,11 @@ def is_also_worker(plan: Plan) -> bool:
 def probes(plan: Plan, *kinds: ProbeKind) -> Iterator[Probe]:
     """Yield the probes of a container, optionally of some kinds; for Compose, its health check."""
     for probe in context_of(plan).pod.probes:
-        if is_in_container(plan) and serves_http(plan) and (not kinds or probe.kind in kinds):
+        if (
+            is_in_container(plan)
+            and plan.request.serves_http
+            and (not kinds or probe.kind in kinds)
+        ):
             yield probe
 
 
@@ -142,6 +140,22 @@ def probe_name(probe: Probe) -> str:
     """Return a probe's name for messages."""
     path = text(probe.path)
     return f"the {probe.kind.value}" + (f" on {path}" if path is not None else "")
+
+
+def place_of_path(probe: Probe) -> Place:
+    """Return the place of a probe's path, else the probe's."""
+    return probe.place if probe.path is None else probe.path.place
+
+
+def part_of(plan: Plan) -> str:
+    """Return the part or role of a server in its deployment, for messages."""
+    return context_of(plan).part or context_of(plan).role
+
+
+def services_of(plan: Plan) -> list[Service]:
+    """Return the Services that select the server's pod."""
+    context = context_of(plan)
+    return [one for one in context.group.services if matches(one.selector, context.pod.labels)]
 
 
 def written(plan: Plan, *names: str) -> tuple[Place, ...]:
@@ -281,6 +295,13 @@ GPU_RESOURCES: Mapping[str, Vendor] = {"nvidia.com/gpu": Vendor.NVIDIA, "amd.com
 """Resources that count full GPUs, and their vendors."""
 
 
+def image_of(plan: Plan) -> tuple[Image, Setting] | None:
+    """Return the image of the container and its setting; None if unknown."""
+    setting = context_of(plan).pod.image
+    name = text(setting)
+    return (Image(name), setting) if setting is not None and name else None
+
+
 def requested_gpus(plan: Plan) -> tuple[str, Setting] | None:
     """Return the GPU resource and amount of the container: its limit, else its request."""
     pod = context_of(plan).pod
@@ -289,11 +310,6 @@ def requested_gpus(plan: Plan) -> tuple[str, Setting] | None:
             if name in amounts:
                 return name, amounts[name]
     return None
-
-
-def ranks_on_host(plan: Plan) -> int:
-    """Return the GPUs that the engine of one container needs. Raises UnknownValueError."""
-    return gpus_needed(plan)
 
 
 class RouterTarget(Struct, frozen=True):
@@ -326,7 +342,7 @@ def target_of(host: str | None, group: Group, members: Sequence[Plan]) -> Router
     if not host:
         return None
     name = host.partition(".")[0]
-    servers = [plan for plan in members if serves_http(plan) and not is_worker(plan)]
+    servers = [plan for plan in members if plan.request.serves_http and not is_worker(plan)]
     for service in group.services:
         if service.name == name:
             found = [

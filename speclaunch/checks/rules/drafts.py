@@ -11,6 +11,7 @@ from speclaunch.checks.rules.values import (
     EAGLE_HEADS,
     OVERWRITE,
     PLUGINS,
+    architecture,
     context_of,
     context_overwritten,
     draft_of,
@@ -66,9 +67,7 @@ def draft_dtype(plan: Plan) -> Iterator[Verdict]:
 
 def _loaded(model: Checkpoint) -> str | None:
     """Return the data type that `auto` gives: float32 weights are halved."""
-    if model.dtype != "float32":
-        return model.dtype
-    return halved(model)
+    return halved(model) if model.dtype == "float32" else model.dtype
 
 
 @rule("SPL402")
@@ -125,15 +124,14 @@ def missing_draft(plan: Plan) -> Iterator[Verdict]:
     """Report a missing draft for a target that cannot draft for itself."""
     if own_path(plan) is not None:
         return
-    target = plan.facts.target
-    architecture = target.architecture if target is not None else None
+    target = architecture(plan.facts.target)
     certain = plan.algorithm == "EAGLE3" and not plan.env(PLUGINS)
     if plan.algorithm == "EAGLE":
-        if architecture is None:
+        if target is None:
             raise UnknownValueError("the target's architecture is unknown")
-        if drafts_for_itself(architecture, plan) or is_draft_class(architecture):
+        if drafts_for_itself(target, plan) or is_draft_class(target):
             return
-    named = f" ({architecture})" if architecture else ""
+    named = f" ({target})" if target else ""
     yield Verdict(
         f"{plan.algorithm} has no draft: the target{named} is loaded a second time as its own "
         "draft",
@@ -201,8 +199,7 @@ def eagle3_draft_under_eagle(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL407")
 def eagle_draft_under_eagle3(plan: Plan) -> Iterator[Verdict]:
     """Report EAGLE3 with a draft that is not an EAGLE-3 draft."""
-    draft = draft_of(plan)
-    name = draft.architecture if draft is not None else None
+    name = architecture(draft_of(plan))
     known = eagle3_drafts(plan)
     if name is None or name in known or plan.env(PLUGINS):
         return
@@ -373,9 +370,6 @@ def draft_quantization(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-_ONE_LAYER = 1
-
-
 @rule("SPL420")
 def not_a_draft(plan: Plan) -> Iterator[Verdict]:
     """Report EAGLE with a full language model as its draft."""
@@ -385,7 +379,7 @@ def not_a_draft(plan: Plan) -> Iterator[Verdict]:
     name = draft.architecture
     if is_draft_class(name) or drafts_for_itself(name, plan):
         return
-    head = draft.num_hidden_layers == _ONE_LAYER
+    head = draft.num_hidden_layers == 1
     yield Verdict(
         f"the EAGLE draft is {name}, which is not an EAGLE head",
         at=("speculative_draft_model_path", "speculative_algorithm"),
@@ -480,8 +474,7 @@ def standalone_head(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL434")
 def shared_embedding(plan: Plan) -> Iterator[Verdict]:
     """Report a target whose embedding this version cannot share with the draft."""
-    target = plan.facts.target
-    name = target.architecture if target is not None else None
+    name = architecture(plan.facts.target)
     if name is None or not lacks_shared_embedding(name, plan) or plan.env(PLUGINS):
         return
     algorithm = plan.algorithm

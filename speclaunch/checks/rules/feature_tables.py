@@ -25,15 +25,21 @@ from speclaunch.engine import (
 
 
 class Number(Struct, frozen=True):
-    """A number that the engine refuses outside of `allowed`."""
+    """A number that the engine refuses below `least`, or outside of `allowed`."""
 
     name: str
-    requirement: str
+    least: int | None
     engine_message: str
-    allowed: Callable[[Any], bool]
     versions: str = ""
     on: Callable[[Plan], bool] = lambda _: True
     """True if the engine checks the number. Raises UnknownValueError."""
+    requirement: str = ""
+    """What `allowed` requires; empty: at least `least`."""
+    allowed: Callable[[Any], bool] | None = None
+
+    def allows(self, value: Any) -> bool:
+        """True if the engine accepts the number."""
+        return bool(value >= self.least) if self.allowed is None else self.allowed(value)
 
 
 class FeaturePair(Struct, frozen=True):
@@ -62,100 +68,58 @@ def is_on(plan: Plan, name: str) -> bool:
     return plan.value(name) not in (None, False, "", "none", "null")
 
 
-def is_at_least(lowest: float) -> Callable[[Any], bool]:
-    """Return a predicate: True if a number is at least `lowest`."""
-    return lambda value: bool(value >= lowest)
-
-
-def is_fraction(value: Any) -> bool:
-    """True if a number is above 0 and at most 1."""
-    return bool(0 < value <= 1)
-
-
 NUMBERS = (
     # no rank is started, and the engine reads the answer of the first rank (seen on the CPU engine
     # 0.5.23)
-    Number("tp_size", "at least 1", "IndexError: list index out of range", is_at_least(1)),
+    Number("tp_size", 1, "IndexError: list index out of range"),
     # 0.5.23 entrypoints/engine.py:2064 `nnodes // parallel.pp_size`
-    Number(
-        "pp_size",
-        "at least 1",
-        "ZeroDivisionError: integer division or modulo by zero",
-        is_at_least(1),
-    ),
-    Number("base_gpu_id", "at least 0", "base_gpu_id must be non-negative", is_at_least(0)),
-    Number("gpu_id_step", "at least 1", "gpu_id_step must be positive", is_at_least(1)),
-    Number(
-        "max_loras_per_batch",
-        "at least 1",
-        "max_loras_per_batch must be positive",
-        is_at_least(1),
-        ">=0.5.1",
-    ),
-    Number("tokenizer_worker_num", "at least 1", "Tokenizer worker num must >= 1", is_at_least(1)),
-    Number(
-        "detokenizer_worker_num", "at least 1", "Detokenizer worker num must >= 1", is_at_least(1)
-    ),
+    Number("pp_size", 1, "ZeroDivisionError: integer division or modulo by zero"),
+    Number("base_gpu_id", 0, "base_gpu_id must be non-negative"),
+    Number("gpu_id_step", 1, "gpu_id_step must be positive"),
+    Number("max_loras_per_batch", 1, "max_loras_per_batch must be positive", ">=0.5.1"),
+    Number("tokenizer_worker_num", 1, "Tokenizer worker num must >= 1"),
+    Number("detokenizer_worker_num", 1, "Detokenizer worker num must >= 1"),
     Number(
         "pp_max_micro_batch_size",
-        "at least 1",
+        1,
         "pp_max_micro_batch_size must be a positive integer or None (for auto-compute).",
-        is_at_least(1),
         ">=0.5.11",
     ),
     Number(
-        "schedule_conservativeness",
-        "at least 0",
-        "schedule_conservativeness must be non-negative",
-        is_at_least(0),
-        ">=0.5.5",
+        "schedule_conservativeness", 0, "schedule_conservativeness must be non-negative", ">=0.5.5"
     ),
     Number(
         "swa_full_tokens_ratio",
-        "above 0 and at most 1",
+        None,
         "--swa-full-tokens-ratio should be in range (0, 1.0].",
-        is_fraction,
         ">=0.5.7",
+        requirement="above 0 and at most 1",
+        allowed=lambda value: bool(0 < value <= 1),
     ),
-    Number(
-        "swa_prefix_tails",
-        "at least 0",
-        "--swa-prefix-tails should be a non-negative integer.",
-        is_at_least(0),
-    ),
-    Number("dcp_size", "at least 1", "Decode context parallel size must be >= 1", is_at_least(1)),
-    Number("attn_dp_size", "at least 1", "--attn-dp-size must be positive", is_at_least(1)),
+    Number("swa_prefix_tails", 0, "--swa-prefix-tails should be a non-negative integer."),
+    Number("dcp_size", 1, "Decode context parallel size must be >= 1"),
+    Number("attn_dp_size", 1, "--attn-dp-size must be positive"),
     Number(
         "lora_drain_wait_threshold",
-        "at least 0",
+        0,
         "--lora-drain-wait-threshold must be non-negative.",
-        is_at_least(0),
         on=lora.is_on,  # 0.5.12 server_args.py:7545, 0.5.23 arg_groups/lora_hook.py:176
     ),
-    Number(
-        "prefill_decode_interval",
-        "at least 0",
-        "--prefill-decode-interval must be non-negative.",
-        is_at_least(0),
-    ),
+    Number("prefill_decode_interval", 0, "--prefill-decode-interval must be non-negative."),
     Number(
         "prefill_decode_interval_min_bs",
-        "at least 0",
+        0,
         "--prefill-decode-interval-min-bs must be non-negative.",
-        is_at_least(0),
     ),
+    Number("mm_processor_worker_num", 0, "Multimodal processor worker num must >= 0"),
+    Number("mm_io_worker_num", 0, "Multimodal I/O worker num must >= 0"),
+    Number("sampling_mask_max_tokens", 1, "--sampling-mask-max-tokens must be positive"),
     Number(
-        "mm_processor_worker_num",
-        "at least 0",
-        "Multimodal processor worker num must >= 0",
-        is_at_least(0),
-    ),
-    Number("mm_io_worker_num", "at least 0", "Multimodal I/O worker num must >= 0", is_at_least(0)),
-    Number(
-        "sampling_mask_max_tokens",
-        "at least 1",
-        "--sampling-mask-max-tokens must be positive",
-        is_at_least(1),
+        "mamba_max_states_per_path",
+        None,
+        "--mamba-max-states-per-path must be -1 (unlimited) or a positive integer",
+        requirement="-1 or at least 1",
+        allowed=lambda value: bool(value == -1 or value > 0),
     ),
 )
 PAIRS = (
@@ -208,10 +172,6 @@ PAIRS = (
         ">=0.5.20",
     ),
 )
-
-
-def _exchanges_experts(plan: Plan) -> bool:
-    return is_on(plan, "enable_ep_moe") or is_on(plan, "enable_deepep_moe")
 
 
 def _spreads_experts(plan: Plan) -> bool:
@@ -321,7 +281,7 @@ NEEDS = (
         "enable_eplb",
         "enable_ep_moe or enable_deepep_moe",
         "an assertion without a message: enable_ep_moe or enable_deepep_moe",
-        _exchanges_experts,
+        lambda plan: is_on(plan, "enable_ep_moe") or is_on(plan, "enable_deepep_moe"),
         ">=0.4.9.post5,<0.4.10.post2",
     ),
     # 0.4.10.post2 server_args.py:509 `ep_size > 1 or moe_a2a_backend is not None`, 0.5.1 :587
@@ -346,29 +306,6 @@ NEEDS = (
         lambda plan: is_on(plan, "moe_a2a_backend") or parallel.is_on(plan),
         ">=0.5.15",
     ),
-)
-_LORA_RUNNERS = ("lora_cutedsl", "lora_triton", "lora_marlin")
-
-
-def _is_unlimited_or_positive(value: Any) -> bool:
-    return bool(value == -1 or value > 0)
-
-
-MORE_NUMBERS = (
-    Number(
-        "mamba_max_states_per_path",
-        "-1 or at least 1",
-        "--mamba-max-states-per-path must be -1 (unlimited) or a positive integer",
-        _is_unlimited_or_positive,
-    ),
-)
-
-
-def _never(_: Plan) -> bool:
-    return False
-
-
-MORE_NEEDS = (
     Needed(
         # 0.5.12 server_args.py:1068, 0.5.23 arg_groups/serving_hook.py:85
         "enable_ssl_refresh",
@@ -407,7 +344,7 @@ MORE_NEEDS = (
             lora.is_on,
             value=runner,
         )
-        for runner in _LORA_RUNNERS
+        for runner in ("lora_cutedsl", "lora_triton", "lora_marlin")
     ),
     Needed(
         # 0.5.21 arg_groups/validation_hook.py:393
@@ -429,7 +366,7 @@ MORE_NEEDS = (
         "quantize_and_serve",
         "a checkpoint exported by ModelOpt",
         "quantize_and_serve functionality is currently disabled due to compatibility issues.",
-        _never,
+        lambda _: False,
     ),
     Needed(
         # 0.5.23 arg_groups/hicache_hook.py:43
@@ -526,14 +463,13 @@ def _is_latent(plan: Plan) -> bool:
 def _refused(
     plan: Plan, whose: str, used: dict[str, None], allowed: frozenset[str], at: tuple[str, ...]
 ) -> Verdict:
-    names = ", ".join(used)
     what = DRAFT if at[0] == DRAFT else "attention_backend"
     changes: dict[str, object] = {what: "triton"}
     if what != DRAFT:
         changes |= dict.fromkeys(BACKENDS[1:])
     return Verdict(
-        f"{names} is not audited for {plan.algorithm} in the unified memory pool: {whose} needs "
-        f"one of {', '.join(sorted(allowed))}",
+        f"{', '.join(used)} is not audited for {plan.algorithm} in the unified memory pool: "
+        f"{whose} needs one of {', '.join(sorted(allowed))}",
         at=(*at, POOL),
         why=f"the engine refuses: --enable-unified-memory + {plan.algorithm} requires {whose} on "
         f"the spec-verify-audited attention backends {sorted(allowed)}",

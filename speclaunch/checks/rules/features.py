@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from speclaunch.checks.rules.feature_tables import (
-    MORE_NEEDS,
-    MORE_NUMBERS,
     NEEDS,
     NUMBERS,
     PAIRS,
@@ -16,7 +14,7 @@ from speclaunch.checks.rules.feature_tables import (
     is_on,
     unaudited,
 )
-from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, refused, rule
 from speclaunch.checks.rules.values import number, page_size
 from speclaunch.engine import (
     Checkpoint,
@@ -92,13 +90,14 @@ def streaming_session(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL251")
 def number_out_of_range(plan: Plan) -> Iterator[Verdict]:
     """Report a number that the engine refuses."""
-    for row in (*NUMBERS, *MORE_NUMBERS):
+    for row in NUMBERS:
         value = plan.user_value(row.name)
-        if value is None or row.allowed(value):
+        if value is None or row.allows(value):
             continue
         if plan.in_versions(row.versions) and row.on(plan):
+            needed = row.requirement or f"at least {row.least}"
             yield Verdict(
-                f"{plan.written_name(row.name)} must be {row.requirement}, not {value}",
+                f"{plan.written_name(row.name)} must be {needed}, not {value}",
                 at=(row.name,),
                 why=f"the engine stops: {row.engine_message}",
                 fix=Fix("remove it: the default works", set={row.name: None}),
@@ -123,7 +122,7 @@ def exclusive_arguments(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL253")
 def missing_companion(plan: Plan) -> Iterator[Verdict]:
     """Report an argument without another that it requires."""
-    for row in (*NEEDS, *MORE_NEEDS):
+    for row in NEEDS:
         if row.value not in (None, plan.user_value(row.name)) or not is_on(plan, row.name):
             continue
         if not plan.in_versions(row.versions):
@@ -350,34 +349,24 @@ _DECODE_TOO = "<0.5.3"
 @rule("SPL257")
 def chunked_prefill_pages(plan: Plan) -> Iterator[Verdict]:
     """Report prefill chunks that are not a multiple of the page size."""
-    page = _page(plan)
+    early = plan.in_versions(_BEFORE_RESOLUTION)
+    page = int(plan.user_value("page_size") or 1) if early else page_size(plan)
     if page == 1:
         return
     if plan.value("disaggregation_mode") == "decode" and not plan.in_versions(_DECODE_TOO):
         return
     chunk = _chunk(plan, page)
     if chunk % page and (chunk > 0 or plan.in_versions(_OFF_TOO)):
+        rounded = page * max(1, round(chunk / page))
         yield Verdict(
             f"chunked_prefill_size {chunk} is not a multiple of page_size {page}",
             at=("chunked_prefill_size", "page_size"),
             why="the engine stops: AssertionError: chunked_prefill_size must be divisible by "
             "page_size",
-            fix=Fix(
-                f"set it to {_rounded(chunk, page)}",
-                set={"chunked_prefill_size": _rounded(chunk, page)},
-                safe=True,
-            )
+            fix=Fix(f"set it to {rounded}", set={"chunked_prefill_size": rounded}, safe=True)
             if chunk > 0
             else Fix("set it to 0, which also disables chunks", set={"chunked_prefill_size": 0}),
         )
-
-
-def _page(plan: Plan) -> int:
-    return (
-        int(plan.user_value("page_size") or 1)
-        if plan.in_versions(_BEFORE_RESOLUTION)
-        else page_size(plan)
-    )
 
 
 def _chunk(plan: Plan, page: int) -> int:
@@ -389,10 +378,6 @@ def _chunk(plan: Plan, page: int) -> int:
     if (_SMALLEST_DEFAULT // ranks) % page == 0:
         return 0  # the other defaults are multiples of the smallest
     return int(plan.value("chunked_prefill_size"))
-
-
-def _rounded(chunk: int, page: int) -> int:
-    return page * max(1, round(chunk / page))
 
 
 @rule("SPL259")
@@ -446,29 +431,33 @@ def hisparse(plan: Plan) -> Iterator[Verdict]:
         return
     target = plan.facts.target
     if target is not None and target.architectures and not _is_sparse(plan, target):
-        yield _verdict(
+        yield refused(
             f"{target.architecture} has no sparse attention for {_NAME}",
             "--enable-hisparse is only supported for DSA (DeepSeek Sparse Attention) models",
+            (_NAME,),
             Fix("remove it", set={_NAME: None}),
         )
     if not plan.user_value("disable_radix_cache"):
-        yield _verdict(
+        yield refused(
             f"{_NAME} needs disable_radix_cache",
             "Hierarchical sparse attention currently requires --disable-radix-cache.",
+            (_NAME,),
             Fix("set disable_radix_cache: true", set={"disable_radix_cache": True}, safe=True),
         )
     if plan.algorithm is None or plan.in_versions("<0.5.22"):
         return
     if (plan.user_value("speculative_eagle_topk") or 1) > 1:
-        yield _verdict(
+        yield refused(
             f"{_NAME} works only with speculative_eagle_topk 1",
             "The minimal HiSparse spec integration supports linear speculation only",
+            (_NAME,),
             Fix("set it to 1", set={"speculative_eagle_topk": 1}),
         )
     if plan.user_value("speculative_adaptive"):
-        yield _verdict(
+        yield refused(
             f"{_NAME} does not work with speculative_adaptive",
             "HiSparse speculative decoding uses statically sized swap state",
+            (_NAME,),
             Fix("remove speculative_adaptive", set={"speculative_adaptive": None}),
         )
 
@@ -478,10 +467,6 @@ def _is_sparse(plan: Plan, target: Checkpoint) -> bool:
         return True
     known = tuple(name for since, name in _SPARSE if plan.in_versions(f">={since}"))
     return str(target.architecture).startswith(known)
-
-
-def _verdict(message: str, engine_message: str, fix: Fix) -> Verdict:
-    return Verdict(message, at=(_NAME,), why=f"the engine refuses: {engine_message}", fix=fix)
 
 
 @rule("SPL266")

@@ -201,7 +201,7 @@ def in_order(finding: Finding) -> tuple[str, int, int, str]:
     return (*finding.place.position, finding.code)
 
 
-__all__ = ["Fix", "Rule", "Severity", "Verdict", "row", "rule", "rule_across"]
+__all__ = ["Fix", "Rule", "Severity", "Verdict", "refused", "row", "rule", "rule_across"]
 
 
 class Verdict(Struct, frozen=True):
@@ -220,6 +220,11 @@ class Verdict(Struct, frozen=True):
     """Set only if the verdict is not about an argument, such as a token that the parser refuses."""
     others: tuple[Place, ...] = ()
     """Places in addition to those of `at`: in a different role, the pod or a Service."""
+
+
+def refused(message: str, engine_message: str, at: tuple[str, ...], fix: Fix) -> Verdict:
+    """Return a verdict about arguments that the engine refuses with a message."""
+    return Verdict(message, at, f"the engine refuses: {engine_message}", fix)
 
 
 Check = Callable[["Plan"], Iterator[Verdict]]

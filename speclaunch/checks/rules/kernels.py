@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from speclaunch.checks.rules.interface import Fix, Verdict, rule
-from speclaunch.checks.rules.values import generation, number
+from speclaunch.checks.rules.interface import Fix, Verdict, refused, rule
+from speclaunch.checks.rules.values import architecture, generation, number
 from speclaunch.engine import NAME, Absence, Plan, absence, attention_ranks, method_of, target_of
 
 _RUNNER = "moe_runner_backend"
 _METHOD = "quantization"
+_CHOSEN = Fix("let the engine choose the runner", set={_RUNNER: None})
 _INTEGER = (
     "awq",
     "awq_marlin",
@@ -77,21 +78,25 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
         if runner != row.name or not plan.in_versions(row.versions):
             continue
         if str(method).lower() in row.refused:
-            yield _verdict_of_moe_runner(
+            yield refused(
                 f"{row.name} does not run experts with quantization {method}",
                 row.engine_message,
                 (_METHOD, _RUNNER),
+                _CHOSEN,
             )
         tensor = number(plan, "tp_size")
         if row.equal and _groups(plan) not in (1, tensor):
-            yield _verdict_of_moe_runner(
-                f"{runner} needs ep_size 1 or {tensor}, not {_groups(plan)}", _EQUAL, ("ep_size",)
+            yield refused(
+                f"{runner} needs ep_size 1 or {tensor}, not {_groups(plan)}",
+                _EQUAL,
+                ("ep_size",),
+                _CHOSEN,
             )
     fp8 = method in _MOE_RUNNER_CUTLASS and plan.in_versions(">=0.5.4")
     if runner == "cutlass" and fp8 and _groups(plan) != 1:
         reason = "FP8/MXFP8 Cutlass MoE is only supported with ep_size == 1"
         message = f"cutlass supports FP8 experts only with ep_size 1, not {_groups(plan)}"
-        yield _verdict_of_moe_runner(message, reason, ("ep_size",))
+        yield refused(message, reason, ("ep_size",), _CHOSEN)
 
 
 def _groups(plan: Plan) -> int | None:
@@ -99,16 +104,7 @@ def _groups(plan: Plan) -> int | None:
     return number(plan, "ep_size") if plan.value("moe_a2a_backend") == "none" else 1
 
 
-def _verdict_of_moe_runner(message: str, engine_message: str, at: tuple[str, ...]) -> Verdict:
-    return Verdict(
-        message,
-        at=at,
-        why=f"the engine refuses: {engine_message}",
-        fix=Fix("let the engine choose the runner", set={_RUNNER: None}),
-    )
-
-
-_AUX_HIDDEN_STATES_NAME = "enable_return_aux_hidden_states"
+_CAPTURE = "enable_return_aux_hidden_states"
 _LAYERS = "return_aux_hidden_state_layer_ids"
 _ALGORITHM = "speculative_algorithm"
 _DRAFT = "speculative_draft_model_path"
@@ -119,67 +115,57 @@ _METHODS = ("EAGLE3", "DFLASH", "DSPARK")
 def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
     """Report auxiliary hidden states if a requirement is missing."""
     layers = plan.user_value(_LAYERS)
-    if not plan.user_value(_AUX_HIDDEN_STATES_NAME):
+    if not plan.user_value(_CAPTURE):
         if layers is not None:
-            yield _verdict_of_aux_hidden_states(
-                f"{_LAYERS} needs {_AUX_HIDDEN_STATES_NAME}",
+            yield refused(
+                f"{_LAYERS} needs {_CAPTURE}",
                 "--return-aux-hidden-state-layer-ids requires --enable-return-aux-hidden-states.",
-                _LAYERS,
-                Fix(f"remove it, or set {_AUX_HIDDEN_STATES_NAME}", set={_LAYERS: None}),
+                (_LAYERS, _CAPTURE),
+                Fix(f"remove it, or set {_CAPTURE}", set={_LAYERS: None}),
             )
         return
     chosen = plan.user_value(_ALGORITHM)
     method = str(chosen).upper()
     if method not in _METHODS:
-        yield _verdict_of_aux_hidden_states(
-            f"{_AUX_HIDDEN_STATES_NAME} needs {_ALGORITHM} EAGLE3, DFLASH or DSPARK, not {chosen}",
+        yield refused(
+            f"{_CAPTURE} needs {_ALGORITHM} EAGLE3, DFLASH or DSPARK, not {chosen}",
             "--enable-return-aux-hidden-states needs --speculative-algorithm EAGLE3, DFLASH or "
             "DSPARK to name the capture convention",
-            _ALGORITHM,
-            Fix(f"remove {_AUX_HIDDEN_STATES_NAME}", set={_AUX_HIDDEN_STATES_NAME: None}),
+            (_ALGORITHM, _CAPTURE),
+            Fix(f"remove {_CAPTURE}", set={_CAPTURE: None}),
         )
     elif method != "EAGLE3" and not layers:
-        yield _verdict_of_aux_hidden_states(
-            f"{_AUX_HIDDEN_STATES_NAME} with {chosen} needs {_LAYERS}",
+        yield refused(
+            f"{_CAPTURE} with {chosen} needs {_LAYERS}",
             f"--enable-return-aux-hidden-states with {method} requires "
             "--return-aux-hidden-state-layer-ids.",
-            _AUX_HIDDEN_STATES_NAME,
+            (_CAPTURE,),
             Fix(f"list the layers in {_LAYERS}"),
         )
     if plan.user_value(_DRAFT) is not None:
-        yield _verdict_of_aux_hidden_states(
-            f"{_AUX_HIDDEN_STATES_NAME} does not work with {_DRAFT}",
+        yield refused(
+            f"{_CAPTURE} does not work with {_DRAFT}",
             "--enable-return-aux-hidden-states captures without a draft; drop "
             "--speculative-draft-model-path.",
-            _DRAFT,
+            (_DRAFT, _CAPTURE),
             Fix(
                 f"remove {_DRAFT}, or the hidden states",
-                set={_AUX_HIDDEN_STATES_NAME: None, _LAYERS: None},
+                set={_CAPTURE: None, _LAYERS: None},
             ),
         )
     stages = number(plan, "pp_size")
     if stages != 1:
-        yield _verdict_of_aux_hidden_states(
-            f"{_AUX_HIDDEN_STATES_NAME} does not work with pp_size {stages}",
+        yield refused(
+            f"{_CAPTURE} does not work with pp_size {stages}",
             "--enable-return-aux-hidden-states only supports pp_size == 1",
-            "pp_size",
+            ("pp_size", _CAPTURE),
             Fix("set pp_size to 1", set={"pp_size": 1}),
         )
 
 
-def _verdict_of_aux_hidden_states(
-    message: str, engine_message: str, other: str, fix: Fix
-) -> Verdict:
-    return Verdict(
-        message,
-        at=(other, _AUX_HIDDEN_STATES_NAME),
-        why=f"the engine refuses: {engine_message}",
-        fix=fix,
-    )
-
-
 _ONLINE = "nvfp4_online"
 _BLACKWELL = 10
+_ANOTHER = Fix("remove it, or choose another method", set={NAME: None})
 
 
 @rule("SPL270")
@@ -200,19 +186,19 @@ def quantization_platform(plan: Plan) -> Iterator[Verdict]:
         return
     missing = absence(plan, used)
     if missing is Absence.UNKNOWN:
-        yield _verdict_of_quantization_platform(
-            plan,
-            used,
-            f"SGLang {plan.version} has no quantization {used} on this platform",
-            f"Unknown quantization method: {used}.",
-        )
+        message = f"SGLang {plan.version} has no quantization {used} on this platform"
+        engine_message = f"Unknown quantization method: {used}."
     elif missing is Absence.ROCM:
-        yield _verdict_of_quantization_platform(
-            plan,
-            used,
-            f"quantization {used} does not run on AMD GPUs",
-            f"{used} quantization is currently not supported in ROCm.",
-        )
+        message = f"quantization {used} does not run on AMD GPUs"
+        engine_message = f"{used} quantization is currently not supported in ROCm."
+    else:
+        return
+    if used == explicit:
+        yield refused(message, engine_message, (NAME,), _ANOTHER)
+    else:
+        fix = Fix("use a checkpoint with another quantization, or without any")
+        message = f"{target_of(plan).name}: {message}"
+        yield refused(message, engine_message, ("model_path",), fix)
 
 
 def _online(plan: Plan) -> Iterator[Verdict]:
@@ -220,31 +206,15 @@ def _online(plan: Plan) -> Iterator[Verdict]:
     if plan.device != "cuda" or generation(plan) == _BLACKWELL:
         return
     if target_of(plan).quantization in (None, "fp8"):
-        yield Verdict(
+        yield refused(
             f"quantization {_ONLINE} needs a GPU of NVIDIA's SM100 family",
-            at=(NAME,),
-            why=f"the engine refuses: --quantization {_ONLINE} is supported only on NVIDIA "
-            "Blackwell SM100/SM103 GPUs.",
-            fix=Fix("remove it, or choose another method", set={NAME: None}),
+            f"--quantization {_ONLINE} is supported only on NVIDIA Blackwell SM100/SM103 GPUs.",
+            (NAME,),
+            _ANOTHER,
         )
 
 
-def _verdict_of_quantization_platform(
-    plan: Plan, used: str, message: str, engine_message: str
-) -> Verdict:
-    why = f"the engine refuses: {engine_message}"
-    if used == plan.user_value(NAME):
-        fix = Fix("remove it, or choose another method", set={NAME: None})
-        return Verdict(message, at=(NAME,), why=why, fix=fix)
-    return Verdict(
-        f"{target_of(plan).name}: {message}",
-        at=("model_path",),
-        why=why,
-        fix=Fix("use a checkpoint with another quantization, or without any"),
-    )
-
-
-_ALL_TO_ALL_NAME = "moe_a2a_backend"
+_BACKEND = "moe_a2a_backend"
 _CHUNK = "chunked_prefill_size"
 _MUSE_SPARK = "MuseSparkForConditionalGeneration"
 
@@ -321,27 +291,22 @@ server_args.py:6966 and 7006)."""
 @rule("SPL271")
 def all_to_all(plan: Plan) -> Iterator[Verdict]:
     """Report an all-to-all backend of experts if a requirement is missing."""
-    backend, runner = str(plan.user_value(_ALL_TO_ALL_NAME)), plan.user_value(_RUNNER)
-    rows = (
-        row
-        for row in _ALL_TO_ALL_RUNNERS
-        if row.backend == backend and plan.in_versions(row.versions)
-    )
-    row = next(rows, None)
-    if row is not None and runner not in (None, "auto", *row.taken):
-        yield _verdict_of_all_to_all(
+    backend, runner = str(plan.user_value(_BACKEND)), plan.user_value(_RUNNER)
+    rows = (r for r in _ALL_TO_ALL_RUNNERS if r.backend == backend and plan.in_versions(r.versions))
+    if (row := next(rows, None)) and runner not in (None, "auto", *row.taken):
+        yield refused(
             f"the all-to-all backend {backend} does not work with {runner}",
             row.engine_message,
-            (_ALL_TO_ALL_NAME, _RUNNER),
-            Fix("let the engine choose the runner", set={_RUNNER: None}),
+            (_BACKEND, _RUNNER),
+            _CHOSEN,
         )
     yield from _attention(plan, backend)
     yield from _room(plan, backend)
     if backend == "pplx" and plan.value("deepep_mode") == "normal":
-        yield _verdict_of_all_to_all(
+        yield refused(
             "the all-to-all backend pplx does not work with deepep_mode normal",
             "moe_a2a_backend='pplx' only supports low-latency mode",
-            (_ALL_TO_ALL_NAME, "deepep_mode"),
+            (_BACKEND, "deepep_mode"),
             Fix("remove it", set={"deepep_mode": None}),
         )
 
@@ -350,29 +315,26 @@ def _attention(plan: Plan, backend: str) -> Iterator[Verdict]:
     """Report data-parallel attention ranks that a backend does not support."""
     ranks, tensor = attention_ranks(plan), plan.value("tp_size")
     needs_all = backend == "flashinfer_megamoe" or (
-        backend == "flashinfer" and plan.in_versions(">=0.5.13") and not _is_muse_spark(plan)
+        backend == "flashinfer"
+        and plan.in_versions(">=0.5.13")
+        and architecture(plan.facts.target) != _MUSE_SPARK
     )
     if needs_all and (ranks != tensor or ranks < 2):
-        yield _verdict_of_all_to_all(
+        yield refused(
             f"the all-to-all backend {backend} needs data-parallel attention on all {tensor} "
             f"ranks, not {ranks}",
             f"{backend} MoE A2A is only supported with --attn-dp-size equal to --tp-size",
-            (_ALL_TO_ALL_NAME,),
+            (_BACKEND,),
             Fix("set moe_a2a_backend to deepep, or attn_dp_size to tp_size"),
         )
     if backend == "pplx" and ranks < 2:
-        yield _verdict_of_all_to_all(
+        yield refused(
             "the all-to-all backend pplx needs data-parallel attention",
             "moe_a2a_backend='pplx' requires attention DP with at least 2 groups "
             "(--attn-dp-size >= 2).",
-            (_ALL_TO_ALL_NAME,),
+            (_BACKEND,),
             Fix("set moe_a2a_backend to deepep, or enable DP attention"),
         )
-
-
-def _is_muse_spark(plan: Plan) -> bool:
-    target = plan.facts.target
-    return target is not None and target.architecture == _MUSE_SPARK
 
 
 def _room(plan: Plan, backend: str) -> Iterator[Verdict]:
@@ -384,16 +346,10 @@ def _room(plan: Plan, backend: str) -> Iterator[Verdict]:
     chunk = plan.value(_CHUNK)
     if not text.isdigit() or chunk <= int(text):
         return
-    yield _verdict_of_all_to_all(
+    yield refused(
         f"the all-to-all backend {backend} sends {text} tokens per rank, fewer than a chunk of "
         f"{chunk}",
         f"{variable} (default {usual}) must be larger or equal to chunked_prefill_size",
-        (_ALL_TO_ALL_NAME, _CHUNK),
+        (_BACKEND, _CHUNK),
         Fix(f"set {variable} to {chunk}", env={variable: str(chunk)}),
     )
-
-
-def _verdict_of_all_to_all(
-    message: str, engine_message: str, at: tuple[str, ...], fix: Fix
-) -> Verdict:
-    return Verdict(message, at=at, why=f"the engine refuses: {engine_message}", fix=fix)

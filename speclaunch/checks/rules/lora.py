@@ -67,7 +67,19 @@ _OVERLAP = "enable_lora_overlap_loading"
 def lora_setup(plan: Plan) -> Iterator[Verdict]:
     """Report LoRA if a requirement is missing."""
     paths = plan.value("lora_paths")
-    yield from _with_radix_cache(plan, paths)
+    # an empty list counts, because the engine only checks for None
+    refused = plan.in_versions(_WITHOUT_CACHE) and paths is not None
+    if refused and not plan.value("disable_radix_cache"):
+        yield Verdict(
+            f"lora_paths needs disable_radix_cache in SGLang {plan.request.version}",
+            at=("lora_paths",),
+            why="the engine stops: AssertionError: compatibility of lora and radix attention is "
+            "in progress",
+            fix=Fix(
+                "set disable_radix_cache, or use SGLang 0.5.1 or later",
+                set={"disable_radix_cache": True},
+            ),
+        )
     if not lora.is_on(plan):
         return
     modules = plan.value("lora_target_modules")
@@ -87,25 +99,6 @@ def lora_setup(plan: Plan) -> Iterator[Verdict]:
             "lora_target_modules",
         )
     yield from _loaded(plan, paths)
-
-
-def _with_radix_cache(plan: Plan, paths: Any) -> Iterator[Verdict]:
-    """Report `lora_paths` with the radix cache.
-
-    An empty list counts, because the engine only checks for None.
-    """
-    refused = plan.in_versions(_WITHOUT_CACHE) and paths is not None
-    if refused and not plan.value("disable_radix_cache"):
-        yield Verdict(
-            f"lora_paths needs disable_radix_cache in SGLang {plan.request.version}",
-            at=("lora_paths",),
-            why="the engine stops: AssertionError: compatibility of lora and radix attention is "
-            "in progress",
-            fix=Fix(
-                "set disable_radix_cache, or use SGLang 0.5.1 or later",
-                set={"disable_radix_cache": True},
-            ),
-        )
 
 
 def _loaded(plan: Plan, paths: Any) -> Iterator[Verdict]:

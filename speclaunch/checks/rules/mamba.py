@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
-from speclaunch.checks.rules.values import number
+from speclaunch.checks.rules.values import architecture, hardware_of, number
 from speclaunch.engine import (
     AMD_DROPS_CACHE,
     BUFFERED,
     CHOSEN,
     STRATEGY,
-    UNKNOWN_HARDWARE,
     Checkpoint,
     Plan,
-    UnknownValueError,
     Vendor,
     architectures,
     backend_buffers,
@@ -75,7 +73,7 @@ def has_extra_buffer(plan: Plan) -> bool:
 
 def _listed(plan: Plan, early: Mapping[str, str], listed: str) -> Checkpoint | None:
     target = plan.facts.target
-    name = target.architecture if target is not None else None
+    name = architecture(target)
     if name is None:
         return None
     if plan.in_versions(CHOSEN):
@@ -128,9 +126,7 @@ def _switched_off(plan: Plan) -> bool:
     """True if an AMD GPU makes the engine disable the cache."""
     if not plan.in_versions(AMD_DROPS_CACHE):
         return False
-    if plan.facts.hardware is None:
-        raise UnknownValueError(UNKNOWN_HARDWARE)
-    return plan.facts.hardware.vendor is Vendor.AMD
+    return hardware_of(plan).vendor is Vendor.AMD
 
 
 def _refused(plan: Plan) -> Verdict:
@@ -142,9 +138,8 @@ def _refused(plan: Plan) -> Verdict:
             set={STRATEGY: "extra_buffer"},
             safe=True,
         )
-    architecture = getattr(plan.facts.target, "architecture", None)
     return Verdict(
-        f"the radix cache of {architecture} does not work with speculation "
+        f"the radix cache of {architecture(plan.facts.target)} does not work with speculation "
         "under the strategy no_buffer",
         at=(STRATEGY, "speculative_algorithm"),
         why="the engine refuses: Speculative decoding is not compatible with radix cache when "
@@ -234,7 +229,7 @@ def mamba_extra_buffer(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _without_cache(plan: Plan, architecture: str | None) -> Iterator[Verdict]:
+def _without_cache(plan: Plan, name: str | None) -> Iterator[Verdict]:
     """Report extra_buffer without a radix cache.
 
     0.5.7 to 0.5.9 check only the target (0.5.9 server_args.py:1723).
@@ -245,30 +240,25 @@ def _without_cache(plan: Plan, architecture: str | None) -> Iterator[Verdict]:
             "mamba extra_buffer is not compatible with --disable-radix-cache",
         )
     elif not has_extra_buffer(plan):
-        yield _unsupported(plan, architecture)
+        yield _unsupported(plan, name)
 
 
-def _unsupported(plan: Plan, architecture: str | None) -> Verdict:
+def _unsupported(plan: Plan, name: str | None) -> Verdict:
+    backend = plan.value("linear_attn_backend")
+    where = f"in SGLang {plan.request.version}"
+    if plan.in_versions(CHOSEN) and backend != "triton":
+        where = f"with linear_attn_backend {backend}"
     return _verdict(
-        f"{architecture} has no extra_buffer {_where(plan)}",
+        f"{name} has no extra_buffer {where}",
         "extra_buffer is not supported for this model; use no_buffer",
     )
-
-
-def _where(plan: Plan) -> str:
-    backend = plan.value("linear_attn_backend")
-    if plan.in_versions(CHOSEN) and backend != "triton":
-        return f"with linear_attn_backend {backend}"
-    return f"in SGLang {plan.request.version}"
 
 
 def _has_platform(plan: Plan) -> bool:
     """True if the platform supports snapshots of Mamba state; AMD GPUs from 0.5.16 on."""
     if plan.device not in _OWN_PLATFORMS:
         return False
-    if plan.facts.hardware is None:
-        raise UnknownValueError(UNKNOWN_HARDWARE)
-    return plan.facts.hardware.vendor is not Vendor.AMD or plan.in_versions(">=0.5.16")
+    return hardware_of(plan).vendor is not Vendor.AMD or plan.in_versions(">=0.5.16")
 
 
 def _verdict(message: str, engine_message: str) -> Verdict:

@@ -9,6 +9,7 @@ from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
 from speclaunch.checks.rules.values import (
     OVERWRITE,
     PLUGINS,
+    architecture,
     context_of,
     context_overwritten,
     drafts_for_itself,
@@ -22,7 +23,6 @@ from speclaunch.checks.rules.values import (
 from speclaunch.core import mapping
 from speclaunch.engine import (
     NAME,
-    Checkpoint,
     Plan,
     UnknownValueError,
     drafts,
@@ -134,8 +134,7 @@ def mtp_layers_missing(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL415")
 def eagle3_target(plan: Plan) -> Iterator[Verdict]:
     """Report a target whose hidden states this version cannot capture for EAGLE3."""
-    target = plan.facts.target
-    name = target.architecture if target is not None else None
+    name = architecture(plan.facts.target)
     if name is None or not lacks_eagle3(name, plan) or plan.env(PLUGINS):
         return
     if own_path(plan) is None:
@@ -195,24 +194,24 @@ def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-def _last_captured(plan: Plan, architecture: str | None, layers: int, named: Sequence[int]) -> int:
+def _last_captured(plan: Plan, model: str | None, layers: int, named: Sequence[int]) -> int:
     """Return the last layer (counted from 0) whose output a target's model class captures.
 
     The output of layer i is captured at the start of layer i + 1, so the last layer's is not
     captured. Raises UnknownValueError if the result depends on an unknown architecture.
     """
     strict, behind = layers - 2, layers - 1
-    if architecture is None:
+    if model is None:
         if strict < max(named) <= layers:
             raise UnknownValueError("the architecture of the target is unknown")
         return strict
-    if architecture in _GPT_OSS and plan.in_versions(">=0.5.17") and max(named) == layers:
+    if model in _GPT_OSS and plan.in_versions(">=0.5.17") and max(named) == layers:
         return layers
     for names, versions in _BEHIND_THE_LAST:
-        if architecture.startswith(names) and plan.in_versions(versions):
+        if model.startswith(names) and plan.in_versions(versions):
             return behind
     if (
-        architecture.startswith(_FROM_THE_FIRST)
+        model.startswith(_FROM_THE_FIRST)
         and plan.in_versions(_EAGLE3_CAPTURED_LAYERS_SINCE)
         and named[0] != 1
     ):
@@ -288,8 +287,7 @@ def multi_layer_target(plan: Plan) -> Iterator[Verdict]:
     """Report multi-layer EAGLE on a model without such layers."""
     if not plan.user_value(_SWITCH) or plan.env(PLUGINS):
         return
-    model = plan.facts.target if own_path(plan) is None else plan.facts.draft
-    name = model.architecture if model is not None else None
+    name = architecture(plan.facts.target if own_path(plan) is None else plan.facts.draft)
     if name is None or plan.in_versions(_LAYERED.get(name, "<0")):
         return
     yield Verdict(
@@ -404,7 +402,10 @@ def unknown_class(plan: Plan) -> Iterator[Verdict]:
     """Report a model whose class this version lacks."""
     if plan.env(PLUGINS) or plan.value("model_impl") not in _OWN:
         return
-    for name, checkpoint in _models(plan):
+    models = {"model_path": plan.facts.target}
+    if plan.algorithm in _DRAFTS and own_path(plan) is not None:
+        models["speculative_draft_model_path"] = plan.facts.draft
+    for name, checkpoint in models.items():
         if checkpoint is not None and has_no_class(checkpoint, plan):
             named = " and ".join(checkpoint.architectures)
             yield Verdict(
@@ -416,12 +417,6 @@ def unknown_class(plan: Plan) -> Iterator[Verdict]:
                     "use an engine with this class, or correct `architectures` in the config.json"
                 ),
             )
-
-
-def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint | None]]:
-    yield "model_path", plan.facts.target
-    if plan.algorithm in _DRAFTS and own_path(plan) is not None:
-        yield "speculative_draft_model_path", plan.facts.draft
 
 
 @rule("SPL430")

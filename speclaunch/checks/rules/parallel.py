@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
-from speclaunch.checks.rules.values import number
+from speclaunch.checks.rules.values import hardware_of, number
 from speclaunch.engine import (
     ATTENTION_RANKS,
     HEAD,
@@ -16,7 +16,6 @@ from speclaunch.engine import (
     OWN_ARGUMENT,
     REPLICAS,
     REPLICAS_TOO,
-    UNKNOWN_HARDWARE,
     KnownRefusal,
     Plan,
     UnknownValueError,
@@ -157,10 +156,7 @@ def decode_context_parallel(plan: Plan) -> Iterator[Verdict]:
     ranks = number(plan, "dcp_size") or 1
     if ranks <= 1:
         return
-    hardware = plan.facts.hardware
-    if hardware is None:
-        raise UnknownValueError(UNKNOWN_HARDWARE)
-    if hardware.vendor is Vendor.AMD:
+    if hardware_of(plan).vendor is Vendor.AMD:
         return
     if plan.device != "cuda":
         yield Verdict(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.checks.rules.values import attention_backends, number
+from speclaunch.checks.rules.values import attention_backends, number, runs_on_cpu
 from speclaunch.engine import (
     DECODE_BACKEND,
     DECODE_SWITCH,
@@ -26,15 +26,7 @@ def decodes_without_graphs(plan: Plan) -> bool:
         off = plan.value(graphs.SWITCH)
     except UnknownValueError:  # a few backends have no graphs, and the backend is unknown
         off = plan.user_value(graphs.SWITCH)
-    return bool(off) or graphs.decode_alone_is_off(plan) or on_cpu(plan)
-
-
-def on_cpu(plan: Plan) -> bool:
-    """True if the engine is known to run on a CPU."""
-    try:
-        return plan.device == "cpu"
-    except UnknownValueError:
-        return False
+    return bool(off) or graphs.decode_alone_is_off(plan) or runs_on_cpu(plan)
 
 
 def running_requests(plan: Plan) -> int:
@@ -50,7 +42,7 @@ def running_requests(plan: Plan) -> int:
 def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
     """Return the batch sizes to capture, as far as they are set or resolved; else None.
 
-    They may not be GPU graphs, since the hardware may be unknown; `on_cpu` checks for a CPU.
+    They may not be GPU graphs, since the hardware may be unknown; `runs_on_cpu` checks for a CPU.
     """
     try:
         sizes = plan.value(graphs.SIZES)
@@ -203,7 +195,7 @@ def no_graphs(plan: Plan) -> Iterator[Verdict]:
     found = [name for name in _SWITCHES if plan.user_value(name)]
     if plan.user_value(DECODE_BACKEND) == "disabled":
         found.append(DECODE_BACKEND)
-    if not found or on_cpu(plan):
+    if not found or runs_on_cpu(plan):
         return
     yield Verdict(
         f"{plan.algorithm} runs without CUDA graphs ({found[0]})",

@@ -11,6 +11,7 @@ from speclaunch.checks.rules.deployment_values import (
     context_of,
     grouped,
     http_port,
+    image_of,
     in_compose,
     in_kubernetes,
     integer,
@@ -20,33 +21,33 @@ from speclaunch.checks.rules.deployment_values import (
     known_ports,
     mode,
     number,
-    ranks_on_host,
+    part_of,
     requested_gpus,
-    serves_http,
     text,
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
 from speclaunch.core import Place, lazy
 from speclaunch.deployments import byte_count
-from speclaunch.engine import Plan, Setting, UnknownValueError, Volume, least_seconds
+from speclaunch.engine import Plan, Setting, UnknownValueError, Volume, gpus_needed, least_seconds
 
 
 @rule_across("SPL860")
 def image_versions(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     """Report parts of one deployment that run different releases."""
     for _, members in grouped(plans):
-        tagged = [(plan, image) for plan in members if (image := _release(plan)) is not None]
-        for plan, image in tagged:
-            first, other = tagged[0]
-            ours, theirs = context_of(plan).pod.image, context_of(first).pod.image
-            if image == other or ours is None or theirs is None:
+        images = [(plan, *found) for plan in members if (found := image_of(plan))]
+        tagged = [
+            (plan, image.release, setting) for plan, image, setting in images if image.release
+        ]
+        for plan, image, ours in tagged:
+            first, other, theirs = tagged[0]
+            if image == other:
                 continue
             yield (
                 plan,
                 Verdict(
-                    f"{context_of(plan).part or context_of(plan).role} runs SGLang {image}, "
-                    f"{context_of(first).part or context_of(first).role} runs {other}",
+                    f"{part_of(plan)} runs SGLang {image}, {part_of(first)} runs {other}",
                     why="ranks and roles exchange unversioned data (KV layout, bootstrap, "
                     "messages): different releases fail to connect, or serve wrong results",
                     fix=Fix("set the same image for all parts"),
@@ -56,21 +57,13 @@ def image_versions(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
             )
 
 
-def _release(plan: Plan) -> str | None:
-    name = text(context_of(plan).pod.image)
-    return None if name is None else Image(name).release
-
-
 @rule("SPL861")
 def moving_image(plan: Plan) -> Iterator[Verdict]:
     """Report an image with a mutable tag."""
-    written = context_of(plan).pod.image
-    name = text(written)
-    if written is None or not name:
+    found = image_of(plan)
+    if found is None or not found[0].is_moving:
         return
-    image = Image(name)
-    if not image.is_moving:
-        return
+    image, written = found
     called = f"the tag {image.tag}" if image.tag is not None else "no tag"
     yield Verdict(
         f"the image has {called}: its content changes",
@@ -95,11 +88,10 @@ sm_120 in 12.8, sm_103 and sm_121 in 12.9)."""
 @rule("SPL862")
 def image_accelerator(plan: Plan) -> Iterator[Verdict]:
     """Report an image whose kernels do not run on the GPUs."""
-    written = context_of(plan).pod.image
-    name = text(written)
-    if written is None or not name:
+    found = image_of(plan)
+    if found is None:
         return
-    image = Image(name)
+    image, written = found
     yield from _resource(plan, image, written)
     hardware = plan.facts.hardware
     if hardware is None:
@@ -149,7 +141,7 @@ def shared_memory(plan: Plan) -> Iterator[Verdict]:
     pod = context_of(plan).pod
     if is_on(pod.ipc_host) or (pod.ipc_host is not None and not pod.ipc_host.known):
         return
-    ranks = ranks_on_host(plan)
+    ranks = gpus_needed(plan)
     if ranks < 2:
         return
     volume = next((mounted for mounted in pod.volumes if text(mounted.mount) == SHARED), None)
@@ -249,8 +241,12 @@ def host_memory(plan: Plan) -> Iterator[Verdict]:
     limit = byte_count(amount, compose=in_compose(plan))
     if limit is None:
         return
-    ranks = ranks_on_host(plan)
-    pools = sum(_gigabytes(plan, name, hierarchical) for name, hierarchical in _POOLS)
+    ranks = gpus_needed(plan)
+    pools = sum(
+        float(plan.value(name))
+        for name, hierarchical in _POOLS
+        if not hierarchical or plan.value("enable_hierarchical_cache")
+    )
     taken = ranks * pools * _GB
     if taken > limit:
         yield Verdict(
@@ -274,18 +270,17 @@ def host_memory(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _gigabytes(plan: Plan, name: str, hierarchical: bool) -> float:
-    if hierarchical and not plan.value("enable_hierarchical_cache"):
-        return 0
-    return float(plan.value(name))
-
-
 @rule("SPL866")
 def termination_grace(plan: Plan) -> Iterator[Verdict]:
     """Report a server that is killed before it can shut down."""
     written = context_of(plan).pod.grace
     grace = number(written)
-    if written is None or grace is None or not is_in_container(plan) or not serves_http(plan):
+    if (
+        written is None
+        or grace is None
+        or not is_in_container(plan)
+        or not plan.request.serves_http
+    ):
         return
     least = least_seconds(plan)
     if grace >= least:
@@ -340,7 +335,12 @@ def mounted_source(plan: Plan) -> Iterator[Verdict]:
 def container_port(plan: Plan) -> Iterator[Verdict]:
     """Report a container whose ports lack the server's port."""
     pod = context_of(plan).pod
-    if not pod.ports or not is_in_container(plan) or not serves_http(plan) or is_worker(plan):
+    if (
+        not pod.ports
+        or not is_in_container(plan)
+        or not plan.request.serves_http
+        or is_worker(plan)
+    ):
         return
     if in_compose(plan) and is_on(pod.host_network):
         return
@@ -430,8 +430,7 @@ def _volume(plan: Plan, path: str) -> Volume | None:
 
 def _verdict(plan: Plan, name: str, path: str, other: Plan, volume: Volume) -> Verdict:
     return Verdict(
-        f"{context_of(plan).part or context_of(plan).role} has no volume at {path}, but "
-        f"{context_of(other).part or context_of(other).role} mounts one there",
+        f"{part_of(plan)} has no volume at {path}, but {part_of(other)} mounts one there",
         at=(name,),
         why="unless the image contains the path, the engine treats it as a repository and stops",
         fix=Fix("mount the same volume in all parts"),

@@ -15,12 +15,12 @@ from speclaunch.checks.rules.deployment_values import (
     is_on,
     is_worker,
     known_ports,
-    matches,
     number,
     path_of,
+    place_of_path,
     probe_name,
     probes,
-    serves_http,
+    services_of,
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
@@ -58,7 +58,7 @@ def probe_timeout(plan: Plan) -> Iterator[Verdict]:
     for probe in probes(plan):
         if is_worker(plan) or not generates(plan, path_of(probe)):
             continue
-        seconds = _timeout(plan, probe)
+        seconds = number(probe.timeout, None if in_compose(plan) else _KUBELET)
         if seconds is None or seconds > LEAST_SECONDS:
             continue
         named = f"{seconds:g} s" if probe.timeout is not None else f"{seconds:g} s (the default)"
@@ -72,11 +72,7 @@ def probe_timeout(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _timeout(plan: Plan, probe: Probe) -> float | None:
-    return number(probe.timeout, None if in_compose(plan) else _KUBELET)
-
-
-_STARTUP_BUDGET_PERIOD, _STARTUP_BUDGET_FAILURES = 10, 3
+_PERIOD, _FAILURES = 10, 3
 """Default period and failure threshold (Kubernetes 1.31, Probe v1 core)."""
 
 
@@ -93,8 +89,7 @@ def startup_budget(plan: Plan) -> Iterator[Verdict]:
     """Report a probe or router whose time limit ends before the model can be loaded."""
     if not in_kubernetes(plan):
         return
-    budget = _budget(plan)
-    if budget is None:
+    if (budget := _budget(plan)) is None:
         return
     expected = expected_start(plan)
     if budget.seconds < expected.least:
@@ -110,8 +105,8 @@ def _budget(plan: Plan) -> _Budget | None:
             if probe.port is None:
                 return None  # a command may succeed while the model loads
             delay = number(probe.initial_delay, 0)
-            period = number(probe.period, _STARTUP_BUDGET_PERIOD)
-            failures = number(probe.failure_threshold, _STARTUP_BUDGET_FAILURES)
+            period = number(probe.period, _PERIOD)
+            failures = number(probe.failure_threshold, _FAILURES)
             if delay is None or period is None or failures is None:
                 return None
             settings = (probe.initial_delay, probe.period, probe.failure_threshold)
@@ -155,11 +150,8 @@ def blind_liveness(plan: Plan) -> Iterator[Verdict]:
             "scheduler, 0.5.23 returns 200 on /v1/models and 503 on /health_generate after "
             "20 s",
             fix=Fix("probe /health_generate with a timeout of 25 s"),
-            place=probe.place if probe.path is None else probe.path.place,
+            place=place_of_path(probe),
         )
-
-
-_IMPATIENT_LIVENESS_PERIOD, _IMPATIENT_LIVENESS_FAILURES = 10, 3
 
 
 @rule("SPL853")
@@ -168,8 +160,8 @@ def impatient_liveness(plan: Plan) -> Iterator[Verdict]:
     for probe in probes(plan, ProbeKind.LIVENESS):
         if is_worker(plan) or not generates(plan, path_of(probe)):
             continue
-        period = number(probe.period, _IMPATIENT_LIVENESS_PERIOD)
-        failures = number(probe.failure_threshold, _IMPATIENT_LIVENESS_FAILURES)
+        period = number(probe.period, _PERIOD)
+        failures = number(probe.failure_threshold, _FAILURES)
         timeout = number(probe.timeout)
         if period is None or failures is None or timeout is None or timeout <= LEAST_SECONDS:
             continue  # SPL850 reports that the minimum, the default, always fails
@@ -193,18 +185,13 @@ _FIX = Fix("add a readinessProbe on /health_generate with a timeout of 25 s")
 @rule("SPL854")
 def early_readiness(plan: Plan) -> Iterator[Verdict]:
     """Report a pod that gets requests before the server has warmed up."""
-    if not in_kubernetes(plan) or not serves_http(plan) or is_worker(plan):
+    if not in_kubernetes(plan) or not plan.request.serves_http or is_worker(plan):
         return
     found = list(probes(plan, ProbeKind.READINESS))
     yield from _early(plan)
     if found or any(probes(plan, ProbeKind.STARTUP)):
         return
-    services = [
-        service
-        for service in context_of(plan).group.services
-        if matches(service.selector, context_of(plan).pod.labels)
-    ]
-    if services:
+    if services := services_of(plan):
         yield Verdict(
             f"the Service {services[0].name} sends requests to a pod without a readinessProbe",
             why="such a pod is ready as soon as its container runs; every request fails until "
@@ -228,7 +215,7 @@ def _early(plan: Plan) -> Iterator[Verdict]:
             why="the port is open and such a path returns 200 while /health still returns 503: "
             "the first requests wait for compilation and graphs, or fail with them",
             fix=_FIX,
-            place=probe.place if probe.path is None else probe.path.place,
+            place=place_of_path(probe),
         )
 
 
@@ -236,10 +223,8 @@ def _early(plan: Plan) -> Iterator[Verdict]:
 def refused_probe(plan: Plan) -> Iterator[Verdict]:
     """Report a probe of a path that the server answers with an error."""
     for probe in probes(plan):
-        path = path_of(probe)
-        if path is None:
-            continue
-        yield from _refused(plan, probe, path)
+        if (path := path_of(probe)) is not None:
+            yield from _refused(plan, probe, path)
 
 
 def _refused(plan: Plan, probe: Probe, path: str) -> Iterator[Verdict]:
@@ -274,8 +259,7 @@ def _refused(plan: Plan, probe: Probe, path: str) -> Iterator[Verdict]:
 def _verdict_of_refused_probe(
     probe: Probe, message: str, why: str, fix: str, others: tuple[Place, ...]
 ) -> Verdict:
-    place = probe.place if probe.path is None else probe.path.place
-    return Verdict(message, why=why, fix=Fix(fix), place=place, others=others)
+    return Verdict(message, why=why, fix=Fix(fix), place=place_of_path(probe), others=others)
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -284,7 +268,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @rule("SPL856")
 def loopback_address(plan: Plan) -> Iterator[Verdict]:
     """Report a server in a container that listens only on its loopback address."""
-    if not serves_http(plan) or plan.value("host") not in _LOOPBACK:
+    if not plan.request.serves_http or plan.value("host") not in _LOOPBACK:
         return
     from_outside = tuple(_visitors(plan))
     if not from_outside:
@@ -305,13 +289,11 @@ def _visitors(plan: Plan) -> Iterator[Place]:
     """Yield the places of outside clients: kubelet probes, Services, ports published by Compose."""
     pod = context_of(plan).pod
     if in_kubernetes(plan):
-        places = (probe.place for probe in probes(plan) if not probe.command and probe.host is None)
-        yield from places
+        for probe in probes(plan):
+            if not probe.command and probe.host is None:
+                yield probe.place
         if not is_worker(plan):
-            services = context_of(plan).group.services
-            yield from (
-                service.place for service in services if matches(service.selector, pod.labels)
-            )
+            yield from (service.place for service in services_of(plan))
     elif in_compose(plan) and not is_on(pod.host_network):
         yield from (port.place for port in pod.ports)
 

@@ -205,29 +205,21 @@ def _as_decode(plan: Plan) -> Iterator[Verdict]:
         return
     backend = plan.value(_BACKEND)
     known = next((names for until, names in _CARRIES_CACHE if plan.in_versions(until)), None)
+    conflicts = {}
     if backend == "fake" if known is None else backend not in known:
-        yield _no_cache(
-            f"the radix cache of a decode server does not work with the transfer backend {backend}",
-            f"requires --disaggregation-transfer-backend {' or '.join(known)}"
-            if known is not None
-            else "is incompatible with --disaggregation-transfer-backend fake",
-            _BACKEND,
-        )
+        refusal = f"requires --disaggregation-transfer-backend {' or '.join(known or ())}"
+        if known is None:
+            refusal = "is incompatible with --disaggregation-transfer-backend fake"
+        conflicts[_BACKEND] = f"the transfer backend {backend}", refusal
     if plan.value("enable_hisparse"):
-        yield _no_cache(
-            "the radix cache of a decode server does not work with enable_hisparse",
-            "is incompatible with --enable-hisparse",
-            "enable_hisparse",
+        conflicts["enable_hisparse"] = "enable_hisparse", "is incompatible with --enable-hisparse"
+    for other, (what, refusal) in conflicts.items():
+        yield Verdict(
+            f"the radix cache of a decode server does not work with {what}",
+            at=(_DECODE_CACHE, other),
+            why=f"the engine refuses: --disaggregation-decode-enable-radix-cache {refusal}",
+            fix=Fix("remove it", set={_DECODE_CACHE: None}),
         )
-
-
-def _no_cache(message: str, refusal: str, other: str) -> Verdict:
-    return Verdict(
-        message,
-        at=(_DECODE_CACHE, other),
-        why=f"the engine refuses: --disaggregation-decode-enable-radix-cache {refusal}",
-        fix=Fix("remove it", set={_DECODE_CACHE: None}),
-    )
 
 
 # Servers that work together: prefill with decode, and the ranks of one server. If a file groups

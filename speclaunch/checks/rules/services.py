@@ -21,9 +21,8 @@ from speclaunch.checks.rules.deployment_values import (
     is_on,
     is_worker,
     known_ports,
-    matches,
     ranks,
-    serves_http,
+    services_of,
     target_of,
     text,
     value_or,
@@ -33,6 +32,7 @@ from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule
 from speclaunch.engine import (
     METRICS_PATH,
     Plan,
+    Router,
     Scrape,
     Service,
     Setting,
@@ -44,10 +44,10 @@ from speclaunch.engine import (
 @rule("SPL870")
 def service_port(plan: Plan) -> Iterator[Verdict]:
     """Report a Service that points to a port without a listener."""
-    if not in_kubernetes(plan) or not serves_http(plan) or is_worker(plan):
+    if not in_kubernetes(plan) or not plan.request.serves_http or is_worker(plan):
         return
-    for service in context_of(plan).group.services:
-        if matches(service.selector, context_of(plan).pod.labels) and not service.headless:
+    for service in services_of(plan):
+        if not service.headless:
             yield from _of_service(plan, service)
 
 
@@ -107,7 +107,7 @@ def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 def _is_on_the_host(plan: Plan) -> bool:
     network = context_of(plan).pod.host_network
-    return is_on(network) and serves_http(plan) and is_in_container(plan)
+    return is_on(network) and plan.request.serves_http and is_in_container(plan)
 
 
 def _are_on_separate_nodes(first: Plan, plan: Plan, port: object) -> bool:
@@ -130,14 +130,19 @@ def _are_on_separate_nodes(first: Plan, plan: Plan, port: object) -> bool:
 @rule_across("SPL872")
 def router_upstream(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     """Report a router that queries a server at a port that it does not listen on."""
+    for router, upstream, target in _upstreams(plans):
+        if target.service is not None:  # SPL828 covers the others
+            yield from _wrong_of_router_upstream(router.name, upstream, target, target.service)
+
+
+def _upstreams(plans: Sequence[Plan]) -> Iterator[tuple[Router, Upstream, RouterTarget]]:
+    """Yield each router with the servers behind each of its known upstreams."""
     for group, members in grouped(plans):
         for router in group.routers:
             for upstream in router.upstreams:
                 target = target_of(upstream.host, group, members)
-                if target is not None and target.service is not None:  # SPL828 covers the others
-                    yield from _wrong_of_router_upstream(
-                        router.name, upstream, target, target.service
-                    )
+                if target is not None:
+                    yield router, upstream, target
 
 
 def _wrong_of_router_upstream(
@@ -174,12 +179,9 @@ _PORT = "disaggregation_bootstrap_port"
 @rule_across("SPL873")
 def bootstrap_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     """Report a prefill server's Service that does not expose the bootstrap port."""
-    for group, members in grouped(plans):
-        for router in group.routers:
-            for upstream in router.upstreams:
-                target = target_of(upstream.host, group, members)
-                if upstream.role == "prefill" and target is not None:
-                    yield from _wrong_of_bootstrap_port(upstream, target)
+    for _, upstream, target in _upstreams(plans):
+        if upstream.role == "prefill":
+            yield from _wrong_of_bootstrap_port(upstream, target)
 
 
 def _wrong_of_bootstrap_port(
@@ -208,32 +210,27 @@ _SAYS = {"prefill": "prefill", "decode": "decode", "null": "neither"}
 @rule_across("SPL874")
 def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     """Report a router that treats a prefill server as a decode server, or vice versa."""
-    for group, members in grouped(plans):
-        for router in group.routers:
-            for upstream in router.upstreams:
-                target = target_of(upstream.host, group, members)
-                if target is None:
-                    continue
-                modes = {str(value_or(server, "disaggregation_mode")) for server in target.plans}
-                mode = min(modes)
-                expected = "null" if upstream.role == _WORKER else upstream.role
-                if len(modes) > 1 or mode not in _SAYS or mode == expected:
-                    continue
-                plan = target.plans[0]
-                as_what = "a plain worker" if expected == "null" else f"a {expected} server"
-                yield (
-                    plan,
-                    Verdict(
-                        f"the router {router.name} uses {upstream.host} as {as_what}, but its "
-                        f"disaggregation_mode is {_SAYS[mode]}",
-                        at=("disaggregation_mode",),
-                        why="a prefill server without a decode server answers no request; "
-                        "neither does a decode server that receives prompts",
-                        fix=Fix("list it under its actual role"),
-                        place=upstream.place,
-                        others=written(plan, "disaggregation_mode"),
-                    ),
-                )
+    for router, upstream, target in _upstreams(plans):
+        modes = {str(value_or(server, "disaggregation_mode")) for server in target.plans}
+        mode = min(modes)
+        expected = "null" if upstream.role == _WORKER else upstream.role
+        if len(modes) > 1 or mode not in _SAYS or mode == expected:
+            continue
+        plan = target.plans[0]
+        as_what = "a plain worker" if expected == "null" else f"a {expected} server"
+        yield (
+            plan,
+            Verdict(
+                f"the router {router.name} uses {upstream.host} as {as_what}, but its "
+                f"disaggregation_mode is {_SAYS[mode]}",
+                at=("disaggregation_mode",),
+                why="a prefill server without a decode server answers no request; "
+                "neither does a decode server that receives prompts",
+                fix=Fix("list it under its actual role"),
+                place=upstream.place,
+                others=written(plan, "disaggregation_mode"),
+            ),
+        )
 
 
 @rule_across("SPL876")
@@ -460,7 +457,7 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 @rule("SPL885")
 def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
     """Report a scrape of a server that exports no metrics there."""
-    if not serves_http(plan) or not in_kubernetes(plan):
+    if not plan.request.serves_http or not in_kubernetes(plan):
         return
     for scrape in context_of(plan).pod.scrapes:
         port, path = integer(scrape.port), text(scrape.path) or METRICS_PATH

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
-from speclaunch.checks.rules.values import number
+from speclaunch.checks.rules.values import hardware_of, number
 from speclaunch.engine import (
     BLOCKS,
     EAGLE_FAMILY,
     REJECTION,
-    UNKNOWN_HARDWARE,
     VARIABLE,
     Plan,
     UnknownValueError,
@@ -103,8 +102,7 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_on(plan: Plan) -> bool:
-    by_block = blocks_need_rejection(plan)
-    return bool(plan.user_value(REJECTION)) or by_block
+    return bool(plan.user_value(REJECTION)) or blocks_need_rejection(plan)
 
 
 _Conflict = tuple[str, tuple[str, ...], str, dict[str, object]]
@@ -373,9 +371,7 @@ def greedy_verification_on_amd(plan: Plan) -> Iterator[Verdict]:
     """Report speculation on AMD GPUs that ignores temperature and top_p."""
     if plan.algorithm not in _SAMPLES_GREEDILY:
         return
-    if plan.facts.hardware is None:
-        raise UnknownValueError(UNKNOWN_HARDWARE)
-    if plan.facts.hardware.vendor is not Vendor.AMD:
+    if hardware_of(plan).vendor is not Vendor.AMD:
         return
     if plan.in_versions("<0.5.10") and spec_v2.runs(plan):
         return  # this verification needs a kernel that AMD builds lack

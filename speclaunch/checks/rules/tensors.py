@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.checks.rules.values import runs_on_cpu
 from speclaunch.core import lazy
 from speclaunch.engine import Checkpoint, Plan, UnknownValueError, own_path
 
@@ -109,9 +110,6 @@ def _subject(
     return Subject(checkpoint, argument, checkpoint.tensors, loader)
 
 
-_MISSING_TENSORS_SHOWN = 4
-
-
 @rule("SPL951")
 def missing_tensors(plan: Plan) -> Iterator[Verdict]:
     """Report tensors that the engine's class needs and the files lack."""
@@ -122,15 +120,9 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
     if not compared.missing:
         return
     missing = compared.missing
-    names = ", ".join(
-        _message_of_missing_tensors(name, near)
-        for name, near in list(missing.items())[:_MISSING_TENSORS_SHOWN]
-    )
-    more = (
-        f" and {len(missing) - _MISSING_TENSORS_SHOWN} more"
-        if len(missing) > _MISSING_TENSORS_SHOWN
-        else ""
-    )
+    names = [
+        name if near is None else f"{name} ({near} is similar)" for name, near in missing.items()
+    ]
     renamed = {near: name for name, near in missing.items() if near is not None}
     fix = "use a complete copy of the checkpoint"
     if renamed:
@@ -138,7 +130,7 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
         fix = f"rename the tensors to the engine's names: {near} to {name}"
     yield Verdict(
         f"{len(missing)} of {sum(tensor.needed for tensor in loader.expected.values())} tensors "
-        f"that {loader.name} loads are missing: {names}{more}",
+        f"that {loader.name} loads are missing: {_listed(names, 4)}",
         at=(found.argument,),
         why="the engine silently skips missing tensors and drops unknown names: such weights "
         "remain uninitialized, and nearly every proposal is rejected",
@@ -146,8 +138,9 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-def _message_of_missing_tensors(name: str, near: str | None) -> str:
-    return name if near is None else f"{name} ({near} is similar)"
+def _listed(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 _TENSOR_SHAPE_SHOWN = 3
@@ -216,24 +209,18 @@ def _is_taken(tensor: Misshapen, plan: Plan) -> bool:
         return True
     if module in _FILLED and plan.in_versions(_FILLS):
         return True
-    return _is_on_cpu(plan) and plan.in_versions(_CPU_FILLS)
-
-
-def _is_on_cpu(plan: Plan) -> bool:
-    try:
-        return plan.device == "cpu"
-    except UnknownValueError:  # the device is not known
-        return False
+    return runs_on_cpu(plan) and plan.in_versions(_CPU_FILLS)
 
 
 def _all(wrong: list[Misshapen]) -> str:
     more = f"; {len(wrong) - _TENSOR_SHAPE_SHOWN} more" if len(wrong) > _TENSOR_SHAPE_SHOWN else ""
-    return "; ".join(map(_message_of_tensor_shape, wrong[:_TENSOR_SHAPE_SHOWN])) + more
-
-
-def _message_of_tensor_shape(tensor: Misshapen) -> str:
     return (
-        f"{tensor.name} is {_shape(tensor.found)}, but its config gives {_shape(tensor.expected)}"
+        "; ".join(
+            f"{tensor.name} is {_shape(tensor.found)}, but its config gives "
+            f"{_shape(tensor.expected)}"
+            for tensor in wrong[:_TENSOR_SHAPE_SHOWN]
+        )
+        + more
     )
 
 
@@ -338,7 +325,6 @@ def is_about_layers(tensor: Misshapen) -> bool:
     return is_matrix and tensor.found[0] == tensor.expected[0]
 
 
-_EMPTY_WEIGHTS_SHOWN = 3
 _MAY_BE_ZERO = (".bias", "e_score_correction_bias")
 
 
@@ -388,12 +374,7 @@ def _may_be(found: Subject, name: str) -> bool:
 
 
 def _message_of_empty_weights(names: Sequence[str]) -> str:
-    more = (
-        f" and {len(names) - _EMPTY_WEIGHTS_SHOWN} more"
-        if len(names) > _EMPTY_WEIGHTS_SHOWN
-        else ""
-    )
-    return ", ".join(names[:_EMPTY_WEIGHTS_SHOWN]) + more + (" is" if len(names) == 1 else " are")
+    return _listed(names, 3) + (" is" if len(names) == 1 else " are")
 
 
 @rule("SPL957")

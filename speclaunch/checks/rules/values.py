@@ -12,6 +12,7 @@ from speclaunch.engine import (
     PHASES,
     UNKNOWN_HARDWARE,
     Checkpoint,
+    Hardware,
     Plan,
     RequestedValue,
     UnknownValueError,
@@ -57,9 +58,10 @@ def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
 
 
 def runs_on_cpu(plan: Plan) -> bool:
-    """True on a CPU, where the default backend is intel_amx, or torch_native without AMX.
+    """True if the engine is known to run on a CPU.
 
-    Its callers treat both alike, and need it only from 0.4.10 on.
+    The default backend there is intel_amx, or torch_native without AMX: callers treat both alike,
+    and need it only from 0.4.10 on.
     """
     try:
         return plan.device == "cpu"
@@ -71,9 +73,9 @@ def _may_change_it(plan: Plan) -> bool:
     """True if the engine may replace a backend that the user set."""
     if plan.value("enable_hierarchical_cache") and plan.in_versions(FA3_GIVES_WAY):
         return True  # fa3 is replaced for decode
-    target = plan.facts.target
-    if target is not None and target.architecture is not None:
-        return target.architecture.startswith("DeepseekV4")
+    target = architecture(plan.facts.target)
+    if target is not None:
+        return target.startswith("DeepseekV4")
     return "v4" in str(plan.user_value("model_path")).lower()
 
 
@@ -109,16 +111,26 @@ def runs_on(plan: Plan, backend: str, phases: tuple[int, ...] = (0, 1)) -> bool:
     return False
 
 
+def hardware_of(plan: Plan) -> Hardware:
+    """Return the hardware. Raises UnknownValueError."""
+    if plan.facts.hardware is None:
+        raise UnknownValueError(UNKNOWN_HARDWARE)
+    return plan.facts.hardware
+
+
+def architecture(checkpoint: Checkpoint | None) -> str | None:
+    """Return the first architecture of a checkpoint; None if unknown."""
+    return None if checkpoint is None else checkpoint.architecture
+
+
 def generation(plan: Plan) -> int | None:
     """Return the major compute capability; None unless the device is an NVIDIA GPU.
 
     Raises UnknownValueError.
     """
-    hardware = plan.facts.hardware
     if plan.device != "cuda":
         return None
-    if hardware is None:
-        raise UnknownValueError(UNKNOWN_HARDWARE)
+    hardware = hardware_of(plan)
     if hardware.vendor is not Vendor.NVIDIA:
         return None
     if hardware.capability is None:

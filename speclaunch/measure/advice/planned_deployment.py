@@ -33,7 +33,7 @@ from speclaunch.checks import (
     engine_findings,
     in_order,
     interpreter,
-    on_cpu,
+    runs_on_cpu,
     unsilenced,
     with_engine_values,
 )
@@ -375,7 +375,7 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
     `running`: requests that fit in memory, the limit if the plan sets none.
     """
     try:
-        if on_cpu(plan):
+        if runs_on_cpu(plan):
             return NoCoverage("a CPU has no CUDA graphs")
         if decodes_without_graphs(plan):
             return NoCoverage("decode runs without CUDA graphs: they are disabled")
