@@ -91,31 +91,33 @@ NAMES = {
         expected_start ExpectedStart start_time weight_files exists exists_on_worker generates
         LEAST_SECONDS least_seconds needs_key PATIENCE patience USUAL_PATIENCE waits_for_warmup
     """,
-    "plan.topics": "adaptive deterministic drafts graphs lora memory parallel spec_v2",
-    "plan.topics.adaptive": "ALGORITHMS",
+    "plan.topics": "attention gpu parallel spec_v2 speculation",
     "plan.topics.algorithms": """
         algorithm_names BLOCK_FAMILY BLOCKS blocks_need_rejection EAGLE_FAMILY EAGLE_HANDLER
         FIRST_WITH REJECTION RUNNING SPECULATIVE WHEN_SPECULATING
     """,
     "plan.topics.attention": """
         BACKENDS BEFORE_RENAMED BOTH DECODE DRAFT FA3_GIVES_WAY PHASES RENAMED_IN
-    """,
-    "plan.topics.drafts": """
-        ASSISTANTS_SINCE COMPARES_VOCABULARIES draft_checkpoint draft_of own_path PATH
-    """,
-    "plan.topics.graphs": "DECODE_BACKEND DECODE_SWITCH MOST PREFILL_BY_DEFAULT SIZES",
-    "plan.topics.hybrid": """
         AMD_DROPS_CACHE backend_buffers BUFFERED CHOSEN has_states NEEDS_A_STATE STRATEGY
     """,
-    "plan.topics.memory": "draft_in_pool FIRST_IN_POOL IN_POOL",
+    "plan.topics.gpu": """
+        DECODE_BACKEND DECODE_SWITCH MOST PREFILL_BY_DEFAULT SIZES draft_in_pool FIRST_IN_POOL
+        IN_POOL
+    """,
     "plan.topics.parallel": """
         ATTENTION_RANKS attention_ranks beginning CONTEXT DFLASH DFLASH_CONTEXT DFLASH_HEAD
         DSPARK_CONTEXT DSPARK_HEAD dspark_is_spread HEAD HEAD_ALONE KnownRefusal NO_RANKS NODES
         OWN_ARGUMENT REPLICAS replicas REPLICAS_TOO
     """,
-    "plan.topics.quantization": "Absence absence method_of NAME",
     "plan.topics.spec_v2": "FIRST_BY_DEFAULT FIRST_ONLY VARIABLE",
-    "plan.topics.target": "architecture_of halved has_architecture target_of",
+    "plan.topics.speculation": """
+        ADAPTIVE_ALGORITHMS ASSISTANTS_SINCE COMPARES_VOCABULARIES draft_checkpoint draft_of
+        own_path DRAFT_PATH
+    """,
+    "plan.topics.target": """
+        serves_adapters Absence absence method_of NAME architecture_of halved has_architecture
+        target_of
+    """,
     "releases": "catalogue forks",
     "releases.argument": "Argument ArgumentKind EngineVariable is_negation name_of",
     "releases.argv": "args_of ArgvProblem parse_argv ParsedArgument ParsedArguments",

@@ -24,7 +24,7 @@ from speclaunch.engine import (
     Checkpoint,
     Plan,
     UnknownValueError,
-    deterministic,
+    attention,
     draft_checkpoint,
 )
 
@@ -331,7 +331,7 @@ def _is_reported(plan: Plan, backend: str) -> bool:
 @rule("SPL313")
 def deterministic_backend(plan: Plan) -> Iterator[Verdict]:
     """Report deterministic inference on a backend that is not deterministic."""
-    if not deterministic.is_requested(plan):
+    if not attention.is_deterministic(plan):
         return
     early = plan.in_versions("<0.5.4")
     backend = plan.user_value("attention_backend")
@@ -339,14 +339,14 @@ def deterministic_backend(plan: Plan) -> Iterator[Verdict]:
         backend = "intel_amx"  # chosen for a CPU before this check
     elif not early:
         backend = attention_backend(plan)
-    known = deterministic.backends(plan)
-    if deterministic.absorbs(plan):
-        known = deterministic.absorbing_backends(plan)
+    known = attention.deterministic_backends(plan)
+    if attention.absorbs(plan):
+        known = attention.absorbing_backends(plan)
     if backend not in known:
         yield Verdict(
             f"deterministic inference runs on {', '.join(sorted(known))}, not on "
             f"{backend or 'an omitted attention_backend'}",
-            at=("attention_backend", deterministic.SWITCH, deterministic.POLICY),
+            at=("attention_backend", attention.DETERMINISTIC_SWITCH, attention.POLICY),
             why="the engine refuses: Currently only these attention backends are supported for "
             "deterministic inference",
             fix=Fix("set attention_backend to triton", set={"attention_backend": "triton"}),

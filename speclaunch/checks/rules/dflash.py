@@ -25,9 +25,9 @@ from speclaunch.engine import (
     architectures,
     attention_ranks,
     counted,
-    drafts,
     dspark_is_spread,
     merged,
+    speculation,
 )
 
 
@@ -233,9 +233,9 @@ _NAME = "speculative_draft_attention_backend"
 def dflash_draft_backend(plan: Plan) -> Iterator[Verdict]:
     """Report a draft attention backend that the engine replaces because DFLASH lacks it."""
     backend = plan.user_value(_NAME)
-    if backend is None or drafts.dflash_drafts_on(plan, backend):
+    if backend is None or speculation.dflash_drafts_on(plan, backend):
         return
-    supported = drafts.dflash_backends(plan)
+    supported = speculation.dflash_backends(plan)
     yield Verdict(
         f"{_NAME} {backend} is replaced: DFLASH drafts run on {', '.join(supported)}",
         at=(_NAME,),
@@ -507,11 +507,11 @@ def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
     target = plan.facts.target
     if target is None or not target.config:
         raise UnknownValueError("unknown whether the target includes a draft")
-    if drafts.bundles_dspark(target.config):
+    if speculation.bundles_dspark(target.config):
         return
-    if target.has_dspark_folder and plan.in_versions(drafts.DSPARK_FOLDER):
+    if target.has_dspark_folder and plan.in_versions(speculation.DSPARK_FOLDER):
         return
-    if plan.in_versions(drafts.DSPARK_FOLDER) and _may_have_a_folder(target):
+    if plan.in_versions(speculation.DSPARK_FOLDER) and _may_have_a_folder(target):
         raise UnknownValueError("unknown whether the target has a folder `dspark`")
     yield Verdict(
         "DSPARK without speculative_draft_model_path, and the target includes no draft",
@@ -573,7 +573,7 @@ def _block(plan: Plan) -> int | None:
     explicit = plan.user_value(_DSPARK_BLOCK)
     if explicit is not None:
         return int(explicit)
-    draft = drafts.draft_of(plan)
+    draft = speculation.draft_of(plan)
     size = draft.config.get("dspark_block_size") or draft.block_size
     return None if size is None else int(size)
 

@@ -16,8 +16,8 @@ from speclaunch.engine import (
     Plan,
     UnknownValueError,
     architectures,
-    lora,
     parallel,
+    serves_adapters,
 )
 
 # The engine's checks of single arguments and of pairs, as tables. Each row is one refusal of the
@@ -103,7 +103,7 @@ NUMBERS = (
         "lora_drain_wait_threshold",
         0,
         "--lora-drain-wait-threshold must be non-negative.",
-        on=lora.is_on,  # 0.5.12 server_args.py:7545, 0.5.23 arg_groups/lora_hook.py:176
+        on=serves_adapters,  # 0.5.12 server_args.py:7545, 0.5.23 arg_groups/lora_hook.py:176
     ),
     Number("prefill_decode_interval", 0, "--prefill-decode-interval must be non-negative."),
     Number(
@@ -341,7 +341,7 @@ NEEDS = (
             "moe_runner_backend",
             "enable_lora or lora_paths",
             f"--moe-runner-backend {runner} requires --enable-lora (or --lora-paths)",
-            lora.is_on,
+            serves_adapters,
             value=runner,
         )
         for runner in ("lora_cutedsl", "lora_triton", "lora_marlin")

@@ -7,7 +7,7 @@ from typing import Any
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.engine import Plan, lora
+from speclaunch.engine import Plan, serves_adapters
 
 _TARGET_ONLY = ("EAGLE", "EAGLE3", "DFLASH", "DSPARK")
 _STREAM = "SGLANG_ENABLE_OVERLAP_PLAN_STREAM"
@@ -17,7 +17,7 @@ _RAGGED = "SGLANG_RAGGED_VERIFY_MODE"
 @rule("SPL231")
 def lora_speculation(plan: Plan) -> Iterator[Verdict]:
     """Report LoRA with an algorithm that does not support adapters."""
-    if not lora.is_on(plan) or plan.algorithm in (None, "NGRAM"):
+    if not serves_adapters(plan) or plan.algorithm in (None, "NGRAM"):
         return
     names = ("lora_paths", "enable_lora", "speculative_algorithm")
     if plan.in_versions("<0.5.19"):
@@ -80,7 +80,7 @@ def lora_setup(plan: Plan) -> Iterator[Verdict]:
                 set={"disable_radix_cache": True},
             ),
         )
-    if not lora.is_on(plan):
+    if not serves_adapters(plan):
         return
     modules = plan.value("lora_target_modules")
     if not paths and not (plan.value("max_lora_rank") and modules):

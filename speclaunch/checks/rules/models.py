@@ -25,9 +25,9 @@ from speclaunch.engine import (
     NAME,
     Plan,
     UnknownValueError,
-    drafts,
     method_of,
     own_path,
+    speculation,
     target_of,
 )
 
@@ -73,7 +73,7 @@ def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
 def gemma4_draft(plan: Plan) -> Iterator[Verdict]:
     """Report a Gemma 4 assistant draft with EAGLE3."""
     draft = plan.facts.draft
-    name = None if draft is None else drafts.gemma4_assistant(plan, draft)
+    name = None if draft is None else speculation.gemma4_assistant(plan, draft)
     if name is not None:
         yield Verdict(
             f"a {name} draft needs NEXTN or EAGLE, not EAGLE3",

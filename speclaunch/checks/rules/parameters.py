@@ -12,10 +12,9 @@ from speclaunch.engine import (
     MARK,
     Plan,
     UnknownValueError,
-    adaptive,
     algorithm_names,
-    drafts,
     nearest,
+    speculation,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def partial_parameters(plan: Plan) -> Iterator[Verdict]:
     explicit = [name for name in _OTHERS if plan.user_value(name) is not None]
     if not explicit or plan.user_value("speculative_num_steps") is not None:
         return
-    if adaptive.fills_parameters(plan) or drafts.sets_parameters(plan):
+    if speculation.adaptive_fills_parameters(plan) or speculation.draft_sets_parameters(plan):
         return
     yield Verdict(
         f"{' and '.join(explicit)} without speculative_num_steps",
@@ -105,7 +104,7 @@ def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
     steps = plan.user_value("speculative_num_steps")
     if steps is None or plan.user_value("speculative_eagle_topk") is not None:
         return
-    if adaptive.fills_parameters(plan) or drafts.sets_parameters(plan):
+    if speculation.adaptive_fills_parameters(plan) or speculation.draft_sets_parameters(plan):
         return
     yield Verdict(
         f"speculative_num_steps {steps} without speculative_eagle_topk",

@@ -16,17 +16,17 @@ from speclaunch.engine import (
     Plan,
     UnknownValueError,
     attention_ranks,
-    graphs,
+    gpu,
 )
 
 
 def decodes_without_graphs(plan: Plan) -> bool:
     """True if decoding runs without CUDA graphs, by the user's choice or for lack of a GPU."""
     try:
-        off = plan.value(graphs.SWITCH)
+        off = plan.value(gpu.GRAPHS_SWITCH)
     except UnknownValueError:  # a few backends have no graphs, and the backend is unknown
-        off = plan.user_value(graphs.SWITCH)
-    return bool(off) or graphs.decode_alone_is_off(plan) or runs_on_cpu(plan)
+        off = plan.user_value(gpu.GRAPHS_SWITCH)
+    return bool(off) or gpu.decode_alone_is_off(plan) or runs_on_cpu(plan)
 
 
 def running_requests(plan: Plan) -> int:
@@ -45,9 +45,9 @@ def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
     They may not be GPU graphs, since the hardware may be unknown; `runs_on_cpu` checks for a CPU.
     """
     try:
-        sizes = plan.value(graphs.SIZES)
+        sizes = plan.value(gpu.SIZES)
     except UnknownValueError:
-        sizes = plan.user_value(graphs.SIZES)
+        sizes = plan.user_value(gpu.SIZES)
     if not isinstance(sizes, list | tuple):
         return None
     return tuple(sorted(int(size) for size in sizes))
@@ -58,13 +58,13 @@ def largest_capture(plan: Plan) -> int | None:
     sizes = capture_sizes(plan)
     if sizes:
         return sizes[-1]
-    explicit = plan.user_value(graphs.MOST)
-    return int(explicit) if explicit is not None else number(plan, graphs.MOST)
+    explicit = plan.user_value(gpu.MOST)
+    return int(explicit) if explicit is not None else number(plan, gpu.MOST)
 
 
 def sizing_arguments(plan: Plan) -> tuple[str, ...]:
     """Return the arguments with which the user set the sizes to capture."""
-    names = (graphs.SIZES, graphs.MOST)
+    names = (gpu.SIZES, gpu.MOST)
     return tuple(name for name in names if plan.is_set(name))
 
 
@@ -186,7 +186,7 @@ def padding_switch(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-_SWITCHES = (graphs.SWITCH, DECODE_SWITCH)
+_SWITCHES = (gpu.GRAPHS_SWITCH, DECODE_SWITCH)
 
 
 @rule("SPL705")

@@ -14,10 +14,10 @@ from speclaunch.engine import (
     Plan,
     UnknownValueError,
     Vendor,
-    adaptive,
     attention_ranks,
     blocks_need_rejection,
     spec_v2,
+    speculation,
 )
 
 
@@ -28,7 +28,7 @@ def adaptive_dropped(plan: Plan) -> Iterator[Verdict]:
         not plan.user_value("speculative_adaptive") or plan.algorithm is None
     ):  # no algorithm: SPL120
         return
-    reason = adaptive.refusal(plan)
+    reason = speculation.adaptive_refusal(plan)
     if reason is not None:
         yield Verdict(
             f"speculative_adaptive is ignored: {reason}",
@@ -48,12 +48,12 @@ def adaptive_steps(plan: Plan) -> Iterator[Verdict]:
     steps = number(plan, "speculative_num_steps")
     if steps is None or not plan.user_value("speculative_adaptive"):
         return
-    if adaptive.refusal(plan) is not None:  # dropped before this check
+    if speculation.adaptive_refusal(plan) is not None:  # dropped before this check
         return
     file = plan.user_value("speculative_adaptive_config")
     if file is not None:
         raise UnknownValueError(f"the candidate steps are in {file}")
-    candidates = list(adaptive.candidate_steps(plan))
+    candidates = list(speculation.candidate_steps(plan))
     if steps in candidates:
         return
     nearest = min(candidates, key=lambda candidate: (abs(candidate - steps), candidate))

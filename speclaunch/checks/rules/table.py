@@ -182,7 +182,7 @@ RULES: tuple[Rule, ...] = (
         "mamba-track-interval",
         ERROR,
         "mamba",
-        versions=">=0.5.7",  # same either way: hybrid.py knows no target before
+        versions=">=0.5.7",  # same either way: topics/attention.py knows no target before
     ),
     row("SPL243", "deepseek-v4-algorithm", ERROR, "models", versions=">=0.5.12"),
     row("SPL244", "gemma4-draft", ERROR, "models", algorithms=("EAGLE3",)),

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from speclaunch.core import COMMAND_LINE, holds_secret, is_literal_secret, is_secret_variable
 from speclaunch.engine import (
     BOTH,
+    DRAFT_PATH,
     FA3_GIVES_WAY,
-    PATH,
     PHASES,
     UNKNOWN_HARDWARE,
     Checkpoint,
@@ -305,7 +305,7 @@ def known_drafts(plan: Plan) -> str:
     Prefers drafts for the plan's algorithm to others. Excludes drafts in a different layout, or of
     a doubtful pair. Empty if the index has none.
     """
-    setting = plan.request.values.get(PATH)
+    setting = plan.request.values.get(DRAFT_PATH)
     here = setting.value if setting is not None else None
     algorithm = str(plan.algorithm)
     algorithms = _MADE_AS.get(algorithm, (algorithm,))

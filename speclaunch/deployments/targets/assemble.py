@@ -49,8 +49,8 @@ from speclaunch.engine import (
     UnknownValueError,
     Vendor,
     from_environment,
+    gpu,
     gpus_needed,
-    graphs,
     is_secret_argument,
     is_written_secret,
     official_image,
@@ -293,7 +293,7 @@ def _observed(plan: Plan) -> Observed:
         verifies=algorithm is not None and plan.value_or_none("disaggregation_mode") != "prefill",
         draft_tokens=plan.value_or_none("speculative_num_draft_tokens"),
         ranks=_known(lambda: parallel.attention_ranks(plan) * parallel.replicas(plan), 1),
-        graphs=_known(lambda: graphs.decode_is_captured(plan), True),
+        graphs=_known(lambda: gpu.decode_is_captured(plan), True),
         interval=plan.value_or_none("decode_log_interval") or Observed().interval,
         watchdog=plan.value_or_none("watchdog_timeout"),
     )

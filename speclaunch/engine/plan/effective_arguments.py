@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from speclaunch.core import HIDDEN, Place, Redactor, redact
 from speclaunch.engine.plan.budget import MemoryBudget, MemoryUse
 from speclaunch.engine.plan.plan import Change, Plan, Reason, UnknownValueError
-from speclaunch.engine.plan.topics import lora
+from speclaunch.engine.plan.topics import target
 from speclaunch.engine.releases.argument import ArgumentKind
 from speclaunch.engine.releases.command import is_secret_argument
 from speclaunch.engine.releases.renames import canonical, current_name
@@ -370,7 +370,7 @@ def _moe(plan: Plan) -> bool:
 
 def _lora(plan: Plan) -> bool:
     try:
-        return lora.is_on(plan)
+        return target.serves_adapters(plan)
     except UnknownValueError:
         return False
 

@@ -45,8 +45,7 @@ from speclaunch.engine.plan.memory.terms import context_length
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
 from speclaunch.engine.plan.topics import parallel
-from speclaunch.engine.plan.topics.graphs import MOST, SIZES
-from speclaunch.engine.plan.topics.memory import draft_in_pool
+from speclaunch.engine.plan.topics.gpu import MOST, SIZES, draft_in_pool
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 _GIB = 1 << 30

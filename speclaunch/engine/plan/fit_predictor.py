@@ -32,8 +32,7 @@ from speclaunch.engine.plan.memory.terms import GatheredSizes, gather
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
 from speclaunch.engine.plan.topics.algorithms import EAGLE_FAMILY
-from speclaunch.engine.plan.topics.graphs import MOST, SIZES, decode_is_captured
-from speclaunch.engine.plan.topics.memory import draft_in_pool
+from speclaunch.engine.plan.topics.gpu import MOST, SIZES, decode_is_captured, draft_in_pool
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 FRACTION = "mem_fraction_static"

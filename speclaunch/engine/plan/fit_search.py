@@ -28,7 +28,7 @@ from speclaunch.engine.plan.fit_predictor import (
 )
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
-from speclaunch.engine.plan.topics.graphs import MOST, SIZES
+from speclaunch.engine.plan.topics.gpu import MOST, SIZES
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 

@@ -33,8 +33,7 @@ from speclaunch.engine.facts.facts import UnknownValueError
 from speclaunch.engine.facts.hardware import Hardware, Vendor
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.settings import NoSuchArgumentError
-from speclaunch.engine.plan.topics.quantization import method_of
-from speclaunch.engine.plan.topics.target import architecture_of, target_of
+from speclaunch.engine.plan.topics.target import architecture_of, method_of, target_of
 from speclaunch.engine.releases.catalogue import FALSE_TEXTS, TRUE_TEXTS
 from speclaunch.engine.releases.versions import UnknownVersion, is_of_its_line, resolve
 

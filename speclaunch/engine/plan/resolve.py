@@ -39,8 +39,8 @@ from speclaunch.engine.plan.resolution.speculation import (
     resolve_parameters,
 )
 from speclaunch.engine.plan.resolution.working import Working
-from speclaunch.engine.plan.topics.adaptive import DECIDED_FIRST
 from speclaunch.engine.plan.topics.parallel import OWN_ARGUMENT
+from speclaunch.engine.plan.topics.speculation import ADAPTIVE_DECIDED_FIRST
 
 
 def _run_steps(working: Working) -> None:
@@ -75,7 +75,7 @@ def _run_steps(working: Working) -> None:
     settle_prefill_graphs(working)
     resolve_schedule(working)
     resolve_draft_attention(working)
-    if working.in_versions(DECIDED_FIRST):
+    if working.in_versions(ADAPTIVE_DECIDED_FIRST):
         resolve_adaptive(working)
         resolve_parameters(working)
     else:

@@ -17,7 +17,7 @@ from speclaunch.engine.plan.memory.weights import counted
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
 from speclaunch.engine.plan.settings import Settings
-from speclaunch.engine.plan.topics.graphs import decode_is_captured, prefill_is_captured
+from speclaunch.engine.plan.topics.gpu import decode_is_captured, prefill_is_captured
 
 GENERATES = ">=0.5.1"
 """Releases in which `/health` generates a token like `/health_generate`. Earlier releases return

@@ -17,8 +17,8 @@ from speclaunch.core import InputError
 from speclaunch.deployments import group_option
 from speclaunch.engine import (
     ASSISTANTS_SINCE,
+    DRAFT_PATH,
     FIRST_WITH,
-    PATH,
     STEPS,
     TOKENS,
     TOPK,
@@ -229,7 +229,7 @@ def _published(pair: ModelPair) -> Way:
         method,
         algorithm,
         pair.draft,
-        {"speculative_algorithm": algorithm, **arguments, PATH: pair.draft},
+        {"speculative_algorithm": algorithm, **arguments, DRAFT_PATH: pair.draft},
         option,
         pair.confidence or "low",
         pair.sources,
@@ -265,7 +265,7 @@ def _partner(name: str, place: int) -> Way:
         SpeculationMethod.STANDALONE,
         "STANDALONE",
         name,
-        {**group_option("speculation", "standalone_chain"), PATH: name},
+        {**group_option("speculation", "standalone_chain"), DRAFT_PATH: name},
         "standalone_chain",
         "medium",
         (),

@@ -19,7 +19,7 @@ from speclaunch.checks import Lookup, Severity, all_rules
 from speclaunch.core import InputError, LaunchError, Problem, SpeclaunchError
 from speclaunch.deployments import RecipeLine, load, options_with, prepare, recipe_text
 from speclaunch.engine import (
-    PATH,
+    DRAFT_PATH,
     STEPS,
     Checkpoint,
     Fit,
@@ -97,7 +97,7 @@ def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
             "the fewest GPUs that fit a request of the full context" * (placed.holds_a_request)
             or "all GPUs, for the largest KV cache"
         )
-    if name == PATH and way.draft is not None:
+    if name == DRAFT_PATH and way.draft is not None:
         return f"{way.why}; confidence {way.confidence}"
     return (way.setting_why or None) if name == STEPS else None
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, size
 from speclaunch.engine import (
-    PATH,
+    DRAFT_PATH,
     STEPS,
     TOKENS,
     TOPK,
@@ -119,7 +119,7 @@ def speculation_of(side: AnySide) -> SpeculationRecord | None:
         return None
     engine: str | None
     if isinstance(side, LaunchedSide):
-        values = {name: _planned(side, name) for name in (_MODEL, PATH, STEPS, TOPK, TOKENS)}
+        values = {name: _planned(side, name) for name in (_MODEL, DRAFT_PATH, STEPS, TOPK, TOKENS)}
         try:
             algorithm = side.plan.algorithm
         except UnknownValueError:
@@ -131,7 +131,7 @@ def speculation_of(side: AnySide) -> SpeculationRecord | None:
         engine = side.info.get("version")
     if not algorithm or not values.get(_MODEL):
         return None
-    draft = values.get(PATH)
+    draft = values.get(DRAFT_PATH)
     return SpeculationRecord(
         str(algorithm),
         str(values[_MODEL]),

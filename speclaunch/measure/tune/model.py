@@ -35,8 +35,8 @@ from speclaunch.checks import all_rules, check_request, tree_capacity
 from speclaunch.core import COMMAND_LINE, InputError, LaunchError, Place
 from speclaunch.deployments import with_overrides
 from speclaunch.engine import (
+    DRAFT_PATH,
     EAGLE_HANDLER,
-    PATH,
     UnknownValueError,
     published_acceptance,
     start_setting,
@@ -173,7 +173,7 @@ def published_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None
     if algorithm == NGRAM:
         return None
     try:
-        target, draft = side.plan.value("model_path"), side.plan.value(PATH)
+        target, draft = side.plan.value("model_path"), side.plan.value(DRAFT_PATH)
     except UnknownValueError:
         return None
     found = published_acceptance(str(target), str(draft) if draft else None, own=not draft)

@@ -46,7 +46,7 @@ from speclaunch.core import (
     recipes_dir,
 )
 from speclaunch.deployments import split_recipe
-from speclaunch.engine import ALGORITHMS
+from speclaunch.engine import ADAPTIVE_ALGORITHMS
 from speclaunch.engine import load as load_catalogue
 from speclaunch.measure.tune.model import DraftSetting, TrialModels
 
@@ -72,7 +72,7 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
         raise InputError(
             f"SGLang {version} has no {OPTION}", place, "use a newer release, or remove it"
         )
-    if algorithm not in ALGORITHMS:
+    if algorithm not in ADAPTIVE_ALGORITHMS:
         raise InputError(
             f"SGLang adapts the steps of EAGLE and EAGLE3 only, not {algorithm}", place
         )

@@ -9,7 +9,7 @@ from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.plan.settings import UnknownValueError
-from speclaunch.engine.plan.topics.graphs import span
+from speclaunch.engine.plan.topics.gpu import span
 from speclaunch.engine.releases.argument import ArgumentKind
 from speclaunch.engine.releases.catalogue import load
 

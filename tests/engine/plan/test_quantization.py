@@ -9,7 +9,7 @@ import pytest
 from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.settings import UnknownValueError
-from speclaunch.engine.plan.topics.quantization import Absence, absence, method_of
+from speclaunch.engine.plan.topics.target import Absence, absence, method_of
 from tests.engine.plan.resolving import CPU, H100, MI300X, plan
 
 NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}

@@ -9,15 +9,7 @@ import pytest
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.plan.plan import UnknownValueError
 from speclaunch.engine.plan.resolution.working import Working
-from speclaunch.engine.plan.topics import (
-    adaptive,
-    deterministic,
-    drafts,
-    graphs,
-    hybrid,
-    lora,
-    parallel,
-)
+from speclaunch.engine.plan.topics import attention, gpu, parallel, speculation, target
 from speclaunch.engine.plan.topics.algorithms import LIMITED
 from speclaunch.engine.plan.topics.parallel import KnownRefusal, beginning
 from speclaunch.engine.plan.topics.target import halved
@@ -115,21 +107,21 @@ def test_deterministic_targets(
     version: str, architecture: str, absorbs: bool, triton: bool
 ) -> None:
     found = plan(version, target=model(architecture, kv_lora_rank=512))
-    assert deterministic.absorbs(found) is absorbs
-    assert (architecture in deterministic.triton_targets(found)) is triton
+    assert attention.absorbs(found) is absorbs
+    assert (architecture in attention.triton_targets(found)) is triton
 
 
 def test_deterministic_backends() -> None:
     for version, added in (("0.5.13.post1", "ascend"), ("0.5.16", "fa4")):
-        assert added in deterministic.sharing_backends(plan(version))
-    assert "fa4" not in deterministic.backends(plan("0.5.15.post1"))
+        assert added in attention.sharing_backends(plan(version))
+    assert "fa4" not in attention.deterministic_backends(plan("0.5.15.post1"))
     newest = plan("0.5.23")
-    assert deterministic.backends(newest) - deterministic.sharing_backends(newest) == {
+    assert attention.deterministic_backends(newest) - attention.sharing_backends(newest) == {
         "flashinfer",
         "intel_xpu",
     }
-    assert deterministic.is_requested(plan("0.5.23", "--rl-on-policy-target fsdp"))
-    assert not deterministic.is_requested(newest)
+    assert attention.is_deterministic(plan("0.5.23", "--rl-on-policy-target fsdp"))
+    assert not attention.is_deterministic(newest)
 
 
 @pytest.mark.parametrize(
@@ -137,21 +129,21 @@ def test_deterministic_backends() -> None:
     [("0.5.13.post1", (1, 3, 7)), ("0.5.14", (0, 1, 3, 7)), ("0.5.20", (0, 1, 3, 5, 7))],
 )
 def test_adaptive_candidates(version: str, candidates: tuple[int, ...]) -> None:
-    assert adaptive.candidate_steps(plan(version)) == candidates
-    assert adaptive.FIRST_STEPS in candidates
+    assert speculation.candidate_steps(plan(version)) == candidates
+    assert speculation.FIRST_STEPS in candidates
 
 
 def test_where_a_draft_is_read_from() -> None:
     own = model("LlamaForCausalLMEagle3")
     words = f"--speculative-algorithm EAGLE3 {DRAFT}"
-    assert drafts.draft_checkpoint(plan("0.5.23", words, draft=own)) is own
-    assert drafts.draft_checkpoint(plan("0.5.23", words)) is None
-    with pytest.raises(UnknownValueError, match=drafts.UNKNOWN_DRAFT):
-        drafts.draft_of(plan("0.5.23", words))
+    assert speculation.draft_checkpoint(plan("0.5.23", words, draft=own)) is own
+    assert speculation.draft_checkpoint(plan("0.5.23", words)) is None
+    with pytest.raises(UnknownValueError, match=speculation.UNKNOWN_DRAFT):
+        speculation.draft_of(plan("0.5.23", words))
     itself = "--speculative-algorithm EAGLE3 --speculative-draft-model-path m"
-    assert drafts.draft_of(plan("0.5.23", itself, draft=own)) is LLAMA
-    assert drafts.own_path(plan("0.5.23", itself)) is None
-    assert drafts.own_path(plan("0.5.23", words)) == "d"
+    assert speculation.draft_of(plan("0.5.23", itself, draft=own)) is LLAMA
+    assert speculation.own_path(plan("0.5.23", itself)) is None
+    assert speculation.own_path(plan("0.5.23", words)) == "d"
 
 
 @pytest.mark.parametrize(
@@ -169,14 +161,14 @@ def test_where_a_draft_is_read_from() -> None:
 )
 def test_backends_of_dflash(version: str, backend: str, draft: object, runs: bool) -> None:
     found = plan(version, f"--speculative-algorithm DFLASH {DRAFT}", draft=draft)  # type: ignore[arg-type]
-    assert drafts.dflash_drafts_on(found, backend) is runs
+    assert speculation.dflash_drafts_on(found, backend) is runs
 
 
 def test_gemma4_assistants() -> None:
     unified = model("Gemma4UnifiedAssistantForCausalLM")
-    assert drafts.gemma4_assistant(plan("0.5.12.post1"), unified) is None
-    assert drafts.gemma4_assistant(plan("0.5.13.post1"), unified) == unified.architecture
-    assert drafts.gemma4_assistant(plan("0.5.23"), LLAMA) is None
+    assert speculation.gemma4_assistant(plan("0.5.12.post1"), unified) is None
+    assert speculation.gemma4_assistant(plan("0.5.13.post1"), unified) == unified.architecture
+    assert speculation.gemma4_assistant(plan("0.5.23"), LLAMA) is None
 
 
 @pytest.mark.parametrize(
@@ -196,27 +188,27 @@ def test_gemma4_assistants() -> None:
 )
 def test_graphs(version: str, words: str, decode: bool, prefill: bool) -> None:
     found = plan(version, words)
-    assert graphs.decode_is_captured(found) is decode
-    assert graphs.prefill_is_captured(found) is prefill
+    assert gpu.decode_is_captured(found) is decode
+    assert gpu.prefill_is_captured(found) is prefill
 
 
 def test_a_cpu_has_no_graphs_of_a_gpu() -> None:
-    assert not graphs.decode_is_captured(plan("0.5.23", "--device cpu", hardware=CPU))
+    assert not gpu.decode_is_captured(plan("0.5.23", "--device cpu", hardware=CPU))
 
 
 def test_experts_and_adapters() -> None:
     assert parallel.expert_ranks(plan("0.5.23", "--tp 4 --moe-a2a-backend deepep")) == 4
     assert parallel.expert_ranks(plan("0.5.23", "--tp 4 --ep 2")) == 2
     assert parallel.expert_ranks(plan("0.5.23", "--tp 4")) == 1
-    assert lora.is_on(plan("0.5.23", "--lora-paths a=b"))
-    assert not lora.is_on(plan("0.5.23"))
+    assert target.serves_adapters(plan("0.5.23", "--lora-paths a=b"))
+    assert not target.serves_adapters(plan("0.5.23"))
 
 
 def test_dtypes_states_and_limits() -> None:
     assert halved(LLAMA) == "float16"
     assert halved(model(model_type="gemma3")) == "bfloat16"
-    assert not hybrid.has_states(model("GraniteMoeHybridForCausalLM", layer_types=["attention"]))
-    assert hybrid.has_states(model("GraniteMoeHybridForCausalLM", layer_types=["mamba"]))
-    assert hybrid.has_states(model("FalconH1ForCausalLM"))
-    assert hybrid.backend_buffers(plan("0.5.23"))
+    assert not attention.has_states(model("GraniteMoeHybridForCausalLM", layer_types=["attention"]))
+    assert attention.has_states(model("GraniteMoeHybridForCausalLM", layer_types=["mamba"]))
+    assert attention.has_states(model("FalconH1ForCausalLM"))
+    assert attention.backend_buffers(plan("0.5.23"))
     assert {"FROZEN_KV_MTP", "NGRAM", "DSPARK", "STANDALONE"} < LIMITED and "UNO" not in LIMITED

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from speclaunch.engine.plan.plan import UnknownValueError
-from speclaunch.engine.plan.topics import adaptive, parallel, spec_v2
+from speclaunch.engine.plan.topics import parallel, spec_v2, speculation
 from speclaunch.engine.plan.topics.algorithms import algorithm_names
-from speclaunch.engine.plan.topics.memory import draft_in_pool
+from speclaunch.engine.plan.topics.gpu import draft_in_pool
 from speclaunch.engine.plan.topics.target import architecture_of, has_architecture
 from tests.engine.plan.resolving import LLAMA, MI300X, model, plan
 
@@ -92,12 +92,12 @@ def test_what_is_no_count_is_not_known(size: str) -> None:
 def test_adaptive(version: str, words: str, refusal: str | None) -> None:
     asked = f"{words} --speculative-adaptive"
     found = plan(version, asked)
-    said = adaptive.refusal(found)
+    said = speculation.adaptive_refusal(found)
     assert said == refusal or (refusal is not None and said is not None and refusal in said)
     assert found.value("speculative_adaptive") is (refusal is None)
     fills = refusal is None and version not in ("0.5.11", "0.5.12.post1", "0.5.13.post1")
-    assert adaptive.fills_parameters(found) is fills
-    assert not adaptive.fills_parameters(plan(version, words))
+    assert speculation.adaptive_fills_parameters(found) is fills
+    assert not speculation.adaptive_fills_parameters(plan(version, words))
 
 
 @pytest.mark.parametrize(

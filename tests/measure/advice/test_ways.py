@@ -6,7 +6,7 @@ import pytest
 
 from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.facts.known_models import ModelPair, index_names
-from speclaunch.engine.plan.topics.drafts import PATH
+from speclaunch.engine.plan.topics.speculation import DRAFT_PATH
 from speclaunch.measure.advice.drafts import SpeculationMethod, ways_for
 
 BARE = Checkpoint("o/target", architectures=("DeepseekV3ForCausalLM",))
@@ -22,7 +22,7 @@ def order(target: Checkpoint, *pairs: ModelPair) -> list[str]:
 
 def test_ngram_is_always_there() -> None:
     (only,) = ways_for(BARE, ())
-    assert only.method is SpeculationMethod.NGRAM and PATH not in only.arguments
+    assert only.method is SpeculationMethod.NGRAM and DRAFT_PATH not in only.arguments
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_own_layers_go_first_where_their_weights_are_there(
     target = Checkpoint("o/target", mtp_layers=1, mtp_weights=released)
     found = ways_for(target, (pair("o/head", "EAGLE3"),))
     assert found[place].method is SpeculationMethod.MTP and found[place].confidence == confidence
-    assert found[place].draft is None and PATH not in found[place].arguments
+    assert found[place].draft is None and DRAFT_PATH not in found[place].arguments
 
 
 def test_own_layers_without_weights_are_no_way() -> None:
@@ -85,7 +85,7 @@ def test_the_arguments_are_the_documented_ones() -> None:
         "speculative_num_steps": 5,  # the constant with the least regret in SpecForge's grid
         "speculative_eagle_topk": 1,
         "speculative_num_draft_tokens": 6,
-        PATH: "o/head",
+        DRAFT_PATH: "o/head",
     }
     assert "has the lowest mean loss in SpecForge's grid" in head.setting_why
     (older, _) = ways_for(BARE, (pair("o/head", "EAGLE"),))

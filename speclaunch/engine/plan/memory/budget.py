@@ -31,8 +31,8 @@ from speclaunch.engine.plan.memory.pool import Pool
 from speclaunch.engine.plan.memory.terms import GatheredSizes, gather, weights_least
 from speclaunch.engine.plan.placement import beyond_the_gpus
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics import memory
-from speclaunch.engine.plan.topics.memory import draft_in_pool
+from speclaunch.engine.plan.topics import gpu
+from speclaunch.engine.plan.topics.gpu import draft_in_pool
 
 _ELASTIC = (MemoryUse.ACTIVATIONS, MemoryUse.GRAPHS, MemoryUse.RUNTIME)
 """Estimates to reduce, in this order, if the deployment fits only with minimum sizes."""
@@ -301,10 +301,10 @@ def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
     least = min(device.free for device in devices)
     most = max(device.free for device in devices)
     if plan.in_versions(">=0.5.7"):
-        checked = plan.env_flag(memory.BALANCE_CHECK, True)
+        checked = plan.env_flag(gpu.BALANCE_CHECK, True)
     else:
-        checked = not plan.env_flag(memory.NO_BALANCE_CHECK)
-    if not checked or least >= memory.BALANCED * most:
+        checked = not plan.env_flag(gpu.NO_BALANCE_CHECK)
+    if not checked or least >= gpu.BALANCED * most:
         return None
     why = (
         f"one GPU has {in_gib(least)} free and another {in_gib(most)}: the engine refuses ranks "

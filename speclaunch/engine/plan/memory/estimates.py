@@ -2,7 +2,7 @@
 
 The engine measures free memory itself ("Load weight begin. avail mem=…", sglang 0.5.23
 distributed/bootstrap.py:207, 0.4.6 model_runner.py:474) after CUDA and NCCL are set up. For graphs
-and activations it has conservative rules of thumb (`topics/memory.py`); the lower bound is the size
+and activations it has conservative rules of thumb (`topics/gpu.py`); the lower bound is the size
 of one layer's tensors.
 """
 
@@ -21,8 +21,9 @@ from speclaunch.engine.plan.memory.layers import draft_of
 from speclaunch.engine.plan.placement import local_gpus
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
-from speclaunch.engine.plan.topics import graphs as graphs_topic
-from speclaunch.engine.plan.topics import memory, parallel
+from speclaunch.engine.plan.topics import gpu as graphs_topic
+from speclaunch.engine.plan.topics import gpu as memory
+from speclaunch.engine.plan.topics import parallel
 from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY, EAGLE_FAMILY
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 

@@ -34,8 +34,8 @@ from speclaunch.engine.plan.memory.matrices import ELEMENT_BYTES, ModelConfig
 from speclaunch.engine.plan.placement import Ranks, ranks_of
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY, EAGLE_FAMILY
-from speclaunch.engine.plan.topics.hybrid import STRATEGY
-from speclaunch.engine.plan.topics.memory import draft_in_pool
+from speclaunch.engine.plan.topics.attention import STRATEGY
+from speclaunch.engine.plan.topics.gpu import draft_in_pool
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 from speclaunch.engine.plan.topics.target import target_of
 

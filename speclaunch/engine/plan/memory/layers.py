@@ -12,7 +12,7 @@ from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.plan.architectures import architectures
 from speclaunch.engine.plan.memory.matrices import ELEMENT_BYTES, ModelConfig, serving_dtype
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
-from speclaunch.engine.plan.topics import drafts
+from speclaunch.engine.plan.topics import speculation
 from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY, EAGLE_FAMILY
 from speclaunch.engine.plan.topics.target import target_of
 
@@ -501,8 +501,8 @@ def draft_of(plan: Plan) -> Draft | None:
         return None
     checkpoint = plan.facts.draft
     if checkpoint is None:
-        if drafts.own_path(plan, as_configured=False) is not None:
-            raise UnknownValueError(drafts.UNKNOWN_DRAFT)
+        if speculation.own_path(plan, as_configured=False) is not None:
+            raise UnknownValueError(speculation.UNKNOWN_DRAFT)
         checkpoint = target_of(plan)
     name = checkpoint.architecture
     if name is None:

@@ -1,7 +1,7 @@
 """Simulates the engine's start phase by phase: which values of `mem_fraction_static` work, and
 which message the engine prints when memory runs out.
 
-`topics/memory.py` decides whether the draft is loaded before or after the pool.
+`topics/gpu.py` decides whether the draft is loaded before or after the pool.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from speclaunch.engine.plan.budget import MemoryPhase, MemoryUse
 from speclaunch.engine.plan.memory.estimates import GIB, MIB, NOTHING, Device, SizeEstimate
 from speclaunch.engine.plan.memory.pool import Pool, PoolSettings, pool
 from speclaunch.engine.plan.plan import Plan
-from speclaunch.engine.plan.topics.hybrid import NEEDS_A_STATE
+from speclaunch.engine.plan.topics.attention import NEEDS_A_STATE
 
 _TORCH = "torch.OutOfMemoryError: CUDA out of memory."
 """PyTorch's message (2.5 and later, which all these releases require), without the sizes that

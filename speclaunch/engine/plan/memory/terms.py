@@ -25,7 +25,7 @@ from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import user_backend
 from speclaunch.engine.plan.resolution.models import is_multimodal
 from speclaunch.engine.plan.resolution.working import Working
-from speclaunch.engine.plan.topics.memory import draft_in_pool
+from speclaunch.engine.plan.topics.gpu import draft_in_pool
 
 _T = TypeVar("_T")
 _WEIGHTS_LEAST = 0.97

@@ -46,7 +46,7 @@ from speclaunch.engine.plan.memory.quantized import (
 from speclaunch.engine.plan.placement import Ranks, ranks_of
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.topics.algorithms import BLOCK_FAMILY
-from speclaunch.engine.plan.topics.memory import draft_in_pool
+from speclaunch.engine.plan.topics.gpu import draft_in_pool
 from speclaunch.engine.plan.topics.target import target_of
 
 _FAR = 0.25

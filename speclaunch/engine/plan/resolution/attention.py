@@ -18,7 +18,7 @@ from speclaunch.engine.plan.resolution.models import (
     of_config,
 )
 from speclaunch.engine.plan.resolution.working import Working
-from speclaunch.engine.plan.topics import deterministic, drafts
+from speclaunch.engine.plan.topics import attention, speculation
 from speclaunch.engine.plan.topics.attention import (
     BACKENDS,
     BOTH,
@@ -125,11 +125,11 @@ def _same_for_both(working: Working) -> None:
 def _deterministic(working: Working) -> str | None:
     """Return the backend that `_handle_deterministic_inference` sets, if it runs before the default
     is chosen (0.5.12 and later)."""
-    if working.in_versions("<0.5.12") or not deterministic.is_requested(working):
+    if working.in_versions("<0.5.12") or not attention.is_deterministic(working):
         return None
     if working.capability // 10 not in (10, 12):
         return "fa3"
-    latent = deterministic.triton_targets(working)
+    latent = attention.triton_targets(working)
     return "triton" if working.architecture in latent else "flashinfer"
 
 
@@ -389,7 +389,7 @@ def _supported(working: Working, backend: str | None) -> str:
     fallback = "triton" if working.is_hip else "flashinfer"
     if backend is None:
         return fallback
-    if drafts.dflash_drafts_on(working, backend):
+    if speculation.dflash_drafts_on(working, backend):
         return backend
     if backend == "trtllm_mha" and working.in_versions(">=0.5.23"):
         return "fa4" if working.capability // 10 == 10 else fallback

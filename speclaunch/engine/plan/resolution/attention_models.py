@@ -14,8 +14,15 @@ from speclaunch.engine.plan.resolution.models import (
     of_config,
 )
 from speclaunch.engine.plan.resolution.working import Working
-from speclaunch.engine.plan.topics.attention import BACKENDS, BOTH, DECODE, DRAFT, PREFILL
-from speclaunch.engine.plan.topics.hybrid import BUFFERED, STRATEGY
+from speclaunch.engine.plan.topics.attention import (
+    BACKENDS,
+    BOTH,
+    BUFFERED,
+    DECODE,
+    DRAFT,
+    PREFILL,
+    STRATEGY,
+)
 
 PAGE = "page_size"
 

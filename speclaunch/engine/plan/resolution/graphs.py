@@ -18,8 +18,9 @@ from speclaunch.engine.plan.resolution.models import (
     uses_kda,
 )
 from speclaunch.engine.plan.resolution.working import Working, counted
-from speclaunch.engine.plan.topics import lora, parallel
-from speclaunch.engine.plan.topics.graphs import (
+from speclaunch.engine.plan.topics import parallel
+from speclaunch.engine.plan.topics import target as lora
+from speclaunch.engine.plan.topics.gpu import (
     BACKENDS_BY_PHASE,
     EAGER,
     MOST,
@@ -28,7 +29,7 @@ from speclaunch.engine.plan.topics.graphs import (
     SIZES,
     span,
 )
-from speclaunch.engine.plan.topics.graphs import PREFILL_BACKEND as BACKEND
+from speclaunch.engine.plan.topics.gpu import PREFILL_BACKEND as BACKEND
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
@@ -234,7 +235,7 @@ def _refuses_piecewise(working: Working) -> _Refusals:
     yield bool(value("enable_torch_compile")), "enable_torch_compile"
     yield working.number("pp_size", 1) > 1, "pipeline stages"
     yield value("moe_a2a_backend") not in (None, "none"), "moe_a2a_backend"
-    yield lora.is_on(working), "adapters (LoRA)"
+    yield lora.serves_adapters(working), "adapters (LoRA)"
     yield (value("load_format") == "gguf" or value("quantization") == "gguf"), "gguf"
     yield value("dllm_algorithm") is not None, "dllm_algorithm"
     yield (
@@ -335,7 +336,7 @@ def _refuses_breakable(working: Working) -> _Refusals:
         yield moe not in _VALIDATED_A2A, f"moe_a2a_backend {moe}"
     else:
         yield (
-            lora.is_on(working),
+            lora.serves_adapters(working),
             "adapters (LoRA)",
         )
         yield moe != "none", f"moe_a2a_backend {moe}"

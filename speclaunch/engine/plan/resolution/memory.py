@@ -18,10 +18,8 @@ from speclaunch.engine.plan.resolution.graphs import (
 )
 from speclaunch.engine.plan.resolution.models import is_multimodal
 from speclaunch.engine.plan.resolution.working import Working, counted
-from speclaunch.engine.plan.topics import graphs, parallel
-from speclaunch.engine.plan.topics import memory as thumb
-from speclaunch.engine.plan.topics.graphs import MOST, SIZES
-from speclaunch.engine.plan.topics.memory import draft_in_pool
+from speclaunch.engine.plan.topics import gpu, parallel
+from speclaunch.engine.plan.topics.gpu import MOST, SIZES, draft_in_pool
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 from speclaunch.engine.plan.topics.target import has_architecture
 
@@ -133,9 +131,9 @@ def _reserve(working: Working, memory: int | None) -> Reserve:
     ):
         raise UnknownValueError("the fraction is chosen after the graphs are captured")
     reserve = Reserve()
-    reserve.add(thumb.OWN, "as a base")
+    reserve.add(gpu.OWN, "as a base")
     tokens = _activation_tokens(working)
-    reserve.add(tokens * thumb.TOKEN, f"for activations of {tokens} tokens")
+    reserve.add(tokens * gpu.TOKEN, f"for activations of {tokens} tokens")
     ranks = working.number("tp_size", 1) * working.number("pp_size", 1)
     reserve.add(ranks / 8 * _GIB, f"for {counted(ranks, 'rank')}")
     _for_graphs(working, reserve)
@@ -153,9 +151,9 @@ def _activation_tokens(working: Working) -> int:
     if working.in_versions(">=0.5.15") and working.value("disaggregation_mode") == "decode":
         running = working.user_value("max_running_requests") or working.number(MOST) or 1
         tokens = working.user_value("speculative_num_draft_tokens") or 1
-        return max(int(running) * int(tokens), thumb.FEWEST_TOKENS)
+        return max(int(running) * int(tokens), gpu.FEWEST_TOKENS)
     chunk = working.number(CHUNK)
-    return max(chunk if chunk > 0 else working.number("max_prefill_tokens"), thumb.FEWEST_TOKENS)
+    return max(chunk if chunk > 0 else working.number("max_prefill_tokens"), gpu.FEWEST_TOKENS)
 
 
 def _decodes_in_graphs(working: Working) -> bool:
@@ -178,23 +176,23 @@ def _decodes_in_graphs(working: Working) -> bool:
 def _for_graphs(working: Working, reserve: Reserve) -> None:
     most = working.number(MOST)
     if working.in_versions("<0.5.15") or _decodes_in_graphs(working):
-        reserve.add(most * thumb.DECODE_GRAPH, f"for decode graphs up to {most}")
+        reserve.add(most * gpu.DECODE_GRAPH, f"for decode graphs up to {most}")
     ranks = attention_ranks(working) if parallel.is_on(working) else 0
     prefill_only = (
         working.in_versions(">=0.5.15") and working.value("disaggregation_mode") == "prefill"
     )
     if ranks and not prefill_only:
-        large = most > thumb.LARGE_GRAPH
-        each = thumb.DECODE_GRAPH_RANK_LARGE if large else thumb.DECODE_GRAPH_RANK
+        large = most > gpu.LARGE_GRAPH
+        each = gpu.DECODE_GRAPH_RANK_LARGE if large else gpu.DECODE_GRAPH_RANK
         reserve.add(most * ranks * each, f"for DP attention across {counted(ranks, 'rank')}")
     _for_prefill_graphs(working, reserve)
 
 
 def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
     """Add the reserve for prefill graphs, which depends on the length of their list."""
-    if not graphs.prefill_is_captured(working):
+    if not gpu.prefill_is_captured(working):
         return
-    if working.in_versions(graphs.BACKENDS_BY_PHASE):
+    if working.in_versions(gpu.BACKENDS_BY_PHASE):
         decode_only = (
             working.in_versions(">=0.5.15") and working.value("disaggregation_mode") == "decode"
         )
@@ -202,7 +200,7 @@ def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
             return
         _by_the_list(working, reserve)
         deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
-        if deepep and working.value(graphs.PREFILL_BACKEND) == "breakable":
+        if deepep and working.value(gpu.PREFILL_BACKEND) == "breakable":
             reserve.add(_GIB, "for prefill graphs with DeepEP")
     elif working.in_versions(">=0.5.10"):
         _by_the_list(working, reserve)
@@ -213,19 +211,19 @@ def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
 
 def _by_the_list(working: Working, reserve: Reserve) -> None:
     if working.architectures.uses_mla(working.target):
-        reserve.add(thumb.PREFILL_GRAPHS_LATENT, "for prefill graphs with latent attention")
+        reserve.add(gpu.PREFILL_GRAPHS_LATENT, "for prefill graphs with latent attention")
         return
     _by_the_count(working, reserve)
 
 
 def _by_the_count(working: Working, reserve: Reserve) -> None:
     count = len(working.value(PREFILL_SIZES))
-    reserve.add(count * float(thumb.PREFILL_GRAPH), f"for {count} prefill graphs")
+    reserve.add(count * float(gpu.PREFILL_GRAPH), f"for {count} prefill graphs")
 
 
 def _for_speculation(working: Working, reserve: Reserve) -> None:
     """Add the reserve for the draft (up to 0.5.13), on top of the minimum."""
-    if working.in_versions("<0.5.8") and graphs.prefill_is_captured(working):
+    if working.in_versions("<0.5.8") and gpu.prefill_is_captured(working):
         tokens = int(working.value(PREFILL_MOST))
         part = 8 if working.in_versions(">=0.5.7") else 4
         reserve.add(tokens // part, f"for prefill graphs up to {tokens} tokens")

@@ -9,11 +9,10 @@ from typing import Any
 from speclaunch.engine.facts.facts import SHORT_DTYPES
 from speclaunch.engine.plan.plan import ChangeKind, UnknownValueError
 from speclaunch.engine.plan.resolution.working import Working
-from speclaunch.engine.plan.topics import deterministic, hybrid
-from speclaunch.engine.plan.topics.attention import BACKENDS, OWN_CPU_DEFAULTS
-from speclaunch.engine.plan.topics.graphs import BACKENDS_BY_PHASE, EAGER, PIECEWISE
-from speclaunch.engine.plan.topics.graphs import SWITCH as GRAPHS
-from speclaunch.engine.plan.topics.hybrid import STRATEGY
+from speclaunch.engine.plan.topics import attention
+from speclaunch.engine.plan.topics.attention import BACKENDS, OWN_CPU_DEFAULTS, STRATEGY
+from speclaunch.engine.plan.topics.gpu import BACKENDS_BY_PHASE, EAGER, PIECEWISE
+from speclaunch.engine.plan.topics.gpu import GRAPHS_SWITCH as GRAPHS
 from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
 from speclaunch.engine.plan.topics.target import halved, has_architecture
 
@@ -300,7 +299,7 @@ def _sampling(working: Working) -> None:
     name = "sampling_backend"
     with working.deciding(name):
         on_cpu = working.device == "cpu" and working.in_versions(OWN_CPU_DEFAULTS)
-        if on_cpu or (deterministic.is_requested(working) and working.in_versions(">=0.5.3")):
+        if on_cpu or (attention.is_deterministic(working) and working.in_versions(">=0.5.3")):
             why = "used for sampling on CPUs" if on_cpu else "used for deterministic sampling"
             source = "sglang 0.5.23 arg_groups/platform_hook.py:172, overrides.py:1035"
             working.set(name, "pytorch", why, source)
@@ -329,10 +328,10 @@ def _deterministic(working: Working) -> None:
     later)."""
     if working.in_versions("<0.5.4") or working.value(RADIX):
         return
-    if not deterministic.is_requested(working):
+    if not attention.is_deterministic(working):
         return
     backend = working.value("attention_backend")
-    if backend not in deterministic.sharing_backends(working):
+    if backend not in attention.sharing_backends(working):
         working.change(
             ChangeKind.RADIX_CACHE_OFF,
             RADIX,
@@ -353,7 +352,7 @@ _NO_STATES_CACHED = ("KimiLinearForCausalLM", "BailingMoeV2_5ForCausalLM")
 def resolve_hybrid(working: Working) -> None:
     """Set the caching strategy for recurrent states, and switch off features that it excludes."""
     with working.deciding(STRATEGY, OVERLAP, RADIX):
-        old = working.in_versions(">=0.5.7") and not working.in_versions(hybrid.CHOSEN)
+        old = working.in_versions(">=0.5.7") and not working.in_versions(attention.CHOSEN)
         if old and working.value(STRATEGY) == "auto":
             source = "sglang 0.5.10 server_args.py:967"
             working.set(STRATEGY, "no_buffer", "auto means no_buffer in this version", source)
@@ -363,9 +362,9 @@ def resolve_hybrid(working: Working) -> None:
         known = working.architectures.hybrid
         if not has_architecture(working, known):
             return
-        if not hybrid.has_states(working.target):
+        if not attention.has_states(working.target):
             return
-        if working.in_versions(hybrid.CHOSEN):
+        if working.in_versions(attention.CHOSEN):
             _strategy(working)
         else:
             _without_buffer(working)
@@ -394,7 +393,7 @@ def _has_a_buffer(working: Working) -> bool:
     if working.value(RADIX):
         return False
     requested = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1
-    able = hybrid.backend_buffers(working)
+    able = attention.backend_buffers(working)
     return requested and able and working.architecture in working.architectures.extra_buffer
 
 
@@ -417,7 +416,7 @@ def _without_buffer(working: Working) -> None:
             _overlap_off(working)
     elif working.in_versions("<0.5.10"):
         _radix_off(working, "speculation does not work with cached states in this version")
-    elif working.in_versions(hybrid.AMD_DROPS_CACHE):
+    elif working.in_versions(attention.AMD_DROPS_CACHE):
         with working.deciding(RADIX):
             if working.is_hip:  # on other GPUs the engine rejects it
                 why = "speculation does not work with cached states on AMD GPUs in this version"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from speclaunch.engine.facts.hardware import Vendor
 from speclaunch.engine.plan.plan import ChangeKind
 from speclaunch.engine.plan.resolution.working import Working
-from speclaunch.engine.plan.topics import adaptive, spec_v2
+from speclaunch.engine.plan.topics import spec_v2, speculation
 from speclaunch.engine.plan.topics.algorithms import (
     EAGLE_HANDLER,
     LIMITED,
@@ -298,14 +298,14 @@ def _mixed_chunk(working: Working) -> None:
 
 def resolve_adaptive(working: Working) -> None:
     """Drop `speculative_adaptive` if it is unsupported."""
-    with working.deciding(adaptive.ADAPTIVE):
-        if working.in_versions("<0.5.11") or not working.value(adaptive.ADAPTIVE):
+    with working.deciding(speculation.ADAPTIVE):
+        if working.in_versions("<0.5.11") or not working.value(speculation.ADAPTIVE):
             return
-        reason = adaptive.refusal(working)
+        reason = speculation.adaptive_refusal(working)
         if reason is not None:
             working.change(
                 ChangeKind.ADAPTIVE_OFF,
-                adaptive.ADAPTIVE,
+                speculation.ADAPTIVE,
                 False,
                 reason,
                 "sglang 0.5.23 speculative/adaptive_spec_params.py:56, 0.5.11 :18",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from speclaunch.engine.plan.plan import ChangeKind, UnknownValueError
 from speclaunch.engine.plan.resolution.working import Working
-from speclaunch.engine.plan.topics import adaptive, drafts
+from speclaunch.engine.plan.topics import speculation
 from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
 
 
@@ -64,10 +64,10 @@ def _has_gemma4_draft(working: Working) -> bool:
         return False
     draft, target = working.plan.facts.draft, working.plan.facts.target
     if draft is not None and draft.architectures:
-        return drafts.gemma4_assistant(working, draft) is not None
+        return speculation.gemma4_assistant(working, draft) is not None
     names = (str(path), *(target.architectures if target is not None else ()))
     if any("gemma" in name.lower() for name in names):
-        raise UnknownValueError(drafts.UNKNOWN_DRAFT)
+        raise UnknownValueError(speculation.UNKNOWN_DRAFT)
     return False  # only Gemma 4 has such drafts, and their names contain it
 
 
@@ -125,8 +125,8 @@ def _bundled_draft(working: Working) -> None:
     config = working.target.config
     if not config:
         raise UnknownValueError("the config of the target is unknown")
-    if not drafts.bundles_dspark(config):
-        if not working.in_versions(drafts.DSPARK_FOLDER):
+    if not speculation.bundles_dspark(config):
+        if not working.in_versions(speculation.DSPARK_FOLDER):
             return
         raise UnknownValueError(
             "the presence of a dspark draft in the target's directory is unknown"
@@ -228,16 +228,18 @@ def resolve_parameters(working: Working) -> None:
 def _adaptive(working: Working) -> None:
     """Apply adaptive speculation, which fills in steps and topk, and always sets the tokens (0.5.14
     and later, speculative_hook.py:487)."""
-    if not working.in_versions(adaptive.DECIDED_FIRST) or not working.value(adaptive.ADAPTIVE):
+    if not working.in_versions(speculation.ADAPTIVE_DECIDED_FIRST) or not working.value(
+        speculation.ADAPTIVE
+    ):
         return
     if working.user_value("speculative_adaptive_config") is not None:
         if working.user_value(STEPS) is None:
             raise UnknownValueError("the file named by speculative_adaptive_config was not read")
     elif working.user_value(STEPS) is None:
-        candidates = " ".join(map(str, adaptive.candidate_steps(working)))
+        candidates = " ".join(map(str, speculation.candidate_steps(working)))
         why = f"adaptive speculation starts in the middle of its candidates, {candidates}"
         source = "sglang 0.5.23 arg_groups/speculative_hook.py:1413"
-        working.set(STEPS, adaptive.FIRST_STEPS, why, source)
+        working.set(STEPS, speculation.FIRST_STEPS, why, source)
     if working.user_value(TOPK) is None:
         source = "sglang 0.5.23 arg_groups/speculative_hook.py:1406"
         working.set(TOPK, 1, "adaptive speculation drafts a chain", source)
@@ -252,7 +254,7 @@ def _adaptive(working: Working) -> None:
 
 def _eagle(working: Working) -> None:
     steps, topk, tokens = (working.value(name) for name in (STEPS, TOPK, TOKENS))
-    if drafts.sets_parameters(working):
+    if speculation.draft_sets_parameters(working):
         _own_slots(working)
         return
     if steps is None:
@@ -319,7 +321,7 @@ def _own_slots(working: Working) -> None:
     """Set the depth that an IQuest Q1 draft states (`_handle_iquest_q1_mtp_draft`)."""
     steps = working.value(STEPS)
     if steps is None:
-        steps = drafts.draft_of(working, as_configured=True).config.get("num_draft_slots")
+        steps = speculation.draft_of(working, as_configured=True).config.get("num_draft_slots")
         if steps is None:
             raise UnknownValueError("num_draft_slots of the draft is unknown")
         working.change(
@@ -401,7 +403,7 @@ def _dspark(working: Working) -> None:
         return
     gamma = working.user_value("speculative_dspark_block_size")
     if gamma is None:
-        gamma = drafts.draft_of(working, as_configured=True).config.get("dspark_block_size")
+        gamma = speculation.draft_of(working, as_configured=True).config.get("dspark_block_size")
     if gamma is None:
         gamma = _block_size(working) or _DSPARK_GAMMA
     working.set(
@@ -423,7 +425,7 @@ def _uno(working: Working) -> None:
 def _block_size(working: Working) -> int | None:
     """Return the `block_size` of a draft, preferably from `dflash_config`
     (parse_dflash_draft_config)."""
-    draft = drafts.draft_of(working, as_configured=True)
+    draft = speculation.draft_of(working, as_configured=True)
     nested = draft.config.get("dflash_config")
     inner = nested.get("block_size") if isinstance(nested, Mapping) else None
     return inner if isinstance(inner, int) else draft.block_size

@@ -1,6 +1,13 @@
-"""Attention backends: arguments, names, and defaults that several steps share."""
+"""Attention: backends, deterministic inference, and targets with linear-attention layers.
+
+`_handle_deterministic_inference`: sglang 0.5.23 arg_groups/attention_hook.py:600 and
+arg_groups/overrides.py:1039, 0.5.4 server_args.py:1516.
+"""
 
 from __future__ import annotations
+
+from speclaunch.engine.facts.facts import Checkpoint
+from speclaunch.engine.plan.settings import Settings
 
 BOTH = "attention_backend"
 PREFILL = "prefill_attention_backend"
@@ -24,3 +31,98 @@ for sampling (0.5.23 arg_groups/platform_hook.py:172). Earlier releases: torch_n
 FA3_GIVES_WAY = ">=0.5.1,<0.5.14"
 """Releases in which fa3 cannot decode with a hierarchical cache (0.5.10 server_args.py:2929, 0.5.4
 :1475)."""
+
+
+DETERMINISTIC_SWITCH = "enable_deterministic_inference"
+POLICY = "rl_on_policy_target"
+_DETERMINISTIC_BACKENDS = (
+    ("0.5.3", ("fa3", "flashinfer", "triton")),
+    ("0.5.13", ("ascend",)),
+    ("0.5.16", ("fa4",)),
+    ("0.5.19", ("intel_xpu",)),
+)
+"""`DETERMINISTIC_ATTENTION_BACKEND_CHOICES`, by the release that added each."""
+_UNSHARED = frozenset({"flashinfer", "intel_xpu"})
+"""Backends that are not in `RADIX_SUPPORTED_DETERMINISTIC_ATTENTION_BACKEND`."""
+_FIRST_ABSORBING = frozenset({"fa3", "triton"})
+_ABSORBED = (
+    ("0.5.4.post1", ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM")),
+    ("0.5.6.post1", ("MistralLarge3ForCausalLM", "PixtralForConditionalGeneration")),
+    ("0.5.9", ("GlmMoeDsaForCausalLM",)),
+    ("0.5.18", ("Glm4MoeLiteForCausalLM",)),
+)
+"""Targets with latent attention that the engine lists, by the release that added each."""
+_NOT_CHOSEN_FOR = (("0.5.20", ("Glm5NextForConditionalGeneration",)),)
+"""Further targets without a default (0.5.23 attention_hook.py:633, not overrides.py:1055)."""
+
+
+def is_deterministic(settings: Settings) -> bool:
+    """True if deterministic inference is requested, directly or by an RL policy."""
+    return bool(settings.value(DETERMINISTIC_SWITCH)) or settings.value(POLICY) is not None
+
+
+def deterministic_backends(settings: Settings) -> frozenset[str]:
+    """Return the attention backends that support deterministic inference in this version."""
+    return _since(settings, _DETERMINISTIC_BACKENDS)
+
+
+def sharing_backends(settings: Settings) -> frozenset[str]:
+    """Return backends that share prefixes deterministically. With any other, the engine disables
+    the prefix cache."""
+    return deterministic_backends(settings) - _UNSHARED
+
+
+def absorbing_backends(settings: Settings) -> frozenset[str]:
+    """Return backends that serve latent attention deterministically.
+
+    Up to 0.5.16 these are fa3 and triton (0.5.16 server_args.py:6794, 0.5.13 :4272), from 0.5.17
+    all backends that share prefixes (server_args.py:7849).
+    """
+    return sharing_backends(settings) if settings.in_versions(">=0.5.17") else _FIRST_ABSORBING
+
+
+def absorbs(settings: Settings) -> bool:
+    """True if the target needs a backend that shares prefixes; False if unknown."""
+    target = settings.facts.target
+    known = _since(settings, (*_ABSORBED, *_NOT_CHOSEN_FOR))
+    return target is not None and target.architecture in known
+
+
+def triton_targets(settings: Settings) -> frozenset[str]:
+    """Return targets that default to triton on Blackwell. Other targets default to flashinfer."""
+    return _since(settings, _ABSORBED)
+
+
+def _since(settings: Settings, rows: tuple[tuple[str, tuple[str, ...]], ...]) -> frozenset[str]:
+    return frozenset(
+        name for since, names in rows if settings.in_versions(f">={since}") for name in names
+    )
+
+
+STRATEGY = "mamba_radix_cache_strategy"
+CHOSEN = ">=0.5.14"
+"""Releases that list the architectures (`engine/plan/architectures.py`) and choose a strategy
+(`_handle_mamba_radix_cache`, 0.5.23 arg_groups/overrides.py:446, 0.5.14 server_args.py:4338)."""
+BUFFERED = ("extra_buffer", "extra_buffer_lazy")
+"""Strategies with a buffer in addition to the state cache."""
+AMD_DROPS_CACHE = ">=0.5.11"
+"""Releases that drop the state cache on AMD GPUs if speculation is used with a strategy without a
+buffer. On other GPUs they refuse to start (0.5.11 server_args.py:2451)."""
+NEEDS_A_STATE = ">=0.5.13"
+"""Releases with a separate message if no state fits (0.5.23
+mem_cache/kv_cache_configurator.py:3394)."""
+_BUFFERED_BY = (None, "triton")
+
+
+def has_states(target: Checkpoint) -> bool:
+    """True if a hybrid target has layers with states. A Granite model may have none."""
+    granite = (target.architecture or "").startswith("GraniteMoeHybrid")
+    return not granite or "mamba" in (target.config.get("layer_types") or ())
+
+
+def backend_buffers(settings: Settings) -> bool:
+    """True if the linear-attention backend supports a state buffer (extra_buffer).
+
+    Raises UnknownValueError.
+    """
+    return settings.value("linear_attn_backend") in _BUFFERED_BY

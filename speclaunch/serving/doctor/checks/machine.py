@@ -13,7 +13,9 @@ from speclaunch.engine import (
     OtherProcess,
     Packages,
     UnknownFact,
-    memory,
+)
+from speclaunch.engine import (
+    gpu as gpu_topic,
 )
 from speclaunch.serving.doctor.facts import (
     CheckLine,
@@ -313,9 +315,9 @@ def _major(version: str) -> int | None:
 _OWN_SHARE = 0.03
 """Share of a GPU that the driver reserves for itself: it counts as unused."""
 _SWITCHES = {
-    memory.BALANCE_CHECK: FALSE_TEXTS,
+    gpu_topic.BALANCE_CHECK: FALSE_TEXTS,
     "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": TRUE_TEXTS,  # 0.5.3 to 0.5.20
-    memory.NO_BALANCE_CHECK: TRUE_TEXTS,
+    gpu_topic.NO_BALANCE_CHECK: TRUE_TEXTS,
 }
 """Variables of all releases that turn the engine's error into a warning."""
 
@@ -429,7 +431,7 @@ def _unbalanced(
     if target is None or target.tensor_parallel in (None, 1) or target.gpus is None:
         return
     free = [(gpu.free_bytes, gpu.index) for gpu in gpus[: target.gpus] if gpu.free_bytes]
-    if len(free) < max(2, target.gpus) or min(free)[0] >= memory.BALANCED * max(free)[0]:
+    if len(free) < max(2, target.gpus) or min(free)[0] >= gpu_topic.BALANCED * max(free)[0]:
         return
     (least, where), (most, _) = min(free), max(free)
     switched_off = any(

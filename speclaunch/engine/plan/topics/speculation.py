@@ -1,14 +1,21 @@
-"""Drafts: their checkpoints, and the draft properties that the engine reads."""
+"""Drafts, with their properties that the engine reads, and adaptive speculation.
+
+`adaptive_unsupported_reason`: sglang 0.5.23 speculative/adaptive_spec_params.py:56, 0.5.11 :18.
+From 0.5.14 it is checked before the parameters are filled in, so an unset topk counts as 1; earlier
+releases check afterwards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.plan.settings import Settings, UnknownValueError
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
 
-PATH = "speculative_draft_model_path"
+DRAFT_PATH = "speculative_draft_model_path"
 UNKNOWN_DRAFT = "the draft checkpoint is unknown"
 ASSISTANTS_SINCE = "0.5.12"
 """The first release that drafts with a Gemma 4 assistant (0.5.12 server_args.py:116)."""
@@ -28,7 +35,7 @@ def own_path(settings: Settings, *, as_configured: bool = True) -> str | None:
     `as_configured`: use the path that the user set, not the engine's default for an unset path.
     Raises UnknownValueError.
     """
-    path = settings.user_value(PATH) if as_configured else settings.value(PATH)
+    path = settings.user_value(DRAFT_PATH) if as_configured else settings.value(DRAFT_PATH)
     return None if path is None or path == settings.value("model_path") else str(path)
 
 
@@ -75,7 +82,7 @@ DSPARK_FOLDER = ">=0.5.23"
 """Releases that also search for a draft in a folder `dspark` of the target's directory."""
 
 
-def sets_parameters(settings: Settings) -> bool:
+def draft_sets_parameters(settings: Settings) -> bool:
     """True if the target's own draft determines steps, topk and tokens (0.5.21 and later,
     `_handle_iquest_q1_mtp_draft`)."""
     target = settings.facts.target
@@ -108,3 +115,63 @@ def dflash_drafts_on(settings: Settings, backend: str) -> bool:
             raise UnknownValueError(UNKNOWN_DRAFT)
         return is_windowed_or_causal(settings.facts.draft)
     return backend in dflash_backends(settings)
+
+
+ADAPTIVE = "speculative_adaptive"
+ADAPTIVE_ALGORITHMS = ("EAGLE", "EAGLE3")
+"""Algorithms that support adaptive steps."""
+ADAPTIVE_DECIDED_FIRST = ">=0.5.14"
+_TOPK = "speculative_eagle_topk"
+_ADAPTIVE_NOT_WITH = ("enable_multi_layer_eagle", "enable_two_batch_overlap", "enable_pdmux")
+
+
+def adaptive_refusal(settings: Settings) -> str | None:
+    """Return why the engine drops `speculative_adaptive`; None if it does not. Raises
+    UnknownValueError."""
+    return next(_adaptive_refusals(settings), None)
+
+
+def _adaptive_refusals(settings: Settings) -> Iterator[str]:
+    """Yield the reasons in the engine's order."""
+    algorithm = settings.algorithm
+    if algorithm not in ADAPTIVE_ALGORITHMS:
+        yield (
+            f"only EAGLE and EAGLE3 support adaptive speculation, not {algorithm}"
+            if algorithm
+            else "speculation is off"
+        )
+    early = settings.in_versions(ADAPTIVE_DECIDED_FIRST)
+    topk = settings.user_value(_TOPK) if early else settings.value(_TOPK)
+    if topk != 1 and not (early and topk is None):
+        yield f"adaptive speculation needs speculative_eagle_topk 1, not {topk}"
+    if attention_ranks(settings) > 1:
+        yield "DP attention ranks would not agree on the steps"
+    if settings.in_versions("<0.5.12") and not settings.value(OVERLAP):
+        yield "0.5.11 supports adaptive speculation only without the overlap schedule"
+    for switch in _ADAPTIVE_NOT_WITH:
+        if settings.value(switch):
+            yield f"{switch} does not support adaptive speculation"
+
+
+def candidate_steps(settings: Settings) -> tuple[int, ...]:
+    """Return the step counts that adaptive speculation switches between if no file sets them.
+
+    The middle count is the initial one (`candidate_steps` of 0.5.23
+    speculative/adaptive_spec_params.py, also in 0.5.13).
+    """
+    found = {1, 3, 7}
+    found |= {0} if settings.in_versions(ADAPTIVE_DECIDED_FIRST) else set()
+    found |= {5} if settings.in_versions(">=0.5.20") else set()
+    return tuple(sorted(found))
+
+
+FIRST_STEPS = 3
+"""Initial number of steps."""
+
+
+def adaptive_fills_parameters(settings: Settings) -> bool:
+    """True if adaptive speculation sets missing steps and topk (0.5.14 and later,
+    arg_groups/speculative_hook.py:487). Raises UnknownValueError."""
+    if not settings.in_versions(ADAPTIVE_DECIDED_FIRST) or not settings.user_value(ADAPTIVE):
+        return False
+    return adaptive_refusal(settings) is None

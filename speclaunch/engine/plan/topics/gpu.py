@@ -1,4 +1,15 @@
-"""CUDA graphs: whether decode and prefill are captured, and which backends have no graphs."""
+"""CUDA graphs, memory of the draft, and the engine's reserve on a GPU.
+
+Up to 0.5.13 the target is prepared first (weights, pool, graphs). The draft is then loaded into the
+memory outside the fraction (0.5.10 managers/scheduler.py:578, speculative/eagle_worker.py).
+
+From 0.5.14 the weights of both are loaded before any pool. The draft's weights and cache come from
+the static part (0.5.23 managers/scheduler.py:1128, 0.5.14
+model_executor/model_runner_kv_cache_mixin.py).
+
+Numbers in MiB are the engine's conservative rules of thumb (0.5.3 and later):
+`handle_gpu_memory_settings`, sglang 0.5.23 arg_groups/memory_hook.py:47, 0.5.3 server_args.py:700.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +17,7 @@ from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
 SIZES = "cuda_graph_bs_decode"
 MOST = "cuda_graph_max_bs_decode"
-SWITCH = "disable_cuda_graph"
+GRAPHS_SWITCH = "disable_cuda_graph"
 """The switch for all graphs up to 0.5.13."""
 DECODE_SWITCH = "disable_decode_cuda_graph"
 DECODE_BACKEND = "cuda_graph_backend_decode"
@@ -24,7 +35,7 @@ server_args.py:2301)."""
 def decode_is_captured(settings: Settings) -> bool:
     """True if decode has GPU graphs. Raises UnknownValueError."""
     return settings.device != "cpu" and not (
-        bool(settings.value(SWITCH)) or decode_alone_is_off(settings)
+        bool(settings.value(GRAPHS_SWITCH)) or decode_alone_is_off(settings)
     )
 
 
@@ -60,3 +71,41 @@ def span(first: int, last: int, step: int = 1) -> list[int]:
     if len(sizes) > _MOST_SIZES:
         raise UnknownValueError(f"a list of {len(sizes):,} CUDA graph sizes is too long")
     return list(sizes)
+
+
+FIRST_IN_POOL = "0.5.14"
+"""The first release that deducts the draft from the pool."""
+IN_POOL = f">={FIRST_IN_POOL}"
+
+
+def draft_in_pool(settings: Settings) -> bool:
+    """True if the draft's weights and cache come from the static part and load before the pool is
+    sized.
+
+    Otherwise the draft loads afterwards, into the remaining memory.
+    """
+    return settings.in_versions(IN_POOL)
+
+
+BALANCED = 0.9
+"""Minimum ratio of free memory between two ranks. The engine refuses to start below it (0.5.23
+distributed/bootstrap.py:445, 0.5.7 model_runner.py:788)."""
+BALANCE_CHECK = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK"
+"""Variable that disables this check if it is false (0.5.7 and later)."""
+NO_BALANCE_CHECK = "SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK"
+"""Variable that disables this check if it is true (up to 0.5.17)."""
+OWN = 512
+"""MiB for the metadata of attention backends."""
+TOKEN = 1.5
+"""MiB of activations per prefill token."""
+FEWEST_TOKENS = 2048
+DECODE_GRAPH = 2
+"""MiB per request of the largest decode graph."""
+DECODE_GRAPH_RANK = 3
+"""MiB per request and DP attention rank, if the graph is no larger than `LARGE_GRAPH`."""
+LARGE_GRAPH = 300
+DECODE_GRAPH_RANK_LARGE = 4.5
+PREFILL_GRAPH = 8
+"""MiB per prefill graph, regardless of its size."""
+PREFILL_GRAPHS_LATENT = 1536
+"""MiB for all prefill graphs of a model with latent attention."""
