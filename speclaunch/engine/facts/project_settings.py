@@ -308,15 +308,13 @@ def _chain(path: Path) -> list[ProjectFile]:
             )
         if not is_file(found):
             raise InputError(Problem(f"`extend`: no such file: {target}", place))
-        if any(_same(found, file.path) for file in chain) or len(chain) >= _MOST_FILES:
+        if len(chain) >= _MOST_FILES or any(
+            reads.realpath(str(found)) == reads.realpath(str(file.path)) for file in chain
+        ):
             help_ = "remove an `extend` from the cycle"
             raise InputError(Problem(f"`extend` is cyclic: {target}", place, help_))
         chain.append(read_project_file(found))
     return chain
-
-
-def _same(path: Path, other: Path) -> bool:
-    return reads.realpath(str(path)) == reads.realpath(str(other))
 
 
 def _resolve_path(file: Path, written: str) -> Path:

@@ -42,11 +42,6 @@ def _in(item: Any, held: Any) -> bool:
     return bool(item in held)
 
 
-def _same(value: Any, other: Any) -> bool:
-    """True if both are the same object, as for None and booleans."""
-    return value is other
-
-
 OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "==": operator.eq,
@@ -57,7 +52,7 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         ">=": operator.ge,
         "in": _in,
         "meets": lambda values, other: any(item in other for item in values),
-        "is": _same,
+        "is": operator.is_,
         "+": operator.add,
         "-": operator.sub,
         "*": operator.mul,

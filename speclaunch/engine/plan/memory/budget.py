@@ -63,7 +63,12 @@ def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> Rank
             sizes[use] = MemorySize(taken[use], why, exact)
     left = device.memory_bytes - sum(size.bytes for size in sizes.values())
     if left < 0 and not fails:
-        left = _give_way(sizes, _leasts(device, terms), left)
+        leasts = {
+            MemoryUse.ACTIVATIONS: terms.activations.least,
+            MemoryUse.GRAPHS: sum(graphs.least for graphs in terms.graphs),
+            MemoryUse.RUNTIME: device.runtime.least + terms.corpus.least,
+        }
+        left = _give_way(sizes, leasts, left)
     shares = [
         MemoryShare(use, sizes[use]) for use in MemoryUse if use in sizes and sizes[use].bytes
     ]
@@ -71,14 +76,6 @@ def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> Rank
         MemoryShare(MemoryUse.FREE, MemorySize(max(0, left), "remaining memory", exact=False))
     )
     return RankBudget(device.ranks, device.memory_bytes, tuple(shares), max(0, -left))
-
-
-def _leasts(device: Device, terms: Terms) -> dict[MemoryUse, int]:
-    return {
-        MemoryUse.ACTIVATIONS: terms.activations.least,
-        MemoryUse.GRAPHS: sum(graphs.least for graphs in terms.graphs),
-        MemoryUse.RUNTIME: device.runtime.least + terms.corpus.least,
-    }
 
 
 def _give_way(sizes: dict[MemoryUse, MemorySize], leasts: dict[MemoryUse, int], left: int) -> int:

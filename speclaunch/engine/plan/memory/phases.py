@@ -87,18 +87,6 @@ def _small_window(tokens: int, window: int, page: int) -> str:
     )
 
 
-def _no_prompt(longest: int) -> str:
-    """Return the message if the warm-up prompt is longer than the pool permits (0.5.23
-    managers/utils.py:284, 0.4.6 managers/utils.py:52)."""
-    return f"exceeds the maximum allowed length ({longest} tokens)"
-
-
-def _no_requests() -> str:
-    """Return the message if the pool has no room for a request (0.5.23 tp_worker.py:420, 0.4.6
-    tp_worker.py:128)."""
-    return "AssertionError: max_running_request is zero"
-
-
 def capture_message(plan: Plan) -> str:
     """Return the message if graphs do not fit. 0.4.6 capitalizes CUDA (cuda_graph_runner.py)."""
     name = "CUDA" if plan.in_versions("<0.4.7") else "cuda"
@@ -421,7 +409,7 @@ def _refusal(
     ):
         text = _small_window(found.window_tokens, settings.window, settings.page)
     if text is None and found.running <= 0:
-        text = _no_requests()
+        text = "AssertionError: max_running_request is zero"  # 0.5.23 tp_worker.py:420, 0.4.6 :128
         if settings.states is not None and new:
             text = _too_few_states(states.slots, states.ratio, found.running)
     if text is None:
@@ -440,7 +428,9 @@ def _too_short(terms: Terms, found: Pool, prompt: int) -> PredictedFailure | Non
     is_limited = terms.pool.most is not None and terms.pool.most <= found.profiled
     turn = FractionDirection.NEITHER if is_limited else FractionDirection.RAISE
     what = f"the warm-up prompt in {found.tokens:,} tokens of KV cache"
-    return PredictedFailure(MemoryPhase.SERVING, turn, _no_prompt(longest), what, 0)
+    # 0.5.23 managers/utils.py:284, 0.4.6 managers/utils.py:52
+    message = f"exceeds the maximum allowed length ({longest} tokens)"
+    return PredictedFailure(MemoryPhase.SERVING, turn, message, what, 0)
 
 
 _STEPS = 1000

@@ -167,19 +167,16 @@ def _estimates(plan: Plan, draft: bool) -> dict[str, Any]:
         "target_prefill": estimates.prefill_graphs(plan) if captured else NOTHING,
         "draft_prefill": estimates.prefill_graphs(plan, draft=True) if captured else NOTHING,
         "eager_prefill": estimates.eager_prefill(plan),
-        "prefill_needs": _PREFILL_NEEDS if _skips_prefill_graphs(plan) else 0,
+        # 0.5.16 and 0.5.17 skip prefill graphs if memory is short, unless the user requested them
+        "prefill_needs": _PREFILL_NEEDS
+        if plan.in_versions(">=0.5.16,<0.5.18") and user_backend(Working.of(plan)) is None
+        else 0,
     }
 
 
 _PREFILL_NEEDS = 4 << 30
 """`_MIN_AUTO_PREFILL_CUDA_GRAPH_FREE_MEMORY_GB` (0.5.17 model_executor/model_runner_components/
 cuda_graph_setup.py:56)."""
-
-
-def _skips_prefill_graphs(plan: Plan) -> bool:
-    """True if the engine skips prefill graphs when memory is short, unless the user requested them
-    (0.5.16 and 0.5.17)."""
-    return plan.in_versions(">=0.5.16,<0.5.18") and user_backend(Working.of(plan)) is None
 
 
 def _pool_settings(

@@ -227,17 +227,15 @@ REPLICAS_TOO = KnownRefusal(
 )
 
 
-def _has_head(settings: Settings) -> bool:
-    """True unless a single rank switches `HEAD` off before the check."""
-    return not settings.in_versions(HEAD_RESET) or int(settings.user_value(REPLICAS) or 1) > 1
-
-
 HEAD_ALONE = KnownRefusal(
     "Please enable dp attention when setting enable_dp_lm_head.",
     "sglang 0.5.16 arg_groups/overrides.py:1953, 0.5.2 server_args.py:649; in other words 0.5.23 "
     "arg_groups/overrides.py:1424",
     lambda settings: (
-        bool(settings.user_value(HEAD)) and attention_ranks(settings) == 1 and _has_head(settings)
+        bool(settings.user_value(HEAD))
+        and attention_ranks(settings) == 1
+        # a single rank switches `HEAD` off before the check
+        and (not settings.in_versions(HEAD_RESET) or int(settings.user_value(REPLICAS) or 1) > 1)
     ),
 )
 NODES = KnownRefusal(
