@@ -1,4 +1,4 @@
-"""File format for the facts of one checkpoint, in the index and in `.speclaunch/models/`.
+"""File format for a checkpoint's facts, and the folders in which a team stores such files.
 
 Both use `<folder>/<organisation>/<name>.json`, untrusted JSON.
 
@@ -6,6 +6,8 @@ Tables of quantized layers are stored as ranges: `model.layers.[0-60].mlp.up_pro
 ModelOpt lists every module of a mixed quantization by name: up to 22,000 names, several megabytes.
 The file stores them as `quantized_layer_ranges`, with number ranges in the names. Readers get the
 publisher's original `quantized_layers`.
+
+A repository is untrusted: no name or link in it may lead out of that folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Facts about a deployment that its configuration does not state, gathered once."""
+"""Facts of a deployment that its configuration does not state: checkpoints, and unknown values.
+
+A field is None (or empty) if the checkpoint does not state it, or states it in a form that no
+engine reads. A missing fact is unknown, never a guess.
+
+Some keys of a config.json may not have been read; their values are also unknown. Treating such a
+key as absent would apply the engine's default and give an unfounded result.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,11 @@
 It reads only the tensor headers, with range requests. huggingface_hub's own reader
 (`get_safetensors_metadata`) holds the complete response in memory if a server ignores the range.
 This module reads only the requested bytes (`HubClient`).
+
+huggingface_hub provides the address, the token, the proxies and certificates; its session sends the
+requests. Its downloaders and its HfApi limit neither the size nor the time of a response. Therefore
+this client reads responses itself, within limits. It works with huggingface_hub 0.30 (requests,
+with transformers 4), 1 (httpx) and 2 (httpx2), because an engine's environment pins one of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packages of an engine's environment, as its interpreter reads them without importing any."""
+"""Packages of an engine's environment, read by its interpreter without importing any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Weights index and tokenizer vocabulary in a checkpoint's directory."""
+"""Files of a checkpoint: digests, safetensors headers, weights index, tokenizer vocabulary.
+
+Each file is read once: its digest is cached with the file's size and modification time.
+
+The file consists of an 8-byte length, a JSON header of that length, and the tensor data. A header
+may be malicious: reading is bounded, and its content is not trusted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Completions for server arguments: names and values."""
+"""Descriptions of server arguments, and completions for their names and values.
+
+Editor hovers, completions and the JSON schema of recipes use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Finds the best settings for a load that the user specifies (`best_for`)."""
+"""Changes that make a deployment fit (`suggest_fit`), and the best settings for a load.
+
+Returns alternatives if no setting suffices.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,15 @@
-"""Predicted budgets of changed settings, and the certain, likely and largest possible values of
-`mem_fraction_static`.
+"""Settings that free memory, and the predicted budgets of changed settings.
 
 Graphs and activations are estimated by the engine's own conservative rules of thumb. Therefore
 there are three maximum fractions, not one.
+
+A step maps server arguments, by the newest engine's names, to new values. Steps obey the engine's
+constraints:
+
+- A chain (topk 1) verifies one more token than it has steps.
+- An explicit list of graph sizes may only shrink.
+- Chunks are complete pages.
+- Data-parallel ranks divide requests and chunk tokens among themselves.
 """
 
 from __future__ import annotations

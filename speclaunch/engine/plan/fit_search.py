@@ -1,8 +1,11 @@
-"""Finds the settings with the smallest loss that are predicted to fit.
+"""The price of changed settings, and the search for the lowest price that fits.
 
-Candidates are ordered by price : decode without CUDA graphs costs most, then running
+Candidates are ordered by price: decode without CUDA graphs costs most, then running
 requests and KV tokens, then the depth of speculation, then the size of prefill chunks. Losing a
 share of the requested tokens (`objective.tokens_within`) costs nothing.
+
+One unit is half the price of halving the running requests. Decode without CUDA graphs costs most:
+every token of such a batch takes longer, regardless of other changes.
 """
 
 from __future__ import annotations

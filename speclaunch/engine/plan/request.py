@@ -1,6 +1,10 @@
-"""A deployment's request to one engine version, from any kind of file.
+"""A deployment's request to one engine version, and the server context of its file.
 
 `deployments/sources/requests.py` builds a request from a recipe or from a command in a file.
+
+Manifest readers (`deployments/sources/`) and recipes with `roles:` (`deployments/recipe/`) fill it
+in; rules about complete deployments read it. Each value has its place in the file. A value that the
+file does not state is None: readers add no platform defaults.
 """
 
 from __future__ import annotations

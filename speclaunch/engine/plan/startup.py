@@ -1,8 +1,19 @@
-"""Time from start until the server answers: minimum, expected, and worst case.
+"""Start-up of a server: time until it answers, and the endpoints that a probe may request.
 
 The minimum and the expected time are used to check a user's probes. The worst case is the
 budget of a generated startup probe: a probe that fails too early kills a server while it loads, and
 the next attempt fails the same way.
+
+Read from `entrypoints/http_server.py` of the releases (0.5.23: lines 715 to 800 and 2191) and
+measured on the CPU engine (0.5.23):
+
+- `/health` responds after 1.0 s when the server is idle or saturated.
+- `/health` returns 503 after 20 s when the scheduler hangs.
+- Before the warm-up ends the port is open, `/v1/models` returns 200 and `/health` returns 503.
+
+After SIGTERM a server finishes every running request, without a time limit (`sigterm_watchdog`,
+0.4.6 managers/tokenizer_manager.py:1084, 0.5.23 managers/tokenizer_manager.py:3508). Measured on
+the CPU engine (0.5.23): 8 requests of 1,000 tokens take 132 s, while `/health` returns 503.
 """
 
 from __future__ import annotations

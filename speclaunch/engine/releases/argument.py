@@ -8,6 +8,11 @@ Conversion functions mirror those of the engine's parser, by their names in the 
 sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and arg_groups/argparse_actions.py
 of 0.5.23, compared with the same functions of every earlier release. If releases differ, the
 function here accepts the version.
+
+The file is ``{"versions": […], "records": {key: [[first, record], [first, last, record], …]}}``. A
+span without ``last`` is open: it extends to the newest version. A new release therefore changes
+only the lines of records that it changes. Keys are sorted, one per line: the diff of a regenerated
+file shows the changes between two releases.
 """
 
 from __future__ import annotations

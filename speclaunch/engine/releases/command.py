@@ -1,4 +1,9 @@
-"""Renders server arguments as the command line of one engine version."""
+"""Renders server arguments as the command line of one engine version.
+
+`${oc.env:API_KEY}` is the variable's value. If the variable is unset, only a launch fails; for all
+other purposes the value is unknown. Commands to paste always refer to the variable instead of
+showing or inventing a value.
+"""
 
 from __future__ import annotations
 

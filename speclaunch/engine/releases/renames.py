@@ -1,4 +1,4 @@
-"""Renamed and replaced server arguments and variables of SGLang.
+"""Renamed and replaced server arguments and variables of SGLang, and their canonical names.
 
 A recipe may use either name; the command uses the name that the engine version has. The catalogue
 states which version has a name. These tables only state which names are equivalent, and what
@@ -7,6 +7,10 @@ replaces a removed argument.
 Sources: the released wheels as tools/catalogue.py reads them. A rename requires that the old flag's
 deprecation text names the new flag, or that both store the same destination.
 tests/engine/releases/test_renames.py compares each entry with the catalogue.
+
+The catalogue's names differ by version (`tensor_parallel_size` up to 0.5.13, `tp_size` from
+0.5.14). Flag and destination can differ, too. Code that identifies an argument therefore compares
+canonical names only; tests/engine/releases/test_canonical.py checks every literal name in the code.
 """
 
 from __future__ import annotations

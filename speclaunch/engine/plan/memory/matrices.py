@@ -1,7 +1,10 @@
-"""The weights of a model as matrices: attention, MLP, experts, recurrent layers.
+"""The weights of a model as matrices, and the numbers of its config that determine sizes.
 
 A model family states traits of an architecture that its config omits, taken from the model in
 srt/models (0.5.23) and its config class in transformers.
+
+A missing value, or one of an implausible type or size, raises UnknownValueError with the key's
+name: sizes are never guessed, and no config causes a crash.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Predicates for kinds of models, and resolution of the settings from the target's config: context
-length and data type."""
+"""Resolves settings from the target's config and kind: context, dtype, prefix cache, adapters.
+
+Targets with linear-attention layers (Mamba, gated delta nets) cache their states next to the KV
+cache. This can exclude the overlap schedule or the prefix cache.
+"""
 
 from __future__ import annotations
 

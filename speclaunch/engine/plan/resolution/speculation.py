@@ -1,4 +1,4 @@
-"""Resolves steps, topk and draft tokens, which the user sets or the engine chooses or corrects.
+"""Resolves the speculative algorithm, its draft, steps, topk and draft tokens.
 
 Values that the engine would reject remain unchanged: a rule reports them.
 """

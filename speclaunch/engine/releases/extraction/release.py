@@ -9,6 +9,14 @@ so any release can be read on any machine::
 
 The result includes the source line and help text of every argument. The shipped catalogue
 (:mod:`speclaunch.engine.releases.catalogue`) omits both.
+
+A read is an attribute load of the name, or the name as a string constant, anywhere except in its
+own declaration. The test is deliberately generous, because "nothing reads it" is reported to users
+as a fact: a name counts as unread only if nothing remains that could be a read.
+
+Two uses do not count as reads: a value that only ends up in a field that nothing loads (see
+:func:`_dead_locals`), and a variable that is read only to report its removal. An undeclared
+variable counts by its name alone, in any string or after any ``envs``.
 """
 
 from __future__ import annotations

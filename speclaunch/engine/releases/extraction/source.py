@@ -1,4 +1,8 @@
-"""A package on disk, installed or a wheel, that is read file by file and never imported."""
+"""A package on disk that is read, never imported; its module-level names.
+
+Names come from assignments, later changes to them, and imports. The value classes represent
+results of evaluation that are not plain Python values.
+"""
 
 from __future__ import annotations
 
