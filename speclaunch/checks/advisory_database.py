@@ -28,7 +28,6 @@ from speclaunch.core import (
     HttpError,
     HttpReader,
     InputError,
-    Problem,
     masked,
     read_regular,
     reason,
@@ -140,7 +139,7 @@ def update_advisories(source: str, sha256: str | None) -> Update:
         defect = next(defects(advisory), None)
         if defect is not None:
             hint = "update speclaunch, or correct the source"
-            raise InputError(Problem(f"{source}: {advisory.id}: {defect}", help=hint))
+            raise InputError(f"{source}: {advisory.id}: {defect}", help=hint)
     before = {advisory.id: advisory for advisory in all_advisories()}
     after = {advisory.id: advisory for advisory in latest(before.values(), found)}
     for what, used in (
@@ -149,7 +148,7 @@ def update_advisories(source: str, sha256: str | None) -> Update:
     ):
         twice = next((text for text, count in Counter(used).items() if count > 1), None)
         if twice is not None:
-            raise InputError(Problem(f"{source}: the {what} {twice} occurs twice"))
+            raise InputError(f"{source}: the {what} {twice} occurs twice")
     new = tuple(name for name in after if name not in before)
     changed = tuple(name for name in before if after[name] != before[name])
     path = stored_file()
@@ -157,7 +156,7 @@ def update_advisories(source: str, sha256: str | None) -> Update:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_file(path, encode_advisories(latest(stored_advisories(), found)))
     except OSError as error:
-        raise InputError(Problem(f"cannot write {path}: {reason(error)}")) from None
+        raise InputError(f"cannot write {path}: {reason(error)}") from None
     return Update(path, new, changed)
 
 
@@ -166,12 +165,12 @@ def _decoded(source: str, sha256: str | None) -> tuple[Advisory, ...]:
     stated = _stated_checksum(source) if sha256 is None else sha256
     actual = hashlib.sha256(data).hexdigest()
     if stated.lower() != actual:
-        raise InputError(Problem(f"{source}: its SHA-256 is {actual}, not {stated}"))
+        raise InputError(f"{source}: its SHA-256 is {actual}, not {stated}")
     try:
         return msgspec.json.decode(data, type=tuple[Advisory, ...])
     except ValueError as error:
         hint = "pass a file written by `speclaunch advisories export`"
-        raise InputError(Problem(f"{source}: {error}", help=hint)) from None
+        raise InputError(f"{source}: {error}", help=hint) from None
 
 
 def _stated_checksum(source: str) -> str:
@@ -180,7 +179,7 @@ def _stated_checksum(source: str) -> str:
         text = _bytes_of(f"{path}.sha256{mark}{query}").decode("ascii", "replace")
     except InputError:
         hint = "pass --sha256, or put SOURCE.sha256 next to it"
-        raise InputError(Problem(f"{source}: no checksum", help=hint)) from None
+        raise InputError(f"{source}: no checksum", help=hint) from None
     return (text.split() or [""])[0]
 
 
@@ -189,24 +188,24 @@ def _bytes_of(source: str) -> bytes:
         try:
             return read_regular(Path(source), MAX_BYTES)
         except OSError as error:
-            raise InputError(Problem(f"cannot read {source}: {reason(error)}")) from None
+            raise InputError(f"cannot read {source}: {reason(error)}") from None
     try:
         url = urlsplit(source)
         is_plain = url.scheme == "https" and bool(url.hostname) and "@" not in url.netloc
     except ValueError:
         is_plain = False
     if not is_plain:
-        raise InputError(Problem(f"{masked(source)}: not an https address without credentials"))
+        raise InputError(f"{masked(source)}: not an https address without credentials")
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     client = HttpReader(f"https://{url.netloc}", {"User-Agent": "speclaunch"})
     try:
         answer = client.request("GET", target, _SECONDS, most=MAX_BYTES, redirects=3)
     except HttpError as error:
-        raise InputError(Problem(f"cannot fetch {source}: {error}")) from None
+        raise InputError(f"cannot fetch {source}: {error}") from None
     finally:
         client.close()
     if answer.status != 200:
-        raise InputError(Problem(f"cannot fetch {source}: HTTP {answer.status}"))
+        raise InputError(f"cannot fetch {source}: HTTP {answer.status}")
     return answer.content
 
 

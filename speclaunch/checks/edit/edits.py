@@ -16,7 +16,6 @@ from msgspec import Struct
 from speclaunch.checks.rules.interface import Fix
 from speclaunch.core import (
     InputError,
-    Problem,
     is_literal_secret,
     literals,
     read_regular,
@@ -254,7 +253,7 @@ def write_atomically(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
 def write_together(texts: Mapping[Path, str]) -> None:
@@ -282,7 +281,7 @@ def write_together(texts: Mapping[Path, str]) -> None:
         for changed, old in done:
             if old is not None:
                 changed.write_bytes(old)
-        raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
 class NotFixableError(Exception):

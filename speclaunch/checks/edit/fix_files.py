@@ -43,7 +43,7 @@ from speclaunch.checks.lint.report import Report
 from speclaunch.checks.lint.run import check
 from speclaunch.checks.lint.workers import WorkerDiedError, spread
 from speclaunch.checks.rules.interface import Applicability, Finding, Severity
-from speclaunch.core import InputError, Problem, SpeclaunchError, read_or_none
+from speclaunch.core import InputError, SpeclaunchError, read_or_none
 from speclaunch.engine import load as load_catalogue
 
 _MOST_ROUNDS = 100
@@ -261,7 +261,7 @@ class _Work(Struct):
         """Return the file with a different text. Raises InputError if it cannot be read."""
         source = self.source
         if source.rest is not None:
-            raise InputError(Problem("first fix the part that cannot be read"))
+            raise InputError("first fix the part that cannot be read")
         if source.recipe is not None:
             from speclaunch.deployments import validate  # noqa: PLC0415  slow to import
 
@@ -270,7 +270,7 @@ class _Work(Struct):
         if source.path != STDIN_SHOWN:
             found = read_buffer(source.path, text.encode(), self.config_dirs)
             if found is None:
-                raise InputError(Problem("the file would be empty"))
+                raise InputError("the file would be empty")
             return found
         return read_commands(source.path, text)
 
@@ -392,7 +392,7 @@ def written(fixed: FixedFile, before: bytes) -> None:
     path = Path(fixed.path)
     if read_or_none(fixed.path) != before:
         message = f"{fixed.path} changed while it was being fixed"
-        raise InputError(Problem(message, help="run it again"))
+        raise InputError(message, help="run it again")
     mark = codecs.BOM_UTF8.decode() if before.startswith(codecs.BOM_UTF8) else ""
     write_atomically(path.resolve(), mark + fixed.after)
 

@@ -18,7 +18,7 @@ from speclaunch.checks.edit.round_trip import (
     require_no_differences,
     secrets_of,
 )
-from speclaunch.core import InputError, Problem
+from speclaunch.core import InputError
 from speclaunch.deployments import (
     ENV_NAME,
     OWN,
@@ -287,12 +287,10 @@ def chosen(reading: Reading, source: str, command: int | None) -> int:
             for number, invocation in enumerate(reading.invocations, 1)
         )
         raise InputError(
-            Problem(
-                f"{source} contains {count} server commands ({listing})",
-                help="choose one with --command N, or write all with --to-dir DIR",
-            )
+            f"{source} contains {count} server commands ({listing})",
+            help="choose one with --command N, or write all with --to-dir DIR",
         )
     if command is not None and not 1 <= command <= count:
         why = f"{source} contains {count} server commands: --command 1 to {count}"
-        raise InputError(Problem(why))
+        raise InputError(why)
     return command or 1

@@ -376,7 +376,7 @@ def migrate_data(
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise InputError(Problem(f"{file} is not UTF-8 text (byte {error.start})")) from error
+        raise InputError(f"{file} is not UTF-8 text (byte {error.start})") from error
     name = shown or file
     if path.suffix in (".yaml", ".yml") and is_recipe(text):
         return text, migrate_recipe(path, name, to, keep_images=keep_images)

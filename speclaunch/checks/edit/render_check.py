@@ -24,7 +24,7 @@ from speclaunch.checks.lint.recipe_findings import findings_across, unsilenced
 from speclaunch.checks.rules.examine import Lookup, PreflightError, check_request, check_rules
 from speclaunch.checks.rules.interface import Finding, Rule, RuleResults, Severity
 from speclaunch.checks.rules.registry import all_rules
-from speclaunch.core import InputError, Place, Problem, SpeclaunchError, is_secret_variable
+from speclaunch.core import InputError, Place, SpeclaunchError, is_secret_variable
 from speclaunch.deployments import (
     ALL_ADDRESSES,
     SET_BY_SLIME,
@@ -104,10 +104,8 @@ def _require_same_version(prepared: Sequence[Prepared]) -> None:
     if len(versions) > 1:
         listed = ", ".join(f"{launch.recipe.role}: {launch.version}" for launch in prepared)
         raise InputError(
-            Problem(
-                f"the roles are for different versions of SGLang ({listed})",
-                help="select the version: --engine VERSION",
-            )
+            f"the roles are for different versions of SGLang ({listed})",
+            help="select the version: --engine VERSION",
         )
 
 

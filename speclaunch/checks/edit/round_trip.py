@@ -21,7 +21,6 @@ from msgspec import Struct
 from speclaunch.checks.edit.edits import FixTarget, lines_of
 from speclaunch.core import (
     ExitCode,
-    Problem,
     Redactor,
     SpeclaunchError,
     holds_secret,
@@ -490,11 +489,9 @@ def require_no_differences(
         return
     where = save_texts(verb, found, before, after, hidden)
     raise RoundTripError(
-        Problem(
-            f"this is a bug in speclaunch: {verb} produced a text with a different meaning: "
-            + Redactor(hidden).text("; ".join(found[:3])),
-            help="nothing was written" + (f"; both texts are in {where}" if where else ""),
-        )
+        f"this is a bug in speclaunch: {verb} produced a text with a different meaning: "
+        + Redactor(hidden).text("; ".join(found[:3])),
+        help="nothing was written" + (f"; both texts are in {where}" if where else ""),
     )
 
 

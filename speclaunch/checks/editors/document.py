@@ -41,7 +41,7 @@ from speclaunch.checks.lint.report import (
     deduplicate,
 )
 from speclaunch.checks.lint.run import check, compare, result_of
-from speclaunch.core import InputError, Place, Problem, SpeclaunchError, expand_user, lazy, reads
+from speclaunch.core import InputError, Place, SpeclaunchError, expand_user, lazy, reads
 from speclaunch.deployments import MAX_BYTES, group_options, recipe_schema
 from speclaunch.engine import (
     AUTO,
@@ -361,7 +361,7 @@ def read_settings(settings: Any) -> tuple[EditorSettings, list[str]]:
             alone.configuration()
             for path in (*alone.models, *alone.config_dir):
                 if not expand_user(path).is_dir():
-                    raise InputError(Problem(f"{path}: no such directory"))
+                    raise InputError(f"{path}: no such directory")
         except SpeclaunchError as error:
             problems += [f"{name}: {problem.message}" for problem in error.problems]
             del found[name]
@@ -430,7 +430,7 @@ def check_document(
         return CheckedDocument(path)
     if len(data) > MAX_BYTES:
         what = f"not checked: {len(data)} bytes, more than {MAX_BYTES >> 20} MiB"
-        return _refused(path, "", InputError(Problem(what)))
+        return _refused(path, "", InputError(what))
     reads.forget()  # read groups and checkpoints again, from the editor or the disk
     with reads.overlay(buffers):
         try:

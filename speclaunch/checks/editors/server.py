@@ -40,7 +40,7 @@ from speclaunch.checks.editors.document import (
     look_again,
     read_settings,
 )
-from speclaunch.core import InputError, Problem, SpeclaunchError
+from speclaunch.core import InputError, SpeclaunchError
 
 MAX_MESSAGE_BYTES = 32 << 20
 """Maximum message size, enough for an escaped document of 10 MiB."""
@@ -242,7 +242,7 @@ class Server(LanguageServer):
         """Return an open document. Raises InputError if it is not open."""
         found = self._open(uri)
         if found is None:
-            raise InputError(Problem(f"{uri} is not open"))
+            raise InputError(f"{uri} is not open")
         return found
 
     def _open(self, uri: str) -> TextDocument | None:

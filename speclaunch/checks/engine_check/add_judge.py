@@ -41,7 +41,6 @@ from speclaunch.checks.engine_check.worker.compiled import pack
 from speclaunch.core import (
     InputError,
     LaunchError,
-    Problem,
     children,
     expand_user,
     judges_home,
@@ -107,9 +106,7 @@ def add(
     LaunchError.
     """
     if not _NAME.fullmatch(name) or ".." in name:
-        raise InputError(
-            Problem(f"{name[:80]!r} is not a valid judge name", help="0.5.18, my-fork")
-        )
+        raise InputError(f"{name[:80]!r} is not a valid judge name", help="0.5.18, my-fork")
     waiting = "another process is adding a judge: waiting"
     with locked(judges_home() / ".lock", lambda: tell(waiting)) as lock:
         sweep()
@@ -347,10 +344,8 @@ def fetch(name: str, source: str | None, place: Path, tell: Tell) -> Path:
     if path.suffix == ".whl" and zipfile.is_zipfile(path):
         return path
     raise InputError(
-        Problem(
-            f"{source} is neither a wheel nor a folder with SGLang's package",
-            help="pass a wheel, a checkout, or the folder `sglang` itself",
-        )
+        f"{source} is neither a wheel nor a folder with SGLang's package",
+        help="pass a wheel, a checkout, or the folder `sglang` itself",
     )
 
 

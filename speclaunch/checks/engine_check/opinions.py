@@ -32,7 +32,6 @@ from speclaunch.core import (
     EntryFiles,
     ExitCode,
     Place,
-    Problem,
     SpeclaunchError,
     digest,
     speclaunch_home,
@@ -334,10 +333,8 @@ class EngineQuerier(Struct):
         judge = self._found[key]
         if judge is None and self.mode is EngineCheckMode.ALWAYS:
             raise NoJudgeError(
-                Problem(
-                    f"--ask always: no judge for SGLang {version} is available",
-                    help=f"speclaunch engine judge add {version}",
-                )
+                f"--ask always: no judge for SGLang {version} is available",
+                help=f"speclaunch engine judge add {version}",
             )
         return judge
 

@@ -31,7 +31,7 @@ from speclaunch.checks.lint.report import (
     path_from,
 )
 from speclaunch.checks.rules.interface import Finding, Severity
-from speclaunch.core import InputError, Place, Problem, read_regular, reason, replacing
+from speclaunch.core import InputError, Place, read_regular, reason, replacing
 from speclaunch.engine import shown_path
 
 VERSION = 2
@@ -196,7 +196,7 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
         data = read_regular(path, _MOST_BYTES)
     except OSError as error:
         help_ = f"write it: speclaunch lint --write-baseline {shown}"
-        raise InputError(Problem(f"the baseline {shown}: {reason(error)}", help=help_)) from None
+        raise InputError(f"the baseline {shown}: {reason(error)}", help=help_) from None
     line, column, why = 1, 1, "not a baseline of findings"
     try:
         document = json.loads(data)
@@ -212,7 +212,7 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
         line, column, why = error.lineno, error.colno, f"not JSON: {error.msg}"
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
-    raise InputError(Problem(f"the baseline {shown}: {why}", Place(shown, line, column)))
+    raise InputError(f"the baseline {shown}: {why}", Place(shown, line, column))
 
 
 def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) -> int:
@@ -265,7 +265,7 @@ def _write(path: Path, data: bytes) -> None:
         with replacing(path, data, 0o666) as temporary, contextlib.suppress(OSError):
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
     except OSError as error:
-        raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from None
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
 
 
 def all_findings(report: Report) -> Iterator[Finding]:

@@ -365,7 +365,7 @@ def _baseline(setting: PlacedText | None) -> Path | None:
     path = Path(setting.text)
     if is_outside(Path(setting.place.path).parent, path):
         help_ = f"pass it on the command line: --baseline {setting.text}"
-        raise InputError(Problem("`baseline` is outside the project", setting.place, help_))
+        raise InputError("`baseline` is outside the project", setting.place, help_)
     return path
 
 

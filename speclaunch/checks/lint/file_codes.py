@@ -68,4 +68,4 @@ def require_known_code(code: str, place: Place) -> None:
 
     near = suggest(code, {known[: len(code)] for known in known_codes()})
     help_ = near or "`speclaunch rules` lists them"
-    raise InputError(Problem(f"unknown rule code {code!r}", place, help_))
+    raise InputError(f"unknown rule code {code!r}", place, help_)

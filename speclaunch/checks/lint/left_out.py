@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from speclaunch.core import InputError, Problem, read_regular
+from speclaunch.core import InputError, read_regular
 from speclaunch.engine import ProjectSettings
 
 _IGNORE = ".gitignore"
@@ -223,4 +223,4 @@ def patterns(texts: Sequence[str]) -> Any:
     try:
         return GitIgnoreSpec.from_lines(texts)
     except ValueError as error:
-        raise InputError(Problem(f"{', '.join(texts)}: not a pattern: {error}")) from None
+        raise InputError(f"{', '.join(texts)}: not a pattern: {error}") from None
