@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.app.verbs.rules import explained
-from speclaunch.checks.lint.file_codes import FILE_CODES
+from speclaunch.checks.rules.registry import FILE_CODES
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import docs_url
 

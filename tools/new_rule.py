@@ -16,8 +16,8 @@ import re
 import sys
 from pathlib import Path
 
-from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules import FAMILIES, RETIRED
+from speclaunch.checks.rules.registry import FILE_CODES
 from speclaunch.checks.rules.table import RULES
 from speclaunch.engine.releases.catalogue import held_versions
 

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from speclaunch.app.verbs.rules import versions_of
-from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules import ELSEWHERE, FAMILIES
+from speclaunch.checks.rules.registry import FILE_CODES
 from speclaunch.checks.rules.table import RULES
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -37,7 +37,6 @@ NAMES = {
         Configuration find_files FoundFile LintSettings Options options STDIN STDIN_SHOWN
     """,
     "lint.engine_findings": "engine_findings",
-    "lint.file_codes": "codes FILE_CODES FileCode REFUSES",
     "lint.left_out": "LeftOut",
     "lint.lint_files": "LintRun",
     "lint.recipe_findings": "findings_across unsilenced",
@@ -57,7 +56,9 @@ NAMES = {
     "rules.messages": "rule_of",
     "rules.model_loaders": "drafts_itself",
     "rules.performance": "decodes_without_graphs",
-    "rules.registry": "all_rules by_code is_selected selected",
+    "rules.registry": """
+        all_rules by_code codes FILE_CODES FileCode is_selected REFUSES selected
+    """,
     "rules.table": "RULES",
     "rules.tensors": "subject",
     "rules.values": "OVERWRITE runs_on_cpu tree_capacity",

@@ -81,10 +81,6 @@ from speclaunch.checks.lint.configuration import STDIN_SHOWN as STDIN_SHOWN
 from speclaunch.checks.lint.configuration import find_files as find_files
 from speclaunch.checks.lint.configuration import options as options
 from speclaunch.checks.lint.engine_findings import engine_findings as engine_findings
-from speclaunch.checks.lint.file_codes import FILE_CODES as FILE_CODES
-from speclaunch.checks.lint.file_codes import FileCode as FileCode
-from speclaunch.checks.lint.file_codes import REFUSES as REFUSES
-from speclaunch.checks.lint.file_codes import codes as codes
 from speclaunch.checks.lint.left_out import LeftOut as LeftOut
 from speclaunch.checks.lint.lint_files import LintRun as LintRun
 from speclaunch.checks.lint.recipe_findings import findings_across as findings_across
@@ -119,8 +115,12 @@ from speclaunch.checks.rules.loading import TensorComparison as TensorComparison
 from speclaunch.checks.rules.messages import rule_of as rule_of
 from speclaunch.checks.rules.model_loaders import drafts_itself as drafts_itself
 from speclaunch.checks.rules.performance import decodes_without_graphs as decodes_without_graphs
+from speclaunch.checks.rules.registry import FILE_CODES as FILE_CODES
+from speclaunch.checks.rules.registry import FileCode as FileCode
+from speclaunch.checks.rules.registry import REFUSES as REFUSES
 from speclaunch.checks.rules.registry import all_rules as all_rules
 from speclaunch.checks.rules.registry import by_code as by_code
+from speclaunch.checks.rules.registry import codes as codes
 from speclaunch.checks.rules.registry import is_selected as is_selected
 from speclaunch.checks.rules.registry import selected as selected
 from speclaunch.checks.rules.table import RULES as RULES

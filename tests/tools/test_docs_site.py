@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from speclaunch.checks.advisory import all_advisories
-from speclaunch.checks.lint.file_codes import FILE_CODES
+from speclaunch.checks.rules.registry import FILE_CODES
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import DOCS_URL, DOCS_URL_VARIABLE
 from speclaunch.deployments.targets.alerts import RUNBOOK

@@ -30,7 +30,6 @@ from speclaunch.checks.lint.configuration import (
     mentions_a_server,
     options,
 )
-from speclaunch.checks.lint.file_codes import UNREADABLE, codes
 from speclaunch.checks.lint.groups import recipes_with, result_of_group
 from speclaunch.checks.lint.left_out import LeftOut
 from speclaunch.checks.lint.report import (
@@ -41,6 +40,7 @@ from speclaunch.checks.lint.report import (
     deduplicate,
 )
 from speclaunch.checks.lint.run import check, compare, result_of
+from speclaunch.checks.rules.registry import UNREADABLE, codes
 from speclaunch.core import InputError, Place, SpeclaunchError, expand_user, lazy, reads
 from speclaunch.deployments import MAX_BYTES, group_options, recipe_schema
 from speclaunch.engine import (

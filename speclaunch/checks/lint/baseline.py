@@ -21,7 +21,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.checks.lint.configuration import STDIN
-from speclaunch.checks.lint.file_codes import UNREADABLE
 from speclaunch.checks.lint.report import (
     FIGURE,
     KnownFinding,
@@ -31,6 +30,7 @@ from speclaunch.checks.lint.report import (
     path_from,
 )
 from speclaunch.checks.rules.interface import Finding, Severity
+from speclaunch.checks.rules.registry import UNREADABLE
 from speclaunch.core import InputError, Place, read_regular, reason, replacing
 from speclaunch.engine import shown_path
 

@@ -16,8 +16,8 @@ from speclaunch.checks.lint.configuration import (
     FoundFile,
     starts_a_server,
 )
-from speclaunch.checks.lint.file_codes import INVALID, REFUSES, UNUSED, FileCode, known_codes
 from speclaunch.checks.rules.interface import Finding
+from speclaunch.checks.rules.registry import INVALID, REFUSES, UNUSED, FileCode, known_codes
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, lazy, reads, reason
 from speclaunch.deployments import (
     YAML_SUFFIXES,

@@ -399,9 +399,12 @@ def options(
 
     Raises InputError.
     """
-    from speclaunch.checks.lint.file_codes import FILE_CODES, REFUSES  # noqa: PLC0415
     from speclaunch.checks.rules.examine import Lookup  # noqa: PLC0415
-    from speclaunch.checks.rules.registry import selected  # noqa: PLC0415
+    from speclaunch.checks.rules.registry import (  # noqa: PLC0415
+        FILE_CODES,
+        REFUSES,
+        selected,
+    )
 
     hardware = declare(settings.hardware) if settings.hardware is not None else None
     assumed = tuple(assumption(text) for text in settings.assume)
@@ -447,6 +450,6 @@ def _require_pattern(text: str) -> None:
 
 
 def _require_code(text: str) -> None:
-    from speclaunch.checks.lint.file_codes import require_known_code  # noqa: PLC0415
+    from speclaunch.checks.rules.registry import require_known_code  # noqa: PLC0415
 
     require_known_code(text.upper(), Place(""))

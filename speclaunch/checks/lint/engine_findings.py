@@ -9,7 +9,6 @@ from itertools import islice
 from msgspec.structs import replace
 
 from speclaunch.checks.engine_check.opinions import Opinion, ReleaseRefusal
-from speclaunch.checks.lint.file_codes import REFUSES
 from speclaunch.checks.rules.examine import Lookup, check_plan, secrets_of
 from speclaunch.checks.rules.interface import (
     DeploymentPlace,
@@ -20,6 +19,7 @@ from speclaunch.checks.rules.interface import (
     Severity,
     SkippedRule,
 )
+from speclaunch.checks.rules.registry import REFUSES
 from speclaunch.core import Place, Redactor
 from speclaunch.engine import Plan, Request, held_versions, resolve
 

@@ -16,7 +16,6 @@ from speclaunch.checks.lint.collect import (
     unsuppressed,
 )
 from speclaunch.checks.lint.configuration import Options
-from speclaunch.checks.lint.file_codes import NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE
 from speclaunch.checks.lint.report import (
     CheckedFile,
     EngineChoice,
@@ -28,6 +27,7 @@ from speclaunch.checks.lint.report import (
 from speclaunch.checks.lint.workers import waiting_for
 from speclaunch.checks.rules.examine import check_request, check_together, is_compared
 from speclaunch.checks.rules.interface import Finding, Rule, Severity, in_order
+from speclaunch.checks.rules.registry import NOT_UNDERSTOOD, PLACEHOLDER, UNREADABLE
 from speclaunch.core import Place, SpeclaunchError, reads
 from speclaunch.deployments import (
     Invocation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from speclaunch.checks.lint.file_codes import FILE_CODES
+from speclaunch.checks.rules.registry import FILE_CODES
 from speclaunch.checks.rules.table import RULES
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "coverage.md").read_text()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from speclaunch.app.verbs.rules import explained
-from speclaunch.checks.lint.file_codes import FILE_CODES, FileCode
 from speclaunch.checks.rules.interface import Page, Rule, page
+from speclaunch.checks.rules.registry import FILE_CODES, FileCode
 from speclaunch.checks.rules.table import RULES
 from speclaunch.core.resources import rule_pages_dir
 from tests.support.loops import over

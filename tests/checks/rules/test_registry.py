@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from speclaunch.checks.lint.file_codes import FILE_CODES
 from speclaunch.checks.rules import ELSEWHERE, FAMILIES, interface
 from speclaunch.checks.rules.interface import Rule
-from speclaunch.checks.rules.registry import all_rules, by_code, import_checks, selected
+from speclaunch.checks.rules.registry import FILE_CODES, all_rules, by_code, import_checks, selected
 from speclaunch.checks.rules.table import RULES
 from tests.support.loops import over
 
