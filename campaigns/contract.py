@@ -25,8 +25,8 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
-from speclaunch.app.verbs.option_values import lookup
 from speclaunch.app.verbs.prove import Engines
+from speclaunch.app.verbs.shared import lookup
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.prove import contract_servers
 from speclaunch.measure.prove.contract import FIELDS, check_contract

@@ -34,8 +34,8 @@ from typing import Any
 import psutil
 from msgspec import to_builtins
 
-from speclaunch.app.verbs.option_values import lookup
 from speclaunch.app.verbs.prove import Engines, Served
+from speclaunch.app.verbs.shared import lookup
 from speclaunch.core.errors import LaunchError
 from speclaunch.core.files import speclaunch_home
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate

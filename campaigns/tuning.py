@@ -39,7 +39,7 @@ from typing import Any
 import psutil
 from msgspec.structs import asdict
 
-from speclaunch.app.verbs.option_values import lookup
+from speclaunch.app.verbs.shared import lookup
 from speclaunch.core.errors import LaunchError
 from speclaunch.core.files import write_json
 from speclaunch.measure.bench.comparison import Schedule, measure

@@ -15,7 +15,7 @@ import msgspec.json
 from msgspec import Struct, convert, field
 from msgspec.structs import asdict
 
-from speclaunch.app.output.findings_json import checkpoint_json, finding_json
+from speclaunch.app.output.formats_services import checkpoint_json, finding_json
 from speclaunch.core import COMMAND_LINE
 from speclaunch.engine import (
     ArgumentOutcome,

@@ -17,9 +17,9 @@ from speclaunch.app.output.findings import COLORS
 from speclaunch.app.output.problems import show_problems
 from speclaunch.app.verbs.launch_process import hide_secrets
 from speclaunch.app.verbs.lint import NothingToCheckError, lint_run
-from speclaunch.app.verbs.option_values import engine_versions, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.rules import explain_code
+from speclaunch.app.verbs.shared import engine_versions, lookup
 from speclaunch.app.verbs.start_options import LintOptions
 from speclaunch.checks import (
     STDIN,

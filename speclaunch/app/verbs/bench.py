@@ -36,7 +36,7 @@ from speclaunch.app.verbs.run_options import (
     BenchShowOptions,
     FormatOptions,
 )
-from speclaunch.app.verbs.writing import write_result
+from speclaunch.app.verbs.shared import write_result
 from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
 from speclaunch.measure import (
     NONE,

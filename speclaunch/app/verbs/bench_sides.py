@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from speclaunch.app.output.console import err_lines
-from speclaunch.app.verbs.option_values import lookup
 from speclaunch.app.verbs.run_options import BenchOptions, ProveOptions, TuneOptions
+from speclaunch.app.verbs.shared import lookup
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 from speclaunch.engine import Fit, memory_verdict
 from speclaunch.measure import LEAST_PAIRS, AnySide, RunningSide, SideOptions, SideRecord

@@ -14,8 +14,7 @@ from speclaunch.app.output.console import err, write_exact
 from speclaunch.app.output.findings import bugs_across, show_findings
 from speclaunch.app.output.problems import show_problems
 from speclaunch.app.verbs.change_options import ImportOptions, MigrateOptions
-from speclaunch.app.verbs.option_values import read_stdin
-from speclaunch.app.verbs.writing import require_free, require_sound, show_patch
+from speclaunch.app.verbs.shared import read_stdin, require_free, require_sound, show_patch
 from speclaunch.checks import (
     STDIN_SHOWN,
     LintedFile,

@@ -18,9 +18,9 @@ from rich.text import Text
 from speclaunch.app.output.console import err_lines, many, out
 from speclaunch.app.output.findings import origins, show_findings
 from speclaunch.app.output.findings import render as render_finding
-from speclaunch.app.output.findings_json import checkpoint_json, finding_json
-from speclaunch.app.verbs.option_values import engine_versions, lookup
+from speclaunch.app.output.formats_services import checkpoint_json, finding_json
 from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.app.verbs.shared import engine_versions, lookup
 from speclaunch.app.verbs.start_options import DoctorOptions
 from speclaunch.checks import Finding, Severity, ask_mode, querier_for
 from speclaunch.core import ExitCode, speclaunch_home

@@ -11,7 +11,7 @@ from msgspec import Struct
 from speclaunch.app.output.console import Printer, err_lines, write_exact
 from speclaunch.app.output.formats import Edits, touched
 from speclaunch.app.output.problems import show_problems
-from speclaunch.app.verbs.writing import show_patch
+from speclaunch.app.verbs.shared import show_patch
 from speclaunch.checks import (
     STDIN_SHOWN,
     FileEdits,

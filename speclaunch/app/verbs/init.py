@@ -18,9 +18,14 @@ from rich.text import Text
 from speclaunch.app.output.console import err, out
 from speclaunch.app.output.terminal import label_line
 from speclaunch.app.verbs.change_options import DraftsOptions, InitOptions
-from speclaunch.app.verbs.option_values import engine_version, engine_versions, lookup
 from speclaunch.app.verbs.options import OutputFormat
-from speclaunch.app.verbs.writing import require_free, require_sound
+from speclaunch.app.verbs.shared import (
+    engine_version,
+    engine_versions,
+    lookup,
+    require_free,
+    require_sound,
+)
 from speclaunch.checks import Lookup, against, check_text, configured, write_atomically
 from speclaunch.core import ExitCode, InputError, Problem, reads
 from speclaunch.engine import Fit, Hardware, PublishedAcceptance, Vendor, ascending, declare

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from speclaunch.app.output.console import err, out
 from speclaunch.app.verbs.launch_process import hide_secrets
-from speclaunch.app.verbs.option_values import asks, chosen_rules, lookup
 from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.app.verbs.shared import asks, chosen_rules, lookup
 from speclaunch.checks import ask_mode, querier_for
 from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, Problem, children
 from speclaunch.deployments import load, prepare, require_host, select_role, split_recipe

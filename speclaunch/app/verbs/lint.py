@@ -211,7 +211,7 @@ def lint_run(options: LintOptions) -> LintRun:
 
     stdin = b""
     if STDIN in options.paths:
-        from speclaunch.app.verbs.option_values import read_stdin
+        from speclaunch.app.verbs.shared import read_stdin
 
         stdin = read_stdin()
     use_cache = not (options.online or options.no_cache)  # answers of the hub can change
@@ -267,12 +267,12 @@ def _configuration(options: LintOptions) -> Configuration:
     else:
         select = ignore = ()
     if options.models or options.hardware is not None or options.assume:
-        from speclaunch.app.verbs.option_values import lookup
+        from speclaunch.app.verbs.shared import lookup
 
         lookup(options.models, options.hardware, assume=options.assume)
     versions: tuple[str, ...] = ()
     if options.engine is not None:
-        from speclaunch.app.verbs.option_values import engine_versions
+        from speclaunch.app.verbs.shared import engine_versions
 
         versions = engine_versions(options.engine)
     stated = LintSettings(

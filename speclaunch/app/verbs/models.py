@@ -17,7 +17,7 @@ from rich.text import Text
 
 from speclaunch.app.output.console import err, out
 from speclaunch.app.output.findings import show_findings
-from speclaunch.app.output.findings_json import finding_json
+from speclaunch.app.output.formats_services import finding_json
 from speclaunch.app.output.terminal import label_line, plain_table
 from speclaunch.app.verbs.change_options import (
     InspectOptions,
@@ -262,7 +262,7 @@ class NoFactsError(SpeclaunchError):
 
 def inspect(options: InspectOptions) -> ExitCode:
     """Compare a checkpoint's tensors with those that the engine loads. Raises InputError."""
-    from speclaunch.app.verbs.option_values import engine_versions
+    from speclaunch.app.verbs.shared import engine_versions
     from speclaunch.checks import Severity
     from speclaunch.engine import held_versions
     from speclaunch.measure import inspect_checkpoint
@@ -357,7 +357,7 @@ def list_models(options: ModelsListOptions) -> ExitCode:
 def show(options: ModelsShowOptions) -> ExitCode:
     """Show all facts of a checkpoint and their sources. Raises InputError."""
     from speclaunch.app.output.problems import show_problems
-    from speclaunch.app.verbs.option_values import lookup
+    from speclaunch.app.verbs.shared import lookup
     from speclaunch.core import models_dir
     from speclaunch.engine import SettingsFrom, Sources, UnknownFact, models_folders
     from speclaunch.measure import sources_of

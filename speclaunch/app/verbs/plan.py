@@ -9,10 +9,9 @@ import typer
 
 from speclaunch.app.output.console import out
 from speclaunch.app.verbs.launch_process import hide_secrets
-from speclaunch.app.verbs.option_values import asks, chosen_rules, lookup
 from speclaunch.app.verbs.options import OutputFormat
+from speclaunch.app.verbs.shared import asks, chosen_rules, lookup, write_result
 from speclaunch.app.verbs.start_options import PlanOptions
-from speclaunch.app.verbs.writing import write_result
 from speclaunch.checks import ask_mode, querier_for
 from speclaunch.core import ExitCode, InputError, Problem
 from speclaunch.measure import (

@@ -18,9 +18,9 @@ from speclaunch.app.output.terminal import LineWriter, TableCell
 from speclaunch.app.verbs.change_options import MigrateOptions
 from speclaunch.app.verbs.convert import migrate
 from speclaunch.app.verbs.launch_process import hide_secrets
-from speclaunch.app.verbs.option_values import engine_release, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import BisectOptions
+from speclaunch.app.verbs.shared import engine_release, lookup
 from speclaunch.app.verbs.start_options import UpgradeOptions
 from speclaunch.checks import all_rules, ask_mode, is_recipe, querier_for
 from speclaunch.core import (

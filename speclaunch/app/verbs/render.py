@@ -7,8 +7,7 @@ from pathlib import Path
 from speclaunch.app.output.console import err, write_exact
 from speclaunch.app.output.problems import show_problems
 from speclaunch.app.verbs.change_options import RenderOptions
-from speclaunch.app.verbs.option_values import lookup
-from speclaunch.app.verbs.writing import require_sound
+from speclaunch.app.verbs.shared import lookup, require_sound
 from speclaunch.checks import (
     PreflightError,
     check_rendering,

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from speclaunch.app.output.console import err_lines, out
 from speclaunch.app.output.terminal import plain_table
-from speclaunch.app.verbs.option_values import chosen_rules, lookup
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import SweepOptions
+from speclaunch.app.verbs.shared import chosen_rules, lookup
 from speclaunch.core import ExitCode, InputError, Problem, speclaunch_home
 from speclaunch.deployments import sweep_words
 from speclaunch.engine import trust_all

@@ -25,7 +25,7 @@ from speclaunch.app.verbs.bench_sides import (
 )
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import TuneOptions
-from speclaunch.app.verbs.writing import OutputRefusedError, require_sound
+from speclaunch.app.verbs.shared import OutputRefusedError, require_sound
 from speclaunch.checks import against, check_text, configured, shown_diff, write_atomically
 from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem, reads
 from speclaunch.deployments import find_recipe, split_recipe

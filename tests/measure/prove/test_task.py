@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from speclaunch.app.verbs.option_values import lookup
 from speclaunch.app.verbs.prove import Served, Task, _Count, ask_ours, check_answers
+from speclaunch.app.verbs.shared import lookup
 from speclaunch.core.errors import LaunchError
 from speclaunch.measure.bench.sides import NONE, SideOptions, baseline, candidate
 from speclaunch.measure.prove.answers import ProofPrompt, ProofServer

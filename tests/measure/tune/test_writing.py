@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from speclaunch.app.verbs.run_options import TuneOptions
+from speclaunch.app.verbs.shared import OutputRefusedError
 from speclaunch.app.verbs.tune import TuningTask, _written
-from speclaunch.app.verbs.writing import OutputRefusedError
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.core.errors import InputError
 from speclaunch.core.resources import recipes_dir

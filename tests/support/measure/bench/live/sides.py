@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from speclaunch.app.verbs.option_values import lookup
+from speclaunch.app.verbs.shared import lookup
 from speclaunch.measure.bench.comparison import Schedule, Serving, measure
 from speclaunch.measure.bench.engines import EngineOrder, MeasuredEngine
 from speclaunch.measure.bench.load_generators import SglangGenerator
