@@ -244,7 +244,7 @@ def show_certificate(console: Console, found: CertificateDocument) -> None:
     if note := memory_note(found):
         _show_note(console, note)
     _show_published(console, found)
-    console.print(found.sentence, markup=False)
+    console.print(found.sentence)
     for line in intervals_mean(found):
         _show_note(console, line)
 
@@ -256,11 +256,11 @@ def _show_title(console: Console, title: str, found: CertificateDocument | Singl
     if not found.counts:
         console.print(Text(NOTHING_COUNTS, "bold red"))
         for objection in found.objections:
-            console.print(f"  {objection.message}", markup=False)
+            console.print(f"  {objection.message}")
 
 
 def _show_note(console: Console, text: str, style: str = "dim") -> None:
-    console.print(text, style=style, markup=False, highlight=False)
+    console.print(text, style=style)
 
 
 def columns(found: CertificateDocument) -> list[str]:
@@ -313,7 +313,7 @@ def show_single(console: Console, found: SingleDocument) -> None:
         if side.max_total_num_tokens:
             _show_note(console, f"KV cache: {side.max_total_num_tokens:,} tokens")
     _show_published(console, found)
-    console.print(found.sentence, markup=False)
+    console.print(found.sentence)
 
 
 def _show_published(console: Console, found: CertificateDocument | SingleDocument) -> None:
@@ -360,7 +360,7 @@ def show_difference(console: Console, found: DifferenceDocument) -> None:
     for line in (*alone(found), *found.notes):
         _show_note(console, line, "yellow")
     for diff in found.arguments:
-        console.print(f"arguments of the {diff.side}:", markup=False, highlight=False)
+        console.print(f"arguments of the {diff.side}:")
         for line in diff.lines:
             color = "green" if line.startswith("+") else "red"
             console.print(Text(f"  {line}", color))

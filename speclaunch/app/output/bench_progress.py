@@ -144,7 +144,7 @@ class LineProgress:
     def _print(self, text: str) -> None:
         if self._heart is not None:
             self._heart.note_output()
-        self._printer.print(text, markup=False)
+        self._printer.print(text)
 
 
 class DrawnProgress:
@@ -181,15 +181,13 @@ class DrawnProgress:
     def say(self, text: str) -> None:
         """Print a message about a start or stop."""
         self._course.engine_changed()
-        self._bar.console.print(text, markup=False)
+        self._bar.console.print(text)
 
     def round(self, found: Round) -> None:
         """Print a finished round and advance the bar."""
         name = self._course.now
         self._course.round(found)
-        self._bar.console.print(
-            round_line(self._course, name, found), markup=False, style="dim", highlight=False
-        )
+        self._bar.console.print(round_line(self._course, name, found), style="dim")
         now = self._course.now or "done"
         self._bar.update(self._task, completed=self._course.done, description=now)
 
@@ -230,7 +228,7 @@ def progress(
 def show_schedule(console: Console, schedule: Schedule, expected: TimeEstimate) -> None:
     """Print the schedule without starting anything."""
     for line in lines(schedule, expected):
-        console.print(line, markup=False, highlight=False)
+        console.print(line)
 
 
 def lines(schedule: Schedule, expected: TimeEstimate) -> list[str]:

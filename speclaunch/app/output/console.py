@@ -61,7 +61,7 @@ def many(count: int, noun: str) -> str:
 class Printer(Protocol):
     """Printer of lines: rich's console, or `PlainPrinter`."""
 
-    def print(self, *texts: Styled | str, style: str | None = None, markup: bool = False) -> None:
+    def print(self, *texts: Styled | str, style: str | None = None) -> None:
         """Print texts separated by spaces, and end the line."""
 
 
@@ -71,7 +71,7 @@ class PlainPrinter:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def print(self, *texts: Styled | str, style: str | None = None, markup: bool = False) -> None:  # noqa: ARG002
+    def print(self, *texts: Styled | str, style: str | None = None) -> None:  # noqa: ARG002
         """Write texts separated by spaces, and end the line."""
         output = " ".join(text if isinstance(text, str) else text.plain for text in texts)
         output = output.translate(_NOT_PRINTED)

@@ -326,7 +326,7 @@ def show_findings(
     for finding in findings:
         console.print(render(finding))
     for line in reasons(skipped):
-        console.print(line, style="dim", markup=False)
+        console.print(line, style="dim")
 
 
 _ORIGINS = {

@@ -88,7 +88,7 @@ class PlainObserver:
     def say(self, text: str, style: str | None = None) -> None:
         """Print text literally, without markup."""
         self._heartbeat.note_output()
-        self._console.print(text, style=style, markup=False)
+        self._console.print(text, style=style)
 
     def spawned(self, pid: int | None, log: Path) -> None:
         """Print the process and its log."""
@@ -112,7 +112,7 @@ class PlainObserver:
         """Print the engine's output if verbose."""
         if self._verbose:
             for line in lines:
-                self._console.print(without_colors(line), markup=False)
+                self._console.print(without_colors(line))
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
         """Report that the engine is ready."""

@@ -156,7 +156,7 @@ def show_passed(console: Console, *, tiny: bool) -> None:
     if tiny:
         console.print("\nNext, with your own model and hardware:")
         for line in _NEXT:
-            console.print(f"  speclaunch {line}", markup=False, highlight=False)
+            console.print(f"  speclaunch {line}")
 
 
 def show_snippets(console: Console, address: Address, model: str) -> None:
@@ -168,8 +168,7 @@ def show_snippets(console: Console, address: Address, model: str) -> None:
     console.print()
     console.print(
         f"  curl{insecure} {address.url}/v1/chat/completions{key_header}"
-        f" -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}",
-        markup=False,
+        f" -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
     )
     console.print()
     for line in (
@@ -179,7 +178,7 @@ def show_snippets(console: Console, address: Address, model: str) -> None:
         f"print(client.chat.completions.create(model={json.dumps(model)}, max_tokens=32,",
         '      messages=[{"role": "user", "content": "Hello"}]).choices[0].message.content)',
     ):
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {line}")
 
 
 def verification_json(verification: Verification | None) -> Mapping[str, Any] | None:

@@ -151,7 +151,7 @@ def _show_command(
     is_new = planned.shown_command != planned.command.text
     paper.heading("Command", "with the settings above" if is_new else "")
     for line in planned.shown_command.rstrip("\n").split("\n"):
-        paper.console.print(paper.plain(display(line)), markup=False, soft_wrap=True)
+        paper.console.print(paper.plain(display(line)), soft_wrap=True)
 
 
 def _many(count: int, severity: Severity) -> str:

@@ -126,11 +126,11 @@ def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: 
 
         show_passed(out(), tiny=start.tiny)
     if start.writes_lock and code is ExitCode.CLEAN:
-        err_lines().print("writing the lock", markup=False)
+        err_lines().print("writing the lock")
         generation = outcome.verification and outcome.verification.generation
         length = generation.acceptance_length if generation else None
         path = planner.write_lock(conclusion.attempts[-1].changes, length)
-        err_lines().print(f"locked: {from_here(path)}", markup=False)
+        err_lines().print(f"locked: {from_here(path)}")
     return code
 
 
@@ -143,7 +143,7 @@ def run_detached(start: PlannedLaunch, planner: Planner, *, as_json: bool) -> Ex
     name, run = start.name, start.directory.name
     for message in background.messages():
         if "said" in message:
-            err().print(message["said"], markup=False)
+            err().print(message["said"])
         elif "ready" in message:
             if as_json:
                 out().print_json(json.dumps({**message["ready"], "pid": background.pid}))
@@ -151,10 +151,9 @@ def run_detached(start: PlannedLaunch, planner: Planner, *, as_json: bool) -> Ex
                 out().print(
                     f"✓ {name} is serving at {start.address.url} (process {background.pid})",
                     style="bold green",
-                    markup=False,
                 )
                 for label, words in _WHAT_NEXT:
-                    out().print(f"  {label:<7}speclaunch {words} {run}", markup=False)
+                    out().print(f"  {label:<7}speclaunch {words} {run}")
             return ExitCode.CLEAN
         elif "failed" in message:
             log = message.get("log")
@@ -279,7 +278,7 @@ def _observer(
 ) -> PlainObserver:
     printer, sizes = err_lines(), WeightSizes(*start.weight_bytes)
     for note in start.notes:
-        printer.print(f"note: {note}", markup=False)
+        printer.print(f"note: {note}")
     console = None if isinstance(printer, PlainPrinter) else err()
     if console is not None and console.is_terminal and not plain and not console.is_dumb_terminal:
         from speclaunch.app.output.live_start import LiveObserver  # noqa: PLC0415 - draws

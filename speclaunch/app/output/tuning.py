@@ -145,7 +145,7 @@ def show_outcome(console: Console, found: TuningOutcome) -> None:
     console.print(_table(found))
 
     def say(text: str, style: str | None = None) -> None:
-        console.print(text, style=style, markup=False, highlight=False)
+        console.print(text, style=style)
 
     for setting, why in found.failed.items():
         say(f"not measured: {setting}: {why}", "dim")
@@ -161,7 +161,7 @@ def show_outcome(console: Console, found: TuningOutcome) -> None:
         say(" ".join(found.overrides))
     if found.diff:
         say("")
-        console.print(found.diff, markup=False, highlight=False, soft_wrap=True, end="")
+        console.print(found.diff, soft_wrap=True, end="")
     if found.written is not None:
         say(f"written: {found.written}")
     if found.adaptive is not None and found.adaptive_file is not None:

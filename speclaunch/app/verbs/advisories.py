@@ -163,7 +163,7 @@ def update(options: AdvisoriesUpdateOptions) -> None:
     """Store the advisories of a source. Raises InputError."""
     done = update_advisories(options.source, options.sha256)
     counts = f"{len(done.new)} new, {len(done.changed)} changed"
-    err().print(f"wrote {done.path}: {counts}", markup=False)
+    err().print(f"wrote {done.path}: {counts}")
 
 
 def _affecting(label: str, plan: Plan) -> _Server:
@@ -227,10 +227,10 @@ def _print_servers(servers: Sequence[_Server]) -> None:
 def _print_affecting(server: _Server) -> None:
     where = f"{server.label} on SGLang {server.plan.request.version}"
     if not server.found:
-        out().print(f"{where}: no known bug affects it", markup=False)
+        out().print(f"{where}: no known bug affects it")
         return
     count = many(len(server.found), "known bug")
-    out().print(f"{where}: {count} affect{'s' * (len(server.found) == 1)} it", markup=False)
+    out().print(f"{where}: {count} affect{'s' * (len(server.found) == 1)} it")
     for advisory in server.found:
         line = Text.assemble(
             (advisory.id, COLORS[advisory.severity]),
@@ -241,4 +241,4 @@ def _print_affecting(server: _Server) -> None:
         if advisory.requests:
             out().print(f"  affects requests with: {', '.join(advisory.requests)}")
         if advisory.remedy:
-            out().print(f"  {advisory.remedy}", markup=False)
+            out().print(f"  {advisory.remedy}")

@@ -183,7 +183,12 @@ def _text(found: BenchDocument, form: StrEnum) -> str:
     if form == CertificateFormat.TEXT:
         stream = StringIO()
         console = Console(
-            file=stream, width=_WIDTH, soft_wrap=True, highlight=False, color_system=None
+            file=stream,
+            width=_WIDTH,
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+            color_system=None,
         )
         _show(found, console)
         return stream.getvalue()
@@ -226,7 +231,7 @@ def list_results(options: FormatOptions) -> None:
     elif found:
         terminal.show_benches(out(), found)
     else:
-        err_lines().print(f"no comparison is saved in {directory()}", markup=False)
+        err_lines().print(f"no comparison is saved in {directory()}")
 
 
 def show(options: BenchShowOptions) -> ExitCode:
@@ -294,7 +299,7 @@ def bench(options: BenchOptions) -> ExitCode:
     if len(sides) == 1:
         written.require_no_page()
     for warning in memory_warnings(sides):
-        err_lines().print(f"warning: {warning}", markup=False, style="yellow")
+        err_lines().print(f"warning: {warning}", style="yellow")
     if options.dry_run:
         from speclaunch.app.output.bench_progress import show_schedule
 
@@ -342,7 +347,7 @@ def bench(options: BenchOptions) -> ExitCode:
     document = with_published(document, sides[0])
     stored.write(rounds, to_builtins(document))
     written.write(document)
-    err_lines().print(f"saved to {stored.directory}", markup=False)
+    err_lines().print(f"saved to {stored.directory}")
     if document.counts:
         locking.write()
     return exit_code(document, options.fail_under)

@@ -70,7 +70,7 @@ def tell_replaced(*sides: AnySide) -> None:
     found = (side.replaced for side in sides if not isinstance(side, RunningSide))
     for word in dict.fromkeys(word for some in found for word in some):
         note = f"note: {word} is ignored: each measured engine gets its own port"
-        err_lines().print(note, markup=False)
+        err_lines().print(note)
 
 
 def numbers(option: str, text: str, least: int, most: int) -> tuple[int, ...]:

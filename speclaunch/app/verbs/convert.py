@@ -136,7 +136,7 @@ def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
     """
     for result in imported:
         if result.note:
-            err().print(f"note: {result.note}", markup=False)
+            err().print(f"note: {result.note}")
     show_problems(
         err(), [assumption for result in imported for assumption in result.assumed], "warning"
     )
@@ -164,7 +164,7 @@ def migrate(options: MigrateOptions) -> ExitCode:
     )
     steps = migration.steps if not migration.problems else []
     for step in (*migration.origins, *steps):
-        err().print(f"{step.place}: {step.text}", markup=False)
+        err().print(f"{step.place}: {step.text}")
     show_problems(err(), migration.warnings, "warning")
     show_problems(err(), migration.problems)
     if migration.problems:
@@ -184,7 +184,7 @@ def migrate(options: MigrateOptions) -> ExitCode:
         texts = {carried.path: carried.text for carried in also} | own
         write_together(texts)
         for written in texts:
-            err().print(f"wrote {written}", markup=False)
+            err().print(f"wrote {written}")
     if migration.problems:
         return ExitCode.FAILED
     if not changed and not also:
@@ -206,7 +206,7 @@ def _require_sound_migration(
         require_sound(against(old, new), shown, force=force)
     bugs = bugs_across(old.findings, new.findings)
     if bugs is not None:
-        err().print(bugs, markup=False)
+        err().print(bugs)
 
 
 def _show(before: str, after: str, file: str, hidden: tuple[str, ...]) -> None:
@@ -214,14 +214,14 @@ def _show(before: str, after: str, file: str, hidden: tuple[str, ...]) -> None:
     show_patch(shown)
     if not shown.hidden and not shown.context:
         note = "context lines with secrets are omitted: apply with git apply --unidiff-zero"
-        err().print(note, markup=False)
+        err().print(note)
 
 
 def _version(text: str, option: str) -> str:
     try:
         version = named(text)
         if version.note:
-            err().print(f"{option} {text}: {version.note}", markup=False)
+            err().print(f"{option} {text}: {version.note}")
         return version.held
     except UnknownVersion as error:
         raise InputError(

@@ -231,14 +231,14 @@ def diagnose(options: DiagnoseOptions) -> ExitCode:
     if options.engine is not None:
         known = resolve_version(options.engine)  # reject an invalid version before reading the log
         if known.note:
-            err().print(f"note: {known.note}", markup=False)
+            err().print(f"note: {known.note}")
     log, found = _read(options.log, options.engine)
     if options.output_format is OutputFormat.JSON:
         typer.echo(json.dumps(diagnosis_json(found, log), indent=2, ensure_ascii=False))
     elif found.engine:
         show_diagnosis(out(), found, log)
     if not found.engine:
-        err().print(f"{_shown(log)} is not an SGLang log", markup=False)
+        err().print(f"{_shown(log)} is not an SGLang log")
         return ExitCode.NOTHING
     return ExitCode.FAILED if found.failed else ExitCode.CLEAN
 

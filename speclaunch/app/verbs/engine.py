@@ -84,7 +84,7 @@ def install_engine(options: InstallOptions) -> None:
     if release != SGLANG_VERSION:
         installed += f"\nUse it in a CPU recipe: engine.version={release} engine.requires={release}"
     if release in RELEASES and is_installed(engine) and not options.force:
-        out().print(installed, markup=False)
+        out().print(installed)
         return
     show = _LiveSteps(err()) if err().is_terminal else _PlainSteps(err())
     with show:
@@ -95,7 +95,7 @@ def install_engine(options: InstallOptions) -> None:
             torch_index=options.torch_index,
             force=options.force,
         )
-    out().print(installed, markup=False)
+    out().print(installed)
 
 
 def _require_cpu(name: str) -> None:
@@ -117,7 +117,7 @@ def remove(options: EngineRemoveOptions) -> None:
             )
         )
     remove_engine(engine)
-    out().print(f"SGLang {release} for the CPU is removed", markup=False)
+    out().print(f"SGLang {release} for the CPU is removed")
 
 
 def list_catalogues(_options: VerbOptions) -> None:
@@ -198,7 +198,7 @@ class _PlainSteps:
         self._last, self._printed_at = (step.index, step.state), now
         detail = step.detail if not changed or step.state is StepState.NOTE else ""
         line = f"[{step.index}/{step.total}] {step.title}: {step.state.value}"
-        self._console.print(f"{line}: {detail}" if detail else line, markup=False, soft_wrap=True)
+        self._console.print(f"{line}: {detail}" if detail else line, soft_wrap=True)
 
 
 class _LiveSteps(_PlainSteps):
@@ -236,13 +236,12 @@ def add_judge(options: JudgeAddOptions) -> None:
         options.source,
         python=options.python,
         torch=options.torch,
-        tell=lambda what: err().print(what, markup=False),
+        tell=lambda what: err().print(what),
     )
     seconds = time.monotonic() - began
     out().print(
         f"judge {made.name}: SGLang {made.release}, {_kind(made)}, {_size(made.size)},"
-        f" {seconds:.0f} s",
-        markup=False,
+        f" {seconds:.0f} s"
     )
 
 
@@ -259,7 +258,7 @@ def list_judges(_options: VerbOptions) -> None:
         row = (f"SGLang {engine.release}", "-", "the CPU engine", "its torch", str(engine.python))
         table.add_row(Text("cpu", "bold"), *row)
     if not table.row_count:
-        out().print("no judge: add one with `speclaunch engine judge add VERSION`", markup=False)
+        out().print("no judge: add one with `speclaunch engine judge add VERSION`")
         return
     out().print(table)
 
@@ -273,7 +272,7 @@ def remove_judge(options: JudgeRemoveOptions) -> None:
         names = [path.name for path in judges_home().glob("[!.]*")]
         hint = suggest(name, names) or "`speclaunch engine judge ls` lists them"
         raise InputError(Problem(f"there is no judge {name!r}", help=hint))
-    out().print(f"judge {name} is removed", markup=False)
+    out().print(f"judge {name} is removed")
 
 
 def _kind(judge: AddedJudge) -> str:

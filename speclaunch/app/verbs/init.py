@@ -280,7 +280,7 @@ def init(options: InitOptions) -> None:
     _conclude(made, path)
     if is_taken:
         note = f"note: --force replaced {path}; use --overwrite for that, not --force"
-        err().print(note, markup=False)
+        err().print(note)
 
 
 def _require_sound(
@@ -326,12 +326,12 @@ def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
     draft = f" with {made.way.draft}" if made.way.draft else ""
     note = "memory use unknown: " if budget.fit is Fit.UNKNOWN else ""
     summary = f"{made.way.method}{draft} on {gpus}: {note}{budget.why}"
-    err().print(summary, markup=False, style="dim")
+    err().print(summary, style="dim")
     for warning in made.placed.warnings:
-        err().print(f"warning: {warning}", markup=False, style="yellow")
+        err().print(f"warning: {warning}", style="yellow")
     if path is not None:
-        err().print(f"wrote {path}", markup=False)
-        err().print(f"speclaunch recipe={path} launches it.", markup=False, style="dim")
+        err().print(f"wrote {path}")
+        err().print(f"speclaunch recipe={path} launches it.", style="dim")
 
 
 class Answers(Struct, frozen=True):
@@ -389,9 +389,9 @@ def _until_right(question: str, default: str | None, check: Callable[[str], obje
             check(answer)
         except InputError as error:
             for problem in error.problems:
-                err().print(problem.message, markup=False)
+                err().print(problem.message)
                 if problem.help:
-                    err().print(f"  {problem.help}", markup=False)
+                    err().print(f"  {problem.help}")
             continue
         return answer
 

@@ -65,7 +65,6 @@ def show_forecast(
         changes = " ".join(f"{name}={value}" for name, value in known.changes.items())
         console.print(
             f"# starts from the last known good settings: {changes} (--fresh ignores them)",
-            markup=False,
         )
     if rungs and not ladder:
         steps = "1 recovery step" if len(rungs) == 1 else f"{len(rungs)} recovery steps"
@@ -81,7 +80,7 @@ def show_forecast(
             details.append(f"predicted: {rung.predicted.fit.value}, {rung.predicted.why}")
         for detail in details:
             console.print(Text(f"#      {detail}", "dim"))
-    console.print(f"# {'then' if rungs else 'if memory runs out'}: {end}", markup=False)
+    console.print(f"# {'then' if rungs else 'if memory runs out'}: {end}")
 
 
 def forecast_json(forecast: Forecast) -> dict[str, Any]:
@@ -285,7 +284,7 @@ def _busy(what: str) -> Iterator[None]:
             yield
         return
     with beating(
-        lambda text: console.print(text, markup=False),
+        lambda text: console.print(text),
         lambda seconds: f"{what}: for {duration(seconds)}",
     ):
         yield

@@ -180,7 +180,7 @@ def _unknown(options: LintOptions, run: LintRun, report: Report) -> Report:
     if options.write_baseline is not None:
         count = write_baseline(options.write_baseline, all_findings(report), covered)
         findings = f"{count} finding{'' if count == 1 else 's'}"
-        err_lines().print(f"{options.write_baseline}: {findings}", markup=False)
+        err_lines().print(f"{options.write_baseline}: {findings}")
     return without_known(report, baseline_of, covered)
 
 
@@ -240,7 +240,7 @@ def _warn_of_distrust() -> None:
         found = distrust(folder)
         if found is not None:
             text = f"note: without {what}: {found.why} ({found.help})"
-            err_lines().print(text, markup=False)
+            err_lines().print(text)
             return
 
 

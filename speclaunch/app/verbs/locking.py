@@ -102,7 +102,7 @@ class LaunchLock:
             found = differences_now(lock, self._source, prepared, plan, verify=self._options.verify)
         for difference in found:
             if not difference.refuses:
-                err_lines().print(f"warning: {difference.message}", markup=False, style="yellow")
+                err_lines().print(f"warning: {difference.message}", style="yellow")
         refusing = [difference.problem for difference in found if difference.refuses]
         if refusing:
             some = f"{len(refusing)} difference{'s' * (len(refusing) > 1)}"
@@ -148,7 +148,7 @@ class SideLock:
         if self._request is not None and isinstance(self._side, LaunchedSide):
             request = with_certificates(self._request, self._side.prepared)
             path = write_lock(self._side.prepared, self._side.plan, request)
-            err_lines().print(f"locked: {from_here(path)}", markup=False)
+            err_lines().print(f"locked: {from_here(path)}")
 
 
 def with_certificates(request: LockRequest, prepared: Prepared) -> LockRequest:

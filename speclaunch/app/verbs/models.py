@@ -197,13 +197,13 @@ def show_inspection(console: Console, found: Inspection) -> None:
         table.add_row(Text(name), Text(header.dtype), Text(shape), Text(status, style))
     if names:
         console.print(table)
-    console.print(_sum(found), markup=False, style="dim")
+    console.print(_sum(found), style="dim")
     show_findings(console, found.findings)
     if not found.findings:
         if found.comparison is None:
             console.print("No problem in the files; the engine's requirements are unknown.")
         else:
-            console.print(f"It contains everything that SGLang {found.engine} loads.", markup=False)
+            console.print(f"It contains everything that SGLang {found.engine} loads.")
 
 
 def _about(found: Inspection) -> str:
@@ -308,7 +308,7 @@ def pull(options: PullOptions) -> ExitCode:
         except OSError as error:
             problems.append(Problem(f"cannot write {checkpoint.folder}: {error.strerror}"))
         else:
-            out().print(f"{from_here(path)}: {'written' if new else 'unchanged'}", markup=False)
+            out().print(f"{from_here(path)}: {'written' if new else 'unchanged'}")
     show_problems(err(), problems)
     return ExitCode.FAILED if problems else ExitCode.CLEAN
 
@@ -345,7 +345,7 @@ def list_models(options: ModelsListOptions) -> ExitCode:
         typer.echo(json.dumps({"version": 1, "models": rows}, indent=2))
     else:
         for title, files in found.items():
-            err().print(f"{title}: {len(files)}", style="dim", markup=False)
+            err().print(f"{title}: {len(files)}", style="dim")
             show_stored(out(), files)
     return (
         ExitCode.USAGE

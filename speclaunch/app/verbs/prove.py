@@ -77,7 +77,7 @@ def show_proof(console: Console, proof: ProofDocument) -> None:
     else:
         console.print(Text(f"✗ {proof.recipe} is not shown to be lossless", "bold red"))
     for line in _lines(proof):
-        console.print(f"  {line}", markup=False, highlight=False)
+        console.print(f"  {line}")
 
 
 def _lines(proof: ProofDocument) -> list[str]:
@@ -228,7 +228,7 @@ def prove(options: ProveOptions) -> ExitCode:
     task = Task(ours, plain, tuple(questions), levels, options.samples)
     if options.dry_run:
         for line in task.lines():
-            out().print(line, markup=False, highlight=False)
+            out().print(line)
         return ExitCode.CLEAN
     name, begun = ours.prepared.recipe.deployment.name, StoredAnswers({})
     stored = StoredProof.begin(PROOF, name, task.key, task.about, begun, fresh=options.fresh)

@@ -40,7 +40,7 @@ def copy(options: CopyOptions) -> None:
         replace_file(target, text, 0o666)
     except OSError as error:
         raise InputError(Problem(f"cannot write {target}: {error.strerror}")) from error
-    out().print(f"{target}", markup=False)
+    out().print(f"{target}")
     err().print(f"speclaunch recipe={target} launches it.", style="dim")
 
 
@@ -65,7 +65,7 @@ def schema(options: SchemaOptions) -> None:
     if output.is_dir() or not output.absolute().parent.is_dir():
         raise InputError(Problem(f"cannot write {output}: name a file in an existing directory"))
     write_atomically(output, text)
-    err().print(f"wrote {output}", markup=False)
+    err().print(f"wrote {output}")
 
 
 def _require(directories: Sequence[Path]) -> None:

@@ -218,13 +218,13 @@ def _release(option: str, text: str) -> str:
 def _show_task(task: BisectTask, supply: EngineSupply) -> None:
     """Print the releases, the number of starts, and the engines that are not installed."""
     missing = [release for release in task.releases if release not in supply.installed()]
-    out().print(f"releases: {', '.join(task.releases)}", markup=False, highlight=False)
+    out().print(f"releases: {', '.join(task.releases)}")
     starts = most_starts(len(task.releases))
     repeated = ", more if probes contradict each other" if task.flaky else ""
-    out().print(f"starts:   at most {starts}{repeated}", markup=False, highlight=False)
+    out().print(f"starts:   at most {starts}{repeated}")
     if missing:
         text = f"installs: if needed, {', '.join(missing)} (2 minutes, 1.6 GB each)"
-        out().print(text, markup=False, highlight=False)
+        out().print(text)
 
 
 _STYLES = {
@@ -452,7 +452,7 @@ def _write(
         if recipe.lock_path.exists():
             prepared = found.prepared()
             lock = write_lock(prepared, plan_here(prepared), lock_request(recipe, overrides))
-            err_lines().print(f"locked: {from_here(lock)}", markup=False)
+            err_lines().print(f"locked: {from_here(lock)}")
         migrate(
             MigrateOptions(
                 file=str(path), to=settings.to, source=upgrade.source, force=options.force

@@ -63,14 +63,14 @@ def render(options: RenderOptions) -> None:
     for note in dict.fromkeys(
         prepared.overridden for prepared in assembled.prepared if prepared.overridden
     ):
-        err().print(f"note: {note}", markup=False)
+        err().print(f"note: {note}")
     text = rendered(renderer(), assembled)
     _require_image(text, assembled, force=options.force)
     check = check_rendering(renderer(), text, assembled, recipe, found)
     require_sound(check, f"{assembled.rendering.name} as {options.to}", force=options.force)
     _warn_exposed(renderer(), assembled)
     for note in renderer().notes(assembled.rendering):
-        err().print(f"note: {note}", markup=False)
+        err().print(f"note: {note}")
     if options.output is None:
         write_exact(text)
         return
@@ -81,7 +81,7 @@ def render(options: RenderOptions) -> None:
     for name, companion in more.items():
         path = options.output.with_name(name)
         write_atomically(path, companion)
-        err().print(f"note: also wrote {path}", markup=False)
+        err().print(f"note: also wrote {path}")
 
 
 def _baseline(text: str) -> Baseline:

@@ -122,18 +122,15 @@ def show_run(console: Console, run: Run) -> None:
     served = run.section("served")
     if served:
         diff = " ".join(_words(served.get("overrides")))
-        console.print(f"\nserved        {diff or 'the recipe unchanged'}", markup=False)
+        console.print(f"\nserved        {diff or 'the recipe unchanged'}")
     ending = run.section("ending")
     if ending:
         console.print(
             f"\nended         {_local(ending.get('ended'))}, exit code {ending.get('exit_code')}, "
-            f"{_ending(run)}",
-            markup=False,
+            f"{_ending(run)}"
         )
         if ending.get("explanation"):
-            console.print(
-                f"              no further attempt: {ending['explanation']}", markup=False
-            )
+            console.print(f"              no further attempt: {ending['explanation']}")
 
 
 def run_json(run: Run) -> dict[str, Any]:
@@ -387,7 +384,7 @@ def stop(options: StopOptions) -> None:
                     help=f"kill -9 {pid} ends it; its guard stops the engine",
                 )
             time.sleep(0.1)
-        out().print(f"{run.name} has ended", markup=False)
+        out().print(f"{run.name} has ended")
     if not chosen:
         err().print("no engine is running", style="dim")
 
@@ -400,9 +397,7 @@ def list_runs(options: RunsOptions | RunsListOptions) -> None:
         out().print_json(json.dumps(document))
         return
     if not found:
-        err().print(
-            f"no recorded launch in {options.directory or default_directory()}", markup=False
-        )
+        err().print(f"no recorded launch in {options.directory or default_directory()}")
         return
     show_runs(out(), found)
 
@@ -420,7 +415,7 @@ def prune(options: RunsPruneOptions) -> None:
     """Remove logs and journals of ended launches. Raises InputError."""
     removed = prune_runs(options.keep, _checked(options.directory))
     for run in removed:
-        out().print(run.name, markup=False)
+        out().print(run.name)
     err().print(f"{len(removed)} removed", style="dim")
 
 

@@ -119,12 +119,12 @@ def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:
     show_findings(err(), [*check.warnings, *check.inherited, *check.errors])
     if check.inherited:
         count = _errors(len(check.inherited))
-        err().print(f"{what}: {count} already in its source", markup=False)
+        err().print(f"{what}: {count} already in its source")
     if not check.errors:
         return
     count = _errors(len(check.errors))
     if force:
-        err().print(f"--force: {what} is written despite {count}", style="bold red", markup=False)
+        err().print(f"--force: {what} is written despite {count}", style="bold red")
         return
     raise OutputRefusedError(
         Problem(
@@ -145,7 +145,7 @@ def write_result(path: Path, text: str) -> None:
     from speclaunch.checks import write_atomically
 
     write_atomically(path, redact(text))
-    err_lines().print(f"wrote {path}", markup=False)
+    err_lines().print(f"wrote {path}")
 
 
 def show_patch(shown: ShownDiff) -> None:
@@ -154,7 +154,7 @@ def show_patch(shown: ShownDiff) -> None:
     if shown.hidden:
         values = "value is" if shown.hidden == 1 else "values are"
         note = f"{shown.hidden} secret {values} hidden (***): the patch does not apply"
-        err_lines().print(note, markup=False)
+        err_lines().print(note)
 
 
 def _errors(count: int) -> str:

@@ -227,7 +227,7 @@ def _run(folder: Folder, planned: Planned, results: list[Result]) -> bool:
     def on_row(job: Job, row: Row) -> None:
         nonlocal count
         count += 1
-        say.print(row_line(job, row, count, total), markup=False)
+        say.print(row_line(job, row, count, total))
 
     return run_sweep(folder, planned, on_row)
 

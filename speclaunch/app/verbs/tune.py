@@ -201,20 +201,19 @@ def _show_starts(question: TuningTask) -> None:
     printer = out()
     limit = question.budget
     expected = expectation(question.side, question.protocol, limit, question.compared_rounds, ())
-    printer.print(f"objective:  {question.aim}", markup=False, highlight=False)
-    printer.print(f"settings:   {len(question.space)} pass the rules", highlight=False)
-    printer.print(f"starts:     at most {limit.tried} to try settings, first", highlight=False)
+    printer.print(f"objective:  {question.aim}")
+    printer.print(f"settings:   {len(question.space)} pass the rules")
+    printer.print(f"starts:     at most {limit.tried} to try settings, first")
     for setting in first_settings(question.space, question.own, question.published):
-        printer.print(f"              {setting}", markup=False, highlight=False)
+        printer.print(f"              {setting}")
     if limit.verified:
         printer.print(
             f"            {limit.verified} to compare the best {question.options.verify} with the "
-            f"recipe's own, {question.compared_rounds} interleaved rounds each",
-            highlight=False,
+            f"recipe's own, {question.compared_rounds} interleaved rounds each"
         )
     most = limit.tried * expected.start + expected.comparison
     least = "" if limit.seconds is None else f", stops after {limit.seconds / 60:g}"
-    printer.print(f"minutes:    at most {most / 60:.0f}{least}", highlight=False)
+    printer.print(f"minutes:    at most {most / 60:.0f}{least}")
 
 
 def _best(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting, ...]:
