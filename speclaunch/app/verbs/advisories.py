@@ -68,7 +68,7 @@ def show(options: AdvisoriesShowOptions) -> None:
         known = [name for advisory in all_advisories() for name in (advisory.id, advisory.name)]
         near = suggest(options.id.strip().upper(), known) or suggest(options.id, known)
         hint = near or "list them with `speclaunch advisories`"
-        raise InputError(Problem(f"unknown advisory {options.id!r}", help=hint))
+        raise InputError(f"unknown advisory {options.id!r}", help=hint)
     if options.output_format is OutputFormat.JSON:
         _print_json({"version": 1, "advisory": _record(found)})
     else:
@@ -96,7 +96,7 @@ def check(options: AdvisoriesCheckOptions) -> ExitCode:
     files, problems = _of_files(options, paths) if paths else ([], [])
     servers = [_affecting(label, plan) for label, plan in (*planned, *files)]
     if not servers and not problems:
-        raise NothingToCheckError(Problem(f"no SGLang deployment in {', '.join(paths)}"))
+        raise NothingToCheckError(f"no SGLang deployment in {', '.join(paths)}")
     if options.output_format is OutputFormat.JSON:
         _print_json({"version": 1, "engines": [_document(server) for server in servers]})
     else:
@@ -136,7 +136,7 @@ def _of_files(
     Raises InputError.
     """
     if options.role is not None:
-        raise InputError(Problem("--role selects a role of a recipe", help="write recipe=FILE"))
+        raise InputError("--role selects a role of a recipe", help="write recipe=FILE")
     same = ("engine", "hardware", "models", "online", "assume", "config_dir")
     values = {name: getattr(options, name) for name in same}
     plans: list[tuple[str, Plan]] = []

@@ -37,7 +37,7 @@ from speclaunch.app.verbs.run_options import (
     FormatOptions,
 )
 from speclaunch.app.verbs.shared import write_result
-from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place
 from speclaunch.measure import (
     NONE,
     Aiperf,
@@ -132,10 +132,8 @@ class BenchOutput(Struct, frozen=True):
         """Raise InputError if the page is requested: a single server has none."""
         if CertificateFormat.HTML in (self.shown, *(form for _, form in self.files)):
             raise InputError(
-                Problem(
-                    "a measurement of a single server has no HTML page",
-                    help="add --against, or use --output-format text, json or markdown",
-                )
+                "a measurement of a single server has no HTML page",
+                help="add --against, or use --output-format text, json or markdown",
             )
 
 
@@ -160,15 +158,13 @@ def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form],
         if name not in set(forms) or not file:
             known = ", ".join(forms)
             raise InputError(
-                Problem(
-                    f"--output-file {value}: write FORMAT=FILE",
-                    help=f"for example --output-file {list(forms)[-1]}=bench; the formats: {known}",
-                )
+                f"--output-file {value}: write FORMAT=FILE",
+                help=f"for example --output-file {list(forms)[-1]}=bench; the formats: {known}",
             )
         path = Path(file)
         _require_writable(path, value)
         if path.resolve() in found:
-            raise InputError(Problem(f"--output-file {value}: named twice"))
+            raise InputError(f"--output-file {value}: named twice")
         found[path.resolve()] = path, forms(name)
     return tuple(found.values())
 
@@ -216,11 +212,11 @@ def _show(found: BenchDocument, console: Console) -> None:
 
 def _require_writable(file: Path, value: str) -> None:
     if file.is_dir():
-        raise InputError(Problem(f"--output-file {value}: {file} is a directory"))
+        raise InputError(f"--output-file {value}: {file} is a directory")
     if file.exists() and not file.is_file():
-        raise InputError(Problem(f"--output-file {value}: {file} is not a regular file"))
+        raise InputError(f"--output-file {value}: {file} is not a regular file")
     if not file.parent.is_dir():
-        raise InputError(Problem(f"--output-file {value}: no such directory: {file.parent}"))
+        raise InputError(f"--output-file {value}: no such directory: {file.parent}")
 
 
 def list_results(options: FormatOptions) -> None:
@@ -274,10 +270,8 @@ def compare(options: BenchCompareOptions) -> ExitCode:
     if not found.cells:
         cells = [", ".join(map(per_cell, side.cells)) for side in sides]
         raise InputError(
-            Problem(
-                f"{names[0]} and {names[1]} have no cell in common: {cells[0]} and {cells[1]}",
-                help="measure both with the same --workload, --concurrency and --context",
-            )
+            f"{names[0]} and {names[1]} have no cell in common: {cells[0]} and {cells[1]}",
+            help="measure both with the same --workload, --concurrency and --context",
         )
     written.write(found)
     least = min(cell.speed_up.low for cell in found.cells)
@@ -361,19 +355,15 @@ def _sides(options: BenchOptions) -> tuple[AnySide, ...]:
         against = NONE if against is None else against
     elif options.overrides:
         raise InputError(
-            Problem(
-                f"--url cannot be combined with a recipe ({options.overrides[0]})",
-                Place(COMMAND_LINE, text=f"--url {options.url}"),
-                f"compare them: --url {options.url} --against recipe=NAME",
-            )
+            f"--url cannot be combined with a recipe ({options.overrides[0]})",
+            Place(COMMAND_LINE, text=f"--url {options.url}"),
+            f"compare them: --url {options.url} --against recipe=NAME",
         )
     if against is None and options.fail_under is not None:
         raise InputError(
-            Problem(
-                "--fail-under needs a baseline",
-                Place(COMMAND_LINE, text=f"--fail-under {options.fail_under:g}"),
-                "add --against url=URL, or --against recipe=NAME",
-            )
+            "--fail-under needs a baseline",
+            Place(COMMAND_LINE, text=f"--fail-under {options.fail_under:g}"),
+            "add --against url=URL, or --against recipe=NAME",
         )
     if against is not None:
         require_baseline(against, is_server=options.url is not None)
@@ -436,11 +426,9 @@ def _blocks(options: BenchOptions, sides: Sequence[AnySide]) -> int:
     running = [side.url for side in sides if isinstance(side, RunningSide)]
     if running and options.blocks:
         raise InputError(
-            Problem(
-                f"{running[0]} is already running and cannot be stopped between rounds",
-                Place(COMMAND_LINE, text=f"--blocks {options.blocks}"),
-                "remove --blocks",
-            )
+            f"{running[0]} is already running and cannot be stopped between rounds",
+            Place(COMMAND_LINE, text=f"--blocks {options.blocks}"),
+            "remove --blocks",
         )
     if options.blocks is not None or running:
         return options.blocks or 0
@@ -453,7 +441,7 @@ def _require_starts(options: BenchOptions, sides: Sequence[AnySide]) -> None:
     if running is not None and options.starts > 1:
         message = f"{running.url} is already running and cannot be restarted"
         place = Place(COMMAND_LINE, text=f"--starts {options.starts}")
-        raise InputError(Problem(message, place, "remove --starts"))
+        raise InputError(message, place, "remove --starts")
     require_starts("--starts", options.starts, options.rounds)
 
 
@@ -462,10 +450,8 @@ def _require_prompts(workloads: Sequence[Prompts], schedule: Schedule) -> None:
     for prompts in workloads:
         if prompts.texts is not None and (count := len(set(prompts.texts))) < most:
             raise InputError(
-                Problem(
-                    f"workload {prompts.name} has {count} different prompts; a round needs {most}",
-                    help="lower --concurrency or --requests, or use --workload random",
-                )
+                f"workload {prompts.name} has {count} different prompts; a round needs {most}",
+                help="lower --concurrency or --requests, or use --workload random",
             )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from speclaunch.app.output.console import err_lines
 from speclaunch.app.verbs.run_options import BenchOptions, ProveOptions, TuneOptions
 from speclaunch.app.verbs.shared import lookup
-from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
+from speclaunch.core import COMMAND_LINE, InputError, Place
 from speclaunch.engine import Fit, memory_verdict
 from speclaunch.measure import LEAST_PAIRS, AnySide, RunningSide, SideOptions, SideRecord
 from speclaunch.serving import document
@@ -84,11 +84,9 @@ def numbers(option: str, text: str, least: int, most: int) -> tuple[int, ...]:
         number = int(word) if word.isascii() and word.isdigit() and len(word) < 16 else -1
         if not least <= number <= most:
             raise InputError(
-                Problem(
-                    f"{option}: {word!r} is not a number from {least} to {most}",
-                    Place(COMMAND_LINE, text=f"{option} {text}"),
-                    f"write numbers with commas: {option} 1,8",
-                )
+                f"{option}: {word!r} is not a number from {least} to {most}",
+                Place(COMMAND_LINE, text=f"{option} {text}"),
+                f"write numbers with commas: {option} 1,8",
             )
         found.append(number)
     return tuple(dict.fromkeys(found))
@@ -108,7 +106,7 @@ def require_starts(option: str, starts: int, rounds: int) -> None:
     place = Place(COMMAND_LINE, text=f"{option} {starts}")
     if 1 < starts < LEAST_PAIRS:
         message = f"{starts} starts cannot show the variation between starts"
-        raise InputError(Problem(message, place, f"use 1, or at least {LEAST_PAIRS}"))
+        raise InputError(message, place, f"use 1, or at least {LEAST_PAIRS}")
     if starts > rounds:
         message = f"{starts} starts share {rounds} rounds: each start needs at least one"
-        raise InputError(Problem(message, place, f"add --rounds {2 * starts}"))
+        raise InputError(message, place, f"add --rounds {2 * starts}")

@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from speclaunch import __version__
 from speclaunch.app.verbs.verbs import BENCH_RUN, DEFAULT, GROUPS, SHOWN, VERBS, Verb, verb_of
-from speclaunch.core import ExitCode, InputError, Problem, recipes_dir
+from speclaunch.core import ExitCode, InputError, recipes_dir
 
 if TYPE_CHECKING:
     from speclaunch.app.verbs.options import Option
@@ -56,9 +56,7 @@ def _meant_as_recipe(words: list[str]) -> None:
     ours = (recipes_dir() / f"{name}.yaml").is_file()
     if ours or (name.endswith(".yaml") and Path(name).is_file()):
         command = shlex.join(["speclaunch", DEFAULT, *words])
-        raise InputError(
-            Problem(f"{name} is a recipe, not a verb", help=f"`{command}` launches it")
-        )
+        raise InputError(f"{name} is a recipe, not a verb", help=f"`{command}` launches it")
 
 
 class _Command(TyperCommand):
@@ -147,7 +145,7 @@ def _require_no_typo(args: list[str], verbs: list[str]) -> None:
     from speclaunch.deployments import recipe_names
 
     if word not in recipe_names(()):
-        raise InputError(Problem(f"{word} is neither a recipe nor a verb of bench", help=near))
+        raise InputError(f"{word} is neither a recipe nor a verb of bench", help=near)
 
 
 app = typer.Typer(

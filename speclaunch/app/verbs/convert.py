@@ -224,6 +224,4 @@ def _version(text: str, option: str) -> str:
             err().print(f"{option} {text}: {version.note}")
         return version.held
     except UnknownVersion as error:
-        raise InputError(
-            Problem(str(error), Place(COMMAND_LINE, text=f"{option} {text}"))
-        ) from error
+        raise InputError(str(error), Place(COMMAND_LINE, text=f"{option} {text}")) from error

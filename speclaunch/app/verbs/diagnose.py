@@ -17,7 +17,7 @@ from rich.text import Text
 from speclaunch.app.output.console import err, out
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import DiagnoseOptions
-from speclaunch.core import ExitCode, InputError, Problem, is_endless, masked, open_regular, reason
+from speclaunch.core import ExitCode, InputError, is_endless, masked, open_regular, reason
 from speclaunch.engine import held_versions, resolve_version
 from speclaunch.serving import FILE as JOURNAL
 from speclaunch.serving import (
@@ -247,7 +247,7 @@ def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:
     """Return the name of the log and its diagnosis. Raises InputError."""
     if log == STANDARD_INPUT:
         if is_endless(sys.stdin.buffer):
-            raise InputError(Problem("standard input is an endless device", help=_hint(log)))
+            raise InputError("standard input is an endless device", help=_hint(log))
         return log, diagnosed(lines_of(cast(io.BufferedReader, sys.stdin.buffer)), version=engine)
     path = Path(log)
     if (path / JOURNAL).is_file():
@@ -259,10 +259,10 @@ def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:
         with os.fdopen(handle, "rb") as file:
             if found.st_size > _MAX_LOG_BYTES:
                 help_ = f"pass its end: tail -c 1G {shlex.quote(log)} | speclaunch diagnose -"
-                raise InputError(Problem(f"{log} has {found.st_size} bytes", help=help_))
+                raise InputError(f"{log} has {found.st_size} bytes", help=help_)
             return log, diagnosed(lines_of(file), version=engine)
     except OSError as error:
-        raise InputError(Problem(f"cannot read {log}: {reason(error)}", help=_hint(log))) from None
+        raise InputError(f"cannot read {log}: {reason(error)}", help=_hint(log)) from None
 
 
 _MAX_LOG_BYTES = 4 << 30
@@ -274,15 +274,13 @@ def _run(name: str) -> Run:
         return find_run(name)
     except InputError as error:
         helps = [problem.help for problem in error.problems]
-        raise InputError(
-            Problem(f"{name}: neither a file nor a recorded launch", help=helps[0])
-        ) from None
+        raise InputError(f"{name}: neither a file nor a recorded launch", help=helps[0]) from None
 
 
 def _of_run(run: Run, engine: str | None) -> tuple[str, Diagnosis]:
     """Return log and diagnosis of a launch's last engine, from its journal. Raises InputError."""
     if run.log is None or not run.log.exists():
-        raise InputError(Problem(f"{run.name}: the engine's log does not exist"))
+        raise InputError(f"{run.name}: the engine's log does not exist")
     attempt = run.attempts[-1]
     version = engine or run.header.engine.version or None
     code = attempt.get("exit_code") if attempt.get("ending") in _FAILED else None

@@ -21,7 +21,7 @@ from speclaunch.app.verbs.change_options import (
     JudgeRemoveOptions,
 )
 from speclaunch.app.verbs.options import VerbOptions
-from speclaunch.core import InputError, LaunchError, Problem, judges_home, speclaunch_home
+from speclaunch.core import InputError, LaunchError, judges_home, speclaunch_home
 from speclaunch.engine import (
     RELEASES,
     SGLANG_VERSION,
@@ -101,7 +101,7 @@ def install_engine(options: InstallOptions) -> None:
 def _require_cpu(name: str) -> None:
     if name not in _INSTALLABLE:
         help_ = suggest(name, _INSTALLABLE) or "use cpu"
-        raise InputError(Problem(f"unknown engine {name!r}", help=help_))
+        raise InputError(f"unknown engine {name!r}", help=help_)
 
 
 def remove(options: EngineRemoveOptions) -> None:
@@ -111,10 +111,8 @@ def remove(options: EngineRemoveOptions) -> None:
     engine = CpuEngine(speclaunch_home(), release)
     if release not in RELEASES or not engine.venv.exists():
         raise InputError(
-            Problem(
-                f"SGLang {release} for the CPU is not installed",
-                help="`speclaunch engine ls` lists the installed engines",
-            )
+            f"SGLang {release} for the CPU is not installed",
+            help="`speclaunch engine ls` lists the installed engines",
         )
     remove_engine(engine)
     out().print(f"SGLang {release} for the CPU is removed")
@@ -134,9 +132,7 @@ def show_argument(options: CatalogueShowOptions) -> None:
         newest_first = map(load_catalogue, reversed(held_versions()))
         close = next(filter(None, (catalogue.close(name) for catalogue in newest_first)), ())
         hint = f"did you mean {' or '.join(f'`{flag}`' for flag in close)}?" if close else None
-        raise InputError(
-            Problem(f"no known SGLang version has a server argument {name!r}", help=hint)
-        )
+        raise InputError(f"no known SGLang version has a server argument {name!r}", help=hint)
     table = Table.grid(padding=(0, 2))
     before: tuple[str, ...] | None = None
     for version in held_versions():
@@ -229,7 +225,7 @@ def add_judge(options: JudgeAddOptions) -> None:
     from speclaunch.checks import add as make
 
     if options.python is not None and options.source != "installed":
-        raise InputError(Problem("--python needs `--from installed`"))
+        raise InputError("--python needs `--from installed`")
     began = time.monotonic()
     made = make(
         options.name,
@@ -271,7 +267,7 @@ def remove_judge(options: JudgeRemoveOptions) -> None:
     if not remove(name):
         names = [path.name for path in judges_home().glob("[!.]*")]
         hint = suggest(name, names) or "`speclaunch engine judge ls` lists them"
-        raise InputError(Problem(f"there is no judge {name!r}", help=hint))
+        raise InputError(f"there is no judge {name!r}", help=hint)
     out().print(f"judge {name} is removed")
 
 

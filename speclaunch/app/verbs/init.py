@@ -228,25 +228,19 @@ def init(options: InitOptions) -> None:
     if options.interactive:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise InputError(
-                Problem(
-                    "--interactive needs a terminal",
-                    help="use the options: --hardware, --engine, --algorithm, --draft",
-                )
+                "--interactive needs a terminal",
+                help="use the options: --hardware, --engine, --algorithm, --draft",
             )
         sources = lookup(options.models, None, online=options.online, assume=options.assume)
         chosen = ask(options.target, hardware, engine, output, sources)
         hardware, engine, output, way = chosen.hardware, chosen.engine, chosen.output, chosen.way
     if hardware is None:
-        raise InputError(
-            Problem("no hardware is set", help="set it, for example --hardware h200:8")
-        )
+        raise InputError("no hardware is set", help="set it, for example --hardware h200:8")
     path = None if output is None else _free(output, overwrite=options.overwrite or options.force)
     if declare(hardware).vendor is Vendor.CPU:
         raise InputError(
-            Problem(
-                "init writes recipes for GPUs",
-                help="`speclaunch recipes` lists recipes for the CPU engine (cpu_…)",
-            )
+            "init writes recipes for GPUs",
+            help="`speclaunch recipes` lists recipes for the CPU engine (cpu_…)",
         )
     sources = lookup(options.models, hardware, online=options.online, assume=options.assume)
     request = RecipeRequest(
@@ -302,12 +296,12 @@ def _require_sound(
 def _free(output: Path, *, overwrite: bool) -> Path:
     """Return the validated output file. Raises InputError before any work is done."""
     if output.suffix != ".yaml":
-        raise InputError(Problem(f"--output {output}: a recipe file must end in .yaml"))
+        raise InputError(f"--output {output}: a recipe file must end in .yaml")
     if output.exists() and not output.is_file():
-        raise InputError(Problem(f"cannot write {output}: it is not a regular file"))
+        raise InputError(f"cannot write {output}: it is not a regular file")
     require_free(output, overwrite=overwrite)
     if not output.parent.is_dir():
-        raise InputError(Problem(f"cannot write {output}: {output.parent} is not a directory"))
+        raise InputError(f"cannot write {output}: {output.parent} is not a directory")
     return output
 
 
@@ -316,7 +310,7 @@ def _write(path: Path, text: str) -> None:
     try:
         write_atomically(path, text)
     except OSError as error:
-        raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
@@ -370,13 +364,13 @@ def _chosen(found: DraftListing) -> Way:
     if not usable:
         version = found.versions[-1]
         raise NotWrittenError(
-            Problem(f"SGLang {version} supports no speculation method for {found.target.name}")
+            f"SGLang {version} supports no speculation method for {found.target.name}"
         )
     fitting = [n for n in usable if (memory := found.ways[n - 1].memory) and memory.fits]
 
     def right(answer: str) -> None:
         if not answer.isdecimal() or int(answer) not in usable:
-            raise InputError(Problem(f"choose one of {', '.join(map(str, usable))}"))
+            raise InputError(f"choose one of {', '.join(map(str, usable))}")
 
     answer = _until_right("Number of the speculation method", str((fitting or usable)[0]), right)
     return found.ways[int(answer) - 1].way

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from speclaunch.app.verbs.change_options import LspOptions
 from speclaunch.app.verbs.options import VerbOptions, required
-from speclaunch.core import InputError, Problem
+from speclaunch.core import InputError
 
 _BASH = r"""# bash completion of speclaunch: source it, or save it where bash-completion finds it:
 # ~/.local/share/bash-completion/completions/speclaunch
@@ -117,18 +117,14 @@ def completion(options: CompletionOptions) -> None:
 
         known = f"use one of {', '.join(SCRIPTS)}"
         near = suggest(shell, SCRIPTS)
-        raise InputError(
-            Problem(f"no completion for {shell!r}", help=f"{near} {known}" if near else known)
-        )
+        raise InputError(f"no completion for {shell!r}", help=f"{near} {known}" if near else known)
     sys.stdout.write(SCRIPTS[shell])
 
 
 def lsp(options: LspOptions) -> None:  # noqa: ARG001 - it always uses stdio
     """Serve an editor until it exits. Raises InputError."""
     if find_spec("pygls") is None or find_spec("lsprotocol") is None:
-        raise InputError(
-            Problem("the language server needs pygls", help="pip install 'speclaunch[lsp]'")
-        )
+        raise InputError("the language server needs pygls", help="pip install 'speclaunch[lsp]'")
     gc.enable()  # `main` disables it for short commands; the server runs for hours
     from speclaunch.checks import run_and_leave
 

@@ -21,7 +21,7 @@ from speclaunch.app.verbs.launch_process import hide_secrets
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.shared import asks, chosen_rules, lookup
 from speclaunch.checks import ask_mode, querier_for
-from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, Problem, children
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, children
 from speclaunch.deployments import load, prepare, require_host, select_role, split_recipe
 from speclaunch.engine import EngineCheckMode, format_settings, shell_command
 from speclaunch.serving import (
@@ -203,9 +203,9 @@ def launch(options: LaunchOptions) -> ExitCode:
 
 def _require_sensible(options: LaunchOptions) -> None:
     if options.detach and options.smoke:
-        raise InputError(Problem("--smoke cannot be combined with --detach: it stops the engine"))
+        raise InputError("--smoke cannot be combined with --detach: it stops the engine")
     if options.ladder and not options.dry_run:
-        raise InputError(Problem("--ladder needs --dry-run"))
+        raise InputError("--ladder needs --dry-run")
 
 
 def _locking(options: LaunchOptions) -> LaunchLock | None:
@@ -222,10 +222,8 @@ def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
     as_json = options.output_format is OutputFormat.JSON
     if as_json:
         raise InputError(
-            Problem(
-                f"{recipe.deployment.name} has several roles; JSON output supports one",
-                help=f"select one: --role {recipe.parts[0].role}",
-            )
+            f"{recipe.deployment.name} has several roles; JSON output supports one",
+            help=f"select one: --role {recipe.parts[0].role}",
         )
     for number, role in enumerate(recipe.parts):
         if number:
@@ -243,7 +241,7 @@ def _hook(program: Path | None) -> Path | None:
         place = Place(COMMAND_LINE, text="--on-degraded-exec")
         help_ = "name an executable file, without arguments"
         why = "it is not an executable file" if program.exists() else "no such program"
-        raise InputError(Problem(f"cannot run {program}: {why}", place, help_))
+        raise InputError(f"cannot run {program}: {why}", place, help_)
     return Path(found)
 
 
@@ -283,8 +281,5 @@ def _busy(what: str) -> Iterator[None]:
         with console.status(what):
             yield
         return
-    with beating(
-        lambda text: console.print(text),
-        lambda seconds: f"{what}: for {duration(seconds)}",
-    ):
+    with beating(console.print, lambda seconds: f"{what}: for {duration(seconds)}"):
         yield

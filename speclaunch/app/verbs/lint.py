@@ -35,7 +35,6 @@ from speclaunch.checks import options as checking
 from speclaunch.core import (
     ExitCode,
     InputError,
-    Problem,
     SpeclaunchError,
     distrust,
     judges_home,
@@ -111,9 +110,7 @@ def lint(options: LintOptions) -> ExitCode:
     if options.diff and (
         options.output_file or options.output_format not in (None, LintFormat.TEXT)
     ):
-        raise InputError(
-            Problem("--diff cannot be combined with --output-format and --output-file")
-        )
+        raise InputError("--diff cannot be combined with --output-format and --output-file")
     out = output(options.output_format, options.output_file, options.paths)
     run = lint_run(options)
     named = options.paths or (".",)
@@ -130,8 +127,8 @@ def lint(options: LintOptions) -> ExitCode:
             return ExitCode.CLEAN
         where = ", ".join("standard input" if name == STDIN else name for name in named)
         if report.not_read:
-            raise NothingToCheckError(Problem(f"cannot check any deployment in {where}"))
-        raise NothingToCheckError(Problem(f"no SGLang deployment in {where}"))
+            raise NothingToCheckError(f"cannot check any deployment in {where}")
+        raise NothingToCheckError(f"no SGLang deployment in {where}")
     exit_zero = out.exits_zero if options.exit_zero is None else options.exit_zero
     found = _exit_code(report, strict=options.strict, exit_zero=exit_zero)
     if code is ExitCode.USAGE:
@@ -257,9 +254,9 @@ def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]
 def _configuration(options: LintOptions) -> Configuration:
     """Return the validated settings of the command line. Reads no linted file."""
     if options.config is not None and options.no_config:
-        raise InputError(Problem("--config cannot be combined with --no-config"))
+        raise InputError("--config cannot be combined with --no-config")
     if options.config is not None and not options.config.is_file():
-        raise InputError(Problem(f"--config {options.config}: no such file"))
+        raise InputError(f"--config {options.config}: no such file")
     if options.select or options.ignore:
         from speclaunch.checks import codes
 
@@ -314,7 +311,7 @@ def output(
     taken = {Path(path).resolve() for path in linted if path != "-"} if files else set()
     for path, _ in written:
         if path.resolve() in taken and (path.is_file() or not path.exists()):
-            raise InputError(Problem(f"--output-file {path}: already linted or named twice"))
+            raise InputError(f"--output-file {path}: already linted or named twice")
         taken.add(path.resolve())
     return LintOutput(shown or LintFormat.TEXT, written, annotates)
 
@@ -337,16 +334,14 @@ def _output_file(value: str) -> tuple[Path, LintFormat]:
         example = f"{likely}={value if value and '=' not in value else f'lint.{likely}'}"
         known = ", ".join(LintFormat)
         raise InputError(
-            Problem(
-                f"--output-file {value}: write FORMAT=FILE",
-                help=f"write --output {example}; the formats are {known}",
-            )
+            f"--output-file {value}: write FORMAT=FILE",
+            help=f"write --output {example}; the formats are {known}",
         )
     path = Path(file)
     if path.is_dir():
-        raise InputError(Problem(f"--output-file {value}: {file} is a directory"))
+        raise InputError(f"--output-file {value}: {file} is a directory")
     if not path.parent.is_dir():
-        raise InputError(Problem(f"--output-file {value}: no such directory: {path.parent}"))
+        raise InputError(f"--output-file {value}: no such directory: {path.parent}")
     return path, LintFormat(name)
 
 

@@ -48,13 +48,13 @@ class LaunchLock:
         self.request: LockRequest | None = None
         """Lock to write once the recipe has served."""
         if options.lock and not options.smoke:
-            raise InputError(Problem("--lock needs --smoke: it records what served"))
+            raise InputError("--lock needs --smoke: it records what served")
         if options.lock and options.locked:
-            raise InputError(Problem("--lock replaces the lock that --locked starts: choose one"))
+            raise InputError("--lock replaces the lock that --locked starts: choose one")
         if options.locked and options.force:
-            raise InputError(Problem("--locked cannot be combined with --force"))
+            raise InputError("--locked cannot be combined with --force")
         if not options.lock and not options.locked:
-            raise InputError(Problem("--verify needs --lock or --locked"))
+            raise InputError("--verify needs --lock or --locked")
 
     def chosen(self, recipe: Recipe, overrides: Sequence[str]) -> Recipe:
         """Return the recipe to start, which is its lock with `--locked`. Raises InputError."""
@@ -138,7 +138,7 @@ class SideLock:
                 "a running server has no recipe" if prepared is None else "--dry-run measures none"
             )
             place = Place(COMMAND_LINE, text="--lock")
-            raise InputError(Problem(f"nothing to lock: {why}", place, "remove --lock"))
+            raise InputError(f"nothing to lock: {why}", place, "remove --lock")
         self._request = lock_request(prepared.recipe, split_recipe(options.overrides)[1])
 
     def write(self) -> None:

@@ -269,9 +269,7 @@ def inspect(options: InspectOptions) -> ExitCode:
 
     versions = engine_versions(options.engine)
     if len(versions) > 1:
-        raise InputError(
-            Problem(f"--engine {options.engine} has several versions", help="name one")
-        )
+        raise InputError(f"--engine {options.engine} has several versions", help="name one")
     found = inspect_checkpoint(
         options.checkpoint, options.target, versions[0] if versions else held_versions()[-1]
     )
@@ -411,7 +409,7 @@ def _folders(start: Path, *, needed: bool) -> tuple[Path, ...]:
     from speclaunch.engine import models_folders
 
     if not start.exists():
-        raise InputError(Problem(f"{start}: no such file or directory"))
+        raise InputError(f"{start}: no such file or directory")
     found = models_folders(start)
     if needed and not found:
         raise NoFactsError(_nothing(start))

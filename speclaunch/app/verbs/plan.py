@@ -13,7 +13,7 @@ from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.shared import asks, chosen_rules, lookup, write_result
 from speclaunch.app.verbs.start_options import PlanOptions
 from speclaunch.checks import ask_mode, querier_for
-from speclaunch.core import ExitCode, InputError, Problem
+from speclaunch.core import ExitCode, InputError
 from speclaunch.measure import (
     DeploymentPlan,
     PlanComparison,
@@ -42,14 +42,14 @@ def plan(options: PlanOptions) -> ExitCode:
     if all_roles is not None:
         for name, is_set in (("--fit", options.fit), ("--best", options.best)):
             if is_set:
-                raise InputError(Problem(f"{name} needs one role", help="select it: --role NAME"))
+                raise InputError(f"{name} needs one role", help="select it: --role NAME")
         hide_secrets("plan", options.words)
         shown = plans_of_roles(all_roles, options.engine, found, rules)
         _show_roles(shown, options.html, options.output_format)
         return roles_exit_code(shown, strict=options.strict)
     chosen = sides(options.words, options.engine, options.config_dir, options.role)
     if options.fit and len(chosen) > 1:
-        raise InputError(Problem("--fit needs a single recipe and version"))
+        raise InputError("--fit needs a single recipe and version")
     load = requested_load(
         options.best, options.requests, options.context, fit=options.fit, several=len(chosen) > 1
     )
@@ -119,7 +119,7 @@ def _show(
 
 def _write_page(path: Path, text: str) -> None:
     if path.is_dir() or not path.name or (path.exists() and not path.is_file()):
-        raise InputError(Problem(f"cannot write {path}: it is not a regular file"))
+        raise InputError(f"cannot write {path}: it is not a regular file")
     if not path.parent.is_dir():
-        raise InputError(Problem(f"cannot write {path}: {path.parent} is not a directory"))
+        raise InputError(f"cannot write {path}: {path.parent} is not a directory")
     write_result(path, text)

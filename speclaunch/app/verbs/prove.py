@@ -25,7 +25,6 @@ from speclaunch.core import (
     InputError,
     LaunchError,
     Place,
-    Problem,
     beating,
     duration,
 )
@@ -195,7 +194,7 @@ _START_SECONDS = 3600.0
 def prove(options: ProveOptions) -> ExitCode:
     """Query both servers and compare their answers. Raises InputError, LaunchError."""
     if options.output_format is ProveFormat.HTML and not options.requests:
-        raise InputError(Problem("a proof has no HTML page", help="add --requests, or use json"))
+        raise InputError("a proof has no HTML page", help="add --requests, or use json")
     levels = numbers("--concurrency", options.concurrency, 1, _MOST_CONCURRENCY)
     lengths = numbers("--context", options.context, 0, _MOST_WORDS)
     questions = _questions(options, lengths)
@@ -205,20 +204,16 @@ def prove(options: ProveOptions) -> ExitCode:
     locking = SideLock(options, ours)
     if not ours.expected.speculates:
         raise InputError(
-            Problem(
-                f"{ours.name} does not speculate: there is nothing to prove",
-                help="name a recipe that does: speclaunch recipes",
-            )
+            f"{ours.name} does not speculate: there is nothing to prove",
+            help="name a recipe that does: speclaunch recipes",
         )
     plain = baseline(NONE, options.overrides, ours, shared)
     if ours.expected.simulated:
         where = Place(COMMAND_LINE, text=ours.expected.simulated)
         raise InputError(
-            Problem(
-                f"{ours.expected.simulated} simulates acceptance; outputs are invalid",
-                where,
-                "remove it from the environment and engine.env",
-            )
+            f"{ours.expected.simulated} simulates acceptance; outputs are invalid",
+            where,
+            "remove it from the environment and engine.env",
         )
     if options.requests:
         code = prove_requests(options, ours, plain)
@@ -305,11 +300,9 @@ def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPromp
     for name in dict.fromkeys(options.workload) or shipped():
         if name == RANDOM:
             raise InputError(
-                Problem(
-                    "random tokens cannot be used for a proof",
-                    Place(COMMAND_LINE, text=f"--workload {name}"),
-                    f"use {', '.join(shipped())}, or a JSONL file",
-                )
+                "random tokens cannot be used for a proof",
+                Place(COMMAND_LINE, text=f"--workload {name}"),
+                f"use {', '.join(shipped())}, or a JSONL file",
             )
         texts = workload(name, options.output_tokens, 0).texts or ()
         for length in lengths:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from speclaunch.app.output.console import err, out
 from speclaunch.app.verbs.change_options import CopyOptions, RecipesOptions, SchemaOptions
-from speclaunch.core import InputError, Problem, reads, replace_file
+from speclaunch.core import InputError, reads, replace_file
 from speclaunch.deployments import compose_node, find_recipe, nodes, recipe_names
 
 
@@ -32,14 +32,14 @@ def copy(options: CopyOptions) -> None:
     source = find_recipe(options.name, options.config_dir)
     target = options.dest / source.name if options.dest.is_dir() else options.dest
     if target.suffix != ".yaml":
-        raise InputError(Problem(f"{target}: a recipe file must end in .yaml"))
+        raise InputError(f"{target}: a recipe file must end in .yaml")
     if target.exists() and not options.overwrite:
-        raise InputError(Problem(f"{target} already exists", help="--overwrite replaces it"))
+        raise InputError(f"{target} already exists", help="--overwrite replaces it")
     text = reads.read_text(source).replace(f"recipe={source.stem}", f"recipe={target}")
     try:
         replace_file(target, text, 0o666)
     except OSError as error:
-        raise InputError(Problem(f"cannot write {target}: {error.strerror}")) from error
+        raise InputError(f"cannot write {target}: {error.strerror}") from error
     out().print(f"{target}")
     err().print(f"speclaunch recipe={target} launches it.", style="dim")
 
@@ -63,7 +63,7 @@ def schema(options: SchemaOptions) -> None:
         typer.echo(text, nl=False)
         return
     if output.is_dir() or not output.absolute().parent.is_dir():
-        raise InputError(Problem(f"cannot write {output}: name a file in an existing directory"))
+        raise InputError(f"cannot write {output}: name a file in an existing directory")
     write_atomically(output, text)
     err().print(f"wrote {output}")
 
@@ -71,7 +71,7 @@ def schema(options: SchemaOptions) -> None:
 def _require(directories: Sequence[Path]) -> None:
     for directory in directories:
         if not directory.is_dir():
-            raise InputError(Problem(f"--config-dir {directory}: no such directory"))
+            raise InputError(f"--config-dir {directory}: no such directory")
 
 
 def _description(path: Path) -> str:

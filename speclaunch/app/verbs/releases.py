@@ -29,7 +29,6 @@ from speclaunch.core import (
     InputError,
     LaunchError,
     Place,
-    Problem,
     from_here,
     reads,
     undone_on_error,
@@ -151,7 +150,7 @@ def bisect(options: BisectOptions) -> ExitCode:
     name, overrides = split_recipe(options.overrides)
     recipe = load(name, overrides, options.config_dir)
     if recipe.parts:
-        raise InputError(Problem(f"{name} has several roles; bisect starts a single server"))
+        raise InputError(f"{name} has several roles; bisect starts a single server")
     check = check_of(options.check, options.timeout)
     pythons = interpreters(options.engine_python)
     for python in pythons.values():
@@ -211,7 +210,7 @@ def _release(option: str, text: str) -> str:
     found = engine_release(option, text)
     if found.note:
         why, _, _ = found.note.partition(";")
-        raise InputError(Problem(why, Place(COMMAND_LINE, text=f"{option} {text}")))
+        raise InputError(why, Place(COMMAND_LINE, text=f"{option} {text}"))
     return found.held
 
 
@@ -372,16 +371,14 @@ def _upgrades(
     for word in words:
         if not Path(word).exists():
             raise InputError(
-                Problem(
-                    f"cannot read {word}: no such file or directory",
-                    help="name a recipe with recipe=NAME",
-                )
+                f"cannot read {word}: no such file or directory",
+                help="name a recipe with recipe=NAME",
             )
     if len(words) == 1 and Path(words[0]).is_file():
         return True, file_upgrades(words[0], settings)
     found = directory_upgrades(words, settings)
     if not found:
-        raise NothingFoundError(Problem(f"no deployment in {', '.join(words)}"))
+        raise NothingFoundError(f"no deployment in {', '.join(words)}")
     return False, found
 
 
@@ -403,7 +400,7 @@ def _require_single_recipe(options: UpgradeOptions, found: Sequence[DeploymentUp
     if not _is_recipe(options.words) or len(found) != 1:
         name = "--run" if options.run else "--write"
         help_ = "use `speclaunch migrate` for other files" if name == "--write" else None
-        raise InputError(Problem(f"{name} needs a recipe with one role", help=help_))
+        raise InputError(f"{name} needs a recipe with one role", help=help_)
 
 
 def _run(
@@ -467,14 +464,12 @@ def _require_writable(options: UpgradeOptions, settings: UpgradeSettings) -> Non
     path = recipe.path
     if recipe.is_shipped:
         help_ = f"copy it: speclaunch recipes cp {name} FILE"
-        raise InputError(
-            Problem(f"{name} ships with speclaunch: --write cannot change it", help=help_)
-        )
+        raise InputError(f"{name} ships with speclaunch: --write cannot change it", help=help_)
     place = recipe.place("engine", "version")
     if recipe.deployment.engine.pinned is not None and Path(place.path).resolve() != path:
         message = f"the pin of the release is not in {from_here(path)}"
         help_ = f"set engine.version and engine.requires to {settings.to} in the recipe itself"
-        raise InputError(Problem(message, place, help_))
+        raise InputError(message, place, help_)
     if recipe.lock_path.exists() and not options.run:
         message = f"{from_here(recipe.lock_path)} records what served"
-        raise InputError(Problem(message, help="add --run: it writes a new lock"))
+        raise InputError(message, help="add --run: it writes a new lock")

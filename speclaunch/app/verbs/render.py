@@ -38,13 +38,11 @@ def render(options: RenderOptions) -> None:
         known = f"use one of {', '.join(RENDERERS)}"
         near = suggest(options.to, RENDERERS)
         raise InputError(
-            Problem(
-                f"unknown render target {options.to!r}", help=f"{near} {known}" if near else known
-            )
+            f"unknown render target {options.to!r}", help=f"{near} {known}" if near else known
         )
     if options.output is not None and options.output.is_dir():
         remedy = f"name a file in it: -o {options.output / f'{options.to}{renderer.suffix}'}"
-        raise InputError(Problem(f"-o {options.output} is a directory", help=remedy))
+        raise InputError(f"-o {options.output} is a directory", help=remedy)
     name, changes = split_recipe(options.overrides)
     found = lookup(options.models, options.hardware)
     recipe = load(name, changes, options.config_dir)
@@ -94,14 +92,12 @@ def _baseline(text: str) -> Baseline:
         cells = find_certificate(text).cells
         known = [c.candidate.accept_length for c in cells if c.candidate.accept_length is not None]
         if not known:
-            raise InputError(Problem(f"{text} has no acceptance length")) from None
+            raise InputError(f"{text} has no acceptance length") from None
         length, source = min(known), f"the lowest of certificate {Path(text).name}"
     if not 1 <= length <= _MOST_LENGTH:
         raise InputError(
-            Problem(
-                f"--acceptance {text}: not an acceptance length",
-                help=f"give tokens per verification, 1 to {_MOST_LENGTH}",
-            )
+            f"--acceptance {text}: not an acceptance length",
+            help=f"give tokens per verification, 1 to {_MOST_LENGTH}",
         )
     return Baseline(length, source)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from speclaunch.app.output.console import err, is_drawn, out
 from speclaunch.checks import FILE_CODES, RULES, FileCode, Rule, by_code, page
-from speclaunch.core import InputError, Problem
+from speclaunch.core import InputError
 from speclaunch.engine import suggest
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ def explain_code(code: str) -> None:
     if found is None:
         known = [rule["code"] for rule in listed()] + [rule["name"] for rule in listed()]
         near = suggest(code.strip().upper(), known) or suggest(code.strip().lower(), known)
-        raise InputError(
-            Problem(f"unknown rule {code!r}", help=near or "`speclaunch rules` lists them")
-        )
+        raise InputError(f"unknown rule {code!r}", help=near or "`speclaunch rules` lists them")
     text = explained(found)
     if is_drawn(sys.stdout):
         from rich.markdown import Markdown

@@ -34,7 +34,6 @@ from speclaunch.core import (
     ExitCode,
     InputError,
     LaunchError,
-    Problem,
     SpeclaunchError,
     duration,
     mapping,
@@ -266,10 +265,10 @@ def running(name: str | None) -> Run:
         return find_run(name, alive=True)
     living = _living()
     if not living:
-        raise NothingRunsError(Problem("no engine is running"))
+        raise NothingRunsError("no engine is running")
     if len(living) > 1:
         names = ", ".join(run.name for run in living)
-        raise InputError(Problem(f"{len(living)} engines are running", help=f"name one of {names}"))
+        raise InputError(f"{len(living)} engines are running", help=f"name one of {names}")
     return living[0]
 
 
@@ -291,7 +290,7 @@ def logs(options: LogsOptions) -> None:
     run = _chosen(options.name)
     log = run.directory / OUTPUT if options.own else _log(run, options.attempt)
     if log is None or not (log.exists() or options.follow):
-        raise InputError(Problem(f"{run.name} has no such log"))
+        raise InputError(f"{run.name} has no such log")
     follower = Follower(log)
     last: deque[str] = deque(maxlen=options.tail)
     for lines in _written(log, follower):
@@ -347,7 +346,7 @@ def _chosen(name: str | None) -> Run:
     runs = all_runs()
     living = [run for run in runs if run.holder is not None]
     if not runs:
-        raise InputError(Problem("no recorded launch"))
+        raise InputError("no recorded launch")
     return (living or runs)[-1]
 
 
@@ -368,7 +367,7 @@ def _print(lines: list[str]) -> None:
 def stop(options: StopOptions) -> None:
     """Stop engines and wait until they are gone. Raises InputError, LaunchError."""
     if options.every and options.name is not None:
-        raise InputError(Problem("--all cannot be combined with a name"))
+        raise InputError("--all cannot be combined with a name")
     chosen = _living() if options.every else [running(options.name)]
     for run in chosen:
         if run.holder is not None:
@@ -423,5 +422,5 @@ def _checked(directory: Path | None) -> Path | None:
     if directory is None:
         return None
     if not directory.is_dir():
-        raise InputError(Problem(f"--dir {directory}: no such directory"))
+        raise InputError(f"--dir {directory}: no such directory")
     return directory.absolute()

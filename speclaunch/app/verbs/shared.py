@@ -16,7 +16,6 @@ from speclaunch.core import (
     COMMAND_LINE,
     InputError,
     Place,
-    Problem,
     SpeclaunchError,
     read_stream,
     reason,
@@ -61,9 +60,7 @@ def engine_release(option: str, text: str) -> ResolvedVersion:
     try:
         found = named(text)
     except UnknownVersion as error:
-        raise InputError(
-            Problem(str(error), Place(COMMAND_LINE, text=f"{option} {text}"))
-        ) from error
+        raise InputError(str(error), Place(COMMAND_LINE, text=f"{option} {text}")) from error
     return replace(found, note=None) if is_of_its_line(found) else found
 
 
@@ -80,7 +77,7 @@ def lookup(
     """
     for directory in models or ():
         if not directory.is_dir():
-            raise InputError(Problem(f"--models {directory}: no such directory"))
+            raise InputError(f"--models {directory}: no such directory")
     declared = declare(hardware) if hardware is not None else None
     assumed = tuple(assumption(text) for text in assume or ())
     return Lookup(tuple(models or ()), online, assumed, declared)
@@ -102,9 +99,7 @@ def read_stdin() -> bytes:
         return read_stream(sys.stdin.buffer)
     except OSError as error:
         help_ = "write it to a file and pass the file" if isinstance(error, TimeoutError) else None
-        raise InputError(
-            Problem(f"cannot read standard input: {reason(error)}", help=help_)
-        ) from None
+        raise InputError(f"cannot read standard input: {reason(error)}", help=help_) from None
 
 
 class OutputRefusedError(SpeclaunchError):
@@ -127,17 +122,14 @@ def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:
         err().print(f"--force: {what} is written despite {count}", style="bold red")
         return
     raise OutputRefusedError(
-        Problem(
-            f"{what} was not written: {count}",
-            help="fix them, or write it anyway with --force",
-        )
+        f"{what} was not written: {count}", help="fix them, or write it anyway with --force"
     )
 
 
 def require_free(path: Path, *, overwrite: bool) -> None:
     """Raise InputError for a file that exists, unless `overwrite`."""
     if (path.exists() or path.is_symlink()) and not overwrite:
-        raise InputError(Problem(f"{path} already exists", help="replace it with --overwrite"))
+        raise InputError(f"{path} already exists", help="replace it with --overwrite")
 
 
 def write_result(path: Path, text: str) -> None:

@@ -19,7 +19,7 @@ from speclaunch.app.output.terminal import plain_table
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import SweepOptions
 from speclaunch.app.verbs.shared import chosen_rules, lookup
-from speclaunch.core import ExitCode, InputError, Problem, speclaunch_home
+from speclaunch.core import ExitCode, InputError, speclaunch_home
 from speclaunch.deployments import sweep_words
 from speclaunch.engine import trust_all
 from speclaunch.measure import (
@@ -154,7 +154,7 @@ def _planned(requested: SweepOptions) -> tuple[Folder, Planned]:
     if requested.resume is not None:
         if words or requested.directory is not None:
             message = "--resume reads its arguments from the directory"
-            raise InputError(Problem(message, help="remove the recipe and --directory"))
+            raise InputError(message, help="remove the recipe and --directory")
         folder = Folder(requested.resume).absolute()
         before = folder.planned()
         options, words, base = before.options, before.words, before.directory
@@ -162,7 +162,7 @@ def _planned(requested: SweepOptions) -> tuple[Folder, Planned]:
             os.chdir(base)  # its arguments are relative to it
         except OSError as error:
             message = f"cannot enter {base}, the directory of the sweep: {error.strerror}"
-            raise InputError(Problem(message)) from error
+            raise InputError(message) from error
     launches = not requested.dry_run and not options.plan
     if launches or options.trust_engine:
         trust_all()

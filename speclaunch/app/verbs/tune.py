@@ -27,7 +27,7 @@ from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import TuneOptions
 from speclaunch.app.verbs.shared import OutputRefusedError, require_sound
 from speclaunch.checks import against, check_text, configured, shown_diff, write_atomically
-from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, Problem, reads
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, reads
 from speclaunch.deployments import find_recipe, split_recipe
 from speclaunch.engine import is_secret_argument
 from speclaunch.measure import (
@@ -148,7 +148,7 @@ def _question(options: TuneOptions) -> TuningTask:
     if (options.write or options.output_file) and not options.verify:
         place = Place(COMMAND_LINE, text="--verify 0")
         raise InputError(
-            Problem("--write and --output need --verify of at least 1", place, "set --verify 1")
+            "--write and --output need --verify of at least 1", place, "set --verify 1"
         )
     _require_files(options)
     space = possible(side, algorithm, options.draft_tokens)
@@ -189,12 +189,12 @@ def _require_files(options: TuneOptions) -> None:
             continue
         place = Place(COMMAND_LINE, text=f"{option} {path}")
         if option == "--output-file" and path.suffix != ".yaml":
-            raise InputError(Problem(f"{path}: a recipe file must end in .yaml", place))
+            raise InputError(f"{path}: a recipe file must end in .yaml", place)
         if path.exists() and not options.overwrite:
             help_ = "name another file, or replace it with --overwrite"
-            raise InputError(Problem(f"{path} already exists", place, help_))
+            raise InputError(f"{path} already exists", place, help_)
         if not path.parent.is_dir():
-            raise InputError(Problem(f"{path.parent}: no such directory", place, "create it"))
+            raise InputError(f"{path.parent}: no such directory", place, "create it")
 
 
 def _show_starts(question: TuningTask) -> None:

@@ -16,7 +16,7 @@ from speclaunch.app.output.terminal import label_line
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import WatchOptions
 from speclaunch.app.verbs.runs import NothingRunsError, pauses
-from speclaunch.core import ExitCode, Problem
+from speclaunch.core import ExitCode
 from speclaunch.measure import (
     RankSpan,
     WatchDocument,
@@ -185,7 +185,7 @@ def watch(options: WatchOptions) -> ExitCode:
     targets = watch_targets(options.names)
     if not targets:
         raise NothingRunsError(
-            Problem("no engine is running", help="name a server: speclaunch watch http://HOST:PORT")
+            "no engine is running", help="name a server: speclaunch watch http://HOST:PORT"
         )
     if options.once:
         records = watched_once(targets, options.interval)
