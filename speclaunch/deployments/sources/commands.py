@@ -26,7 +26,13 @@ from speclaunch.deployments.sources.interface import (
     Word,
 )
 from speclaunch.deployments.sources.parser import quoted_text
-from speclaunch.deployments.sources.shell_syntax import Redirect, Simple
+from speclaunch.deployments.sources.shell_syntax import (
+    Compound,
+    Function,
+    Node,
+    Redirect,
+    Simple,
+)
 from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, joined
 from speclaunch.deployments.sources.wrappers import (
     DIFFUSION,
@@ -286,6 +292,27 @@ def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
         if key not in seen:
             seen.add(key)
             yield found
+
+
+def hands_on(function: Function, call: Sequence[Field]) -> bool:
+    """True if a call's arguments are a server command that the function starts elsewhere.
+
+    `on() { ssh "$1" "docker ${q[*]}"; }`: which text `ssh` gets may be too difficult to evaluate.
+    """
+    return _runs(function.body) and look(call).invocation is not None
+
+
+def _runs(nodes: Sequence[Node]) -> bool:
+    for node in nodes:
+        inner: Sequence[Node] = ()
+        if isinstance(node, Simple):
+            if node.words and base(node.words[0].plain or "") in _RUN:
+                return True
+        elif isinstance(node, Compound):
+            inner = [inner for branch in node.branches for inner in branch.body]
+        if _runs(inner):
+            return True
+    return False
 
 
 # -- here-documents: ``bash <<EOF``, ``ssh host <<'EOF'``, ``cat > run.sh <<EOF``

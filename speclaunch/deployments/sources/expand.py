@@ -25,6 +25,8 @@ from speclaunch.deployments.sources.fields import (
     FieldBuilder,
     ShellScope,
     Value,
+    from_argument,
+    is_any_number,
     marked,
     starts_home,
     with_pattern,
@@ -243,18 +245,27 @@ class Expander:
 
     def _positional(self, part: Parameter, source: SourceText) -> Result:  # noqa: PLR0911
         positional = self.scope.positional
+        number = int(part.name) if part.name.isdigit() and len(part.name) < 6 else MAX_WORDS
+        if positional is not None and any(map(is_any_number, positional[:number])):
+            positional = positional if part.name in "@*" else None
+        if _is_of_outer_script(part, source):  # not this script's argument
+            positional = None
         if positional is None or part.name == "0" or part.prefix:
             if part.operator in ("-", ":-") and part.operand is not None:
                 return expansions.default_value(self, part, source)
             what = "the arguments" if part.name in "@*" else f"argument {part.name}"
             return self.unknown(part, source, f"{what} of the script")
         if part.name in ("@", "*"):
+            first = self.plain(part.operand) if part.operator == ":" and part.operand else None
             if part.operator:
-                return self.unknown(part, source, "part of the arguments is not evaluated")
+                if first is None or not first.isdecimal() or not 0 < int(first[:6]) < MAX_WORDS:
+                    return self.unknown(part, source, "part of the arguments is not evaluated")
+                positional = from_argument(positional, int(first))
+                if positional is None:
+                    return self.unknown(part, source, "the arguments of the script")
             if part.name == "*" and part.quoted:
                 return self._joined(positional, part, source)
             return list(positional)
-        number = int(part.name) if len(part.name) < 6 else MAX_WORDS
         if number <= len(positional):
             field = positional[number - 1]
             if part.operator:
@@ -310,6 +321,11 @@ class Expander:
             if length == sum(len(piece.text) for piece in field.pieces):
                 return Field(field.pieces, owner, word.span)
         return Field(field.pieces, field.span, word.span)
+
+
+def _is_of_outer_script(part: Parameter, source: SourceText) -> bool:
+    """True if the script that composed this text could not evaluate the parameter."""
+    return any(at <= part.start < at + len(outer.text) for at, outer in source.unknown)
 
 
 def _as_written(word: ShellWord) -> Field | None:

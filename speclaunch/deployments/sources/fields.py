@@ -448,6 +448,17 @@ class ShellScope(Struct):
             self.set(name, _either(values, condition))
 
 
+def is_any_number(field: Field) -> bool:
+    """True for `"$@"` or `"${array[@]}"` whose elements are unknown."""
+    return field.unknown is not None and "@" in field.text
+
+
+def from_argument(positional: tuple[Field, ...], number: int) -> tuple[Field, ...] | None:
+    """Return the arguments from a number on; None if it is unknown which these are."""
+    skipped = positional[: number - 1]
+    return None if any(map(is_any_number, skipped)) else positional[number - 1 :]
+
+
 def _either(values: list[Value | None], condition: str) -> Value | None:
     known = [value for value in values if value is not None]
     may_be_set = len(known) < len(values)  # by the environment

@@ -20,6 +20,7 @@ from speclaunch.deployments.sources.commands import (
     FoundCommand,
     distinct,
     environment,
+    hands_on,
     here_manifest,
     here_script,
     leftovers,
@@ -28,7 +29,7 @@ from speclaunch.deployments.sources.commands import (
 )
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.expansions import MAX_TEXT, MAX_WORDS, is_false_comparison
-from speclaunch.deployments.sources.fields import Changes, Field, ShellScope, Value
+from speclaunch.deployments.sources.fields import Changes, Field, ShellScope, Value, from_argument
 from speclaunch.deployments.sources.interface import (
     READ,
     SERVER,
@@ -121,7 +122,9 @@ def builtin(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[A
             count = fields[1].text if len(fields) > 1 else "1"
             if scope.positional is not None:
                 known = count.isdecimal() and len(count) < 5
-                scope.positional = scope.positional[int(count) :] if known else None
+                scope.positional = (
+                    from_argument(scope.positional, int(count) + 1) if known else None
+                )
         case "source" | ".":
             scope.sourced.extend(field.text for field in fields[1:2])
         case "printf" if len(fields) > 2 and fields[1].text == "-v":
@@ -368,8 +371,10 @@ class ScriptReader(ReadingBuilder):
             return
         function = self.scope.functions.get(fields[0].text)
         if function is not None:
+            before = len(self.invocations)
             self._call(function, fields[1:])
-            return
+            if len(self.invocations) > before or not hands_on(function, fields):
+                return
         self._command(node, fields, assigned, pipeline)
 
     def _command(
@@ -478,12 +483,11 @@ class ScriptReader(ReadingBuilder):
         self._called.add(function.name)
         self._calls.append(function.name)
         before = self.scope.positional
-        known = not any(field.unknown and "@" in field.text for field in arguments)
         owned = (
             replace(f, pieces=tuple(replace(p, owner=p.owner or f.span) for p in f.pieces))
             for f in arguments
         )
-        self.scope.positional = tuple(owned) if known else None
+        self.scope.positional = tuple(owned)
         self.scope.locals.append({})
         self._arguments.append({piece.offset(0) for field in arguments for piece in field.pieces})
         self._run(function.body)

@@ -475,3 +475,48 @@ EOF
     broken = read_shell("kubectl apply -f - <<EOF\na: [\n- sglang.launch_server\nEOF\n", "x.sh")
     assert broken.problems
     assert not broken.invocations
+
+
+def test_a_function_that_starts_its_arguments_elsewhere() -> None:
+    script = f"""\
+on() {{ ssh "$1" "${{@:2}}"; }}
+remote_docker() {{
+  local quoted=() word
+  for word in "$@"; do quoted+=("$(printf '%q' "$word")"); done
+  ssh "$HOST" "docker ${{quoted[*]}}"
+}}
+say() {{ echo "$*" >> log; }}
+on first {SERVER} --tp 1
+remote_docker run --entrypoint python3 image -m sglang.launch_server --tp 2
+say {SERVER} --tp 3
+"""
+    found = read_shell(script, "x.sh").invocations
+    assert [texts(one) for one in found] == [["--tp", "1"], ["--tp", "2"]]
+
+
+def test_arguments_of_an_unknown_number_hide_none_before_them() -> None:
+    script = (
+        f'start() {{ local model=$1 tp=$2; shift; shift; {SERVER} --model $model --tp $tp "$@"; }}\n'
+        'first() { local more=("$@"); start a 4 "${more[@]}"; }\n'
+        'first "$@"\nstart "$@" 8\n'
+    )
+    found = read_shell(script, "x.sh").invocations
+    assert [texts(one) for one in found] == [
+        ["--model", "a", "--tp", "4", "$@"],
+        ["--model", "$1", "--tp", "$2", "$@"],
+    ]
+    assert [[word.text for word in one.words if not word.evaluated] for one in found] == [
+        ["$@"],
+        ["$1", "$2", "$@"],
+    ]
+
+
+def test_eval_does_not_mistake_the_arguments_of_another_function() -> None:
+    script = f"""\
+inside="docker exec box bash -c"
+track() {{ local command="$1"; eval "$command"; }}
+start() {{ track "${{inside}} \\"{SERVER} --model-path $1 --port $2\\"" pattern file; }}
+"""
+    found = shell(script)
+    assert texts(found) == ["--model-path", "$1", "--port", "$2"]
+    assert [word.evaluated for word in found.words] == [True, False, True, False]
