@@ -212,7 +212,8 @@ def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | No
 
 _MARK = r"\{\{[^{}\n]*\}\}"
 """Text that a template fills in."""
-_COMPOSE = lazy(rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])([^{{}}]*))?\}}|([A-Za-z_]\w*))|{_MARK}")
+_OPERAND = r"(?:[^{}]|\{[^{}]*\})*"
+_COMPOSE = lazy(rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])({_OPERAND}))?\}}|([A-Za-z_]\w*))|{_MARK}")
 _KUBERNETES = lazy(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
 
 
@@ -304,6 +305,23 @@ def _exact(source: SourceText, start: int, end: int) -> WordPiece:
     return WordPiece(source.text[start:end], source, start, quoted=True)
 
 
+def _default(source: SourceText, match: re.Match[str], name: str) -> list[WordPiece]:
+    """Return the default of a Compose variable, which may contain other variables."""
+    start = match.start(3)
+    written: Sequence[WordPiece] = [_exact(source, start, match.end(3))]
+    if "$" in match[3]:
+        written = interpolated(source.part(start, match.end(3))).pieces
+    if any(piece.unknown for piece in written):
+        why = f"the default of `{name}` comes from the environment of Compose"
+        return [replace(_exact(source, match.start(), match.end()), unknown=why)]
+    note = f"the default of `{name}`, which comes from the environment of Compose"
+    found: list[WordPiece] = []
+    for number, piece in enumerate(written):
+        default = DefaultOf(name, match[2] == ":-", start, number)
+        found.append(replace(piece, note=note, default_of=(default, *piece.default_of)))
+    return found
+
+
 def interpolated(source: SourceText) -> Field:
     """Expand Compose's ``${NAME:-default}`` in a text. Environment variables are unknown."""
     pieces: list[WordPiece] = []
@@ -317,11 +335,7 @@ def interpolated(source: SourceText) -> Field:
         elif name is None:
             pieces.append(WordPiece("$", source, match.start(), quoted=True, exact=False))
         elif match[2] in ("-", ":-"):
-            note = f"the default of `{name}`, which comes from the environment of Compose"
-            start = match.start(3)
-            piece = replace(_exact(source, start, match.end(3)), note=note)
-            default = DefaultOf(name, match[2] == ":-", start, 0)
-            pieces.append(replace(piece, default_of=(default,)))
+            pieces.extend(_default(source, match, name))
         else:
             why = f"`{name}` comes from the environment of Compose"
             pieces.append(replace(_exact(source, match.start(), match.end()), unknown=why))

@@ -320,3 +320,21 @@ spec:
         found = only(read_yaml(text, "x.yaml"))
         unknown = [word.text for word in found.words if not word.evaluated]
         assert unknown == ["${WORKER_PORT}", "--tp=$TP"]
+
+
+def test_a_variable_of_compose_with_others_inside() -> None:
+    found = only(
+        read_yaml(
+            """\
+services:
+  server:
+    command: >
+      python3 -m sglang.launch_server --model-path ${MODEL:-org/${NAME:-m}} --tp ${TP:-${GPUS}}
+      ${PARSER:+--reasoning-parser ${PARSER}} ${MORE:-}
+""",
+            "compose.yaml",
+        )
+    )
+    unset = ["${TP:-${GPUS}}", "${PARSER:+--reasoning-parser ${PARSER}}"]
+    assert texts(found) == ["--model-path", "org/m", "--tp", *unset]
+    assert [word.text for word in found.words if not word.evaluated] == unset
