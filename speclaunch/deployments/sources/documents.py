@@ -114,6 +114,7 @@ _SESSIONS = frozenset({"console", "shell-session", "shellsession", "sh-session",
 _TEXTS = (
     *("", "terminal", "text", "txt", "plain", "plaintext", "none"),
     *("cmd", "command", "commandline", "output"),
+    *("ini", "systemd", "service", "conf"),
 )
 _KINDS = {
     **dict.fromkeys(("bash", "sh", "shell", "zsh"), BlockKind.SCRIPT),
@@ -456,6 +457,8 @@ _ESCAPES = {"\\": "\\", '"': '"', "'": "'", "n": "\n", "t": "\t"}
 _STRING = lazy(r"(?<!\w)([rRfFuUbB]{0,2})(\"\"\"|'''|\"|')((?:(?!\2)[^\\]|\\.)*?)\2", re.DOTALL)
 
 
+_SGLANG = lazy(r"\bsgl(?:ang)?\b")
+"""Text of a cell that may start a server with `sgl.Engine(…)`."""
 _MAGIC = lazy(r"^[ \t]*[!%](?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 
 
@@ -470,11 +473,10 @@ def read_notebook(document: Document) -> Reading:
     for root in nodes.load(document):
         for cell in nodes.items(nodes.entries(root).get("cells")):
             keys = nodes.entries(cell)
-            source = _source(keys.get("source"), document)
-            if not SERVER.search(source.text):
-                continue
             if nodes.text(keys.get("cell_type")) == "code":
-                reader.code(source)
+                source = _source(keys.get("source"), document)
+                if SERVER.search(source.text) or _SGLANG.search(source.text):
+                    reader.code(source)
     return reader.reading()
 
 

@@ -311,3 +311,15 @@ def test_programs_in_documents() -> None:
         assert texts(found) == ["--model-path", "m", "--tp-size", "2"]
         assert at(found.words[1]) == (line, column)
     assert not read_markdown("```python\nsgl.Engine(model_path=\n```\n", "x.md").invocations
+
+
+def test_an_engine_in_a_notebook() -> None:
+    cells = ["import sglang as sgl\n", "engine = sgl.Engine(model_path='m', tp_size=2)\n"]
+    found = only(read_text(notebook(*cells), "x.ipynb"))
+    assert texts(found) == ["--model-path", "m", "--tp-size", "2"]
+
+
+@pytest.mark.parametrize("language", ["ini", "systemd"])
+def test_a_fenced_unit_of_systemd(language: str) -> None:
+    text = f"```{language}\nExecStart=/opt/bin/python -m sglang.launch_server \\\n  --tp 2\n```\n"
+    assert texts(only(read_markdown(text, "x.md"))) == ["--tp", "2"]
