@@ -270,7 +270,18 @@ class _Launches:
                 more = {"env": env, "image": image, "hardware": hardware, "read_only": _READ_ONLY}
                 found.append(replace(launch, **more))
         found.sort(key=lambda invocation: (invocation.place.line, invocation.place.column))
-        return Reading(tuple(distinct(found)))
+        run = {_key(launch.place, launch.words) for launch in found}
+        # a list that one scope makes and another one runs is one command
+        known = (
+            launch
+            for launch in found
+            if not (
+                launch.words
+                and launch.words[0].why == MORE
+                and _key(launch.place, launch.words[1:]) in run
+            )
+        )
+        return Reading(tuple(distinct(known)))
 
     def _scope(self, seen: ScopeContents) -> Iterator[Invocation]:
         listings: dict[int, tuple[PythonList, bool]] = {}
@@ -362,6 +373,10 @@ class _Launches:
             return found
         more = Word("*", found.place, evaluated=False, why=MORE)
         return replace(found, words=(more, *found.words))
+
+
+def _key(place: Place, words: Sequence[Word]) -> tuple[Place, tuple[str, ...]]:
+    return place, tuple(word.text for word in words)
 
 
 def _split_item(item: PythonText) -> list[PythonText]:

@@ -413,3 +413,11 @@ UNKNOWN = [
 def test_values_that_several_places_decide_are_not_known(program: str) -> None:
     found = only(read_python(f"import sglang as sgl\n{program}\n", "x.py"))
     assert [word.evaluated for word in found.words] == [True, True, True, False]
+
+
+def test_a_list_of_the_module_that_a_function_runs_is_one_command() -> None:
+    found = read(
+        "COMMAND = ['python', '-m', 'sglang.launch_server', '--model-path', NAME, '--tp', '2']\n"
+        "class Server:\n    def start(self):\n        subprocess.Popen(COMMAND)\n"
+    )
+    assert [word.text for word in found.words] == ["--model-path", "NAME", "--tp", "2"]
