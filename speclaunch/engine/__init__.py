@@ -77,7 +77,7 @@ NAMES = {
     "plan.memory.phases": "EXPECTED",
     "plan.memory.terms": "context_length",
     "plan.placement": "beyond_the_gpus gpu_ranks gpus_needed local_gpus visible_gpus",
-    "plan.plan": "Change ChangeKind Reason Plan",
+    "plan.plan": "ChangeKind Reason Plan",
     "plan.refusals": "refusals",
     "plan.request": """
         ArgvToken ENGINE_VARIABLES Request RequestedValue RequestOrigin Group Pod Probe

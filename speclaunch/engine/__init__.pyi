@@ -187,7 +187,6 @@ from speclaunch.engine.plan.placement import gpu_ranks as gpu_ranks
 from speclaunch.engine.plan.placement import gpus_needed as gpus_needed
 from speclaunch.engine.plan.placement import local_gpus as local_gpus
 from speclaunch.engine.plan.placement import visible_gpus as visible_gpus
-from speclaunch.engine.plan.plan import Change as Change
 from speclaunch.engine.plan.plan import ChangeKind as ChangeKind
 from speclaunch.engine.plan.plan import Plan as Plan
 from speclaunch.engine.plan.plan import Reason as Reason
