@@ -120,7 +120,7 @@ def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bo
     return lines
 
 
-def has_context(found: CertificateDocument) -> bool:
+def has_context(found: CertificateDocument | SingleDocument) -> bool:
     """True if context lengths were requested."""
     return any(cell.context for cell in found.cells)
 
@@ -216,10 +216,8 @@ def difference_means(found: DifferenceDocument) -> str:
     )
 
 
-COLORS = {
-    **{"pays": "green", "does not pay": "red", "not shown": "yellow"},
-    **{"faster": "green", "slower": "red"},
-}
+COLORS = dict.fromkeys(("pays", "faster"), "green")
+COLORS |= dict.fromkeys(("does not pay", "slower"), "red") | {"not shown": "yellow"}
 NOTHING_COUNTS = "The measurement does not count:"
 _TEXT_COLUMNS = ("workload", "")
 _SINGLE_COLUMNS = ("concurrency", "tokens/s", "latency", "TTFT", "TPOT", "accept length")
@@ -325,7 +323,7 @@ def single_columns(found: SingleDocument) -> list[str]:
     """Return the table columns of a single server."""
     return [
         "workload",
-        *(["context"] if any(cell.context for cell in found.cells) else []),
+        *(["context"] if has_context(found) else []),
         *_SINGLE_COLUMNS,
         *(["goodput"] if found.goodput_within else []),
     ]
@@ -334,10 +332,9 @@ def single_columns(found: SingleDocument) -> list[str]:
 def single_row(found: SingleDocument, cell: SingleCellRecord) -> list[str]:
     """Return the texts of `single_columns` for a cell."""
     own = cell.candidate
-    has_context = any(cell.context for cell in found.cells)
     return [
         cell.workload,
-        *([str(cell.context) if cell.context else "as is"] if has_context else []),
+        *([str(cell.context) if cell.context else "as is"] if has_context(found) else []),
         str(cell.concurrency),
         throughput(own),
         milliseconds(own.latency),
@@ -420,12 +417,8 @@ def certificate_markdown(found: CertificateDocument) -> str:
     lines = [f"**{escaped(found.candidate)}** against **{escaped(found.baseline)}**", ""]
     lines += [f"Note: {escaped(caveat)}\n" for caveat in found.caveats]
     if not found.counts:
-        lines += [
-            NOTHING_COUNTS,
-            "",
-            *(f"- {escaped(objection.message)}" for objection in found.objections),
-        ]
-        return "\n".join([*lines, ""])
+        objections = (f"- {escaped(objection.message)}" for objection in found.objections)
+        return "\n".join([*lines, NOTHING_COUNTS, "", *objections, ""])
     heads = [*columns(found)[:-1], "verdict"]
     rows = [[*row(found, cell), cell.claim] for cell in found.cells]
     lines += [escaped(found.sentence), "", *table(heads, rows), ""]

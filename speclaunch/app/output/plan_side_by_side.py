@@ -9,7 +9,7 @@ from rich.console import Console
 from speclaunch.app.output import formatting
 from speclaunch.app.output.findings import bugs_across, render, show_findings
 from speclaunch.app.output.plan_memory import show_budget
-from speclaunch.app.output.plan_text import place, summary, why
+from speclaunch.app.output.plan_text import place, show_unknown, summary, why
 from speclaunch.app.output.terminal import LineWriter, TableCell
 from speclaunch.checks import Finding
 from speclaunch.engine import (
@@ -18,7 +18,6 @@ from speclaunch.engine import (
     EffectiveArgument,
     MemoryUse,
     PlanDifference,
-    RankBudget,
 )
 from speclaunch.measure import DeploymentPlan, PlanComparison, RolePlan
 
@@ -35,8 +34,7 @@ def show_comparison(console: Console, found: PlanComparison, *, everything: bool
         if note:
             paper.say(note, mark="note: ")
     unknown = (*found.before.plan.facts.unknown, *found.after.plan.facts.unknown)
-    for fact in dict.fromkeys(unknown):
-        paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
+    show_unknown(paper, dict.fromkeys(unknown))
     if found.same:
         paper.line()
         paper.line(("no changes", "bold green"))
@@ -90,12 +88,13 @@ def _list_arguments(
     rows = [[TableCell(head, "dim") for head in ("argument", *names, "why")]]
     for difference in found:
         text = "; ".join(reasons(difference, names))
-        values = [
-            TableCell(names_of(difference)),
-            TableCell(cell(difference.before)),
+        before, after = (
+            cell(difference.before),
             TableCell(cell(difference.after), _style(difference)),
-        ]
-        rows.append([*values, TableCell(text, "dim")])
+        )
+        rows.append(
+            [TableCell(names_of(difference)), TableCell(before), after, TableCell(text, "dim")]
+        )
     paper.table(rows, (34, 24, 26))
 
 
@@ -153,24 +152,11 @@ def _show_budget(paper: LineWriter, found: PlanComparison) -> None:
         for row in numbers:
             _stacked_number(paper, row)
         return
-    rows = [
-        [
-            TableCell(""),
-            *(TableCell(name, "dim") for name in found.names),
-            TableCell("change", "dim"),
-        ]
-    ]
+    rows = [[TableCell(head, "dim") for head in ("", *found.names, "change")]]
     for row in numbers:
         style = "bold" if row.differs else "dim"
-        before, after = amount(row, row.before), amount(row, row.after)
-        rows.append(
-            [
-                TableCell(row.name),
-                TableCell(before, style),
-                TableCell(after, style),
-                TableCell(change(row), style),
-            ]
-        )
+        texts = (amount(row, row.before), amount(row, row.after), change(row))
+        rows.append([TableCell(row.name), *(TableCell(text, style) for text in texts)])
     paper.table(rows, (28, 20, 20))
 
 
@@ -226,8 +212,7 @@ def show_roles(console: Console, found: DeploymentPlan) -> None:
         if note:
             paper.say(note, mark="note: ")
     unknown = (fact for role in found.roles for fact in role.planned.plan.facts.unknown)
-    for fact in dict.fromkeys(unknown):
-        paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
+    show_unknown(paper, dict.fromkeys(unknown))
     names = [role.role for role in found.roles]
     paper.heading("Roles")
     _table(paper, ["", *names], [[title, *cells] for title, cells in rows(found)])
@@ -256,13 +241,11 @@ def show_roles(console: Console, found: DeploymentPlan) -> None:
 def totals(found: DeploymentPlan) -> str:
     """Return the total servers, hosts and GPUs as text."""
     servers = formatting.many(found.servers, "server")
-    hosts = (
-        "an unknown number of hosts"
-        if found.hosts is None
-        else formatting.many(found.hosts, "host")
+    rest = (
+        f"an unknown number of {noun}s" if count is None else formatting.many(count, noun)
+        for count, noun in ((found.hosts, "host"), (found.gpus, "GPU"))
     )
-    gpus = "an unknown number of GPUs" if found.gpus is None else formatting.many(found.gpus, "GPU")
-    return f"{servers}, {hosts}, {gpus}"
+    return ", ".join([servers, *rest])
 
 
 def differences(found: DeploymentPlan) -> list[list[str]]:
@@ -282,26 +265,16 @@ def _number(value: int | None) -> str:
     return _UNKNOWN if value is None else f"{value:,}"
 
 
-def _argument(name: str, role: RolePlan) -> str:
-    row = next((row for row in role.planned.rows if row.name == name), None)
-    return cell(row)
+def _speculation(role: RolePlan) -> str:
+    algorithm = (row for row in role.planned.rows if row.name == "speculative_algorithm")
+    return cell(next(algorithm, None))
 
 
-def _weights(role: RolePlan) -> str:
-    ranks = role.planned.budget.ranks
-    kinds = (MemoryUse.TARGET_WEIGHTS, MemoryUse.DRAFT_WEIGHTS)
-    return _sizes(ranks, kinds)
-
-
-def _pool(role: RolePlan) -> str:
-    return _sizes(role.planned.budget.ranks, (MemoryUse.TARGET_KV, MemoryUse.DRAFT_KV))
-
-
-def _sizes(ranks: tuple[RankBudget, ...], kinds: tuple[MemoryUse, ...]) -> str:
+def _sizes(role: RolePlan, *kinds: MemoryUse) -> str:
     """Return as text the memory of some uses on each kind of rank."""
     found = dict.fromkeys(
         formatting.size(sum(share.size.bytes for share in rank.shares if share.use in kinds))
-        for rank in ranks
+        for rank in role.planned.budget.ranks
     )
     return " / ".join(found) or _UNKNOWN
 
@@ -311,10 +284,13 @@ _ROWS: tuple[tuple[str, Callable[[RolePlan], str]], ...] = (
     ("hosts per server", lambda role: _number(role.hosts)),
     ("GPUs per host", lambda role: _number(role.gpus_of_a_host)),
     ("hardware per host", lambda role: place(role.planned)),
-    ("speculation", lambda role: _argument("speculative_algorithm", role)),
+    ("speculation", _speculation),
     ("memory", lambda role: role.planned.budget.fit.value),
-    ("weights per GPU", _weights),
-    ("KV cache per GPU", _pool),
+    (
+        "weights per GPU",
+        lambda role: _sizes(role, MemoryUse.TARGET_WEIGHTS, MemoryUse.DRAFT_WEIGHTS),
+    ),
+    ("KV cache per GPU", lambda role: _sizes(role, MemoryUse.TARGET_KV, MemoryUse.DRAFT_KV)),
     ("KV tokens", lambda role: _number(role.planned.budget.tokens)),
     ("running requests", lambda role: _number(role.planned.budget.running_requests)),
 )

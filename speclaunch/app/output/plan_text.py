@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from rich.console import Console
@@ -13,7 +13,7 @@ from speclaunch.app.output.findings import brief_reasons, minor_bugs, show_findi
 from speclaunch.app.output.plan_memory import margin_rows, show_budget, show_coverage, show_memory
 from speclaunch.app.output.terminal import LineWriter, TableCell
 from speclaunch.checks import Severity
-from speclaunch.engine import ArgumentOutcome, EffectiveArgument, Fit
+from speclaunch.engine import Alternative, ArgumentOutcome, EffectiveArgument, Fit, UnknownFact
 from speclaunch.measure import Advice, EngineCheck, Fitting, PlannedDeployment
 
 
@@ -41,7 +41,7 @@ def show_brief(console: Console, planned: PlannedDeployment) -> None:
         paper.say(line, "dim", indent=2)
     for line in brief_reasons(planned.skipped):
         paper.say(line, "dim", indent=2)
-    _show_command(paper, planned, _shortened)
+    _show_command(paper, planned, brief=True)
     paper.console.print()
     show_summary(paper, planned)
 
@@ -78,10 +78,15 @@ def show_title(paper: LineWriter, planned: PlannedDeployment, *, origins: bool =
         paper.say(note, mark="note: ")
     for checkpoint in planned.plan.facts.checkpoints if origins else ():
         paper.say(f"{checkpoint.name}: {checkpoint.origin}", "dim")
-    for fact in planned.plan.facts.unknown:
-        paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
+    show_unknown(paper, planned.plan.facts.unknown)
     if planned.engine_check is not None:
         _show_engine(paper, planned.engine_check)
+
+
+def show_unknown(paper: LineWriter, facts: Iterable[UnknownFact]) -> None:
+    """Print unknown facts with their reasons and remedies."""
+    for fact in facts:
+        paper.say(f"{fact.what}: {fact.why}{f' ({fact.help})' if fact.help else ''}", mark="? ")
 
 
 def _show_engine(paper: LineWriter, check: EngineCheck) -> None:
@@ -92,11 +97,8 @@ def _show_engine(paper: LineWriter, check: EngineCheck) -> None:
     filled = f"; computed values: {', '.join(check.filled)}" if check.filled else ""
     paper.say(f"engine check: SGLang {check.release} {what}{filled}", "dim")
     for contradiction in check.contradictions:
-        paper.say(
-            f"speclaunch bug, please report: {contradiction.report}",
-            "bold yellow",
-            mark="! ",
-        )
+        text = f"speclaunch bug, please report: {contradiction.report}"
+        paper.say(text, "bold yellow", mark="! ")
 
 
 def place(planned: PlannedDeployment) -> str:
@@ -109,21 +111,15 @@ def summary(planned: PlannedDeployment) -> tuple[str, str]:
     counts = [(severity, planned.count(severity)) for severity in Severity]
     parts = [_many(count, severity) for severity, count in counts if count]
     fit = planned.budget.fit.value
-    memory = {
-        "fits": "memory fits",
-        "tight": "memory is tight",
-        "fails": "memory is too small",
-    }.get(fit, "memory unknown")
+    memories = {"fits": "memory fits", "tight": "memory is tight", "fails": "memory is too small"}
+    memory = memories.get(fit, "memory unknown")
     if planned.short_of_gpus:
         memory = "too few GPUs"
     style = "bold red" if planned.fails else "bold green"
     if not planned.fails and (planned.count(Severity.WARNING) or fit != "fits"):
         style = "bold yellow"
-    name = f"{planned.label} on SGLang {planned.version}"
-    return (
-        f"{name}: {', '.join([memory, *parts]) if parts else f'{memory}, no findings'}",
-        style,
-    )
+    found = ", ".join([memory, *(parts or ["no findings"])])
+    return f"{planned.label} on SGLang {planned.version}: {found}", style
 
 
 def show_summary(paper: LineWriter, planned: PlannedDeployment) -> None:
@@ -141,17 +137,12 @@ def _show_findings(paper: LineWriter, planned: PlannedDeployment) -> None:
 _LONG = re.compile(r"(SGLANG_DISABLED_MODEL_ARCHS=)\S{40,}")
 
 
-def _shortened(line: str) -> str:
-    return _LONG.sub(r"\1…", line)
-
-
-def _show_command(
-    paper: LineWriter, planned: PlannedDeployment, display: Callable[[str], str] = str
-) -> None:
+def _show_command(paper: LineWriter, planned: PlannedDeployment, *, brief: bool = False) -> None:
     is_new = planned.shown_command != planned.command.text
     paper.heading("Command", "with the settings above" if is_new else "")
     for line in planned.shown_command.rstrip("\n").split("\n"):
-        paper.console.print(paper.plain(display(line)), soft_wrap=True)
+        text = _LONG.sub(r"\1…", line) if brief else line
+        paper.console.print(paper.plain(text), soft_wrap=True)
 
 
 def _many(count: int, severity: Severity) -> str:
@@ -286,21 +277,25 @@ def show_fitting(paper: LineWriter, found: Fitting) -> None:
     if suggestion.cost:
         paper.line()
         paper.say(f"total cost: {suggestion.cost}", indent=2)
+    _show_settings(paper, found, suggestion.alternatives)
+
+
+def _show_settings(
+    paper: LineWriter, found: Fitting | Advice, alternatives: Iterable[Alternative]
+) -> None:
+    """Print the changed settings as recipe lines and as overrides, then the alternatives."""
     if found.diff:
         paper.line()
         paper.line("  the recipe:")
         paper.line("    args:")
         for line in found.diff:
-            paper.line("    ", (f"{line[:1]}   {line[2:]}", _color(line)))
+            color = "green" if line.startswith("+") else "red"
+            paper.line("    ", (f"{line[:1]}   {line[2:]}", color))
         paper.line("  or append to the command line:")
         paper.line(f"    {formatting.quoted(found.overrides)}")
-    for other in suggestion.alternatives:
+    for other in alternatives:
         style = "green" if other.fits else "dim"
         paper.say(f"{other.what}: {other.verdict}", style, indent=2, mark="- ")
-
-
-def _color(line: str) -> str:
-    return "green" if line.startswith("+") else "red"
 
 
 def show_advice(paper: LineWriter, found: Advice) -> None:
@@ -322,15 +317,4 @@ def show_advice(paper: LineWriter, found: Advice) -> None:
     if rows:
         paper.line()
         paper.table([[TableCell(name), TableCell(text)] for name, text in rows], (34,))
-    if found.diff:
-        paper.line()
-        paper.line("  the recipe:")
-        paper.line("    args:")
-        for line in found.diff:
-            color = "green" if line.startswith("+") else "red"
-            paper.line("    ", (f"{line[:1]}   {line[2:]}", color))
-        paper.line("  or append to the command line:")
-        paper.line(f"    {formatting.quoted(found.overrides)}")
-    for other in best.alternatives:
-        style = "green" if other.fits else "dim"
-        paper.say(f"{other.what}: {other.verdict}", style, indent=2, mark="- ")
+    _show_settings(paper, found, best.alternatives)

@@ -174,19 +174,14 @@ def _table(found: TuningOutcome) -> Table:
     several = len({trial.concurrency for trial in found.trials}) > 1
     columns = (*_COLUMNS[:1], "requests", *_COLUMNS[1:]) if several else _COLUMNS
     table = plain_table(columns, right=columns[1:], overflow="ellipsis")
+    own = {
+        trial.concurrency: trial for trial in reversed(found.trials) if trial.setting == found.own
+    }
     for setting in found.order:
         mark = " (published)" if setting == found.published else ""
         mark = " (the recipe's own)" if setting == found.own else mark
-        trials = [trial for trial in found.trials if trial.setting == setting]
-        for trial in trials:
-            mine = next(
-                (
-                    other
-                    for other in found.trials
-                    if (other.setting, other.concurrency) == (found.own, trial.concurrency)
-                ),
-                None,
-            )
+        for trial in (trial for trial in found.trials if trial.setting == setting):
+            mine = own.get(trial.concurrency)
             table.add_row(
                 f"{setting}{mark}",
                 *([str(trial.concurrency)] if several else []),
@@ -218,14 +213,7 @@ def _sentence(found: TuningOutcome) -> str:
 
 def document(found: TuningOutcome) -> TuneDocument:
     """Return the result as JSON; times in seconds."""
-    verdict = found.verdict
-    comparison = None
-    if verdict is not None:
-        settings = [_compared(compared) for compared in verdict.compared]
-        comparison = TuningComparison(
-            not verdict.refused, list(verdict.refused), found.compared_starts, settings
-        )
-    own, best = found.own, found.best
+    verdict, own, best = found.verdict, found.own, found.best
     return TuneDocument(
         recipe=found.recipe,
         engine=found.engine,
@@ -241,7 +229,14 @@ def document(found: TuningOutcome) -> TuneDocument:
             if trial.setting == setting
         ],
         failed=[FailureRecord(name, why) for name, why in found.failed.items()],
-        comparison=comparison,
+        comparison=None
+        if verdict is None
+        else TuningComparison(
+            not verdict.refused,
+            list(verdict.refused),
+            found.compared_starts,
+            [_compared(compared) for compared in verdict.compared],
+        ),
         ended=found.ended,
         starts=found.starts,
         seconds=found.seconds,

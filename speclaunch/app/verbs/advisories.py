@@ -120,10 +120,9 @@ def _is_linted(word: str) -> bool:
 
 def _of_recipes(options: AdvisoriesCheckOptions, words: Sequence[str]) -> list[tuple[str, Plan]]:
     facts = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
-    chosen = sides(words, options.engine, options.config_dir, options.role, all_roles=True)
     return [
         (side.label, planned_side(side, facts, (), fit=False, requested_load=None).plan)
-        for side in chosen
+        for side in sides(words, options.engine, options.config_dir, options.role, all_roles=True)
     ]
 
 
@@ -189,13 +188,8 @@ def _document(server: _Server) -> dict[str, Any]:
 
 def _record(advisory: Advisory) -> dict[str, Any]:
     """Return an advisory as JSON, with its severity, range and remedy."""
-    found: dict[str, Any] = msgspec.to_builtins(advisory)
-    return {
-        **found,
-        "severity": advisory.severity.value,
-        "versions": advisory.versions,
-        "remedy": advisory.remedy,
-    }
+    computed = {"severity": advisory.severity.value, "versions": advisory.versions}
+    return {**msgspec.to_builtins(advisory), **computed, "remedy": advisory.remedy}
 
 
 def _print_json(document: Any) -> None:

@@ -15,8 +15,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 from rich.console import Console
 
-from speclaunch.app.output import bench as terminal
-from speclaunch.app.output.bench import per_cell
+from speclaunch.app.output import bench as texts
 from speclaunch.app.output.console import err, err_lines, out
 from speclaunch.app.verbs.bench_sides import (
     default_blocks,
@@ -192,22 +191,20 @@ def _text(found: BenchDocument, form: StrEnum) -> str:
         from speclaunch.app.output.bench_page import certificate_page
 
         return certificate_page(found) + "\n"
-    from speclaunch.app.output import bench as bench_markdown
-
     if isinstance(found, CertificateDocument):
-        return bench_markdown.certificate_markdown(found)
+        return texts.certificate_markdown(found)
     if isinstance(found, SingleDocument):
-        return bench_markdown.single_markdown(found)
-    return bench_markdown.difference_markdown(found)
+        return texts.single_markdown(found)
+    return texts.difference_markdown(found)
 
 
 def _show(found: BenchDocument, console: Console) -> None:
     if isinstance(found, CertificateDocument):
-        terminal.show_certificate(console, found)
+        texts.show_certificate(console, found)
     elif isinstance(found, SingleDocument):
-        terminal.show_single(console, found)
+        texts.show_single(console, found)
     else:
-        terminal.show_difference(console, found)
+        texts.show_difference(console, found)
 
 
 def _require_writable(file: Path, value: str) -> None:
@@ -223,9 +220,9 @@ def list_results(options: FormatOptions) -> None:
     """List the saved comparisons."""
     found = stored_benches()
     if options.output_format is OutputFormat.JSON:
-        out().print_json(json.dumps(terminal.list_document(found)))
+        out().print_json(json.dumps(texts.list_document(found)))
     elif found:
-        terminal.show_benches(out(), found)
+        texts.show_benches(out(), found)
     else:
         err_lines().print(f"no comparison is saved in {directory()}")
 
@@ -261,14 +258,12 @@ def compare(options: BenchCompareOptions) -> ExitCode:
     """Compare two certificates. Raises InputError."""
     written = output(options.output_format, options.output_file)
     names = (options.before, options.after)
-    sides = []
-    for name in names:
-        certificate = find_certificate(name)
-        require_cells(name, certificate)
-        sides.append(certificate)
+    sides = [find_certificate(name) for name in names]
+    for name, side in zip(names, sides, strict=True):
+        require_cells(name, side)
     found = difference(sides[0], sides[1], names)
     if not found.cells:
-        cells = [", ".join(map(per_cell, side.cells)) for side in sides]
+        cells = [", ".join(map(texts.per_cell, side.cells)) for side in sides]
         raise InputError(
             f"{names[0]} and {names[1]} have no cell in common: {cells[0]} and {cells[1]}",
             help="measure both with the same --workload, --concurrency and --context",

@@ -111,18 +111,16 @@ def show_diagnosis(console: Console, diagnosis: Diagnosis, path: str) -> None:
 
 def _story(diagnosis: Diagnosis, path: str) -> list[Text]:
     name = "standard input" if path == "-" else path
-    lines = [Text.assemble((_verdict(diagnosis), _color(diagnosis)))]
+    color = "bold red" if diagnosis.failed else "bold green"
+    lines = [Text.assemble((_verdict(diagnosis), color))]
     if diagnosis.launches > 1:
         lines.append(Text(f"  last of {diagnosis.launches} starts in this log", "dim"))
     if diagnosis.milestones:
         lines += [Text(), Text("How far it got", "bold")]
         width = max(len(str(milestone.line_number)) for milestone in diagnosis.milestones)
-        lines += [
-            Text.assemble(
-                "  ", (f"{milestone.line_number:>{width}}", "dim"), f"  {_safe(milestone.text)}"
-            )
-            for milestone in diagnosis.milestones
-        ]
+        for milestone in diagnosis.milestones:
+            number = (f"{milestone.line_number:>{width}}", "dim")
+            lines.append(Text.assemble("  ", number, f"  {_safe(milestone.text)}"))
     if diagnosis.line is not None:
         lines += [Text(), Text("What stopped it", "bold")]
         where = f"{name}:{diagnosis.line_number}"
@@ -174,13 +172,9 @@ def _advice(diagnosis: Diagnosis) -> list[Text]:
     lines += [Text(f"  - {step}") for step in remedy_steps(diagnosis)]
     for turn in setting_changes(diagnosis):
         was = f" (was {turn.now:g})" if turn.now is not None else ""
-        lines.append(
-            Text.assemble(
-                "    ",
-                (f"{turn.direction.value:<6}", "bold cyan"),
-                f"{turn.flag}   in a recipe: {turn.override}{was}",
-            )
-        )
+        direction = (f"{turn.direction.value:<6}", "bold cyan")
+        change = f"{turn.flag}   in a recipe: {turn.override}{was}"
+        lines.append(Text.assemble("    ", direction, change))
     if diagnosis.rule is not None:
         lines.append(Text(f"  - `speclaunch explain {diagnosis.rule}`: the rule that detects this"))
     note = f"Flags are those of SGLang {diagnosis.version}."
@@ -211,14 +205,9 @@ def _verdict(diagnosis: Diagnosis) -> str:
     return f"No failure in this log; it ends at: {diagnosis.phase.value}"
 
 
-def _color(diagnosis: Diagnosis) -> str:
-    return "bold red" if diagnosis.failed else "bold green"
-
-
 def _safe(text: str | None) -> str:
     """Return shortened text without control characters and secrets."""
-    shown = "".join(c if c.isprintable() else " " for c in (text or ""))
-    shown = masked(shown)
+    shown = masked("".join(c if c.isprintable() else " " for c in (text or "")))
     return shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]} …"
 
 

@@ -72,9 +72,8 @@ class DoctorReport(Struct, frozen=True):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Findings of the recipe."""
-        return (
-            self.recipe_results.findings if isinstance(self.recipe_results, RecipeResults) else ()
-        )
+        results = self.recipe_results
+        return results.findings if isinstance(results, RecipeResults) else ()
 
     @property
     def state(self) -> CheckState:
@@ -264,17 +263,15 @@ def _plain(text: str, encoding: str) -> str:
 
 def doctor(options: DoctorOptions) -> ExitCode:
     """Check this machine, and a recipe on it if named. Raises InputError."""
+    versions = engine_versions(options.engine)
+    found = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
     request = DoctorRequest(
-        versions=engine_versions(options.engine),
-        lookup=lookup(
-            options.models, options.hardware, online=options.online, assume=options.assume
-        ),
-        asker=querier_for(ask_mode(options.ask)),
+        versions=versions, lookup=found, asker=querier_for(ask_mode(options.ask))
     )
     if options.overrides:
         request = _with_recipe(request, options)
-    found, results = gather(request, speclaunch_home())
-    diagnosis = DoctorReport(check_machine(found), found.target, results)
+    facts, results = gather(request, speclaunch_home())
+    diagnosis = DoctorReport(check_machine(facts), facts.target, results)
     if options.output_format is OutputFormat.JSON:
         typer.echo(json.dumps(diagnosis_json(diagnosis), indent=2))
     else:
@@ -287,10 +284,8 @@ def doctor(options: DoctorOptions) -> ExitCode:
 
 
 def _with_recipe(request: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
-    """Return the request with a recipe. Separate, because only recipes need Hydra."""
-
+    """Return the request with a recipe."""
     name, changes = split_recipe(options.overrides)
-
     loaded = load(name, changes, options.config_dir)
     recipe = select_role(loaded, options.role, "doctor checks a single role")
     if pin := recipe.deployment.engine.pinned:

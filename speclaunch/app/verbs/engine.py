@@ -58,9 +58,8 @@ def list_engines(_options: VerbOptions) -> None:
     table = Table.grid(padding=(0, 2))
     try:
         runtime = find_runtime(None)
-        table.add_row(
-            Text("installed", "bold"), f"SGLang {runtime.sglang}", str(runtime.interpreter)
-        )
+        found = (f"SGLang {runtime.sglang}", str(runtime.interpreter))
+        table.add_row(Text("installed", "bold"), *found)
     except NoEngineError as error:
         table.add_row(Text("installed", "bold"), "none found", "set engine.python=…")
         for why in error.failed:
@@ -87,14 +86,9 @@ def install_engine(options: InstallOptions) -> None:
         out().print(installed)
         return
     show = _LiveSteps(err()) if err().is_terminal else _PlainSteps(err())
+    index, force = options.torch_index, options.force
     with show:
-        install(
-            engine.home,
-            release,
-            report=show,
-            torch_index=options.torch_index,
-            force=options.force,
-        )
+        install(engine.home, release, report=show, torch_index=index, force=force)
     out().print(installed)
 
 
@@ -261,9 +255,9 @@ def list_judges(_options: VerbOptions) -> None:
 
 def remove_judge(options: JudgeRemoveOptions) -> None:
     """Remove a judge and its packages. Raises InputError."""
-    name = options.name
     from speclaunch.checks import remove
 
+    name = options.name
     if not remove(name):
         names = [path.name for path in judges_home().glob("[!.]*")]
         hint = suggest(name, names) or "`speclaunch engine judge ls` lists them"

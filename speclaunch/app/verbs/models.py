@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,7 @@ _MOST_DIFFERENCES = 12
 
 def _plain(fact_value: object) -> Text:
     """Return text of an untrusted file without control characters."""
-    return Text(
-        "".join(character if character.isprintable() else "?" for character in str(fact_value))
-    )
+    return Text("".join(c if c.isprintable() else "?" for c in str(fact_value)))
 
 
 def show_stored(console: Console, found: Iterable[tuple[str, CheckpointFile | str]]) -> None:
@@ -114,21 +112,17 @@ def known_json(name: str, known: CheckpointSources) -> dict[str, Any]:
     }
 
 
-def show_checked(console: Console, found: Iterable[ComparedFacts]) -> None:
-    """Print each facts file with its state compared with the hub, and the differences."""
-    for facts in found:
-        why = _plain(f"  {facts.why}" if facts.why else "")
-        console.print(
-            Text.assemble(
-                (f"{facts.state.value:<9}", _COLORS[facts.state]), (facts.name, "bold"), why
-            )
-        )
-        for line in facts.differences[:_MOST_DIFFERENCES]:
-            console.print(_plain(f"         {line}"))
-        if len(facts.differences) > _MOST_DIFFERENCES:
-            console.print(f"         and {len(facts.differences) - _MOST_DIFFERENCES} more")
-        if facts.help:
-            console.print(Text.assemble(("         help", "bold cyan"), f": {facts.help}"))
+def show_checked(console: Console, facts: ComparedFacts) -> None:
+    """Print a facts file with its state compared with the hub, and the differences."""
+    state = (f"{facts.state.value:<9}", _COLORS[facts.state])
+    why = _plain(f"  {facts.why}" if facts.why else "")
+    console.print(Text.assemble(state, (facts.name, "bold"), why))
+    for line in facts.differences[:_MOST_DIFFERENCES]:
+        console.print(_plain(f"         {line}"))
+    if len(facts.differences) > _MOST_DIFFERENCES:
+        console.print(f"         and {len(facts.differences) - _MOST_DIFFERENCES} more")
+    if facts.help:
+        console.print(Text.assemble(("         help", "bold cyan"), f": {facts.help}"))
 
 
 def checked_json(facts: ComparedFacts) -> dict[str, Any]:
@@ -217,14 +211,12 @@ def _sum(found: Inspection) -> str:
     """Return the counts as text: `15 tensors: 14 loaded, 1 skipped; …`."""
     counts = Counter(map(found.status, found.headers))
     text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    return f"{len(found.headers)} tensors: {text}" + "".join(_unsaid(found))
-
-
-def _unsaid(found: Inspection) -> Iterator[str]:
+    text = f"{len(found.headers)} tensors: {text}"
     if not found.numbers_read:
-        yield "; only headers were read: zeros, NaN and token maps are unchecked"
+        text += "; only headers were read: zeros, NaN and token maps are unchecked"
     if found.comparison is None and found.loader is None:
-        yield f"; the tensors that SGLang {found.engine} loads for this class are unknown"
+        text += f"; the tensors that SGLang {found.engine} loads for this class are unknown"
+    return text
 
 
 def inspection_json(found: Inspection) -> dict[str, Any]:
@@ -345,11 +337,8 @@ def list_models(options: ModelsListOptions) -> ExitCode:
         for title, files in found.items():
             err().print(f"{title}: {len(files)}", style="dim")
             show_stored(out(), files)
-    return (
-        ExitCode.USAGE
-        if any(isinstance(file, str) for files in found.values() for _, file in files)
-        else ExitCode.CLEAN
-    )
+    unreadable = any(isinstance(file, str) for files in found.values() for _, file in files)
+    return ExitCode.USAGE if unreadable else ExitCode.CLEAN
 
 
 def show(options: ModelsShowOptions) -> ExitCode:
@@ -357,7 +346,7 @@ def show(options: ModelsShowOptions) -> ExitCode:
     from speclaunch.app.output.problems import show_problems
     from speclaunch.app.verbs.shared import lookup
     from speclaunch.core import models_dir
-    from speclaunch.engine import SettingsFrom, Sources, UnknownFact, models_folders
+    from speclaunch.engine import SettingsFrom, Sources, models_folders
     from speclaunch.measure import sources_of
 
     name = options.name
@@ -379,30 +368,24 @@ def show(options: ModelsShowOptions) -> ExitCode:
 
 def check(options: ModelsCheckOptions) -> ExitCode:
     """Compare the repository's facts with the hub. Raises InputError, NoFactsError."""
-    from speclaunch.measure import FactsState
     from speclaunch.measure import check as compare
 
     folders = _folders(options.start, needed=True)
-    found = (
-        facts for folder in folders for facts in compare(folder, _today(), update=options.update)
-    )
-    states = []
-    rows = []
-    for facts in found:
-        states.append(facts.state)
-        if options.output_format is OutputFormat.JSON:
-            rows.append(checked_json(facts))
-        else:
-            show_checked(out(), [facts])
-    if options.output_format is OutputFormat.JSON:
+    as_json = options.output_format is OutputFormat.JSON
+    states, rows = [], []
+    for folder in folders:
+        for facts in compare(folder, _today(), update=options.update):
+            states.append(facts.state)
+            if as_json:
+                rows.append(checked_json(facts))
+            else:
+                show_checked(out(), facts)
+    if as_json:
         typer.echo(json.dumps({"version": 1, "models": rows}, indent=2))
     if not states:
         raise NoFactsError(_nothing(options.start))
-    return (
-        ExitCode.FAILED
-        if {FactsState.STALE, FactsState.UNKNOWN}.intersection(states)
-        else ExitCode.CLEAN
-    )
+    bad = {FactsState.STALE, FactsState.UNKNOWN}.intersection(states)
+    return ExitCode.FAILED if bad else ExitCode.CLEAN
 
 
 def _folders(start: Path, *, needed: bool) -> tuple[Path, ...]:

@@ -119,10 +119,8 @@ def _wrong(record: WrongRecord) -> str:
     where = f"at concurrency {record.concurrency}, token {record.position + 1}"
     if record.expected is None:
         return f"{where}: the answers have different lengths (prompt …{prompt!r})"
-    got, expected = (
-        _token(record.got, record.got_text),
-        _token(record.expected, record.expected_text),
-    )
+    got = _token(record.got, record.got_text)
+    expected = _token(record.expected, record.expected_text)
     return (
         f"{where}: {got} instead of {expected}, which the plain server prefers by "
         f"{record.gap_nats:.3g} nats (prompt …{prompt!r})"
@@ -203,10 +201,8 @@ def prove(options: ProveOptions) -> ExitCode:
     tell_replaced(ours)
     locking = SideLock(options, ours)
     if not ours.expected.speculates:
-        raise InputError(
-            f"{ours.name} does not speculate: there is nothing to prove",
-            help="name a recipe that does: speclaunch recipes",
-        )
+        message = f"{ours.name} does not speculate: there is nothing to prove"
+        raise InputError(message, help="name a recipe that does: speclaunch recipes")
     plain = baseline(NONE, options.overrides, ours, shared)
     if ours.expected.simulated:
         where = Place(COMMAND_LINE, text=ours.expected.simulated)
@@ -305,11 +301,11 @@ def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPromp
                 f"use {', '.join(shipped())}, or a JSONL file",
             )
         texts = workload(name, options.output_tokens, 0).texts or ()
-        for length in lengths:
-            found += [
-                ProofPrompt(_lengthened(texts, index, length), options.output_tokens)
-                for index in range(len(texts))
-            ]
+        found += [
+            ProofPrompt(_lengthened(texts, index, length), options.output_tokens)
+            for length in lengths
+            for index in range(len(texts))
+        ]
     return found
 
 
@@ -318,10 +314,8 @@ def _lengthened(texts: Sequence[str], index: int, words: int) -> str:
     itself.
     """
     parts = [texts[index]]
-    step = 1
     while sum(len(part.split()) for part in parts) < words:
-        parts.insert(0, texts[(index + step) % len(texts)])
-        step += 1
+        parts.insert(0, texts[(index + len(parts)) % len(texts)])
     return "\n\n".join(parts)
 
 

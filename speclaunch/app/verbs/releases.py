@@ -134,13 +134,11 @@ def _value(value: ValueRecord) -> str:
 
 
 def _package(package: DependencyRecord) -> str:
-    parts = []
-    for what, before, after in (
+    both = (
         ("requires", package.good_requires, package.bad_requires),
         ("installed", package.good_installed, package.bad_installed),
-    ):
-        if before != after:
-            parts.append(f"{what} {before or 'none'} → {after or 'none'}")
+    )
+    parts = [f"{what} {old or 'none'} → {new or 'none'}" for what, old, new in both if old != new]
     return f"{package.name}: {'; '.join(parts)}"
 
 
@@ -249,7 +247,10 @@ def show_upgrade(
         (f"{record.name}: SGLang {record.source} → {record.to}: ", "bold"),
         (record.verdict.value, _STYLES[record.verdict]),
     )
-    hidden = [reason for reason in record.reasons if _is_unknown_value(reason)]
+    unknown_value = (Aspect.VALUE, UpgradeVerdict.UNKNOWN)
+    hidden = [
+        reason for reason in record.reasons if (reason.aspect, reason.verdict) == unknown_value
+    ]
     for reason in record.reasons:
         if reason in hidden:
             continue
@@ -267,10 +268,6 @@ def show_upgrade(
         show_comparison(console, upgrade.comparison, everything=everything)
     if record.runs:
         _show_runs(paper, record.runs)
-
-
-def _is_unknown_value(reason: UpgradeReason) -> bool:
-    return reason.aspect is Aspect.VALUE and reason.verdict is UpgradeVerdict.UNKNOWN
 
 
 def _mark(reason: UpgradeReason) -> str:
@@ -303,14 +300,9 @@ def show_upgrades(console: Console, document: UpgradeDocument) -> None:
         texts = [reason.text for reason in record.reasons if reason.verdict is record.verdict]
         shown = "; ".join(_short(text) for text in texts[:_REASONS])
         more = f"; {len(texts) - _REASONS} more" if len(texts) > _REASONS else ""
-        rows.append(
-            [
-                TableCell(place),
-                TableCell(record.source or "unknown"),
-                TableCell(record.verdict.value, _STYLES[record.verdict]),
-                TableCell(f"{shown}{more}", "dim"),
-            ]
-        )
+        verdict = TableCell(record.verdict.value, _STYLES[record.verdict])
+        cells = (TableCell(place), TableCell(record.source or "unknown"), verdict)
+        rows.append([*cells, TableCell(f"{shown}{more}", "dim")])
     paper.table(rows, (60, 14, 10))
     counts = Counter(record.verdict for record in document.deployments)
     found = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in _STYLES)

@@ -276,13 +276,16 @@ def ps(options: FormatOptions) -> None:
     """List the running engines that speclaunch supervises."""
     living = _living()
     if options.output_format is OutputFormat.JSON:
-        document = {"version": 1, "runs": [summary_json(run) for run in living]}
-        out().print_json(json.dumps(document))
-        return
-    if not living:
+        _print_json(living)
+    elif living:
+        show_living(out(), living)
+    else:
         err().print("no engine is running", style="dim")
-        return
-    show_living(out(), living)
+
+
+def _print_json(runs: Iterable[Run]) -> None:
+    document = {"version": 1, "runs": [summary_json(run) for run in runs]}
+    out().print_json(json.dumps(document))
 
 
 def logs(options: LogsOptions) -> None:
@@ -344,10 +347,9 @@ def _chosen(name: str | None) -> Run:
     if name is not None:
         return find_run(name)
     runs = all_runs()
-    living = [run for run in runs if run.holder is not None]
     if not runs:
         raise InputError("no recorded launch")
-    return (living or runs)[-1]
+    return ([run for run in runs if run.holder is not None] or runs)[-1]
 
 
 def _log(run: Run, attempt: int | None) -> Path | None:
@@ -392,13 +394,11 @@ def list_runs(options: RunsOptions | RunsListOptions) -> None:
     """List the launches, newest last. Raises InputError."""
     found = [run for run in all_runs(_checked(options.directory)) if run.document or run.holder]
     if isinstance(options, RunsListOptions) and options.output_format is OutputFormat.JSON:
-        document = {"version": 1, "runs": [summary_json(run) for run in found]}
-        out().print_json(json.dumps(document))
-        return
-    if not found:
+        _print_json(found)
+    elif found:
+        show_runs(out(), found)
+    else:
         err().print(f"no recorded launch in {options.directory or default_directory()}")
-        return
-    show_runs(out(), found)
 
 
 def show(options: RunsShowOptions) -> None:
@@ -406,8 +406,8 @@ def show(options: RunsShowOptions) -> None:
     run = find_run(options.name, _checked(options.directory))
     if options.output_format is OutputFormat.JSON:
         out().print_json(json.dumps(run_json(run)))
-        return
-    show_run(out(), run)
+    else:
+        show_run(out(), run)
 
 
 def prune(options: RunsPruneOptions) -> None:

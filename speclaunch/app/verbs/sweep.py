@@ -95,7 +95,15 @@ def sweep_json(folder: str, launcher: str, results: Sequence[Result]) -> Mapping
         "version": 1,
         "directory": folder,
         "launcher": launcher,
-        "jobs": [_job_json(job, row) for job, row in results],
+        "jobs": [
+            {
+                "recipe": job.recipe,
+                "overrides": list(job.overrides),
+                **(dict.fromkeys(Row.__struct_fields__) if row is None else asdict(row)),
+                "key": job.key,
+            }
+            for job, row in results
+        ],
         "summary": {
             "jobs": len(results),
             **{
@@ -105,12 +113,6 @@ def sweep_json(folder: str, launcher: str, results: Sequence[Result]) -> Mapping
             "not run": sum(row is None for _, row in results),
         },
     }
-
-
-def _job_json(job: Job, row: Row | None) -> Mapping[str, Any]:
-    result = dict.fromkeys(Row.__struct_fields__) if row is None else asdict(row)
-    about = {"recipe": job.recipe, "overrides": list(job.overrides)}
-    return {**about, **result, "key": job.key}
 
 
 def _number(value: float | None, form: str) -> str:
@@ -218,10 +220,8 @@ def _run(folder: Folder, planned: Planned, results: list[Result]) -> bool:
     total = len({job.key for job in planned.jobs})
     done = {job.key for job, row in results if row is not None}
     left = total - len(done)
-    if done:
-        say.print(f"{folder.path}: {len(done)} of {total} rows done, {left} to run")
-    else:
-        say.print(f"{folder.path}: {left} to run")
+    progress = f"{len(done)} of {total} rows done, " if done else ""
+    say.print(f"{folder.path}: {progress}{left} to run")
     count = len(done)
 
     def on_row(job: Job, row: Row) -> None:

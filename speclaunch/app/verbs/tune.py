@@ -32,6 +32,7 @@ from speclaunch.deployments import find_recipe, split_recipe
 from speclaunch.engine import is_secret_argument
 from speclaunch.measure import (
     OWN,
+    Compared,
     DraftSetting,
     EngineOrder,
     Expectation,
@@ -128,12 +129,8 @@ class TuningTask(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Digest of the command, search space and protocol, which determine the trials."""
-        parts = [
-            command(self.side.prepared),
-            to_builtins(self.space),
-            to_builtins(self.protocol),
-        ]
-        return unfinished_work.digest(parts)
+        searched = map(to_builtins, (self.space, self.protocol))
+        return unfinished_work.digest([command(self.side.prepared), *searched])
 
 
 def _question(options: TuneOptions) -> TuningTask:
@@ -200,7 +197,7 @@ def _require_files(options: TuneOptions) -> None:
 def _show_starts(question: TuningTask) -> None:
     printer = out()
     limit = question.budget
-    expected = expectation(question.side, question.protocol, limit, question.compared_rounds, ())
+    expected = _expected(question, ())
     printer.print(f"objective:  {question.aim}")
     printer.print(f"settings:   {len(question.space)} pass the rules")
     printer.print(f"starts:     at most {limit.tried} to try settings, first")
@@ -235,7 +232,7 @@ def _conclude(
 ) -> ExitCode:
     trials = tuple(trial for start in memory.starts for trial in start.trials)
     winner = found.winner if found is not None else None
-    change = _change(question, found) if winner is not None else None
+    change = _change(question, winner) if winner is not None else None
     refused: OutputRefusedError | None = None
     written = None
     try:
@@ -277,10 +274,7 @@ def _conclude(
     return ExitCode.FAILED if found is not None and found.refused else ExitCode.CLEAN
 
 
-def _change(question: TuningTask, found: TuningVerdict | None) -> Tuned | None:
-    winner = found.winner if found is not None else None
-    if winner is None:
-        return None
+def _change(question: TuningTask, winner: Compared) -> Tuned | None:
     comment = evidence(
         winner, question.aim, question.protocol.prompts.name, time.strftime("%Y-%m-%d")
     )
@@ -348,9 +342,8 @@ def tried(question: TuningTask, memory: StoredStarts) -> tuple[StoredStarts, str
                     generator = _generator(question.side, folder)
                     stack.callback(generator.close)
                 order = order_of(question.side, setting)
-                start = measure_setting(
-                    setting, order, _starter(folder), generator, question.protocol
-                )
+                starter, protocol = _starter(folder), question.protocol
+                start = measure_setting(setting, order, starter, generator, protocol)
             except LaunchError as error:
                 failed = {**memory.failed, str(setting): str(error)}
                 memory = replace(memory, failed=failed)
@@ -368,27 +361,21 @@ def _next(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting | No
     trials = [trial for start in memory.starts for trial in start.trials]
     most = question.budget.tried - len(memory.failed)
     setting, why = next_trial(question.aim, left, question.own, trials, most, question.published)
-    if setting is not None and not _expected(question, memory).fits(
-        question.budget, memory.seconds
-    ):
+    expected = _expected(question, memory.starts)
+    if setting is not None and not expected.fits(question.budget, memory.seconds):
         return None, "another start would exceed --minutes"
     return setting, why
 
 
-def _expected(question: TuningTask, memory: StoredStarts) -> Expectation:
-    return expectation(
-        question.side,
-        question.protocol,
-        question.budget,
-        question.compared_rounds,
-        memory.starts,
-    )
+def _expected(question: TuningTask, starts: Sequence[TrialStart]) -> Expectation:
+    protocol, limit = question.protocol, question.budget
+    return expectation(question.side, protocol, limit, question.compared_rounds, starts)
 
 
 def _left(question: TuningTask, memory: StoredStarts) -> str:
     if not memory.starts:
         return ""
-    expected = _expected(question, memory)
+    expected = _expected(question, memory.starts)
     left = (question.budget.tried - memory.tried) * expected.start + expected.comparison
     if question.budget.seconds is not None:
         left = min(left, question.budget.seconds - memory.seconds)
@@ -427,7 +414,7 @@ def verified(
     if not best:
         return memory, None
     limit = question.budget.seconds
-    if limit is not None and memory.seconds + _expected(question, memory).comparison > limit:
+    if limit is not None and memory.seconds + _expected(question, memory.starts).comparison > limit:
         err_lines().print("no time left to compare the best settings (--minutes)")
         return memory, None
     schedule = _schedule(question, best)
