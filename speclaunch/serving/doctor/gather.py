@@ -33,7 +33,6 @@ from speclaunch.core import (
     InputError,
     LaunchError,
     Place,
-    Problem,
     from_here,
     recipes_dir,
 )
@@ -132,7 +131,7 @@ def versions_to_check(
         if not engine.bounds.contains(version):
             name, needs = recipe.deployment.name, " and ".join(engine.needs)
             message = f"{name} cannot be served by SGLang {version}: it needs {needs}"
-            raise InputError(Problem(message, Place(COMMAND_LINE, text=f"--engine {version}")))
+            raise InputError(message, Place(COMMAND_LINE, text=f"--engine {version}"))
     if requested:
         return requested
     if engine.catalogue is not None:
@@ -148,7 +147,7 @@ def versions_to_check(
     fitting = [version for version in held_versions() if engine.specifier.contains(version)]
     if not fitting:
         message = f"no known release can serve it: it needs {' and '.join(engine.needs)}"
-        raise InputError(Problem(message, recipe.place("engine", "version")))
+        raise InputError(message, recipe.place("engine", "version"))
     return (fitting[-1],)
 
 

@@ -19,7 +19,6 @@ from speclaunch.core import (
     HIDDEN,
     InputError,
     LaunchError,
-    Problem,
     Redactor,
     from_here,
     is_secret_variable,
@@ -98,18 +97,16 @@ def lock_request(
     path = recipe.lock_path
     if recipe.deployment.lock is not None or path == recipe.path:
         raise InputError(
-            Problem(
-                f"{from_here(recipe.path)} is a lock itself",
-                help="lock the recipe instead: recipe="
-                + (recipe.deployment.lock.recipe if recipe.deployment.lock else "NAME"),
-            )
+            f"{from_here(recipe.path)} is a lock itself",
+            help="lock the recipe instead: recipe="
+            + (recipe.deployment.lock.recipe if recipe.deployment.lock else "NAME"),
         )
     if path.exists() or path.is_symlink():
         try:
             read_lock(path)
         except InputError as error:
             message = f"{from_here(path)} is not a lock: {error}"
-            raise InputError(Problem(message, help=_UNWRITTEN)) from error
+            raise InputError(message, help=_UNWRITTEN) from error
     words = zip(overrides, shown_overrides(overrides), strict=True)
     stored = (word if word == shown else _with_reference(word) for word, shown in words)
     return LockRequest(path, tuple(filter(None, stored)), tuple(certificates), verify)
@@ -252,7 +249,7 @@ def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
     known = {finding.code for finding in check_plan(plan, all_rules()).results.errors}
     new = [e for e in check_plan(again, all_rules()).results.errors if e.code not in known]
     if new:
-        raise PreflightError(Problem(f"the lock was not written: {new[0].code} {new[0].message}"))
+        raise PreflightError(f"the lock was not written: {new[0].code} {new[0].message}")
 
 
 def differences_now(

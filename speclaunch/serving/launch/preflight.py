@@ -75,11 +75,9 @@ class PreflightResult(Struct, frozen=True):
             return
         leave = "--ignore CODE skips a finding, " if self._errors else ""
         raise PreflightError(
-            Problem(
-                f"{self.name} was not started: {self.reasons}",
-                help=f"fix {'it' if len(self._errors) + len(self.absent) == 1 else 'them'}; "
-                f"{leave}--force starts anyway",
-            )
+            f"{self.name} was not started: {self.reasons}",
+            help=f"fix {'it' if len(self._errors) + len(self.absent) == 1 else 'them'}; "
+            f"{leave}--force starts anyway",
         )
 
     @property
@@ -165,9 +163,7 @@ def require_predicted_fit(session: Session, rules: Iterable[Rule]) -> None:
     found = predict_failure(deployment.recovery, session.plan_with)
     if found is not None:
         raise PreflightError(
-            Problem(
-                f"{deployment.name} was not started: {found.why}",
-                help=f"{found.help}; recovery=default starts with settings that fit, --force "
-                "starts the recipe unchanged",
-            )
+            f"{deployment.name} was not started: {found.why}",
+            help=f"{found.help}; recovery=default starts with settings that fit, --force "
+            "starts the recipe unchanged",
         )

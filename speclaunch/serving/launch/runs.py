@@ -21,7 +21,6 @@ from msgspec.structs import asdict
 from speclaunch.core import (
     InputError,
     LaunchError,
-    Problem,
     make_private,
     read_json,
     speclaunch_home,
@@ -259,14 +258,14 @@ def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -
     if not runs and not alive:
         where = directory or default_directory()
         raise InputError(
-            Problem(f"no launch is recorded in {where}", help="speclaunch recipe=NAME launches one")
+            f"no launch is recorded in {where}", help="speclaunch recipe=NAME launches one"
         )
     what = "no engine of that name is running" if alive else "no launch of that name is recorded"
     from speclaunch.engine import suggest  # noqa: PLC0415 - for a mistake
 
     hint = suggest(name, [run.name for run in runs])
     listing = "`speclaunch ps` lists them" if alive else "`speclaunch runs` lists them"
-    raise InputError(Problem(f"{name}: {what}", help=hint or listing))
+    raise InputError(f"{name}: {what}", help=hint or listing)
 
 
 def reread_run(run: Run) -> Run:

@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
-from speclaunch.core import InputError, Problem, read_json, speclaunch_home, write_json
+from speclaunch.core import InputError, read_json, speclaunch_home, write_json
 
 VERSION = 1
 
@@ -53,13 +53,11 @@ def new_folder(home: Path, name: str) -> Path:
             continue
         except OSError as error:
             raise InputError(
-                Problem(
-                    f"cannot create {path}: {error.strerror}",
-                    help="set SPECLAUNCH_HOME to a writable directory",
-                )
+                f"cannot create {path}: {error.strerror}",
+                help="set SPECLAUNCH_HOME to a writable directory",
             ) from error
         return path
-    raise InputError(Problem(f"cannot create a directory in {home}"))
+    raise InputError(f"cannot create a directory in {home}")
 
 
 def write(path: Path, document: Mapping[str, Any]) -> None:
@@ -67,7 +65,7 @@ def write(path: Path, document: Mapping[str, Any]) -> None:
     try:
         write_json(path, document)
     except OSError as error:
-        raise InputError(Problem(f"cannot write {path}: {error.strerror}")) from error
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
 def stored_work(kind: str) -> list[Path]:

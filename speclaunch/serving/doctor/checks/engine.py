@@ -318,14 +318,8 @@ def _mismatches(
     others = [mismatch for mismatch in wrong if mismatch.name not in _WATCHED]
     if watched:
         fix, command = _install(found, runtime, watched)
-        yield CheckLine(
-            "packages",
-            CheckState.WARNING,
-            _listed(watched),
-            f"SGLang {runtime.sglang} was built and tested with other versions",
-            fix,
-            command,
-        )
+        why = f"SGLang {runtime.sglang} was built and tested with other versions"
+        yield CheckLine("packages", CheckState.WARNING, _listed(watched), why, fix, command)
     if others:
         fix, command = _install(found, runtime, others)
         yield CheckLine("packages", CheckState.NOTE, _listed(others), "", fix, command)

@@ -245,18 +245,11 @@ def check_port(found: MachineFacts) -> Iterator[CheckLine]:
     if port.refused is None:
         yield CheckLine("port", CheckState.OK, f"{where} is free")
         return
-    recipe = found.target is not None
-    fix, command = _fix(found, port)
-    yield CheckLine(
-        "port",
-        CheckState.ERROR if recipe else CheckState.NOTE,
-        port.refused,
-        "the engine would load everything, and then hang without listening"
-        if recipe
-        else "the engine's default port",
-        fix,
-        command,
-    )
+    state, why = CheckState.NOTE, "the engine's default port"
+    if found.target is not None:
+        state = CheckState.ERROR
+        why = "the engine would load everything, and then hang without listening"
+    yield CheckLine("port", state, port.refused, why, *_fix(found, port))
 
 
 def _fix(found: MachineFacts, port: Port) -> tuple[str, bool]:

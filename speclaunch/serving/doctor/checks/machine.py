@@ -64,19 +64,14 @@ def _memory(memory: MachineMemory, found: MachineFacts, target: RecipeNeeds | No
     needed = _CPU_ENGINE if target.device == "cpu" else _GPU_ENGINE
     if usable < needed:
         why = f"an engine needs at least {needed / _GIB:.0f} GiB of main memory"
-        return CheckLine(
-            "memory", CheckState.WARNING, text, why, "stop other processes, or raise the limit"
-        )
+        fix = "stop other processes, or raise the limit"
+        return CheckLine("memory", CheckState.WARNING, text, why, fix)
     checkpoints = (model.checkpoint for model in found.models if model.checkpoint is not None)
     weights = sum(checkpoint.weight_bytes or 0 for checkpoint in checkpoints)
     if target.device == "cpu" and weights > usable:
-        return CheckLine(
-            "memory",
-            CheckState.WARNING,
-            text,
-            f"the weights alone need {weights / _GIB:.1f} GiB of main memory",
-            "use a smaller model, or a machine with more memory",
-        )
+        why = f"the weights alone need {weights / _GIB:.1f} GiB of main memory"
+        fix = "use a smaller model, or a machine with more memory"
+        return CheckLine("memory", CheckState.WARNING, text, why, fix)
     if weights > total:
         why = f"{weights / _GIB:.0f} GiB of weights do not fit in memory at once: loading is slower"
         return CheckLine("memory", CheckState.NOTE, text, why)
@@ -180,13 +175,9 @@ def _low(soft: int | None, hard: int | None, processes: int | None) -> Iterator[
             "docker run --ulimit nofile=65535; elsewhere nofile in /etc/security/limits.conf",
         )
     if processes is not None and processes < _FEW_PROCESSES:
-        yield CheckLine(
-            "limits",
-            CheckState.WARNING,
-            f"processes {processes}",
-            "threads count as processes: an engine and its compilers start thousands",
-            "ulimit -u 65535, or nproc in /etc/security/limits.conf",
-        )
+        why = "threads count as processes: an engine and its compilers start thousands"
+        fix = "ulimit -u 65535, or nproc in /etc/security/limits.conf"
+        yield CheckLine("limits", CheckState.WARNING, f"processes {processes}", why, fix)
 
 
 def _amount(value: int | None, unit: int = 1, name: str = "") -> str:
@@ -211,13 +202,8 @@ def check_disk(found: MachineFacts) -> Iterator[CheckLine]:
         yield _space(volumes)
         for volume in volumes:
             if not volume.writable:
-                yield CheckLine(
-                    "disk",
-                    CheckState.WARNING,
-                    f"{volume.path} cannot be written",
-                    f"it is used for {volume.use}",
-                    _elsewhere(volume),
-                )
+                text, why = f"{volume.path} cannot be written", f"it is used for {volume.use}"
+                yield CheckLine("disk", CheckState.WARNING, text, why, _elsewhere(volume))
 
 
 def _space(volumes: list[DiskVolume]) -> CheckLine:
@@ -228,9 +214,8 @@ def _space(volumes: list[DiskVolume]) -> CheckLine:
         why = "nothing can be downloaded, compiled or logged there"
         return CheckLine("disk", CheckState.WARNING, text, why, _make_room(volumes))
     if first.free < _LOW:
-        return CheckLine(
-            "disk", CheckState.WARNING, text, "a model does not fit", _make_room(volumes)
-        )
+        why = "a model does not fit"
+        return CheckLine("disk", CheckState.WARNING, text, why, _make_room(volumes))
     return CheckLine("disk", CheckState.OK, text)
 
 
@@ -343,13 +328,8 @@ def _none(found: MachineFacts, why: UnknownFact, target: RecipeNeeds | None) -> 
         return CheckLine("gpu", CheckState.NOTE, why.why, "CPU engine recipes need no GPU")
     makers = found.tools.devices if isinstance(found.tools, Tools) else ()
     if makers:
-        return CheckLine(
-            "gpu",
-            CheckState.UNKNOWN,
-            why.why,
-            f"found an accelerator from {' and '.join(makers)} that speclaunch cannot inspect",
-            why.help,
-        )
+        seen = f"found an accelerator from {' and '.join(makers)} that speclaunch cannot inspect"
+        return CheckLine("gpu", CheckState.UNKNOWN, why.why, seen, why.help)
     fix = "launch it on a machine with GPUs; check for other hardware with --hardware h100-80gb:8"
     needed = f"{target.name} needs {_many(target.gpus, 'a GPU')}"
     return CheckLine("gpu", CheckState.ERROR, why.why, needed, fix)
