@@ -273,7 +273,7 @@ _LAUNCHER = textwrap.dedent(
     sys.path.insert(0, {root!r})
     from tests.serving.launch.conftest import Recorder
     from speclaunch.engine.releases.command import RenderedArgs
-    from speclaunch.engine.plan.request import Address
+    from speclaunch.engine.releases.shell import Address
     from speclaunch.serving.launch.supervisor import EngineSpec, supervise
     from speclaunch.deployments.recipe.schema import Launch
     port = {port}
