@@ -29,13 +29,13 @@ from speclaunch.serving import (
     Verification,
     detach,
     exit_code,
-    meaning,
-    remedy_steps,
 )
 
 
 def failure(name: str, conclusion: Conclusion) -> LaunchError:
     """Return the error of a launch: place, cause and remedy."""
+    from speclaunch.serving import meaning  # noqa: PLC0415 - few launches fail
+
     outcome = conclusion.outcome
     if outcome.served and outcome.ending in (Ending.DIED, Ending.HUNG, Ending.DEGRADED):
         what = f"{name} was serving and stopped"
@@ -64,6 +64,8 @@ def failure(name: str, conclusion: Conclusion) -> LaunchError:
 
 def _remedy(conclusion: Conclusion) -> str | None:
     """Return the advice of the recovery ladder, else the steps against the cause, one per line."""
+    from speclaunch.serving import remedy_steps  # noqa: PLC0415 - few launches fail
+
     diagnosis = conclusion.diagnosis
     cause = diagnosis.cause if diagnosis is not None else None
     if conclusion.help and (cause is None or conclusion.help != cause.remedy):

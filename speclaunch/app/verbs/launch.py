@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
 from msgspec.structs import replace
-from rich.console import Console
-from rich.text import Text
 
-from speclaunch.app.output.console import err, out
+from speclaunch.app.output.console import err
 from speclaunch.app.verbs.launch_process import hide_secrets
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.shared import asks, chosen_rules, lookup
 from speclaunch.checks import ask_mode, querier_for
 from speclaunch.core import COMMAND_LINE, ExitCode, InputError, Place, children
 from speclaunch.deployments import load, prepare, require_host, select_role, split_recipe
-from speclaunch.engine import EngineCheckMode, format_settings, shell_command
+from speclaunch.engine import EngineCheckMode
 from speclaunch.serving import (
-    LastGood,
     PlannerResult,
     PreflightResult,
-    Rung,
     Session,
     absent_paths,
-    document,
     ensure_cpu_models,
     hand_over,
     in_planner_process,
@@ -47,80 +40,6 @@ if TYPE_CHECKING:
     from speclaunch.app.verbs.start_options import LaunchOptions
     from speclaunch.checks import EngineQuerier
     from speclaunch.deployments import Recipe
-
-
-Forecast = tuple[Sequence[Rung], str]
-
-
-def show_forecast(
-    console: Console, forecast: Forecast, known: LastGood | None, *, ladder: bool
-) -> None:
-    """Print the last known good settings and the recovery steps; without `ladder`, only their
-    number.
-
-    Each step shows its cost and the prediction of the budget.
-    """
-    rungs, end = forecast
-    if known is not None:
-        changes = " ".join(f"{name}={value}" for name, value in known.changes.items())
-        console.print(
-            f"# starts from the last known good settings: {changes} (--fresh ignores them)",
-        )
-    if rungs and not ladder:
-        steps = "1 recovery step" if len(rungs) == 1 else f"{len(rungs)} recovery steps"
-        console.print(f"# if memory runs out: {steps} (--ladder shows them)")
-        return
-    if rungs:
-        console.print("# recovery steps if memory runs out, in order:")
-    for number, rung in enumerate(rungs, 2):
-        changes = " ".join(f"{name}={value}" for name, value in rung.changes.items())
-        console.print(Text(f"#   {number}. {changes}"))
-        details = [f"costs: {rung.cost}"] if rung.cost else []
-        if rung.predicted is not None:
-            details.append(f"predicted: {rung.predicted.fit.value}, {rung.predicted.why}")
-        for detail in details:
-            console.print(Text(f"#      {detail}", "dim"))
-    console.print(f"# {'then' if rungs else 'if memory runs out'}: {end}")
-
-
-def forecast_json(forecast: Forecast) -> dict[str, Any]:
-    """Return the forecast as JSON."""
-    rungs, end = forecast
-    return {
-        "rungs": [
-            {
-                "name": rung.name,
-                "changes": dict(rung.changes),
-                "why": rung.why,
-                "cost": rung.cost,
-                "predicted": rung.predicted.fit.value if rung.predicted else None,
-            }
-            for rung in rungs
-        ],
-        "end": end,
-    }
-
-
-def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
-    """Print what a launch would run; with `ladder`, and in JSON, also the recovery steps."""
-    prepared, predicted = session.prepared, session.predicted_rung()
-    if predicted is not None:
-        prepared = prepared.changed(predicted.changes)
-        note = f"starts with {format_settings(predicted.changes)}: unchanged, {predicted.why}"
-        rendered = replace(prepared.rendered_args, notes=(*prepared.rendered_args.notes, note))
-        prepared = replace(prepared, rendered_args=rendered)
-    if as_json:
-        found = {**document(prepared), "recovery": forecast_json(session.forecast())}
-        out().print_json(json.dumps(found))
-        return
-    deployment = prepared.recipe.deployment
-    notes = [f"{deployment.name} for SGLang {prepared.version}", *prepared.rendered_args.notes]
-    text = shell_command(
-        prepared.program, prepared.rendered_args.arguments, prepared.overlay, notes=notes
-    )
-    typer.echo(text, nl=False)
-    if session.recovers:
-        show_forecast(err(), session.forecast(), session.known_good(), ladder=ladder)
 
 
 def launch(options: LaunchOptions) -> ExitCode:
@@ -178,6 +97,8 @@ def launch(options: LaunchOptions) -> ExitCode:
         require_predicted_fit(session, rules)
     as_json = options.output_format is OutputFormat.JSON
     if options.dry_run:
+        from speclaunch.app.output.dry_run import show_command
+
         show_command(session, ladder=options.ladder, as_json=as_json)
         return ExitCode.CLEAN
     if prepared.cpu is not None:
