@@ -155,7 +155,7 @@ def part_of(plan: Plan) -> str:
 def services_of(plan: Plan) -> list[Service]:
     """Return the Services that select the server's pod."""
     context = context_of(plan)
-    return [one for one in context.group.services if matches(one.selector, context.pod.labels)]
+    return [each for each in context.group.services if matches(each.selector, context.pod.labels)]
 
 
 def written(plan: Plan, *names: str) -> tuple[Place, ...]:

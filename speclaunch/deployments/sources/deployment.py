@@ -442,7 +442,7 @@ def _remarks(invocation: Invocation) -> list[str]:
             names = " ".join(part.text.partition(" ")[0].partition("=")[0] for part in parts)
             found.append(f"{parts[0].place}: left out {len(parts)} items ({why}): {names}")
         else:
-            found += [f"{one.place}: left out `{masked(one.text)}`: {one.why}" for one in parts]
+            found += [f"{part.place}: left out `{masked(part.text)}`: {part.why}" for part in parts]
     return found
 
 

@@ -104,8 +104,8 @@ def answering_fields(role: Role) -> dict[str, Any]:
     """Return the port, probes and shutdown hook of a container that answers requests."""
     times: Probes = probes_of(role)
 
-    def probe(one: ProbeTimes) -> dict[str, Any]:
-        return _probe(one, PATH, role.port, tls=role.tls)
+    def probe(limits: ProbeTimes) -> dict[str, Any]:
+        return _probe(limits, PATH, role.port, tls=role.tls)
 
     return {
         "ports": [{"name": "http", "containerPort": role.port}],

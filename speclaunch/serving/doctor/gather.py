@@ -230,7 +230,8 @@ def target_of(
     run.
     """
     engine = recipe.deployment.engine
-    needs = (f"=={one}" if one[:1].isdigit() else one for one in engine.needs)  # in pip's syntax
+    # in pip's syntax
+    needs = (f"=={need}" if need[:1].isdigit() else need for need in engine.needs)
     target = RecipeNeeds(
         name=recipe.deployment.name,
         version=version,
