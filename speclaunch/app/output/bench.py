@@ -216,8 +216,11 @@ def difference_means(found: DifferenceDocument) -> str:
     )
 
 
-COLORS = dict.fromkeys(("pays", "faster"), "green")
-COLORS |= dict.fromkeys(("does not pay", "slower"), "red") | {"not shown": "yellow"}
+COLORS = {
+    **dict.fromkeys(("pays", "faster"), "green"),
+    **dict.fromkeys(("does not pay", "slower"), "red"),
+    "not shown": "yellow",
+}
 NOTHING_COUNTS = "The measurement does not count:"
 _TEXT_COLUMNS = ("workload", "")
 _SINGLE_COLUMNS = ("concurrency", "tokens/s", "latency", "TTFT", "TPOT", "accept length")

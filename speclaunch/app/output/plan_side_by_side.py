@@ -88,13 +88,9 @@ def _list_arguments(
     rows = [[TableCell(head, "dim") for head in ("argument", *names, "why")]]
     for difference in found:
         text = "; ".join(reasons(difference, names))
-        before, after = (
-            cell(difference.before),
-            TableCell(cell(difference.after), _style(difference)),
-        )
-        rows.append(
-            [TableCell(names_of(difference)), TableCell(before), after, TableCell(text, "dim")]
-        )
+        after = TableCell(cell(difference.after), _style(difference))
+        values = [TableCell(names_of(difference)), TableCell(cell(difference.before)), after]
+        rows.append([*values, TableCell(text, "dim")])
     paper.table(rows, (34, 24, 26))
 
 

@@ -180,7 +180,9 @@ def _table(found: TuningOutcome) -> Table:
     for setting in found.order:
         mark = " (published)" if setting == found.published else ""
         mark = " (the recipe's own)" if setting == found.own else mark
-        for trial in (trial for trial in found.trials if trial.setting == setting):
+        for trial in found.trials:
+            if trial.setting != setting:
+                continue
             mine = own.get(trial.concurrency)
             table.add_row(
                 f"{setting}{mark}",

@@ -14,6 +14,7 @@ from speclaunch.engine import (
     DFLASH,
     DFLASH_CONTEXT,
     DFLASH_HEAD,
+    DRAFT_PATH,
     DSPARK_CONTEXT,
     DSPARK_HEAD,
     HEAD,
@@ -95,7 +96,7 @@ def _on_device(plan: Plan, algorithm: str, since: Mapping[str, str]) -> Iterator
 @rule("SPL602")
 def dflash_draft_path(plan: Plan) -> Iterator[Verdict]:
     """Report DFLASH without a draft model."""
-    if plan.value("speculative_draft_model_path") is None:
+    if plan.value(DRAFT_PATH) is None:
         yield Verdict(
             "DFLASH without speculative_draft_model_path",
             at=("speculative_algorithm",),
@@ -268,7 +269,7 @@ def domino_checkpoint(plan: Plan) -> Iterator[Verdict]:
     for what in (what for what, holds in wrong.items() if holds):
         yield Verdict(
             f"the Domino draft has {what}",
-            at=("speculative_draft_model_path",),
+            at=(DRAFT_PATH,),
             why="the engine reads it when it loads the draft, and refuses to rebuild the head",
             fix=Fix("use another draft, or another number of draft tokens"),
         )
@@ -295,7 +296,7 @@ def lilicorr_checkpoint(plan: Plan) -> Iterator[Verdict]:
     for what in _wrong(plan):
         yield Verdict(
             f"the LiLiCorr draft has {what}",
-            at=("speculative_draft_model_path",),
+            at=(DRAFT_PATH,),
             why="the engine rebuilds the head from these fields when it loads the draft, and has "
             "no defaults for them",
             fix=Fix("use another draft"),
@@ -327,7 +328,7 @@ def dflash_dp_heads(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"a {'Domino' if domino else 'LiLiCorr'} draft does not work with DP attention "
             f"({ranks} ranks)",
-            at=("attn_dp_size", "enable_dp_attention", "speculative_draft_model_path"),
+            at=("attn_dp_size", "enable_dp_attention", DRAFT_PATH),
             why="the engine refuses: DFLASH with dp attention supports plain DFlash and DFlash2 "
             "drafts",
             fix=Fix(
@@ -382,7 +383,7 @@ def dflash_target_layers(plan: Plan) -> Iterator[Verdict]:
     if missing:
         yield Verdict(
             f"the draft reads layer {max(missing)} of a target with {layers} layers",
-            at=("speculative_draft_model_path", "model_path"),
+            at=(DRAFT_PATH, "model_path"),
             why="the draft was trained for a deeper target; the engine refuses: DFLASH "
             "target_layer_ids contains an out-of-range layer id.",
             fix=Fix(f"use the draft that was made for this target{known_drafts(plan)}"),
@@ -390,7 +391,6 @@ def dflash_target_layers(plan: Plan) -> Iterator[Verdict]:
 
 
 _POOL = "speculative_domino_candidate_pool_size"
-_DRAFT = "speculative_draft_model_path"
 
 
 @rule("SPL614")
@@ -401,7 +401,7 @@ def domino_runtime(plan: Plan) -> Iterator[Verdict]:
     for what, name, value in _unmet(plan):
         yield Verdict(
             f"a Domino draft needs {what}",
-            at=(name, _DRAFT),
+            at=(name, DRAFT_PATH),
             why="the engine refuses it after loading both models",
             fix=Fix("correct it, or use a plain DFLASH draft", set=value),
         )
@@ -420,7 +420,7 @@ def _unmet(plan: Plan) -> Iterator[tuple[str, str, dict[str, object]]]:
         yield f"bfloat16 weights, not {dtype}", "dtype", {"dtype": "bfloat16"}
     sizes = [None if model is None else model.vocab_size for model in (target, draft)]
     if None not in sizes and sizes[0] != sizes[1]:
-        yield f"the target's vocabulary of {sizes[0]} tokens, not {sizes[1]}", _DRAFT, {}
+        yield f"the target's vocabulary of {sizes[0]} tokens, not {sizes[1]}", DRAFT_PATH, {}
     if not plan.device.startswith("cuda"):
         yield f"CUDA, not {plan.device}", "device", {}
 
@@ -502,7 +502,7 @@ def dspark_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
 @rule("SPL624")
 def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
     """Report DSPARK without a draft: a separate checkpoint, or part of the target's."""
-    if plan.user_value("speculative_draft_model_path") is not None:
+    if plan.user_value(DRAFT_PATH) is not None:
         return
     target = plan.facts.target
     if target is None or not target.config:

@@ -28,6 +28,7 @@ from speclaunch.checks.rules.values import (
 from speclaunch.core import lazy
 from speclaunch.engine import (
     COMPARES_VOCABULARIES,
+    DRAFT_PATH,
     Checkpoint,
     Plan,
     UnknownValueError,
@@ -56,7 +57,7 @@ def draft_dtype(plan: Plan) -> Iterator[Verdict]:
     certain = draft.architecture in (*EAGLE_HEADS, *EAGLE3_DRAFTS)
     yield Verdict(
         f"the target runs in {ours} and its draft in {theirs}",
-        at=("speculative_draft_model_path", "model_path"),
+        at=(DRAFT_PATH, "model_path"),
         why="with dtype=auto each model uses its own config; the draft then fails on the "
         "target's hidden states (`Capture cuda graph failed: expected mat1 and mat2 to "
         "have the same dtype`)",
@@ -81,7 +82,7 @@ def draft_context_too_short(plan: Plan) -> Iterator[Verdict]:
         return
     yield Verdict(
         f"the draft's context is {own} tokens, but the target serves {served}",
-        at=("context_length", "speculative_draft_model_path", "model_path"),
+        at=("context_length", DRAFT_PATH, "model_path"),
         why="the engine refuses: Target model's context_length is greater than the derived "
         "context_length"
         if refused
@@ -102,7 +103,7 @@ def draft_context_overwritten(plan: Plan) -> Iterator[Verdict]:
         return
     yield Verdict(
         f"the draft was trained for {own} tokens, but serves up to {served}",
-        at=(OVERWRITE, "SGLANG_IS_IN_CI", "context_length", "speculative_draft_model_path"),
+        at=(OVERWRITE, "SGLANG_IS_IN_CI", "context_length", DRAFT_PATH),
         why=(
             "this version does not extend the draft's position table: longer requests read "
             "beyond its end (illegal memory access)"
@@ -135,7 +136,7 @@ def missing_draft(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{plan.algorithm} has no draft: the target{named} is loaded a second time as its own "
         "draft",
-        at=("speculative_draft_model_path", "speculative_algorithm"),
+        at=(DRAFT_PATH, "speculative_algorithm"),
         why=(
             "the engine then fails at startup: the target's class has no set_embed or no "
             "hot_token_id (sglang issue #36528)"
@@ -145,9 +146,6 @@ def missing_draft(plan: Plan) -> Iterator[Verdict]:
         fix=Fix(f"use NGRAM, or set a draft made for this target{known_drafts(plan)}"),
         severity=Severity.ERROR if certain else Severity.WARNING,
     )
-
-
-_PATH = "speculative_draft_model_path"
 
 
 @rule("SPL405")
@@ -162,9 +160,9 @@ def needless_draft_path(plan: Plan) -> Iterator[Verdict]:
         return
     yield Verdict(
         f"{target.architecture} has its own multi-token-prediction layer; {path} is not needed",
-        at=(_PATH,),
+        at=(DRAFT_PATH,),
         why="without a draft the engine loads the layer from the target's checkpoint",
-        fix=Fix("remove the draft", set={_PATH: None}),
+        fix=Fix("remove the draft", set={DRAFT_PATH: None}),
     )
 
 
@@ -206,7 +204,7 @@ def eagle_draft_under_eagle3(plan: Plan) -> Iterator[Verdict]:
     eagle2 = name in EAGLE_HEADS
     yield Verdict(
         f"the EAGLE3 draft has the architecture {name}",
-        at=("speculative_algorithm", "speculative_draft_model_path"),
+        at=("speculative_algorithm", DRAFT_PATH),
         why=f"SGLang {plan.version} accepts {' or '.join(known)}; any other class fails at "
         "startup because it lacks the attribute hot_token_id",
         fix=Fix("use EAGLE", set={"speculative_algorithm": "EAGLE"})
@@ -234,7 +232,7 @@ def eagle3_draft_layers(plan: Plan) -> Iterator[Verdict]:
         return
     yield Verdict(
         f"the EAGLE-3 draft's config states {layers} layers",
-        at=("speculative_draft_model_path",),
+        at=(DRAFT_PATH,),
         why=why,
         fix=Fix("set num_hidden_layers to 1 in the draft's config.json, if it has one layer"),
         severity=severity,
@@ -254,7 +252,7 @@ def draft_hidden_size(plan: Plan) -> Iterator[Verdict]:
         return
     yield Verdict(
         f"the target's hidden size is {target.hidden_size}, but the draft expects {expected}",
-        at=("speculative_draft_model_path", "model_path"),
+        at=(DRAFT_PATH, "model_path"),
         why="the draft's first layer does not fit the target's hidden states: mat1 and mat2 "
         "shapes cannot be multiplied",
         fix=Fix(f"use a draft made for this target{known_drafts(plan)}"),
@@ -272,7 +270,7 @@ def draft_vocabulary(plan: Plan) -> Iterator[Verdict]:
         return
     yield Verdict(
         f"the target has {target.vocab_size} tokens, but the draft was made for {draft.vocab_size}",
-        at=("speculative_draft_model_path", "model_path"),
+        at=(DRAFT_PATH, "model_path"),
         why="the draft uses the target's token ids; a different vocabulary has "
         "different tokens at these ids, and hardly any proposal is accepted",
         fix=Fix(f"use a draft made for this target{known_drafts(plan)}"),
@@ -308,7 +306,7 @@ def standalone_vocabulary(plan: Plan) -> Iterator[Verdict]:
         why = f"this version does not check it: {rejected}"
     yield Verdict(
         f"the vocabularies of target and draft differ: {difference}",
-        at=("speculative_draft_model_path", "model_path"),
+        at=(DRAFT_PATH, "model_path"),
         why=why,
         fix=Fix(f"use NGRAM, or set a draft with the target's vocabulary{known_drafts(plan)}"),
         severity=None if sizes is not None and checked else Severity.WARNING,
@@ -355,7 +353,7 @@ def draft_quantization(plan: Plan) -> Iterator[Verdict]:
     own = plan.has_argument(_DRAFT)
     yield Verdict(
         f"the draft is not quantized, but inherits quantization={method}",
-        at=("quantization", "speculative_draft_model_path"),
+        at=("quantization", DRAFT_PATH),
         why="ModelOpt quantizes it as a Transformers model, which the draft worker cannot run"
         if by_modelopt and plan.in_versions(_QUANTISES_ITSELF)
         else f"it fails to load: Cannot find the config file for {method}",
@@ -382,7 +380,7 @@ def not_a_draft(plan: Plan) -> Iterator[Verdict]:
     head = draft.num_hidden_layers == 1
     yield Verdict(
         f"the EAGLE draft is {name}, which is not an EAGLE head",
-        at=("speculative_draft_model_path", "speculative_algorithm"),
+        at=(DRAFT_PATH, "speculative_algorithm"),
         why=(
             "its config names the class of a complete model, whose weight names differ from a "
             "head's"
@@ -410,7 +408,7 @@ def unchecked_draft_context(plan: Plan) -> Iterator[Verdict]:
         return
     yield Verdict(
         f"the context length of the draft {path} is unknown, and this engine does not check it",
-        at=("speculative_draft_model_path",),
+        at=(DRAFT_PATH,),
         why="before 0.5.1 a draft with a shorter context causes illegal memory accesses; 0.5.1 "
         "and later reject it (sglang pull request #9388)",
         fix=Fix(
@@ -460,7 +458,7 @@ def standalone_head(plan: Plan) -> Iterator[Verdict]:
     fails = draft.architecture in (*EAGLE_HEADS, *EAGLE3_DRAFTS) and plan.in_versions(_NULL)
     yield Verdict(
         f"the STANDALONE draft is {draft.architecture}, which needs the target's hidden states",
-        at=("speculative_algorithm", "speculative_draft_model_path"),
+        at=("speculative_algorithm", DRAFT_PATH),
         why="the STANDALONE worker captures no hidden states, and the draft's first layer fails on "
         "the first prefill"
         if fails

@@ -8,7 +8,16 @@ from msgspec import Struct
 
 from speclaunch.checks.rules.interface import Fix, Verdict, refused, rule
 from speclaunch.checks.rules.values import architecture, generation, number
-from speclaunch.engine import NAME, Absence, Plan, absence, attention_ranks, method_of, target_of
+from speclaunch.engine import (
+    DRAFT_PATH,
+    NAME,
+    Absence,
+    Plan,
+    absence,
+    attention_ranks,
+    method_of,
+    target_of,
+)
 
 _RUNNER = "moe_runner_backend"
 _METHOD = "quantization"
@@ -107,7 +116,6 @@ def _groups(plan: Plan) -> int | None:
 _CAPTURE = "enable_return_aux_hidden_states"
 _LAYERS = "return_aux_hidden_state_layer_ids"
 _ALGORITHM = "speculative_algorithm"
-_DRAFT = "speculative_draft_model_path"
 _METHODS = ("EAGLE3", "DFLASH", "DSPARK")
 
 
@@ -142,14 +150,14 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
             (_CAPTURE,),
             Fix(f"list the layers in {_LAYERS}"),
         )
-    if plan.user_value(_DRAFT) is not None:
+    if plan.user_value(DRAFT_PATH) is not None:
         yield refused(
-            f"{_CAPTURE} does not work with {_DRAFT}",
+            f"{_CAPTURE} does not work with {DRAFT_PATH}",
             "--enable-return-aux-hidden-states captures without a draft; drop "
             "--speculative-draft-model-path.",
-            (_DRAFT, _CAPTURE),
+            (DRAFT_PATH, _CAPTURE),
             Fix(
-                f"remove {_DRAFT}, or the hidden states",
+                f"remove {DRAFT_PATH}, or the hidden states",
                 set={_CAPTURE: None, _LAYERS: None},
             ),
         )

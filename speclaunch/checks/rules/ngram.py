@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
-from speclaunch.engine import PHASES, Plan, UnknownValueError, attention_ranks
+from speclaunch.engine import DRAFT_PATH, PHASES, Plan, UnknownValueError, attention_ranks
 
 
 @rule("SPL501")
@@ -162,34 +162,31 @@ def _within(value: int | None, limit: int | None) -> bool:
 @rule("SPL505")
 def ngram_draft_model(plan: Plan) -> Iterator[Verdict]:
     """Report a draft model with NGRAM, which loads none."""
-    path = plan.user_value("speculative_draft_model_path")
+    path = plan.user_value(DRAFT_PATH)
     if path is not None:
         yield Verdict(
             f"NGRAM does not use the draft model {path}",
-            at=("speculative_draft_model_path",),
+            at=(DRAFT_PATH,),
             why="NGRAM drafts from earlier text; the engine accepts the path, but loads "
             "nothing from it",
             fix=Fix(
                 "remove the path, or choose the algorithm that the draft was made for",
-                set={"speculative_draft_model_path": None},
+                set={DRAFT_PATH: None},
             ),
         )
-
-
-_DRAFT_PATH = "speculative_draft_model_path"
 
 
 @rule("SPL641")
 def uno_model(plan: Plan) -> Iterator[Verdict]:
     """Report UNO with a draft model, without its LoRA, or without CUDA."""
-    path = plan.value(_DRAFT_PATH)
+    path = plan.value(DRAFT_PATH)
     if path is not None:
         yield Verdict(
             f"UNO accepts no draft model, but {path} is set",
-            at=(_DRAFT_PATH,),
+            at=(DRAFT_PATH,),
             why="the engine refuses: UNO reuses the target model and does not accept "
             "--speculative-draft-model-path.",
-            fix=Fix("remove it; set uno_lora_path to its LoRA", set={_DRAFT_PATH: None}),
+            fix=Fix("remove it; set uno_lora_path to its LoRA", set={DRAFT_PATH: None}),
         )
     if plan.value("uno_lora_path") is None:
         yield Verdict(

@@ -1,6 +1,6 @@
-"""Engines of a comparison: launched in processes of their own, or servers that run already.
+"""Engines of a comparison: launched in separate processes, or servers that run already.
 
-A launched engine has a speclaunch process of its own, with checks, diagnosis and a clean stop; its
+A launched engine has a separate speclaunch process, with checks, diagnosis and a clean stop; its
 output goes to a log. The kernel ends the launch when this process ends for any reason
 (PR_SET_PDEATHSIG), and the launch's guard ends the engine.
 

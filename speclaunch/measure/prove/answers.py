@@ -1,4 +1,4 @@
-"""Answers of a proof: requests sent, answers collected, and kept on disk with the result.
+"""Answers of a proof: requests sent, answers collected and stored with the result.
 
 An interrupted proof continues; the plain server scores the stored answers.
 """

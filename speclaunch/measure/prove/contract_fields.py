@@ -566,7 +566,7 @@ def _body(pair: Pair, heat: float, fields: Mapping[str, Any]) -> dict[str, Any]:
 def _draw(server: ContractServer, body: Body, count: int = _DRAWS) -> Sample | str:
     """Return answers to a request, without the first token, which is never drafted."""
     bodies = [dict(body)] * count
-    if server.info.get("enable_deterministic_inference"):  # each needs a seed of its own
+    if server.info.get("enable_deterministic_inference"):  # each needs its own seed
         sampling = body["sampling_params"]
         bodies = [
             {**body, "sampling_params": {**sampling, "sampling_seed": next(server.seeds)}}

@@ -428,7 +428,7 @@ def _unbalanced(
 
 def _holder(process: OtherProcess, found: MachineFacts) -> str:
     processes = () if isinstance(found.processes, UnknownFact) else found.processes
-    known = next((known for known in processes if known.pid == process.pid), None)
+    known = next((listed for listed in processes if listed.pid == process.pid), None)
     memory = f" holds {_gib(process.memory_bytes)} GiB" if process.memory_bytes else ""
     name = known.name if known is not None else process.name
     owner = f" of {known.user}" if known is not None and known.user not in ("", found.user) else ""
