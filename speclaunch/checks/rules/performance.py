@@ -178,9 +178,9 @@ def padding_switch(plan: Plan) -> Iterator[Verdict]:
     if not plan.value(_SWITCH) or plan.is_set("cuda_graph_bs_decode"):
         return
     yield Verdict(
-        "disable_cuda_graph_padding captures no further sizes when speculating",
+        "disable_cuda_graph_padding adds no graph sizes when speculating",
         at=(_SWITCH,),
-        why="before 0.5.3 the list for speculation ignores it; other batch sizes are decoded "
+        why="before 0.5.3 the size list for speculation ignores it; other batch sizes are decoded "
         "without a graph",
         fix=Fix("list the sizes, and remove disable_cuda_graph_padding", set={_SWITCH: None}),
     )
@@ -225,7 +225,7 @@ def deepep_dispatch(plan: Plan) -> Iterator[Verdict]:
             f"{_VARIABLE} is {room}, more than DeepEP's {_LIMIT}",
             at=(_VARIABLE,),
             why="the engine asserts that it is at most 1024",
-            fix=Fix("set it to 1024 or less", env={_VARIABLE: str(_LIMIT)}),
+            fix=Fix(f"set it to {_LIMIT} or less", env={_VARIABLE: str(_LIMIT)}),
             severity=Severity.ERROR,
         )
     elif plan.value("deepep_mode") != "normal":  # the variable sizes the low-latency buffer
@@ -318,10 +318,10 @@ def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
         )
     if choices.likely is None:  # a borderline value is no remedy: SPL712 would warn of it
         return Fix(
-            f"set {_FRACTION}={choices.summary}, try `speclaunch plan --fit`, or use more GPUs "
-            "(tp_size) or a quantized model"
+            "try `speclaunch plan --fit`, more GPUs (tp_size), or a quantized model; "
+            f"{_FRACTION}={choices.summary}"
         )
-    return Fix(f"{_FRACTION}={choices.summary}", set={_FRACTION: choices.likely.fraction})
+    return Fix(f"set {_FRACTION}: {choices.summary}", set={_FRACTION: choices.likely.fraction})
 
 
 @rule("SPL712")
@@ -351,4 +351,4 @@ def _fix_of_tight_memory(plan: Plan) -> Fix:
             f"no {_FRACTION} is likely to work; try `speclaunch plan --fit`, more GPUs "
             "(tp_size), or a quantized model"
         )
-    return Fix(f"{_FRACTION}={choices.summary}", set={_FRACTION: choices.likely.fraction})
+    return Fix(f"set {_FRACTION}: {choices.summary}", set={_FRACTION: choices.likely.fraction})

@@ -66,7 +66,7 @@ def moving_image(plan: Plan) -> Iterator[Verdict]:
     image, written = found
     called = f"the tag {image.tag}" if image.tag is not None else "no tag"
     yield Verdict(
-        f"the image has {called}: its content changes",
+        f"the image has {called}, so its content can change",
         why=(
             "a rescheduled pod may run another release, with renamed arguments and other defaults"
         ),
@@ -253,8 +253,8 @@ def host_memory(plan: Plan) -> Iterator[Verdict]:
             f"{ranks} ranks need {pools:g} GB of host memory each, but the container's limit is "
             f"{limit / _GIB:,.0f} GiB",
             at=tuple(name for name, _ in _POOLS),
-            why="the server pins the memory at startup: the kernel kills it (OOMKilled, 137), "
-            "or the engine refuses",
+            why="the server pins this memory at startup: the kernel kills the container "
+            "(OOMKilled, 137), or the engine refuses",
             fix=Fix(f"raise the limit above {taken / _GIB + ranks * PROCESS:,.0f} GiB"),
             place=written.place,
         )
@@ -263,7 +263,7 @@ def host_memory(plan: Plan) -> Iterator[Verdict]:
             f"{ranks} ranks share a memory limit of {limit / _GIB:,.1f} GiB",
             at=("tp_size",),
             why=f"each scheduler process needs at least {PROCESS} GiB before it loads anything: "
-            "OOMKilled, 137",
+            "the kernel kills the container (OOMKilled, 137)",
             fix=Fix("raise it to several GiB per rank, plus the size of /dev/shm"),
             place=written.place,
             severity=Severity.WARNING,
@@ -290,7 +290,7 @@ def termination_grace(plan: Plan) -> Iterator[Verdict]:
         "when idle",
         why="it checks for the signal every 5 s, finishes all requests, then waits for its "
         "schedulers; an earlier kill cuts off answers",
-        fix=Fix("set it to the duration of the longest request: 300 s"),
+        fix=Fix("set it to the duration of the longest request, such as 300 s"),
         place=written.place,
     )
 
@@ -432,7 +432,8 @@ def _verdict(plan: Plan, name: str, path: str, other: Plan, volume: Volume) -> V
     return Verdict(
         f"{part_of(plan)} has no volume at {path}, but {part_of(other)} mounts one there",
         at=(name,),
-        why="unless the image contains the path, the engine treats it as a repository and stops",
+        why="unless the image contains the path, the engine treats it as a repository name and "
+        "stops",
         fix=Fix("mount the same volume in all parts"),
         others=(volume.mount.place, *written(other, name)),
     )

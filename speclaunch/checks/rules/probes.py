@@ -123,11 +123,11 @@ def _verdict_of_startup_budget(
     kind = budget.probe.kind.value
     weights = f"{expected.weights:,.0f} GB of weights" if expected.weights >= 1 else "the weights"
     return Verdict(
-        f"the {kind} kills the container after {budget.seconds:g} s and a start "
+        f"the {kind} kills the container after {budget.seconds:g} s, but a start "
         f"{'needs at least' if sure else 'is likely to take'} {needed:,.0f} s",
         why=f"before its first answer the server starts processes, loads {weights}, captures "
         "graphs and generates; the restarted container does all of that again",
-        fix=Fix(f"add a startupProbe of {2 * expected.likely:,.0f} s in total"),
+        fix=Fix(f"set a startupProbe that allows {2 * expected.likely:,.0f} s in total"),
         place=budget.probe.place,
         others=(*budget.others, *written(plan, "model_path")),
         severity=severity,
@@ -212,8 +212,8 @@ def _early(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{probe_name(probe) if path else 'the readinessProbe on a TCP port'} succeeds before "
             "the warm-up",
-            why="the port is open and such a path returns 200 while /health still returns 503: "
-            "the first requests wait for compilation and graphs, or fail with them",
+            why="the port is open, and such a path returns 200, while /health still returns 503: "
+            "the first requests wait for kernel compilation, or fail",
             fix=_FIX,
             place=place_of_path(probe),
         )

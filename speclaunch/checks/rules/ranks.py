@@ -362,7 +362,7 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"node_rank {rank} is not below nnodes {nodes}",
             at=(RANK, NODES),
-            why="the ranks of this host are beyond the last rank: the other hosts ignore it",
+            why="the host is beyond the last rank, and the other hosts ignore it",
             fix=Fix(f"number the hosts from 0 to {nodes - 1}"),
         )
     if plan.request.origin is RequestOrigin.RECIPE:
@@ -445,7 +445,7 @@ def _gpus(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
         why="a rank without a GPU stops: CUDA error: invalid device ordinal"
         if short
         else f"{there - needed} GPUs of each host remain idle",
-        fix=Fix("match the parallel sizes, nnodes and the GPUs per host"),
+        fix=Fix(f"set the parallel sizes and nnodes for {there} GPUs per host"),
         severity=None if short else Severity.INFO,
         others=(place,),
     )

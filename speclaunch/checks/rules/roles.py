@@ -413,7 +413,7 @@ def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:
         return None
     why = "each request fails in the decode server: RuntimeError: KV cache dtype mismatch"
     if not compared:
-        why = "before 0.5.10 nothing compares them: the bytes of one type are read as another"
+        why = "before 0.5.10 nothing compares them: decode reads the bytes of one type as another"
     return Conflict(
         f"kv_cache_dtype is {ours} for decode and {theirs} for prefill",
         ("kv_cache_dtype",),
@@ -503,7 +503,7 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
             at,
             "the engine assigns entire prefill ranks to decode ranks by integer division: "
             "requests go to missing ranks, or lack parts of the KV cache",
-            Fix("choose tp_size / DP attention ranks so that one side divides the other"),
+            Fix(f"set the attention ranks (tp_size / DP attention ranks) of decode to {theirs}"),
         )
     if _is_latent(decode):
         return None
@@ -564,7 +564,7 @@ def _conflict_of_role_context_length(prefill: Plan, decode: Plan) -> Conflict | 
     return Conflict(
         f"context_length is {ours} for decode and {theirs} for prefill",
         ("context_length", "model_path"),
-        "prefill accepts requests that decode refuses: they fail after prefill computed their "
-        "KV cache",
+        "prefill accepts requests that decode refuses: such a request fails after prefill computed "
+        "its KV cache",
         Fix("set the same context_length in both roles"),
     )

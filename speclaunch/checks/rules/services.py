@@ -224,8 +224,8 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 f"the router {router.name} uses {upstream.host} as {as_what}, but its "
                 f"disaggregation_mode is {_SAYS[mode]}",
                 at=("disaggregation_mode",),
-                why="a prefill server without a decode server answers no request; "
-                "neither does a decode server that receives prompts",
+                why="no request is answered: prefill stops after the first token, and decode waits "
+                "for a KV cache",
                 fix=Fix("list it under its actual role"),
                 place=upstream.place,
                 others=written(plan, "disaggregation_mode"),
@@ -260,8 +260,8 @@ _FIXED_RANK_FIX = Fix(
     "set it from the platform: $(LWS_WORKER_INDEX), the pod's index, SLURM_NODEID"
 )
 _WHY = (
-    "each rank connects once: the second host with a rank is refused, or both wait for the "
-    "others until they time out"
+    "each rank connects once: the second host with the same rank is refused, or both wait for "
+    "the missing rank until they time out"
 )
 
 

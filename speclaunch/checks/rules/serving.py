@@ -28,7 +28,7 @@ def open_address(plan: Plan) -> Iterator[Verdict]:
         at=("host",),
         why="anyone who reaches the machine can use every endpoint, including those that change "
         "weights",
-        fix=Fix("restrict it to a closed network, listen on one address, or set an api_key"),
+        fix=Fix("set an api_key, or set host to an address that only trusted clients reach"),
     )
 
 
@@ -87,7 +87,7 @@ def impossible_port(plan: Plan) -> Iterator[Verdict]:
             f"{name} is {value}; ports are 1 to {_HIGHEST}",
             at=(name,),
             why="the server fails when it binds the port, after the model is loaded",
-            fix=Fix("choose a free port", set={name: None}),
+            fix=Fix(f"set a free port below {_HIGHEST + 1}", set={name: None}),
         )
 
 
@@ -133,7 +133,7 @@ def slime_argument(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"slime ignores --sglang-{name.replace('_', '-')}",
             place=setting.place,
-            why="slime sets this argument of its engines itself",
+            why="slime itself sets this argument for its engines",
             fix=Fix(f"use {option}, or remove it" if option else "remove it"),
         )
 
@@ -177,8 +177,8 @@ def _difference(subject: str, ours: object, theirs: object, decode: Plan, *names
         f"decode and prefill of {decode.value('model_path')} differ in the speculative {subject}: "
         f"{_shown(ours)} for decode, {_shown(theirs)} for prefill",
         (*names, _ALGORITHM, "disaggregation_mode"),
-        "decode continues from the KV cache of the draft and the hidden states that prefill hands "
-        "over, in buffers whose sizes follow from speculation; a pair that differs "
+        "decode continues from the draft's KV cache and the hidden states that prefill transfers, "
+        "in buffers sized by the speculation settings; a differing pair "
         + ("fails or hangs" if fails else "loses accuracy without a message")
         + " (sglang issue #32527)",
         Fix("set the same speculative arguments in both roles"),
@@ -200,7 +200,7 @@ def slime_data_parallel(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"slime accepts --sglang-dp-size {ranks} only with --sglang-enable-dp-attention",
         at=("dp_size",),
-        why="slime asserts it before it starts, without a message",
+        why="slime stops before it starts anything: an AssertionError without a message",
         fix=Fix("add --sglang-enable-dp-attention, or run more engines"),
     )
 

@@ -216,7 +216,7 @@ def _all(wrong: list[Misshapen]) -> str:
     more = f"; {len(wrong) - _TENSOR_SHAPE_SHOWN} more" if len(wrong) > _TENSOR_SHAPE_SHOWN else ""
     return (
         "; ".join(
-            f"{tensor.name} is {_shape(tensor.found)}, but its config gives "
+            f"{tensor.name} is {_shape(tensor.found)}, but the config gives "
             f"{_shape(tensor.expected)}"
             for tensor in wrong[:_TENSOR_SHAPE_SHOWN]
         )
@@ -467,7 +467,7 @@ def mask_embedding(plan: Plan) -> Iterator[Verdict]:
         at=("speculative_draft_model_path", "model_path"),
         why="every drafted position starts from the mask token's embedding: without it the "
         "draft's tokens are rejected",
-        fix=Fix("set the draft's own mask_token_id, and use a target trained with it"),
+        fix=Fix("set the mask_token_id that the draft was trained with"),
     )
 
 
