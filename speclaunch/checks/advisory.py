@@ -1,8 +1,8 @@
 """Advisories (known engine bugs): their database, and the rules that report them.
 
-Each is in `advisories/ID.yaml`. For fast loading, `data/advisories.json` has all of them
-(`tools/advisories.py build`). An advisory is a rule: lint, plan, doctor, launch and the language
-server report it, and ignore comments and baselines accept its ID.
+Each advisory is in `advisories/ID.yaml`. For fast loading, `data/advisories.json` contains all
+advisories (`tools/advisories.py build`). An advisory is a rule: lint, plan, doctor, launch and the
+language server report it, and ignore comments and baselines accept its ID.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ NONE, UNKNOWN = "none", "unknown"
 class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A known engine bug: its releases, its conditions, and its remedy.
 
-    `introduced`, `fixed`: first affected release and first release without the bug, among the known
-    releases. `fixed: none`: the newest release still has it. If one of them is unknown, the range
-    is that of `seen`, the releases in which it was reported. `requests`: fields of the affected
+    `introduced`, `fixed`: first affected release and first release with the fix, among the known
+    releases. `fixed: none`: the newest release still has the bug. An unknown end of the range comes
+    from `seen`, the releases in which the bug was reported. `requests`: fields of the affected
     requests; empty: all requests are affected.
     """
 
@@ -141,8 +141,8 @@ _SERIOUS = (Symptom.HANG, Symptom.CRASH, Symptom.REFUSAL, Symptom.WRONG_OUTPUT)
 
 
 def _fix(advisory: Advisory) -> Fix | None:
-    """Return the remedy. A bug of info severity gets no edits, because they would change all
-    requests for the sake of a few."""
+    """Return the remedy as a fix; None if there is none. For info severity it has no edits, because
+    they would change all requests for the sake of a few."""
     workaround = advisory.workaround
     if workaround is None or advisory.severity is Severity.INFO:
         return Fix(advisory.remedy) if advisory.remedy else None
@@ -176,7 +176,7 @@ def all_advisories() -> tuple[Advisory, ...]:
 
 
 def latest(*sources: Iterable[Advisory]) -> tuple[Advisory, ...]:
-    """Return the last checked version of each advisory, in the order of their IDs."""
+    """Return the most recently checked version of each advisory, ordered by ID."""
     found: dict[str, Advisory] = {}
     for source in sources:
         for advisory in source:
@@ -188,8 +188,8 @@ def latest(*sources: Iterable[Advisory]) -> tuple[Advisory, ...]:
 
 @cache
 def stored_advisories() -> tuple[Advisory, ...]:
-    """Return the stored advisories; none, with a note, if they cannot be read: a newer speclaunch
-    may have written them."""
+    """Return the stored advisories. If they cannot be read, for example because a newer speclaunch
+    wrote them, print a note and return none."""
     path = stored_file()
     data = read_or_none(path)
     if data is None:
@@ -248,6 +248,6 @@ def advisory_rules() -> tuple[Rule, ...]:
 
 
 def advisory_of(code: str) -> Advisory | None:
-    """Return the advisory with an ID or name, ignoring case."""
+    """Return the advisory with an ID or name, ignoring case; None if there is none."""
     normalized = code.strip().lower()
     return next((a for a in all_advisories() if normalized in (a.id.lower(), a.name)), None)

@@ -59,7 +59,8 @@ def _parts(condition: Condition, plan: Plan) -> Iterator[Callable[[], bool]]:
 
 
 def _every(parts: Iterable[Callable[[], bool]]) -> bool:
-    """True if all parts hold. A part that does not hold outweighs an unknown one."""
+    """True if all parts are true. False if any part is false, even if others are unknown. Otherwise
+    raises UnknownValueError."""
     unknown: UnknownValueError | None = None
     for part in parts:
         try:

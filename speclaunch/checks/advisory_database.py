@@ -109,7 +109,7 @@ def _unknown_names(condition: Condition) -> Iterator[str]:
 
 
 def _is_expectation(value: Any) -> bool:
-    """True if `conditions.matches` can evaluate it completely."""
+    """True if `advisory_conditions.matches` can evaluate all of `value`."""
     match value:
         case {"above": bound} | {"below": bound}:
             return len(value) == 1 and isinstance(bound, int | float)
@@ -126,11 +126,11 @@ def _unreleased(arguments: Iterable[str], variables: Iterable[str]) -> Iterator[
 
 
 def update_advisories(source: str, sha256: str | None) -> Update:
-    """Store the advisories of a file, a directory with `advisories.json`, or an https URL for later
-    runs.
+    """Store the advisories of a file, directory or https URL for later runs; return the changes.
 
-    A checksum is required: `sha256`, or the text of `SOURCE.sha256` next to the source. Nothing is
-    stored unless all advisories are valid. Raises InputError.
+    A directory must contain `advisories.json`. A checksum is required: `sha256`, or the text of
+    `SOURCE.sha256` next to the source. Nothing is stored unless all advisories are valid. Raises
+    InputError.
     """
     if Path(source).is_dir():
         source = str(Path(source) / stored_file().name)

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 
 class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """GPUs. `capability`: CUDA compute capability (90: Hopper). `names`: words in the name."""
+    """Condition on the GPUs. `capability`: CUDA compute capability (90: Hopper). `names`: words in
+    the name."""
 
     vendor: tuple[str, ...] = ()
     capability: tuple[int, ...] = ()
@@ -18,7 +19,7 @@ class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A checkpoint: each field lists the accepted values; empty: any."""
+    """Condition on a checkpoint. Each field lists the accepted values; empty: any."""
 
     architectures: tuple[str, ...] = ()
     quantization: tuple[str, ...] = ()
@@ -141,7 +142,7 @@ class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope
 
 
 class Marker(Struct, frozen=True, forbid_unknown_fields=True):
-    """Marks of affected releases: these have every mark of `bug` and none of `fix`."""
+    """Marks that identify affected releases: every mark of `bug`, and no mark of `fix`."""
 
     bug: tuple[SourceMark, ...] = ()
     fix: tuple[SourceMark, ...] = ()

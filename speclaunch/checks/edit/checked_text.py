@@ -1,4 +1,4 @@
-"""New text of a file: with a fix or a corrected name, proven; and checked as `lint` does."""
+"""New text of a file with a fix or a corrected name: proven, and checked as by `lint`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def fixed_commands(
     catalogue: Catalogue,
     others: Collection[str] = (),
 ) -> str:
-    """Return the text with a fix for some of its commands, proven.
+    """Return the text with a proven fix for some of its commands.
 
     `file`: None for standard input. `others`: further versions for which nothing else may change.
     Raises NotFixableError.
@@ -111,7 +111,7 @@ class _Job(Struct, frozen=True):
         )
 
     def fixed_by_name(self, text: str, reading: Reading, fix: Fix) -> str | None:
-        """Return the text fixed one name at a time, if there are too many combinations; or None."""
+        """Return the text, fixed one name at a time; None if that fails."""
         parts = [Fix("", {name: value}) for name, value in fix.set.items()]
         parts += [Fix("", {}, {name: value}) for name, value in fix.env.items()]
         made = text
@@ -353,7 +353,7 @@ def renamed_commands(
 def _check(
     old: Invocation, new: Invocation, correction: NameCorrection, catalogue: Catalogue
 ) -> bool:
-    """True if the command has the name. Raises NotFixableError if more than that changes."""
+    """True if the command contains the name. Raises NotFixableError if anything else changes."""
     expected = [
         word.text.replace(correction.wrong, correction.right, 1)
         if word.place.position == correction.place.position
@@ -477,9 +477,9 @@ def check_text(
     config_dirs: Sequence[Path] = (),
     versions: Sequence[str] = (),
 ) -> CheckedText:
-    """Check a text as the content of `path`, for the releases of `options` (none: its own).
+    """Return a text, checked as `path`'s content for the releases of `options` (if none, its own).
 
-    `versions`: instead, one release for each of its commands.
+    `versions`: used instead, one release for each command.
     """
     with reads.overlay({} if path == STDIN_SHOWN else {os.path.realpath(path): text.encode()}):
         read = None if path == STDIN_SHOWN else read_buffer(path, text.encode(), config_dirs)
@@ -496,7 +496,7 @@ def check_text(
 
 
 def check_source(source: LintedFile, options: Options) -> CheckedText:
-    """Check a text that was read, for the releases of `options` (none: its own)."""
+    """Return a text that was read, checked for the releases of `options` (if none, its own)."""
     if options.versions:
         return CheckedText(source, findings_of(source, options))
     found: list[Finding] = []

@@ -433,7 +433,7 @@ class CommandWords(EditablePlaces):
         self._gone: list[Word] = []
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the ways to change the last occurrence of an argument."""
+        """Return the ways to change an argument's last occurrence; None if it has to be added."""
         name = argument.name
         if self._is_slime and name in _SLIMES:
             raise NotFixableError(f"slime sets it with {_SLIMES[name]}")

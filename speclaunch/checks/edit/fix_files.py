@@ -357,8 +357,8 @@ def _fixed(path: str, run: LintRun, *, unsafe: bool) -> _Fixed | None:
 def _fixed_in_processes(
     paths: Sequence[str], run: LintRun, processes: int, *, unsafe: bool
 ) -> dict[str, _Fixed | None]:
-    """Fix files in several processes, all before anything is written, so that the result does not
-    depend on timing. A file whose process failed is left out."""
+    """Return the fixed files, made in several processes before anything is written, so that timing
+    has no effect. A file is None if its process died; a file without an answer is missing."""
 
     def work(path: str) -> bytes:
         found = _fixed(path, run, unsafe=unsafe)
@@ -385,9 +385,10 @@ def _secrets(path: str, run: LintRun) -> Sequence[str]:
 
 
 def written(fixed: FixedFile, before: bytes) -> None:
-    """Replace the old text with the new one atomically, unless the file changed meanwhile.
+    """Write the new text atomically.
 
-    Links, a byte order mark and the mode are preserved. Raises InputError.
+    Links, a byte order mark and the mode are preserved. Raises InputError if the file changed
+    meanwhile or cannot be written.
     """
     path = Path(fixed.path)
     if read_or_none(fixed.path) != before:

@@ -116,8 +116,8 @@ def _differences(
 def _command_meaning(
     invocation: Invocation, catalogue: Catalogue, variables: frozenset[str]
 ) -> Meaning | None:
-    """Return the meaning of the command with the variables `variables` set, without the parts that
-    the import leaves out."""
+    """Return the meaning of the command with `variables` set, without the parts that the import
+    leaves out; None if the parser rejects it."""
     found = effective(invocation, catalogue)
     words = [_expected(word, variables) if word.evaluated else word.text for word in found.words]
     if found.config is not None:  # it remains a separate file
@@ -153,7 +153,7 @@ def _recipe_meaning(
     unevaluated: frozenset[str],
     variables: frozenset[str],
 ) -> Meaning | None:
-    """Return the meaning of the recipe, with unset variables as opaque stand-ins."""
+    """Return the recipe's meaning, unset variables as opaque stand-ins; None if it is rejected."""
     words = [token for argument in rendered.arguments for token in argument.tokens]
     plain = [_plain(word, variables) if word in unevaluated else word for word in words]
     opaque = {

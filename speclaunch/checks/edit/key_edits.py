@@ -67,7 +67,7 @@ class ConfigKeys(EditablePlaces):
         self._places = off | places
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the only way to change a key."""
+        """Return the only way to change a key; None if it has to be added."""
         key, value = _in_config(argument)
         place = self._places.get(argument.name)
         if place is None:
@@ -98,7 +98,7 @@ class ConfigKeys(EditablePlaces):
 def _holding(
     mappings: Iterable[yaml.MappingNode], places: Iterable[Place | None], document: Document
 ) -> yaml.MappingNode | None:
-    """Return the mapping that has the most keys at these places; on a tie, the innermost."""
+    """Return the mapping with the most keys at these places (on a tie, the innermost), or None."""
     targets = set(places)
     best: tuple[int, yaml.MappingNode | None] = (0, None)
     for mapping in mappings:
@@ -283,7 +283,7 @@ class CallKeywords(EditablePlaces):
         }
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the only way to change a keyword."""
+        """Return the only way to change a keyword; None if it has to be added."""
         place = self._places.get(argument.name)
         keyword = _keyword(self._text, self._call, place, argument.name, argument.own)
         if place is not None and keyword is None:

@@ -234,7 +234,7 @@ def migrate_commands(
     follow: Callable[[Invocation, PlannedMigration], Migration] | None = None,
     keep_images: bool = False,
 ) -> Migration:
-    """Migrate every server command of a file to version `to`; `source` is its original version.
+    """Return the migration of a file's server commands from version `source` (if set) to `to`.
 
     `follow` migrates the files that a command names. Images become the official images of `to`;
     `keep_images`: images without a known counterpart are unchanged. Raises RoundTripError if the

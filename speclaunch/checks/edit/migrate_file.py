@@ -93,7 +93,7 @@ class _File(Struct):
 
 
 def migrate_config(text: str, path: str, to: str, source: str | None = None) -> Migration:
-    """Migrate the keys of a `--config` file to version `to`. Raises InputError and
+    """Return the migration of a `--config` file's keys to version `to`. Raises InputError and
     RoundTripError."""
     file = _File(text, path)
     migration = Migration(text)

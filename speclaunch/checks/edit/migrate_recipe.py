@@ -75,7 +75,7 @@ def is_recipe(text: str) -> bool:
 
 
 def migrate_recipe(path: Path, shown: str, to: str, *, keep_images: bool = False) -> Migration:
-    """Migrate the arguments of a recipe itself (not of its groups), its pin and its image.
+    """Return the migration of a recipe's own arguments (not its groups'), pin and image.
 
     Raises InputError if the file is not a recipe, and RoundTripError.
     """

@@ -80,7 +80,8 @@ def is_same(old: Argument, new: Argument) -> bool:
 
 
 def known_in(token: str) -> tuple[str, str] | None:
-    """Return the first and last version in which a flag, shortened or not, means one argument."""
+    """Return the first and last version in which a flag, shortened or not, means one argument; None
+    if there is none."""
     past = history(name_of(token.partition("=")[0]))
     if past is not None:
         return past.first, past.last
@@ -257,7 +258,8 @@ def _words(migrated: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[s
 def _from_another(
     words: Sequence[str], problem: ArgvProblem, opaque: Collection[int]
 ) -> tuple[ParsedArgument, Catalogue] | None:
-    """Return an argument by its full name, as the newest version that has it reads it."""
+    """Return an unknown argument as the newest version with its full name reads it, and that
+    version's catalogue. None if no version can read it."""
     index = problem.index or 0
     if "unrecognized" not in problem.message or words[index][:2] != "--":
         return None
@@ -296,7 +298,8 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
 
 
 def _meant_before(token: str) -> str | None:
-    """Return the meaning of a shortened flag in the newest version in which it is unambiguous."""
+    """Return a message with the meaning of a shortened flag in the newest version in which it is
+    unambiguous; None if there is none."""
     if not token.startswith("--") or token.partition("=")[0] == "--":
         return None
     for version in reversed(held_versions()):

@@ -72,8 +72,8 @@ def plan_rendering(
     program: tuple[str, ...] | None = None,
     baseline: Baseline | None = None,
 ) -> Assembled:
-    """Prepare and plan every role, or the named one, for one version, on the role's hardware. This
-    machine's hardware is ignored. For the other options see `assemble`.
+    """Return every role, or the named one, prepared and planned for one version and its hardware.
+    This machine's hardware is ignored. For the other options see `assemble`.
 
     Raises InputError, and LaunchError.
     """

@@ -241,7 +241,8 @@ def _is_word(source: str, word: Word) -> bool:
 
 
 def _of_json(source: str) -> str | None:
-    """Return the value of a double-quoted text of JSON or YAML, passed without its quotes."""
+    """Return the value of a double-quoted JSON or YAML text, passed without quotes; None if
+    invalid."""
     try:
         found = json.loads(f'"{source}"')
     except ValueError:
@@ -272,7 +273,7 @@ def _first_line(lines: Sequence[str], line: int) -> int:
 def _flag_edit(
     lines: Sequence[str], place: Place, written: str, migrated: MigratedArgument
 ) -> Edit | None:
-    """Return the edit of the flag itself, within quotes or after a prefix."""
+    """Return the edit of the flag itself, within quotes or after a prefix; None if not found."""
     becomes = migrated.verdict
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None

@@ -313,7 +313,7 @@ def _fixed(
     *,
     any_value: bool = False,
 ) -> Iterator[str]:
-    """Yield the differences of one command. `any_value`: those of the fix may differ."""
+    """Yield the differences of one command. `any_value`: values of the fix may differ."""
     yield from _program(old, new)
     catalogue = load_catalogue(version)
     parsed_old, parsed_new = (from_invocation(found, "fixed", catalogue) for found in (old, new))

@@ -32,7 +32,8 @@ class Yaml:
         self.lines = document.text.split("\n")
 
     def root(self) -> yaml.Node | None:
-        """Return the first document. Raises InputError if the text is not YAML."""
+        """Return the first document; None if the text is empty. Raises InputError if it is not
+        YAML."""
         roots = nodes.load(self.document)
         return roots[0] if roots else None
 

@@ -440,7 +440,7 @@ def _change(uri: str, version: int | None, edits: Sequence[TextEdit]) -> Workspa
 
 
 def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding | None:
-    """Return the finding of a diagnostic, by its number if that still matches, else by message."""
+    """Return a diagnostic's finding, by number if it still matches, else by message; or None."""
     data = diagnostic.data
     number = data.get("number") if isinstance(data, Mapping) else None
     several = checked.found

@@ -134,7 +134,7 @@ def in_yaml(lines: Sequence[str], line: int, column: int, base: tuple[str, ...])
 def key_at(
     lines: Sequence[str], line: int, column: int, base: tuple[str, ...]
 ) -> tuple[tuple[str, ...], str, int] | None:
-    """Return the parent keys, key and key column for the key or value under the cursor."""
+    """Return the parent keys, key and key column (from 1) under the cursor; None without a key."""
     matched = _KEY.match(lines[line - 1])
     if matched is None or column - 1 < matched.start("key"):
         return None
@@ -168,7 +168,8 @@ def _bare(key: str) -> str:
 
 
 def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
-    """Return the flag under the cursor and its start and end columns (from 1, end excluded)."""
+    """Return the flag under the cursor with its start and end columns (from 1, end excluded), or
+    None."""
     for found in _FLAG.finditer(line):
         if found.start() <= column - 1 <= found.end():
             return found[0], found.start() + 1, found.end() + 1
@@ -420,7 +421,7 @@ class CheckedDocument(Struct, frozen=True):
 def check_document(
     path: str, text: str, buffers: Mapping[str, bytes], settings: EditorSettings
 ) -> CheckedDocument:
-    """Check a document; `buffers` are all open texts of the editor, by real path.
+    """Return the result of checking a document. `buffers`: the editor's open texts by real path.
 
     Never raises for errors in the document or in its repository's settings.
     """
@@ -471,7 +472,7 @@ def _new(
 def _through_recipes(
     path: str, buffers: Mapping[str, bytes], configuration: Configuration, settings: EditorSettings
 ) -> CheckedDocument:
-    """Check a group option through the recipes that select it."""
+    """Return the result of checking a group option through the recipes that select it."""
     results: list[FileResult] = []
     for recipe in _choosers(path, settings):
         how = configuration.of(recipe)

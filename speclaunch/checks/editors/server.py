@@ -120,7 +120,7 @@ class CheckingWorker:
         self._thread: threading.Thread | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return the result of a function, or raise its error."""
+        """Run a function in the thread; return its result or raise its error."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, daemon=True, name="check")
             self._thread.start()
@@ -212,7 +212,8 @@ class Server(LanguageServer):
             _LOG.exception("%s cannot be checked: %s", uri, error)
 
     async def check(self, uri: str) -> CheckedDocument | None:
-        """Check the current text and publish its diagnostics."""
+        """Check the current text, publish its diagnostics and return the result; None if the
+        document is not open."""
         document = self._open(uri)
         if document is None:
             return None
@@ -232,7 +233,7 @@ class Server(LanguageServer):
         return found[1] if found is not None else CheckedDocument(_path(document.uri))
 
     async def current(self, document: TextDocument) -> CheckedDocument | None:
-        """Return the result of the current text, checking it if necessary."""
+        """Return the result of the current text, checked if necessary; None if it is not open."""
         found = self.checked.get(document.uri)
         if found is not None and found[0] == document.version:
             return found[1]
@@ -260,7 +261,7 @@ def _path(uri: str) -> str:
 
 
 def _guarded(request: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | None]]:
-    """Wrap a request handler so that it logs errors and answers None."""
+    """Return a request handler that logs errors and then answers None."""
 
     @functools.wraps(request)
     async def answered(server: Server, params: Any) -> T | None:

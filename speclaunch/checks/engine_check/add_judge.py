@@ -98,7 +98,7 @@ def add(
     torch: bool = False,
     tell: Tell = lambda _: None,
 ) -> AddedJudge:
-    """Install the judge `name` from a released version, a wheel, a package, or an interpreter.
+    """Install and return the judge `name`, from a release, a wheel, a package, or an interpreter.
 
     `source` is None for the release `name`, `installed`, or a path. `torch`: use the CPU engine's
     torch even if the judge works without it. `tell` receives progress messages. An existing judge
@@ -125,7 +125,7 @@ def add(
 def _made(
     name: str, source: str | None, package: Path, place: Path, tell: Tell, lock: int, *, torch: bool
 ) -> AddedJudge:
-    """Build a judge without torch, or with the CPU engine's torch if verdicts would differ."""
+    """Return a new judge, with the CPU engine's torch only if verdicts would differ without it."""
     site, why = place / SITE, ""
     pinned = lay_out(package, site)
     if not torch:
@@ -159,7 +159,8 @@ def _cpu_engine(why: str = "") -> CpuEngine:
 
 
 def _light(name: str, site: Path, pinned: Sequence[str], tell: Tell, lock: int) -> First:
-    """Install a judge without torch and query it. Raises NotLightError if verdicts would differ."""
+    """Install a judge without torch; return its first answer. Raises NotLightError if verdicts
+    would differ."""
     install_light(site, pinned, tell, lock)
     tell("run the first check")
     try:
@@ -182,7 +183,7 @@ def _finish(
     *,
     light: bool,
 ) -> AddedJudge:
-    """Store a new judge and its folder in place of the old one. Raises LaunchError."""
+    """Store a new judge and its folder in place of the old one; return it. Raises LaunchError."""
     site = place / SITE
     if source is None and first.version != name:
         raise LaunchError(f"the wheel of SGLang {name} contains version {first.version}")
@@ -199,7 +200,7 @@ def _finish(
 
 
 def _from_interpreter(name: str, runtime: Runtime, tell: Tell) -> AddedJudge:
-    """Store a judge for an interpreter with SGLang; nothing is copied."""
+    """Store and return a judge for an interpreter with SGLang; nothing is copied."""
     if runtime.sglang is None or runtime.sglang_path is None:
         raise LaunchError(f"{runtime.interpreter} has no SGLang")
     tell("run the first check")
@@ -217,8 +218,8 @@ def _from_interpreter(name: str, runtime: Runtime, tell: Tell) -> AddedJudge:
 
 
 def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> AddedJudge:
-    """Store a judge and its engine's catalogue, replacing an older judge; remove both on failure.
-    `made.release` is the engine's own version."""
+    """Store a judge and its engine's catalogue, replacing an older judge, and return it; remove
+    both on failure. `made.release` is the engine's own version."""
     before = every_name()
     release = _catalogued(package, made.release, fork=made.name != made.release)
     of_judges = {judge.catalogue for judge in added_judges()}

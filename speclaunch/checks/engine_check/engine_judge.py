@@ -70,7 +70,8 @@ class JsonWorker:
         os.set_blocking(self._process.stdin.fileno(), False)
 
     def ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Return its answer to one line. Raises WorkerError and ends it on timeout."""
+        """Return the process's answer to a question. On timeout, end the process and raise
+        WorkerError."""
         self._number += 1
         self.send({**question, "number": self._number}, deadline := time.monotonic() + seconds)
         answer = self.hear(deadline, seconds)

@@ -172,7 +172,7 @@ def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
 
 
 def find_added_judge(version: str | None, python: Path | None) -> EngineJudge | None:
-    """Return the judge that was added for a version; an interpreter's own does not count."""
+    """Return the judge that was added for a version, or None; an interpreter's own is ignored."""
     is_added = python is None and any(
         version in (added.release, added.name) for added in added_judges()
     )
@@ -200,7 +200,8 @@ def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
 
 
 def cpu_judge() -> EngineJudge | None:
-    """Return the CPU engine, if installed. Raises InputError if other users could have made it."""
+    """Return the CPU engine's judge; None if not installed. Raises InputError if other users could
+    have made it."""
     engine = CpuEngine(speclaunch_home())
     manifest = read_manifest(engine)
     if manifest is None or "packages" not in manifest:

@@ -71,5 +71,5 @@ def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
 
 
 def interpreter(python: str | None) -> Path | None:
-    """Return the interpreter to launch, if it is named by its path."""
+    """Return the interpreter to launch if it is named by its path, else None."""
     return Path(python) if python is not None and "/" in python else None

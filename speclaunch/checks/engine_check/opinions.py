@@ -97,7 +97,8 @@ class Opinion(Struct, frozen=True):
 
 
 def inquire(command: QueryCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
-    """Query a command and the cause of a refusal. `blamed`: places of speclaunch's own errors."""
+    """Return the inquiry about a command and the cause of a refusal. `blamed`: places of
+    speclaunch's own errors."""
     answers = yield [command.question(machine) for machine in command.machines]
     open_ = next((answer for answer in answers if answer.accepted is None), None)
     taken = next((answer for answer in answers if answer.accepted), None)
@@ -213,7 +214,7 @@ def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
 
 
 UnitSet = frozenset[int]
-"""Units that remain in a command."""
+"""Indices of the units that remain in a command."""
 Search = Generator[list[UnitSet], list[bool], UnitSet]
 """Generator that yields lists of sets and receives, for each, True if its refusal is the same."""
 _MOST_ROUNDS = 12
@@ -221,7 +222,7 @@ _MOST_ROUNDS = 12
 
 
 def smallest(units: int) -> Search:
-    """Search `units`, which are refused together, for a minimal set that is still refused.
+    """Return the search for a minimal set that is still refused, among `units` refused together.
 
     Empty if the command is refused without any of them. Two rounds are usually enough. The first
     tries each unit alone and each set without one unit; the second tries only the units that cannot
@@ -245,7 +246,7 @@ def smallest(units: int) -> Search:
 
 
 def _smaller(units: UnitSet) -> Search:
-    """Search with ddmin (Zeller, Hildebrandt 2002), all complements of a round in one batch."""
+    """Return a ddmin search (Zeller, Hildebrandt 2002), all complements of a round in one batch."""
     left, parts = sorted(units), 2
     for _ in range(_MOST_ROUNDS):
         if len(left) < 3:  # a single unit needs no search; of two, each was already tried alone
@@ -314,7 +315,8 @@ class EngineQuerier(Struct):
     _found: dict[tuple[str, Path | None], EngineJudge | None] = {}
 
     def judge(self, version: str, python: Path | None = None) -> EngineJudge | None:
-        """Return the judge of exactly this version, preferably the interpreter's own engine.
+        """Return the judge of exactly this version, preferably the interpreter's own engine, or
+        None.
 
         Raises NoJudgeError if the mode requires a judge.
         """
@@ -407,7 +409,8 @@ class EngineQuerier(Struct):
     def _at_once(
         self, judge: EngineJudge, questions: Sequence[EngineQuestion]
     ) -> list[EngineAnswer]:
-        """Query the judge, and store the time of its first query, which is mostly loading."""
+        """Return the judge's answers, and store the time of its first query, which is mostly
+        loading."""
         began = time.monotonic()
         answers = judge.ask(questions, seconds=_SECONDS + _SECONDS_EACH * len(questions))
         if judge.digest not in self._loaded:
@@ -441,7 +444,7 @@ class Verdicts:
         self._files = EntryFiles(str(folder), _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
 
     def get(self, name: str) -> EngineAnswer | None:
-        """Return the answer under a key."""
+        """Return the answer under a key; None if there is none."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(name)
             found = None if text is None else convert(json.loads(text), EngineAnswer)
@@ -456,7 +459,7 @@ class Verdicts:
                 self._files.put(name, text.encode())
 
     def seconds(self, judge: str) -> float | None:
-        """Return the seconds that a judge (by digest) took to load and answer, if stored."""
+        """Return the seconds that a judge (by digest) took to load and answer, or None."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(_seconds_name(judge))
             return None if text is None else float(text)

@@ -50,8 +50,8 @@ class EngineAnswer(Struct, frozen=True):
     release: str
     """Release that was queried."""
     why: str
-    """The engine's message (the last exception's text, the parser's error), or why there is
-    none."""
+    """The engine's message (the last exception's text, the parser's error), or the reason for no
+    verdict."""
     kind: str
     """Class name of the exception; `SystemExit` for a parser error."""
     place: str

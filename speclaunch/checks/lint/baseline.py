@@ -71,8 +71,8 @@ class Covered(Struct, frozen=True):
 def without_known(
     report: Report, baseline_of: Callable[[str], Path | None], covered: Covered
 ) -> Report:
-    """Return the report without the findings in the baseline of each linted file, with their number
-    and the entries that no finding matches. Raises InputError for a baseline that cannot be read.
+    """Return the report without the findings in each file's baseline. It counts the hidden findings
+    and lists the baseline entries without a finding. Raises InputError for an unreadable baseline.
     """
     known, gone = 0, list[KnownFinding]()
     files = list(report.files)
@@ -121,7 +121,8 @@ def _known_findings(
 def _known_reworded(
     entries: Mapping[str, KnownFinding], used: set[str], findings: Sequence[Finding], folder: str
 ) -> dict[int, str]:
-    """Match reworded findings with entries of the same rule, path and arguments, one entry each."""
+    """Return the fingerprints of reworded findings by object id, matched by rule, path and
+    arguments. Each entry matches one finding, at any number of versions."""
     free = {
         mark: entry
         for mark, entry in entries.items()

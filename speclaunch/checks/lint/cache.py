@@ -40,9 +40,10 @@ _VARIABLES = (
 )
 """Environment variables that decide where facts are looked up; part of every key."""
 _MOST_BYTES = 1 << 18
-"""Limit of an entry; larger entries are not cached."""
+"""Maximum bytes of an entry; larger entries are not cached."""
 _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 60, 240 << 10
-"""Limits of each of the 256 folders, checked on cleanup: 64 MiB and 20,000 entries in total."""
+"""Entries and bytes that a cleanup leaves in each of the 256 folders. The total remains below 64
+MiB and 20,000 entries."""
 
 _BROKEN = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError),
@@ -84,7 +85,7 @@ class Cache:
     ) -> None:
         """Cache a value if its reads can be repeated.
 
-        `is_safe`: True if a text may be stored.
+        `is_safe` returns True if a text may be stored.
         """
         if not looked.repeatable:
             return
@@ -100,7 +101,8 @@ def opened(
     *,
     enabled: bool = True,
 ) -> tuple[Cache | None, Callable[[], str | None]]:
-    """Return the cache for `options`, and a function that returns the installed engine."""
+    """Return the cache for `options` (None if disabled), and a function that returns the installed
+    engine."""
     without = None, functools.cache(lambda: installed(None))
     if not enabled or os.environ.get(SWITCH):
         return without
@@ -149,7 +151,7 @@ def installed_engine() -> str | None:
 
 
 def remembered_engine(cache: Cache | None) -> str | None:
-    """Return the installed engine; search only without a valid cache entry."""
+    """Return the installed engine, or None; search only without a valid cache entry."""
     name = cache.name(b"installed engine") if cache is not None else ""
     if cache is not None:
         cached = cache.get(name)
@@ -163,7 +165,8 @@ def remembered_engine(cache: Cache | None) -> str | None:
 
 
 def _find() -> str | None:
-    """Return the version of the installed engine, or its own catalogue if it is not a release."""
+    """Return the version of the installed engine, or its own catalogue if it is not a release. None
+    if no usable engine is installed."""
     from speclaunch.engine import (  # noqa: PLC0415
         NoEngineError,
         find_runtime,
@@ -171,7 +174,7 @@ def _find() -> str | None:
     )
 
     def meanwhile() -> None:
-        """Import the modules needed next while the interpreters answer."""
+        """Import the modules needed next while the queried interpreters start."""
         for name in ("speclaunch.checks.lint.collect", "speclaunch.checks.lint.run"):
             import_module(name)
 

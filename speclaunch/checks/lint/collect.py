@@ -334,7 +334,7 @@ def _has_sections_only(keys: set[str]) -> bool:
 
 
 def _composes(defaults: yaml.Node | None) -> bool:
-    """True if a list of defaults is a recipe's: `base`, and options of speclaunch's groups."""
+    """True if a `defaults` list is a recipe's: it has `base` and options of speclaunch's groups."""
     import yaml  # noqa: PLC0415
 
     if not isinstance(defaults, yaml.SequenceNode):
@@ -351,7 +351,8 @@ def _composes(defaults: yaml.Node | None) -> bool:
 
 
 def _recipe(path: str, config_dirs: Sequence[Path]) -> tuple[Recipe | None, tuple[Problem, ...]]:
-    """Return the checkable part of a recipe, and the problems of its other sections."""
+    """Return the checkable part of a recipe (None if there is none), and the problems of its other
+    sections."""
     from speclaunch.deployments import load_sound_part  # noqa: PLC0415  Hydra is slow to import
 
     found, refused = load_sound_part(path if path.endswith(".yaml") else f"./{path}", config_dirs)

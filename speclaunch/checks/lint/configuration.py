@@ -104,7 +104,7 @@ def find_files(
 ) -> Iterator[FoundFile]:
     """Yield the files to read: named files, and files below named directories.
 
-    A lock is checked with its recipe: it is left out if the recipe is read, too.
+    A lock is left out if its recipe is also read, because the recipe's check includes it.
 
     Below a directory, files must mention a server and not be excluded. With `only_deployments`,
     named files are filtered in the same way, but without Git's ignores, for tools that pass every
@@ -163,8 +163,8 @@ def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
 def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
     """Yield a file found below a directory, if its kind is read and it mentions a server.
 
-    A link counts only if its target is below `root`: a repository's links must not direct reports
-    or fixes to other places.
+    A link is followed only if its target is below `root`, so a repository cannot direct reports or
+    fixes to files outside it.
     """
     try:
         found = os.lstat(file)  # faster than pathlib
@@ -337,7 +337,8 @@ class Configuration:
         return found.held
 
     def _read(self, file: Path) -> ProjectSettings:
-        """Read a configuration file. Raises InputError with all its problems, in file order."""
+        """Return the settings in a configuration file. Raises InputError with all its problems, in
+        file order."""
         project, problems = read_settings(file)
         problems = (*problems, *self._wrong(project))
         if problems:
@@ -358,8 +359,8 @@ class Configuration:
 
 
 def _baseline(setting: PlacedText | None) -> Path | None:
-    """Return the baseline that a project file names. Raises InputError if it is outside the
-    project."""
+    """Return the baseline that a project file names; None without a setting. Raises InputError if
+    it is outside the project."""
     if setting is None:
         return None
     path = Path(setting.text)

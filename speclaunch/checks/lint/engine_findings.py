@@ -24,7 +24,8 @@ from speclaunch.core import Place, Redactor
 from speclaunch.engine import Plan, Request, held_versions, resolve
 
 _OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
-"""Rules that predict a parser error, which validation must confirm; others may fail later."""
+"""Rules that predict a parser error, which validation must confirm; other errors may occur later.
+"""
 _PARSER = "SystemExit"
 
 
@@ -47,7 +48,7 @@ def engine_findings(
 
 
 def exactness_note(release: str) -> str:
-    """Return the note that an answer is exact, with its release."""
+    """Return the note that an engine check of `release` gave an exact answer."""
     return f"exact: engine check of SGLang {release}"
 
 
@@ -145,7 +146,7 @@ def _listed(names: Sequence[str], word: str) -> str:
 
 
 _MOST_CHECKED = 6
-"""Maximum number of releases checked before all are assumed to reject it: those that reject the
+"""Number of releases to check before assuming that all reject the deployment: those that reject the
 fewest arguments, newest first, and the oldest."""
 
 _Key = tuple[str, Place]
@@ -188,12 +189,14 @@ def _taken(
     lookup: Lookup,
     rules: Sequence[Rule],
 ) -> tuple[frozenset[_Key], str, str] | None:
-    """Return the errors of all releases, and the first and last release of the newest range that
-    accepts the rest; None if there is none."""
+    """Return the errors that all releases report, and the first and last release of the newest
+    range that reports no others. None if every error is in all releases, or there is no such range.
+    """
 
     @cache
     def refused(version: str) -> frozenset[Place]:
-        """Arguments that a release's parser rejects: cheap, and usually decisive."""
+        """Return the places of arguments that a release's parser rejects: cheap, and usually
+        decisive."""
         own = request(version)
         return frozenset(problem.place or own.place for problem in own.problems)
 

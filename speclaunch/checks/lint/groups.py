@@ -86,7 +86,7 @@ def _chooses(recipe: str, group: Path, config_dirs: Callable[[str], tuple[Path, 
 
 def has_ignores(group: str) -> bool:
     """True if a group's file may contain ignore comments. Only lints of all its recipes show which
-    of them are used."""
+    comments are used."""
     return "speclaunch:" in _text(group)
 
 

@@ -1,7 +1,7 @@
 """Files excluded below a directory: by Git or by configuration.
 
 As with ruff and ripgrep, this reads the `.gitignore` files of a directory and of its parents up to
-the top of the work tree, and `.git/info/exclude`. Outside of a work tree there are none. Files
+the top of the work tree, and `.git/info/exclude`. Outside a work tree, no Git patterns apply. Files
 named explicitly are always included.
 """
 
@@ -55,7 +55,7 @@ class LeftOut:
 
     def is_excluded(self, path: str) -> bool:
         """True if a file named by a program, not by the user, is excluded. Git's ignores do not
-        count, because a file that was added to Git despite them is intended."""
+        apply, because a file that was added to Git despite them is intended."""
         resolved = os.path.realpath(path)
         excluded = self.excluded(os.path.dirname(resolved))  # noqa: PTH120
         return any(exclusion.match(resolved) for exclusion in excluded)
@@ -113,8 +113,8 @@ class Below:
 
 
 def _git_above(directory: str) -> list[Patterns] | None:
-    """Return the patterns from a work tree's top to above a directory; none if the directory itself
-    is ignored but was named. None: outside of work trees."""
+    """Return the patterns between a work tree's top and a directory; empty if the directory itself
+    is ignored, because the user named it. None outside work trees."""
     folders = [directory, *map(str, Path(directory).parents)]
     top = next((n for n, folder in enumerate(folders) if os.path.lexists(f"{folder}/.git")), None)
     if top is None:

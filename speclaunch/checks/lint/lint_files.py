@@ -39,7 +39,7 @@ _FIRST = 16
 _FILES_A_PROCESS = 150
 """Minimum number of files for each process; fewer are faster in this process."""
 _ASKING_FILES_A_PROCESS = 40
-"""Minimum with the engine check, as loading an engine takes as long as this many answers."""
+"""Minimum with the engine check: loading an engine takes as long as checking this many files."""
 _MOST_PROCESSES = 8
 _CREDENTIAL = lazy(r"://[^/\s\"]*@")
 
@@ -61,12 +61,13 @@ class LintRun(Struct):
     installed: Callable[[], object] = lambda: None
     left_out: Callable[[], LeftOut] | None = None
     only_deployments: bool = False
-    """Skip named files without deployments, too."""
+    """True to also skip named files without deployments."""
     queries_engines: bool = False
     """True if checking a file may query an engine, with a worker in each process."""
 
     def report(self, log: Callable[[str], None] = lambda _: None) -> Report:
-        """Check all files and compare those that depend on others; `log` receives progress."""
+        """Return the report of all files, compared if they depend on others; `log` receives
+        progress."""
         found = list(find_files(self.paths, self.left_out, only_deployments=self.only_deployments))
         for file in found:  # a wrong configuration is reported before anything is checked
             self.settings(file.path)
@@ -157,7 +158,7 @@ class LintRun(Struct):
                 yield found
 
     def _checked_again(self, file: FoundFile) -> CheckedFile | None:
-        """Check a file again, to record the use of its comments."""
+        """Return a file, checked again to record which comments are used, or None."""
         from speclaunch.checks.lint.collect import read_found  # noqa: PLC0415
         from speclaunch.checks.lint.run import check, result_of  # noqa: PLC0415
 
@@ -253,8 +254,8 @@ class LintRun(Struct):
         return result_of(check(source, self.options(self.settings(file.path))))
 
     def processes(self, files: int, each: int | None = None, first: int = 0) -> int:
-        """Return the number of processes for `files`. Each should have at least `each` files to pay
-        off; the `first` files are checked before."""
+        """Return the number of processes for `files` files: at least `each` per process, so that
+        each pays off. The `first` files are checked before."""
         if self.queries_engines:
             each = _ASKING_FILES_A_PROCESS
         if sys.platform != "linux":

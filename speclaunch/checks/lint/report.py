@@ -2,10 +2,10 @@
 
 Lint checks each file at each version. A finding that occurs at several versions, or in a group that
 many recipes share, is reported once. Its fingerprint, for baselines, SARIF and code quality
-reports, covers the code, the path, the arguments of the finding, the values that the user set,
-and a number that distinguishes equal findings. For a finding without arguments, the flags and
-quoted names of its message replace them. Lines and columns only decide the order, so inserting a
-line above changes no fingerprint. Wording and engine versions do not count.
+reports, covers the code, the path, the arguments of the finding, the values that the user set, and
+a number that distinguishes equal findings. For a finding without arguments, the flags and quoted
+names of its message replace them. Lines and columns only decide the order, so inserting a line
+above changes no fingerprint. Wording and engine versions have no effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class KnownCheckpoint(Struct, frozen=True):
-    """Checkpoint with known facts: its requested name, and their sources."""
+    """Checkpoint with known facts: its requested name, and the sources of the facts."""
 
     name: str
     origin: Origin | None = None
@@ -109,7 +109,7 @@ class CheckedFile(Struct):
 class FileResult(Struct):
     """Result of one file, independent of other files: a report for each engine version.
 
-    Without reports the file holds nothing to lint. The last `complaints` findings of the first
+    Without reports the file contains nothing to lint. The last `complaints` findings of the first
     report are about comments of the file.
     """
 

@@ -60,7 +60,7 @@ MOST_COMPARED = 200
 
 
 def check(file: LintedFile, options: Options) -> CheckedFile:
-    """Check one file at all its versions. Never raises for the file's content."""
+    """Return one file, checked at all its versions. Never raises for the file's content."""
     source = replace(file, recipe=file.recipe or file.rest)
     ignores = read_ignores(source.text, source.path, source.commands)
     try:
@@ -106,8 +106,8 @@ def compare(files: Iterable[CheckedFile]) -> None:
 def _findings_across(
     parts: Sequence[FilePart], rules: Sequence[Rule], all_parts: Sequence[FilePart] = ()
 ) -> Iterator[tuple[FilePart, Finding]]:
-    """Yield the findings of rules across the deployments of parts, each with the part of its plan,
-    else with the first of `all_parts` that has its path."""
+    """Yield the findings of cross-file rules, each with the part that has its plan, else the first
+    of `all_parts` with its path."""
     owners = {id(plan): part for part in parts for plan in part.plans}
     by_path = {part.source.path: part for part in reversed(all_parts)}
     for plan, finding in check_together([plan for part in parts for plan in part.plans], rules):

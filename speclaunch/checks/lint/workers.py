@@ -32,9 +32,9 @@ def spread(
 ) -> Iterator[Iterator[Answer]]:
     """Yield the answers of `work`, one for each item, in order.
 
-    None if `work` raised an exception; WorkerDiedError if the item killed its process, which is
-    replaced. No process remains after the block, even if it raises. If the parent is killed, each
-    process exits at its next answer.
+    An answer is None if `work` raised an exception, and WorkerDiedError if the item killed its
+    process, which is then replaced. No process remains after the block, even if it raises. If the
+    parent is killed, each process exits at its next answer.
     """
     pool = _Pool(items, work, processes)
     try:

@@ -182,7 +182,7 @@ class StandInDistribution(importlib.metadata.Distribution):
         self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 
     def read_text(self, filename: str) -> str | None:
-        """Return its METADATA; it has no other file."""
+        """Return the text of METADATA; None for any other file, because there is none."""
         return self._text if filename == "METADATA" else None
 
     def locate_file(self, path: Any) -> Any:
@@ -212,7 +212,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                 yield StandInDistribution(name, version)
 
     def find_spec(self, fullname: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a stand-in; every stand-in is a package."""
+        """Return the spec of a stand-in, which is always a package; None for other modules."""
         if fullname.partition(".")[0] not in self.packages:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)

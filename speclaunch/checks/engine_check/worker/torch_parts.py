@@ -76,7 +76,7 @@ class Library:
 
 
 def custom_op(name: str, fn: Any = None, /, **_: Any) -> Any:
-    """`@torch.library.custom_op("space::name", mutates_args=…)`."""
+    """Return the operator or its decorator, as `torch.library.custom_op("space::name", …)`."""
     register(name)
     return Operator(fn) if fn is not None else Operator
 
@@ -99,7 +99,7 @@ class Operator:
 
 
 def infer_schema(*_: Any, **__: Any) -> str:
-    """`torch.library.infer_schema`; nothing reads the result."""
+    """Return a placeholder for `torch.library.infer_schema`; nothing reads it."""
     return "() -> ()"
 
 
@@ -293,7 +293,7 @@ class Base:
 
 
 def base(name: str, module: str = "torch", *parents: type) -> type:
-    """Return a class with torch's name."""
+    """Return a stand-in for the torch class `name`."""
     return StandInMeta(name, parents or (Base,), {"__module__": module})
 
 
@@ -308,12 +308,12 @@ def true(*_: Any, **__: Any) -> bool:
 
 
 def zero(*_: Any, **__: Any) -> int:
-    """Return the number of devices."""
+    """Return 0, the number of devices."""
     return 0
 
 
 def return_1(*_: Any, **__: Any) -> int:
-    """Return the number of threads."""
+    """Return 1, the number of threads."""
     return 1
 
 

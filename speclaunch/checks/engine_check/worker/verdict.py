@@ -67,7 +67,7 @@ def verdict(words: list[str], env: dict[str, str]) -> dict[str, Any]:
 
 
 def pass_stages(words: list[str], stage: list[str], found: dict[str, Any]) -> Any:
-    """Run the stages; `stage` holds the current one."""
+    """Run the stages and return the server arguments; `stage` contains the current stage."""
     from sglang.srt import server_args as module
 
     args: Any = module.prepare_server_args(list(words))
