@@ -29,7 +29,7 @@ from typing import Any
 SAFE_DIRECTORY = "/"
 """Default directory of a child. Only root can put a module there."""
 _SAFE_PATH, _OURS = "PYTHONSAFEPATH", "speclaunch"
-"""Name and value of the variable behind `-P`. Any nonempty value enables it."""
+"""Environment variable of `-P`, and the value that speclaunch sets. Any nonempty value works."""
 _OWN_PROCESS = Path(__file__).with_name("own_process.py")
 _BOUND = """
 import ctypes, os, signal, sys
@@ -38,7 +38,7 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Script that replaces itself with a program that ends with its parent (PR_SET_PDEATHSIG)."""
+"""Script that requests SIGTERM when its parent ends (PR_SET_PDEATHSIG), then runs a program."""
 
 
 def isolated(python: str | Path, *args: str | Path) -> list[str]:
@@ -51,10 +51,10 @@ def isolated(python: str | Path, *args: str | Path) -> list[str]:
 
 
 def safe_path(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` for a script that imports the engine's packages, wherever they are installed.
+    """Return `env` with PYTHONSAFEPATH set, for a script that imports the engine's packages.
 
-    Sets PYTHONSAFEPATH, the variable of `-P`. Python 3.10 rejects the option but ignores the
-    variable, and relies on the child's directory.
+    Python 3.10 rejects the option `-P` and ignores this variable. There, only the child's safe
+    directory protects it.
     """
     return {_SAFE_PATH: _OURS, **env}
 
@@ -74,7 +74,7 @@ def own_command(*args: str | Path, module: str = "speclaunch") -> list[str]:
 
 
 def bound(command: Sequence[str | Path]) -> list[str]:
-    """Return a command that receives SIGTERM when this process ends for any reason."""
+    """Return `command`, wrapped to receive SIGTERM when this process ends for any reason."""
     return isolated(sys.executable, "-c", _BOUND, str(os.getpid()), *command)
 
 

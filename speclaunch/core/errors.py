@@ -91,7 +91,7 @@ class SpeclaunchError(Exception):
         place: Place | None = None,
         help: str | None = None,  # noqa: A002
     ) -> None:
-        """`problems`: one or more, or the message of a single problem with its place and help."""
+        """Create the error from problems, or from one message with its place and help."""
         if isinstance(problems, str):
             problems = Problem(problems, place, help)
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)

@@ -43,7 +43,7 @@ def expand_user(path: str | Path) -> Path:
 
 
 JUDGE_RECORD = "judge.json"
-"""Name of the file that describes a judge."""
+"""Name of the file that describes a judge, an installed release that validates arguments."""
 
 
 def judges_home() -> Path:
@@ -95,7 +95,8 @@ def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
 
 
 def require_own(folder: Path, what: str, home: Path | None = None) -> None:
-    """Raise InputError if other users could have written the programs in `folder` (`distrust`)."""
+    """Raise InputError if other users could have written the programs in `folder` (`distrust`).
+    `what` names them in the message."""
     found = distrust(folder, home)
     if found is not None:
         raise InputError(f"{what} is not executed: {found.why}", help=found.help)
@@ -139,10 +140,10 @@ def make_private(folder: Path) -> None:
 
 
 def write_temporary(path: Path, data: bytes, mode: int) -> Path:
-    """Write `data` to a new temporary file next to `path`, and return it. Removes a leftover file
-    or link in its place.
+    """Write `data` to a new temporary file next to `path`, and return its path. Replaces a leftover
+    file or link of that name.
 
-    Raises OSError and then leaves no file, also if `path` is a device, a pipe or a directory.
+    Raises OSError without leaving a file, also if `path` is a device, a pipe or a directory.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a regular file")
@@ -191,8 +192,8 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 def try_lock(fd: int, *, tries: int = 1) -> bool | None:
     """Try to lock an open file. Return True on success, and None if the file system has no locks.
 
-    Return False if another process holds the lock at each of `tries`, 50 ms apart. The kernel
-    unlocks the file when its last holder ends.
+    Return False if another process still holds the lock after `tries` attempts, 50 ms apart. The
+    kernel unlocks the file when its last holder ends.
     """
     for left in reversed(range(tries)):
         try:
@@ -258,7 +259,7 @@ class EntryFiles:
 
     @property
     def is_believed(self) -> bool:
-        """False if other users could have written the entries."""
+        """True if no other user could have written the entries."""
         if self._is_believed is None:
             self._is_believed = distrust(Path(self._folder)) is None
         return self._is_believed

@@ -20,7 +20,7 @@ def homes_of(library: str, names: Mapping[str, str]) -> dict[str, str]:
 def front_door(library: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
     """Return `__all__` and `__getattr__` for a library's `__init__.py`.
 
-    library: `speclaunch.engine`.
+    library: its import name, such as `speclaunch.engine`.
     names: public names by module (`facts.checkpoint`; empty for the library itself), separated by
         spaces. A name may be a module.
     """

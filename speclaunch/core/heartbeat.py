@@ -19,7 +19,7 @@ EVERY_SECONDS = 15.0
 
 _ANNOUNCED = re.compile(r"\((?P<number>\d+(?:\.\d+)?) (?P<unit>[kMG]?B|bytes)\)\s*$")
 _UNITS = {"bytes": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
-"""pip uses decimal units (pip/_internal/utils/misc.py, `format_size`)."""
+"""Bytes per unit. pip uses decimal units (pip/_internal/utils/misc.py, `format_size`)."""
 
 
 class Heartbeat:
@@ -109,7 +109,8 @@ class Growth:
         self._last = (clock(), 0)
 
     def text(self) -> str:
-        """Return `1.2 of 3.6 GB, 38 MB/s, about 1 min left`, with the speed since the last call."""
+        """Return text such as `1.2 of 3.6 GB, 38 MB/s, about 1 min left`, with the rate since the
+        last call."""
         now, had = self._last
         bytes_, at = self._count() - self._before, self._clock()
         self._last = (at, bytes_)

@@ -1,7 +1,7 @@
-"""Texts that leave the process: secrets redacted, control characters escaped; lazy patterns.
+"""Redacts secrets and escapes control characters in output. Also provides lazy patterns.
 
-Patterns are compiled on first use: one run needs few of a module's, and compiling takes longer than
-importing the module.
+Patterns are compiled on first use, because one run needs few of them and compiling takes longer
+than importing their module.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
     """Return a pattern like `re.compile`, but compile it only when one of its methods is first
     used.
 
-    A mistake in the pattern is also reported only then: tests/core/test_patterns.py compiles all
-    patterns.
+    An invalid pattern fails only then; tests/core/test_patterns.py compiles all patterns.
     """
     return cast("re.Pattern[str]", _Lazy(pattern, flags))
 
@@ -115,7 +114,7 @@ _NO_PLACEHOLDER = (
     r"(?!(?i:[<\[{($*]|%[({]|\.\.|x{3}|change[-_ ]?me|your[-_ ]|example|placeholder|redacted|dummy"
     r"|(?:passw(?:or)?d|pass|secret|token|key|api[-_]?key|empty|none|null)(?![\w-])))"
 )
-"""`$TOKEN`, `<your token>`, `xxx` and `changeme` are placeholders for a secret."""
+"""Rejects placeholders for a secret, such as `$TOKEN`, `<your token>`, `xxx` and `changeme`."""
 _START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 _QUOTE = r"\\?[\"']"
 _PEM = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -192,8 +191,8 @@ VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"(?![/~.]){_NO_PLACEHOLDER}[^\"'\\]{{2,}}",
     ),
 )
-"""Substrings, of which a text must contain at least one, and a pattern. Group 1 is not part of the
-secret; the rest of the match is. The guard applies these patterns to bytes."""
+"""Each pattern with its substrings; texts without any of them are not searched. A match is group 1,
+followed by the secret. The guard applies these patterns to bytes."""
 
 
 _SHORTEST_MATCH = len(";pwd=x")
@@ -213,14 +212,14 @@ def _patterns_for(text: str) -> Iterator[re.Pattern[str]]:
 
 
 def redact(text: str) -> str:
-    """Return the text with `***` for values that are recognized as secrets without a name."""
+    """Return the text with `***` for values that are secrets by their form, whatever their name."""
     for pattern in _patterns_for(text):
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
 
 
 def find_secrets(text: str) -> list[str]:
-    """Return the values in a text that are recognized as secrets without a name."""
+    """Return the values in a text that are secrets by their form, whatever their name."""
     return [
         found[0].removeprefix(found[1])
         for pattern in _patterns_for(text)
@@ -291,7 +290,7 @@ _HARMLESS = lazy(r"(?:--|\$|[\"']?\$\{|\d+[,\s]|none\b|null\b|true\b|false\b)", 
 def masked(line: str) -> str:
     """Return a line with `***` for secrets, recognized by name and value.
 
-    The name of a variable (`$API_KEY`), a switch or a number is unchanged.
+    References to variables (`$API_KEY`), switches and numbers are unchanged.
     """
     return _ARGUMENT.sub(_mask, redact(line))
 
@@ -347,7 +346,7 @@ _LONGEST_WORD = 7
 
 
 def _is_found_elsewhere(value: str) -> bool:
-    """True if a secret may also be redacted in other text.
+    """True if a secret is distinctive enough to be redacted in any text.
 
     False for a short value or an ordinary word, which would match harmless text.
     """
@@ -356,7 +355,7 @@ def _is_found_elsewhere(value: str) -> bool:
 
 
 class Redactor:
-    """Redacts known secret values, and all values that are recognized as secrets."""
+    """Redacts known secret values, and all values that are secrets by their form."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         known = set(values)

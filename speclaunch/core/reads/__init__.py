@@ -1,8 +1,9 @@
 """Dependencies of a result: the files, directories and variables that were read for it.
 
-Facts, recipes and followed files are read through these functions. During a recording, each
-function notes the path and its state, even if the path is missing. `Now` later checks whether all
-states are unchanged. Without a recording a function costs no more than the call that it wraps.
+Facts, recipes and the files that they refer to are read through these functions. During a
+recording, each function notes the path and its state, even if the path is missing. `Now` later
+checks whether all states are unchanged. Without a recording a function costs no more than the call
+that it wraps.
 
 Files that ship with speclaunch are not recorded individually: the stamp of the installation
 represents them.
@@ -59,8 +60,8 @@ class Reads:
         self.repeatable = True
 
     def note(self, kind: str, name: str, state: str) -> None:
-        """Record one read. If the state changed between two reads, the result must not be
-        cached."""
+        """Record one read. Mark the result as uncacheable if the state changed between two
+        reads."""
         before = self.seen.setdefault((kind, name), state)
         if before == state:
             return
@@ -131,7 +132,7 @@ def overlay(buffers: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def buffer(path: AnyPath) -> bytes | None:
-    """Return the content that replaces a file's; None if the file is not replaced."""
+    """Return a file's content in the current `overlay`; None if it has none."""
     if not _buffers:
         return None
     mark_uncacheable()
@@ -321,8 +322,8 @@ def read_text(path: AnyPath, limit: int = MAX_BYTES) -> str:
 
 
 def failed(path: AnyPath, error: OSError) -> None:
-    """Record that a file could not be opened, because it is missing or for a reason that cannot be
-    checked again."""
+    """Record that a file could not be opened. Mark the result as uncacheable unless the file is
+    missing."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         _note(KIND, path, ABSENT)
     else:
@@ -351,7 +352,8 @@ def variable(name: str) -> str | None:
 
 
 def engine(version: str | None) -> str | None:
-    """Record and return the installed engine's catalogue; None if no engine is installed."""
+    """Record and return `version`, the installed engine's catalogue; None if no engine is
+    installed."""
     if _recorder is not None:
         _recorder.note(ENGINE, "", version or ABSENT)
     return version

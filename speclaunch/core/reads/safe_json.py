@@ -15,11 +15,12 @@ MAX_CONFIG_BYTES = 8 << 20
 MAX_INDEX_BYTES = 64 << 20
 MAX_TOKENIZER_BYTES = 100 << 20
 MOST_BYTES = 1 << 50
-"""Maximum size of a checkpoint."""
+"""Maximum size of a checkpoint, in bytes."""
 _MOST = 1 << 32
 """Maximum number of a model's layers, heads or tokens."""
 _MOST_VALUES = 6_000_000
-"""Maximum number of values in a file. The longest published files, tokenizers, have under half."""
+"""Maximum number of values in a file. The largest published files (tokenizers) have less than half
+as many."""
 
 
 class UnreadableFileError(Exception):
@@ -54,7 +55,7 @@ def read_object(path: Path, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file that speclaunch wrote; None if there is none.
+    """Return the JSON object in a file that speclaunch wrote; None if it is missing or invalid.
 
     Does not record the read.
     """
@@ -86,7 +87,7 @@ def parse_document(data: bytes, name: str) -> Any:
 
 
 def is_shallow(document: object, most: int) -> bool:
-    """True if a JSON document has at most `most` levels, and recursive functions can process it."""
+    """True if a JSON document has at most `most` levels, so recursive functions can process it."""
     level = [document] if isinstance(document, dict | list) else []
     for _ in range(most):
         level = [

@@ -25,8 +25,8 @@ FILE, DIRECTORY, _OTHER = "f", "d", "o"
 FAILED = "!"
 """Prefix of an error number."""
 _UNSETTLED_NS = 3_000_000_000
-"""A file that changed less than 3 s ago may change again with an equal time stamp: network and FAT
-file systems have a resolution of up to 2 s."""
+"""A file that changed less than 3 s ago may change again without a new time stamp, because network
+and FAT file systems have a resolution of up to 2 s."""
 NO_DIGEST = "-"
 
 

@@ -1,13 +1,13 @@
 """File format for a checkpoint's facts, and the folders in which a team stores such files.
 
-Both use `<folder>/<organisation>/<name>.json`, untrusted JSON.
+The index and a team's folders both use `<folder>/<organisation>/<name>.json`: untrusted JSON.
 
 Tables of quantized layers are stored as ranges: `model.layers.[0-60].mlp.up_proj` for 61 names.
-ModelOpt lists every module of a mixed quantization by name: up to 22,000 names, several megabytes.
+ModelOpt lists every module of a mixed quantization by name: up to 22,000 names (several megabytes).
 The file stores them as `quantized_layer_ranges`, with number ranges in the names. Readers get the
 publisher's original `quantized_layers`.
 
-A repository is untrusted: no name or link in it may lead out of that folder.
+A repository is untrusted: no name or link in it may lead out of its `.speclaunch/models`.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def read_file(path: Path, name: str) -> CheckpointFile:
     if record.get("format") != FORMAT:
         raise UnreadableFileError(f"{path.name} does not have format {FORMAT}: update speclaunch")
     if record.get("model") != name:
-        raise UnreadableFileError(f"{path.name} describes the model {record.get('model')!r:.120}")
+        model = f"{record.get('model')!r:.120}, not {name!r:.120}"
+        raise UnreadableFileError(f"{path.name} describes the model {model}")
     source, day = text(record.get("source")), text(record.get("read"))
     if source is None or day is None or not _DAY.match(day):
         raise UnreadableFileError(f"{path.name} needs `source` and a date in `read`")
@@ -294,7 +295,7 @@ def models_folders(start: Path) -> tuple[Path, ...]:
     The search ends at the repository, as in ruff and git: the directory that contains `.git` (a
     directory, or the file of a worktree or submodule). Outside a repository it ends at the home
     directory, else at the file system's root. The directory is resolved; for a linked file, the
-    location of the link counts. Never raises.
+    search starts at the link. Never raises.
     """
     return tuple(
         directory / FOLDER for directory in upward(start) if is_directory(directory / FOLDER)
@@ -356,8 +357,8 @@ def refuse_a_way_out(folder: Path, path: Path) -> None:
 def is_outside(folder: Path, path: Path) -> bool:
     """True if a path, with links resolved, is outside the project of a directory.
 
-    The project is the repository. Without a repository it is the directory, plus the working
-    directory if the latter contains the directory.
+    The project is the repository. Without a repository, it is the working directory if that
+    contains the directory, else the directory itself.
     """
     try:
         real, own = reads.resolve(path), _directory(folder)

@@ -33,8 +33,8 @@ SGLANG_VERSION = "0.5.23"
 """The default release."""
 
 TORCH = "torch==2.13.0"
-"""Pinned separately: from PyPI it is a CUDA build of several gigabytes, so its step may use a
-different index (``torch_index``) with CPU builds.
+"""Installed in a separate step, which may use an index of CPU builds (``torch_index``), because
+PyPI's build includes CUDA (several gigabytes).
 """
 
 REQUIREMENTS = _FILES / "requirements.txt"
@@ -192,7 +192,8 @@ def is_installed(engine: CpuEngine) -> bool:
 
 
 def read_manifest(engine: CpuEngine) -> dict[str, Any] | None:
-    """Return the installed versions (``python``, ``packages``, ``installed_at``, …), or None."""
+    """Return the installed versions (``python``, ``packages``, ``installed_at``, …); None if not
+    installed."""
     return read_json(engine.manifest)
 
 

@@ -1,4 +1,4 @@
-"""The engine and the hardware of a deployment, as its file, the user or this machine names them."""
+"""Selects a deployment's engine and hardware, from its file, the user's options or this machine."""
 
 from __future__ import annotations
 
@@ -121,7 +121,8 @@ Machine = Callable[[], Hardware | UnknownFact]
 
 
 class ChosenHardware(Struct, frozen=True):
-    """The selected hardware; None if none is set. `unknown`: why this machine's is unknown."""
+    """The selected hardware; None if none is set. `unknown`: why this machine's hardware is
+    unknown."""
 
     hardware: Hardware | None
     unknown: UnknownFact | None = None

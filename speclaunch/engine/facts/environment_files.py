@@ -21,7 +21,7 @@ _PYTHON = re.compile(r"python(\d+\.\d+)t?\Z", re.ASCII)
 
 
 class EnvironmentFiles(Struct, frozen=True):
-    """Facts from an environment's files."""
+    """Python and package versions of an environment, read from its files."""
 
     python_version: str
     packages: Mapping[str, str]
@@ -31,8 +31,8 @@ class EnvironmentFiles(Struct, frozen=True):
 def read_environment(interpreter: Path, names: Sequence[str]) -> EnvironmentFiles | None:
     """Return the installed versions of `names` in an interpreter's environment.
 
-    The environment is a virtual one (`pyvenv.cfg`) or a prefix (`bin/`, `lib/python3.x/`). Versions
-    come from the names of `*.dist-info`; no module is imported. None if there is no such
+    The environment is a virtual environment (`pyvenv.cfg`) or a prefix (`bin/`, `lib/python3.x/`).
+    Versions come from the names of `*.dist-info`; no module is imported. None if there is no such
     environment.
     """
     if interpreter.parent.name != "bin":

@@ -44,7 +44,7 @@ class FactSource(StrEnum):
     """Sources of a checkpoint's facts, nearest first."""
 
     DIRECTORY = "directory"
-    """A directory with the requested name, also below --models."""
+    """A directory with the requested name, or one below a --models directory."""
     CACHE = "cache"
     """A hub cache on this machine."""
     REPOSITORY = "repository"
@@ -139,7 +139,7 @@ def merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> Mapping[str, A
 SHORT_DTYPES = {"half": "float16", "float": "float32"}
 """Other names of data types, in configs and in the engine's arguments."""
 _TRANSFORMERS_5 = ">=0.5.10"
-"""The first release that needs transformers 5, which reads rope scaling differently."""
+"""Releases that need transformers 5, which reads rope scaling differently."""
 
 
 class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no hash
@@ -173,7 +173,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     num_key_value_heads: int | None = None
     head_dim: int | None = None
     kv_lora_rank: int | None = None
-    """Set if attention is latent (MLA)."""
+    """Width of the compressed KV cache; None unless attention is latent (MLA)."""
     sliding_window: int | None = None
     quantization: str | None = None
     """The checkpoint's `quant_method` (awq, gptq, fp8, modelopt_fp4, …), as the newest engine names
@@ -223,8 +223,8 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     tensors: TensorFacts | None = None
     """Tensors in its directory, read on use. None: no safetensors file is available."""
     unread: Mapping[str, str] = {}
-    """Fields above without a source, with the config.json key that would provide each: reading one
-    raises UnknownValueError.
+    """Fields above without a source, with the config.json key that would provide each. Reading such
+    a field raises UnknownValueError.
     """
 
     def __eq__(self, other: object) -> bool:

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 
 
 class Sources(Struct, frozen=True):
-    """The places to search for checkpoints: directories, a repository's facts, the index, the
-    hub."""
+    """Sources of checkpoint facts: directories, a repository's facts, the index, the hub."""
 
     directories: tuple[Path, ...] = ()
     """`--models`, in command-line order."""
@@ -154,8 +153,8 @@ def expanded(path: str, home: Path | None = None) -> Path:
 
 
 def _cached(cache: Path, name: str, revision: str | None) -> Iterator[Path]:
-    """Yield a model's snapshots in a hub cache: only the requested one, else `main`, then the
-    newest."""
+    """Yield a model's snapshots in a hub cache: only the requested revision; by default `main`,
+    then others, newest first."""
     repository = cache / f"models--{name.replace('/', '--')}"
     snapshots = repository / "snapshots"
     if not is_directory(snapshots):
@@ -304,7 +303,7 @@ def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | 
 
 
 def _without_storage(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config, including its parts, without the keys about weight storage."""
+    """Return a config without the keys about weight storage, also in nested objects."""
     return {
         key: _without_storage(value) if isinstance(value, dict) else value
         for key, value in config.items()

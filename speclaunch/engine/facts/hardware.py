@@ -161,7 +161,7 @@ _NOISE = lazy(
 )
 """Parts of product names (`NVIDIA A100-SXM4-80GB`) that the lookup ignores."""
 _ROUNDING = 0.1
-"""Allowed difference between the size in a name (`t4-16gb`) and the usable memory."""
+"""Allowed relative difference between the size in a name (`t4-16gb`) and the usable memory."""
 
 
 def _words(name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Probe this machine's memory, and its GPUs through NVIDIA's NVML."""
+"""Probes this machine's memory, and its GPUs through NVIDIA's NVML."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.hardware import Gpu, Hardware, OtherProcess, Vendor
 
 _WHAT = "the GPUs of this machine"
-_NAME_THEM = "name them, for example --hardware h100-80gb:8"
+_NAME_THEM = "set --hardware, for example h100-80gb:8"
 _MIB = 1 << 20
 _CGROUP = Path("/sys/fs/cgroup")
 _NODES = Path("/sys/devices/system/node")

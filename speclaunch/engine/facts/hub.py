@@ -139,7 +139,8 @@ class HubClient:
     """Client of one model at one revision. Each method raises HubRefusedError."""
 
     def __init__(self, name: str, revision: str, deadline: float) -> None:
-        """Raise HubRefusedError if network access is forbidden or the name is not a hub name."""
+        """Create a client whose requests end by `deadline` (`time.monotonic`). Raises
+        HubRefusedError if network access is forbidden or the name is not a hub name."""
         switch = offline()
         if switch is not None:
             raise HubRefusedError(f"{switch} is set: nothing is fetched", "unset it")
@@ -449,8 +450,8 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
     """Return all facts about a model on the hub that a facts file stores. Raises HubRefusedError.
 
     - its config
-    - the total and the names in its index, or else the headers of a few weight files (range
-      requests)
+    - the total size and the tensor names in its index, or else the headers of a few weight files
+      (range requests)
     - its tokenizer's vocabulary, its commit and sizes, and whether it is gated
     """
 

@@ -192,7 +192,7 @@ def candidates_for(target: str) -> tuple[ModelPair, ...]:
 
 
 class _Table(Struct, frozen=True):
-    """Content of the pairs file, with targets by draft. A lint looks up one target."""
+    """Content of the pairs file, plus the targets of each draft."""
 
     drafts: Mapping[str, Any]
     targets: Mapping[str, tuple[str, ...]]

@@ -113,7 +113,7 @@ def read_project_file(path: Path) -> ProjectFile:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path relative to the working directory if it is below it, else unchanged."""
+    """Return a path below the working directory as relative, and any other path as absolute."""
     full, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109  links are not resolved
     return full[len(here) + 1 :] if full.startswith(here.rstrip(os.sep) + os.sep) else full
 

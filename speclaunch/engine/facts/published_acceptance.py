@@ -23,12 +23,13 @@ FORMAT = 1
 COMMON_SETTING = (5, 1, 6)
 """num_steps, eagle_topk and num_draft_tokens with the least mean regret in SpecForge's grid.
 
-Over 88 cases (14 drafts, up to 7 benchmarks, five settings), a constant 5/1/6 loses 2.8 % of the
-best throughput on average, 7/1/8 3.4 %, 3/1/4 7.0 %, and the trees 5/3/6 and 7/4/8 16.2 % and
-19.0 %.
+Over 88 cases (14 drafts, up to 7 benchmarks, five settings), a constant 5/1/6 loses 2.8% of the
+best throughput on average, 7/1/8 3.4%, 3/1/4 7.0%, and the trees 5/3/6 and 7/4/8 lose 16.2% and
+19.0%.
 """
 FAR_BELOW = 0.5
-"""Fraction of the lowest published accepted draft tokens, below which a deployment is reported.
+"""A deployment is reported if it accepts less than this fraction of the lowest published number of
+accepted draft tokens.
 
 See `AcceptanceReference.is_far_below`."""
 
@@ -38,7 +39,7 @@ algorithm."""
 
 
 class PublishedSource(Struct, frozen=True):
-    """The publication that a number comes from."""
+    """A publication with measured numbers."""
 
     title: str
     url: str
@@ -205,8 +206,8 @@ def published_summary(
     """Return the most comparable measurements in one line; empty if there are none.
 
     Prefers those at `setting`, then those with the most benchmarks from one source and setting,
-    near 6 draft tokens: `2.0-4.4 tokens a step, 1.37-3.11 times as fast on 7 benchmarks at 5/1/6
-    (SpecForge, …)`.
+    then those nearest to 6 draft tokens: `2.0-4.4 tokens a step, 1.37-3.11 times as fast on 7
+    benchmarks at 5/1/6 (SpecForge, …)`.
     """
     groups: dict[tuple[str, str, Setting], list[PublishedAcceptance]] = {}
     for p in published:
@@ -287,8 +288,8 @@ def acceptance_score(published: Iterable[PublishedAcceptance]) -> float | None:
     """Return an acceptance length of a draft that can be compared across benchmarks.
 
     None unless a chain or block was measured. Accepted draft tokens are divided by the benchmark's
-    factor (fitted by `tools/published_acceptance.py`), because benchmarks differ. For a chain, the
-    setting nearest to 6 tokens counts, converted to 6. For a block, its best setting counts.
+    factor (fitted by `tools/published_acceptance.py`), because benchmarks differ. For a chain, uses
+    the setting nearest to 6 tokens, converted to 6. For a block, uses its best setting.
     """
     nearest: dict[str, tuple[float, float]] = {}
     for p in published:

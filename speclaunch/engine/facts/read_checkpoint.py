@@ -2,7 +2,7 @@
 
 Context length: `get_context_length` (srt/utils/hf_transformers/common.py) is the same in every
 release from 0.4.6 to 0.5.23, but its input differs: the config as `transformers` returns it.
-Transformers 5 (SGLang 0.5.10 and later) also takes the scaling from `rope_parameters`. It also
+Transformers 5 (SGLang 0.5.10 and later) also reads the scaling from `rope_parameters`. It also
 fills in `original_max_position_embeddings`; the engine then ignores the scaling factor.
 
 Quantization of a checkpoint is named as in the newest engine: `_parse_quant_hf_config` and
@@ -48,7 +48,7 @@ _KEYS = (
     "model_max_length",
     "max_position_embeddings",
 )
-"""In the order of the engine's CONTEXT_LENGTH_KEYS, next to get_context_length."""
+"""Keys of the context length, in the order of CONTEXT_LENGTH_KEYS (next to get_context_length)."""
 _FILLED_IN = frozenset({"llama3", "yarn", "longrope"})
 """Scaling types for which transformers 5 adds the original length (modeling_rope_utils.py)."""
 _BY_LAYER = frozenset({"gemma3_text", "gemma3n_text"})
@@ -81,7 +81,7 @@ _DEFAULTS = {
     "qwen3_5_moe_text": 32768,
 }
 """`max_position_embeddings` of the config classes, used if a config lacks it. Equal in transformers
-4.51 to 5.19. A draft for a long-context target that omits it is limited to 2048 tokens."""
+4.51 to 5.19. A draft that omits it is limited to 2048 tokens, even for a long-context target."""
 
 
 def context_lengths(
@@ -204,8 +204,9 @@ def _modelopt(found: Mapping[str, Any]) -> str | None:
 
 
 _NESTED = ("thinker_config", "llm_config", "language_config", "text_config")
-"""In this order: get_hf_text_config of srt/utils/hf_transformers/common.py (0.5.23). Releases up to
-0.5.9 use the reverse order; no published config has two of them.
+"""Keys of nested configs, in the order of get_hf_text_config (0.5.23
+srt/utils/hf_transformers/common.py). Releases up to 0.5.9 use the reverse order; no published
+config has two of them.
 """
 _MTP_KEYS = (
     "num_nextn_predict_layers",

@@ -149,7 +149,7 @@ def recorded(
     if is_file(directory / QUANTIZATION_FILE):
         quantization_file, hidden = publishable(read_object(directory / QUANTIZATION_FILE))
         if hidden:
-            raise UnreadableFileError(f"{QUANTIZATION_FILE} names a path or a secret")
+            raise UnreadableFileError(f"{QUANTIZATION_FILE} contains a path or a secret")
     weights = read_weights(directory)
     if tensors and weights.names is None:
         weights = replace(weights, names=frozenset(tensors))

@@ -3,9 +3,8 @@
 Also records what an interpreter's answer depends on (the interpreter and its visible packages), and
 decides which programs named in files may run.
 
-A recipe may come with an untrusted repository, so by default none may run. Verbs that only read run
-its `engine.python` only with `--trust-engine`. A launch runs it. A command-line value is trusted,
-because the user wrote it.
+A recipe may come from an untrusted repository. A launch runs its `engine.python`; verbs that only
+read run it only with `--trust-engine`. A command-line value is trusted, because the user wrote it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _PYENV = re.compile(rb'^export PYENV_ROOT="([^"$`\\]+)"$.*^exec "[^"]*/pyenv" ex
 def note_environment(interpreter: Path, real: Path, folders: Sequence[str]) -> None:
     """Record where an interpreter searches for packages, and which of those paths exist.
 
-    `interpreter`: as called. `real`, `folders`: its own executable and `sys.path`.
+    `interpreter`: the path that is run. `real`, `folders`: its `sys.executable` and `sys.path`.
     """
     for name in _TELLING:
         reads.variable(name)
@@ -195,7 +194,7 @@ class Runtime(Struct, frozen=True):
 
     @property
     def sglang(self) -> str | None:
-        """Version of the installed SGLang, if any."""
+        """Version of the installed SGLang; None if it is not installed."""
         return self.packages.get("sglang")
 
 
@@ -356,7 +355,8 @@ def _unexecuted(interpreter: Path) -> Runtime:
     if found is None or "sglang" not in found.packages:
         why = "no sglang in its environment" if found else "no readable environment"
         raise LaunchError(
-            f"engine unknown: {interpreter} was not executed, because a file names it ({why})",
+            f"engine unknown: {interpreter} was not executed, because it is named in a file"
+            f" ({why})",
             help="set the version: --engine VERSION, or engine.version in the recipe; "
             "or run the interpreter: --trust-engine",
         )
@@ -396,14 +396,14 @@ def pip_command() -> list[str]:
 
 
 def pip_environment() -> dict[str, str]:
-    """Return pip's environment: with proxies and index, without variables that change where it
+    """Return pip's environment: this process's, without variables that change where pip
     installs."""
     diverting = {"PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"}
     return {name: value for name, value in os.environ.items() if name not in diverting}
 
 
 def download_wheel(version: str, directory: Path) -> Path:
-    """Download the wheel of an SGLang release, without dependencies.
+    """Download the wheel of an SGLang release, without dependencies. Return its path.
 
     Raises LaunchError with pip's last error.
     """
@@ -455,7 +455,7 @@ def _new(path: Path, seen: set[tuple[Path, Path | bytes]]) -> Iterator[Path]:
     """Yield a path unless it duplicates another path in the same directory: a link, or an equal
     script.
 
-    In a different directory it belongs to a different environment.
+    Equal scripts in different directories belong to different environments.
     """
     path = path.absolute()
     if not reads.exists(path):

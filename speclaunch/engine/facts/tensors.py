@@ -45,7 +45,7 @@ class Content(Struct, frozen=True):
 def look(file: Path, header: TensorHeader, most: int) -> Content | None:
     """Return properties of a floating-point tensor's numbers, reading at most `most` bytes.
 
-    None if the type is different, the tensor is empty, or the file cannot be read.
+    None if the tensor has a different type or is empty, or if the file cannot be read.
     """
     test = _NOT_FINITE.get(header.dtype)
     if test is None or header.end == header.start:
@@ -247,7 +247,7 @@ class TensorsOnDisk:
     def _read(self) -> Headers:
         files = loaded_files(self._directory)
         if len(files) > _MOST_FILES:
-            return Headers(unread=f"it has {len(files)} weight files")
+            return Headers(unread=f"it has {len(files)} weight files, more than {_MOST_FILES}")
         tensors: dict[str, TensorHeader] = {}
         broken, unread = [], None
         for file in files:

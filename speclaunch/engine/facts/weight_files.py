@@ -1,9 +1,9 @@
 """Files of a checkpoint: digests, safetensors headers, weights index, tokenizer vocabulary.
 
-Each file is read once: its digest is cached with the file's size and modification time.
+Each file is hashed once: its digest is cached with the file's size and modification time.
 
-The file consists of an 8-byte length, a JSON header of that length, and the tensor data. A header
-may be malicious: reading is bounded, and its content is not trusted.
+A safetensors file consists of an 8-byte length, a JSON header of that length, and the tensor data.
+A header may be malicious: reading is bounded, and its content is not trusted.
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ _SHARED = ("embed_tokens.", "shared_head.head.")
 
 
 class CheckpointWeights(Struct, frozen=True):
-    """Names of the tensors, total bytes, and files that the index names but are missing.
+    """Names of the tensors, total bytes, and the missing files that the index names.
 
     `names` is None if no file lists them (pickled weights, or no weights).
     """

@@ -175,8 +175,8 @@ def _shares(heads: int, ranks: int) -> bool:
 def _expert_groups(
     checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks, routed: int
 ) -> Iterator[Undivided]:
-    """Yield an expert count that does not divide evenly among the groups. Yields nothing if it does
-    so with redundant or shared experts, which some releases and models add."""
+    """Yield an expert count that does not divide evenly among the groups, even with the redundant
+    or shared experts that some releases and models add."""
     shared = config.optional("n_shared_experts", "num_shared_experts", least=0) or 0
     more = {0, ranks.redundant_experts, shared, shared + ranks.redundant_experts}
     if all((routed + extra) % ranks.experts for extra in more):
@@ -282,8 +282,8 @@ def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Sche
 
 
 def _divided(matrix: Matrix, scheme: object, checkpoint: Checkpoint) -> tuple[int | None, int]:
-    """Return the size of the side of a projection that is divided, and the block size that must
-    divide each part."""
+    """Return the length of a projection's divided side, and the block size that must divide each
+    part."""
     down = matrix.name.endswith("down_proj")
     block = getattr(scheme, "block", None)
     if block is None or checkpoint.quantization != "fp8":

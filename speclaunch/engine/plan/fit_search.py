@@ -242,7 +242,7 @@ _PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
 """Settings to preserve after the running requests, most valuable first."""
 
 BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
-"""Returns the range of working fractions for changes; None if unknown."""
+"""Returns the range of working fractions for some changes; None if unknown."""
 
 
 class FitCandidate(Struct, frozen=True):
@@ -268,7 +268,7 @@ class Levels(Struct, frozen=True):
     others: tuple[tuple[Step, ...], ...]
 
     def smallest(self, running: Step | None = None) -> dict[str, Any]:
-        """Return changes with every setting at its floor, but `running` unchanged if passed."""
+        """Return changes with every setting at its floor, except `running`, if passed."""
         last = self.running[-1] if running is None else running
         changes = {**self.base, **last}
         for steps in self.others:
@@ -323,7 +323,7 @@ class Search(Struct, frozen=True):
     """See `NARROW`. 0 if the bounds need no margin of error: the upper end then gives the most
     tokens."""
     least_width: float = 0.0
-    """Minimum width of the working range. Narrower ranges count only with every setting at its
+    """Minimum width of the working range. Narrower ranges are used only with every setting at its
     floor."""
 
     @property

@@ -172,7 +172,7 @@ def _beyond(plan: Plan) -> Iterator[str]:
         yield f"{_terms(plan)} needs {needed} GPUs, but CUDA_VISIBLE_DEVICES leaves {visible}"
     elif hardware.is_of_all_machines and needed * machines > there:
         needed *= machines
-        yield f"{_terms(plan)} needs {needed} GPUs, but there are {there} {hardware.name}"
+        yield f"{_terms(plan)} needs {needed} GPUs, but there are only {there} ({hardware.name})"
     elif needed > there:
         have = "has 1" if there == 1 else f"has {there}"
         yield f"{_terms(plan)} needs {needed} GPUs on one machine, but {hardware.name} {have}"

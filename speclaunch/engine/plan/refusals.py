@@ -3,7 +3,7 @@
 The rows are in `data/refusals.json`, with one JSON element per line, which allows a plan to parse
 only the lines that it needs:
 
-- `versions`.
+- `versions`: the releases, in ascending order.
 - `sizes`: the number of nodes and rows.
 - `index`: by release and argument, the rows that apply only if the argument is set (`*`:
   unknown).
@@ -129,7 +129,8 @@ class UnknownLeaf:
 UNKNOWN: Final = UnknownLeaf()
 
 _ABSENT_IS_NONE = frozenset({"quantization_config", "index_topk"})
-"""Config keys that have no default in any config class (tools/refusal_reading/facts.py)."""
+"""Config keys that are None if absent: no config class has a default
+(tools/refusal_reading/facts.py)."""
 
 
 def leaf(plan: Plan, node: Sequence[Any]) -> Any:

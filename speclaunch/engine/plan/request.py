@@ -2,9 +2,9 @@
 
 `deployments/sources/requests.py` builds a request from a recipe or from a command in a file.
 
-Manifest readers (`deployments/sources/`) and recipes with `roles:` (`deployments/recipe/`) fill it
-in; rules about complete deployments read it. Each value has its place in the file. A value that the
-file does not state is None: readers add no platform defaults.
+Manifest readers (`deployments/sources/`) and recipes with `roles:` (`deployments/recipe/`) fill in
+the context; rules about complete deployments read it. Each value has its place in the file. A value
+that the file does not state is None: readers add no platform defaults.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def _has_metrics(settings: Settings) -> bool:
 
 
 _LOOKS = 5
-"""Seconds between two checks for the signal."""
+"""Seconds between two checks for SIGTERM."""
 _SCHEDULERS = 15
 """Seconds for the schedulers to release their resources (`_SCHEDULER_EXIT_TIMEOUT_SECS`, 0.5.23
 managers/tokenizer_manager.py:456)."""

@@ -375,7 +375,7 @@ def _records(file: Path, section: str, version: str) -> Mapping[str, timeline.Re
         found = json.loads(file.read_bytes())[section]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            Problem(f"{file}: not a catalogue: {error}", help="regenerate it, or delete it")
+            Problem(f"{file} is not a catalogue: {error}", help="regenerate or delete it")
         ) from error
     return dict(found)
 

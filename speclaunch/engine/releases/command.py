@@ -384,7 +384,8 @@ def _tokens(argument: Argument, value: Any) -> list[str] | None:
     """Return the flag and its values; None if omitting the flag has the same effect."""
     flag, kind = argument.flag, argument.kind
     if kind is ArgumentKind.REFUSED:
-        raise ValueError(f"this version refuses it ({argument.replacement or 'it was removed'})")
+        advice = f"use {argument.replacement}" if argument.replacement else "it was removed"
+        raise ValueError(f"this version refuses it ({advice})")
     if not kind.takes_value:
         if unset_in(value):
             return [flag]

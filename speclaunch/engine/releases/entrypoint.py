@@ -36,11 +36,12 @@ CONFIG_SINCE = "0.5.3"
 """The first release with server_args.py:3159 `if "--config" in argv`; 0.5.2 has no such
 argument."""
 CONFIG_SUFFIXES = (".yaml", ".yml")
-"""Checked by server_args_config_parser.py `_validate_yaml_file` in all versions."""
+"""Suffixes that a config file may have (`_validate_yaml_file` of server_args_config_parser.py, in
+all versions)."""
 _PARSER_SINCE = "0.5.8"
-"""Before this release, `boolean_actions` is always empty: no argparse action has an attribute
-`action` (server_args.py:4986 of 0.5.7). For every argument, true renders the flag alone and false
-renders nothing.
+"""The first release that recognizes switches. Before, `boolean_actions` is always empty, because no
+argparse action has an attribute `action` (server_args.py:4986 of 0.5.7): for every argument, true
+renders the flag alone and false renders nothing.
 """
 _JSON_SINCE = "0.5.14"
 """The first release with server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes a

@@ -152,7 +152,7 @@ def _read_catalogue(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             Problem(
-                f"{file}: not a catalogue: {error}",
+                f"{file} is not a catalogue: {error}",
                 help="create one with `speclaunch engine catalogue add`",
             )
         ) from error

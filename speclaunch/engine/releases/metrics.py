@@ -151,7 +151,7 @@ _TOKENIZER = "0.5.23 managers/tokenizer_manager.py"
 _COLLECTOR = "metrics/collector.py observe_one_finished_request"
 _EVERY = "Updated every `decode_log_interval` decode steps, at each prefill, every 30 s if idle."
 _IDLE = f"{_EVERY} An idle engine repeats the last value."
-_FINISHED = "A request counts when it finishes."
+_FINISHED = "Requests are counted when they finish."
 _MEAN = "Mean over the steps since the last update, over all requests of the rank"
 _RANKS = (
     f"{_EVERY} Only rank 0 of each attention TP group writes gauges, unless "

@@ -96,7 +96,7 @@ BORROWED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "enable_ep_moe": ("ep_size", "tp_size"),
     }
 )
-"""Switches that set one argument to the value of another, with both arguments."""
+"""Switches that copy the value of one argument to another, with both arguments (target first)."""
 
 REMOVALS: Mapping[str, str] = MappingProxyType(
     {
@@ -106,14 +106,14 @@ REMOVALS: Mapping[str, str] = MappingProxyType(
             " speculative_num_draft_tokens"
         ),
         "speculative_ngram_branch_length": (
-            "0.5.10 stores suffixes in a trie: speculative_ngram_max_trie_depth limits them"
+            "0.5.10 stores suffixes in a trie; speculative_ngram_max_trie_depth limits their length"
         ),
         "speculative_skip_dp_mlp_sync": "0.5.23 has no such synchronization to skip",
         "enable_beta_spec": (
             "SGLANG_ENABLE_SPEC_V2=True from 0.5.4.post1 on; the default from 0.5.11"
         ),
         "enable_nan_detection": "the environment variable SGLANG_SPEC_NAN_DETECTION=1 replaces it",
-        "enable_piecewise_cuda_graph": "it has no effect from 0.5.10 on, where it is the default",
+        "enable_piecewise_cuda_graph": "it is the default from 0.5.10 on",
         "hybrid_kvcache_ratio": "it no longer has an effect; see swa_full_tokens_ratio",
         "enable_ep_moe": "set ep_size to the value of tp_size instead",
         "prefill_cp_mode": "set cp_strategy (zigzag, interleave) instead",

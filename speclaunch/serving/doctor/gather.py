@@ -441,7 +441,7 @@ def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | 
         except NoEngineError as error:
             raise error.for_user(is_installed(cpu)) from None
     if not runtime.executed:
-        why = f"{runtime.interpreter} was not executed, because a file names it"
+        why = f"{runtime.interpreter} was not executed, because it is named in a file"
         return runtime, UnknownFact("packages", why, "allow it: --trust-engine")
     try:
         return runtime, read_packages(runtime.interpreter)

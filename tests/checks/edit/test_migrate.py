@@ -35,7 +35,7 @@ MIGRATED = """\
 # keep this
 ARGS=( --cuda-graph-bs-decode $(seq 1 4)   # graph
   --dsa-prefill-backend fa3 )
-# removed --speculative-ngram-branch-length: 0.5.10 stores suffixes in a trie: speculative_ngram_max_trie_depth limits them
+# removed --speculative-ngram-branch-length: 0.5.10 stores suffixes in a trie; speculative_ngram_max_trie_depth limits their length
 # removed --torchao-config: 0.5.18 removed torchao quantization
 SGLANG_ENABLE_SPEC_V2=True python3 -m sglang.launch_server \\
   --model $MODEL \\

@@ -61,7 +61,7 @@ _CONTEXT = 1126 * MIB
 1.07 GiB on a 3090, 1.18 on a 48 GB card, 1.10 on an H200. Measured with 0.5.17 and PyTorch 2.11:
 1.15 GiB on an H100, 1.27 on an H200."""
 _LARGE = 60 * 1024
-"""MiB. GPUs with at least this memory count as linked; NCCL allocates buffers for the links."""
+"""Memory in MiB from which a GPU counts as linked. NCCL allocates buffers for the links."""
 _LINKED_PAIR = 1464 * MIB
 _LINKED_DOUBLING = 290 * MIB
 """NCCL and custom all-reduce: 1.43 GiB on an H200 with two ranks, 2.0 with eight ("Init torch

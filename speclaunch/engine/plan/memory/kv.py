@@ -343,7 +343,7 @@ def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
 
 
 def _added_by_share(plan: Plan, target: CountedLayers, layers: int) -> int:
-    """Return the added bytes for a draft whose layers count the same as the target's."""
+    """Return the added bytes for a draft whose layers are counted with the target's bytes."""
     own = round(target.own)
     index = target.cell.index
     if index and plan.in_versions(">=0.5.18"):

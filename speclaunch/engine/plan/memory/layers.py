@@ -295,8 +295,8 @@ _INTERVALS = ("Qwen3Next", "Qwen3_5", "InternS2Preview", "InternS2Mobius")
 """Models of gated delta nets with attention in every `full_attention_interval`-th layer."""
 _KIMI = ("KimiLinear", "KimiK3")
 _MODEL_DECIDES = ">=0.5.8"
-"""The first release with a list of sliding-window models. In earlier releases every model with a
-window has a pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
+"""Releases with a list of sliding-window models. In earlier releases every model with a window has
+a pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
 _NONE = "<0.4.10"
 _NO_OTHERS = ">=0.5.7"
 """Releases before `_MODEL_DECIDES` in which only MiMo-V2 has such a pool."""

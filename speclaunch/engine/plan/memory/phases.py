@@ -229,7 +229,7 @@ class FractionOutcome(Struct, frozen=True):
     def turn(self) -> FractionDirection | None:
         """The required change of the fraction; None if it works.
 
-        Weights and pool must fit with likely sizes. For the rest, only certain failures count.
+        Weights and pool must fit with likely sizes; graphs and activations, with minimum sizes.
         """
         found = self.likely.failure
         if found is not None and found.turn is not FractionDirection.LOWER:
@@ -440,7 +440,7 @@ def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[fl
     """Return the smallest and the largest working fraction, to 0.001; None if none works.
 
     `turn` returns the required change for a fraction. A larger fraction never shrinks the pool and
-    never leaves more for the rest, so bisection finds both ends.
+    never leaves more memory outside it, so bisection finds both ends.
     """
     least = _first(lambda step: turn(step / _STEPS) is not FractionDirection.RAISE)
     if least is None or turn(least / _STEPS) is not None:

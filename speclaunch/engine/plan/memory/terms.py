@@ -34,7 +34,7 @@ _NODE = 184
 """Bytes of a node in NGRAM's trie: 176 for the node, 8 for its entry in the list of free nodes
 (sglang 0.5.23 kernels/jit/csrc/ngram_corpus/trie.h)."""
 _NGRAM_REST = 90 * MIB
-"""Other memory of NGRAM's extension: 70 to 115 MiB, measured."""
+"""Memory of NGRAM's extension besides the trie: 70 to 115 MiB, measured."""
 _NODES = 10_000_000
 
 
@@ -224,7 +224,7 @@ def _corpus(plan: Plan) -> SizeEstimate:
 
 
 def _for_images(plan: Plan) -> int:
-    """Return the memory reserved for images: 0.5.23 kv_cache_configurator.py:202."""
+    """Return the bytes reserved for images: 0.5.23 kv_cache_configurator.py:202."""
     if plan.in_versions("<0.5.18") or not is_multimodal(Working.of(plan)):
         return 0
     mib = int(plan.env("SGLANG_VLM_CACHE_SIZE_MB") or 100)

@@ -61,8 +61,8 @@ def ratio_to_files(
     None if they do not match.
 
     Files may lack or repeat weights that the config does not show: a tied head (`head`: its bytes,
-    0 if already counted), a draft's embedding, MTP layers and their copies. The closest combination
-    counts.
+    0 if already counted), a draft's embedding, MTP layers and their copies. Returns the ratio of
+    the closest combination.
     """
     total = checkpoint.weight_bytes
     if total is None:
@@ -268,8 +268,8 @@ _CLOSE = 0.001
 def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     """Return the bytes of loaded weights on the rank that holds the most. Raises UnknownValueError.
 
-    A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) counts without them.
-    `why` states the size of the draft's copies of both, which are freed later.
+    A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) is counted without
+    them. `why` states the size of the draft's copies of both, which are freed later.
     """
     if not draft:
         checkpoint = target_of(plan)
@@ -289,7 +289,7 @@ def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
 def config_bytes(checkpoint: Checkpoint) -> MemorySize:
     """Return the bytes of the complete checkpoint, computed from its config alone.
 
-    Within two percent of its weight index. Raises UnknownValueError.
+    The result is within two percent of the weight index. Raises UnknownValueError.
     """
     found = counted(checkpoint)
     exact = found.stored is NOT_QUANTISED and not _has_vision(found)
@@ -401,8 +401,8 @@ def _files_ratio(
 def _evenly(
     checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str
 ) -> MemorySize:
-    """Return the files' bytes divided evenly among ranks. Raises UnknownValueError if that would be
-    meaningless."""
+    """Return the files' bytes divided evenly among ranks. Raises UnknownValueError if they are
+    unknown or include layers that are not loaded."""
     total = checkpoint.weight_bytes
     name = checkpoint.architecture or ""
     own = is_draft_model(name)

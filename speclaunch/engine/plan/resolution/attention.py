@@ -217,15 +217,16 @@ def _topk(working: Working) -> Any:
 def _chain_or_none(working: Working) -> bool:
     """True if topk is unset, or if topk and page size are 1 (`is_no_spec_infer_or_topk_one`).
 
-    The page size counts if the user sets it or the model forces it. If the runner chooses, it is
-    already resolved. Otherwise (from 0.5.4.post1 utils/common.py:2625) an unset size counts as 1.
+    The page size is the user's, or the one that the model forces. If the runner chooses, it is
+    already resolved; otherwise an unset size counts as 1 (from 0.5.4.post1, utils/common.py:2625).
     """
     topk = _topk(working)
     return topk is None or bool(topk == 1 and working.value(PAGE) in (None, 1))
 
 
 def _trtllm_is_default(working: Working, major: int) -> bool:
-    """True on Blackwell from 0.5.6.post1; from 0.5.7 not with speculation and topk unset."""
+    """True if trtllm_mha is the default: on Blackwell from 0.5.6.post1; from 0.5.7 not if
+    speculation is on and topk is unset."""
     if working.in_versions("<0.5.6.post1") or not _chain_or_none(working):
         return False
     if working.in_versions("<0.5.7"):

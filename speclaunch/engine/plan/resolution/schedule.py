@@ -245,7 +245,7 @@ def _v2_by_default(working: Working) -> None:
     """Use the overlapped V2 worker in 0.5.11 and 0.5.12, unless the user sets a tree
     (server_args.py:3459).
 
-    A topk that the engine chooses later does not count.
+    Ignores a topk that the engine chooses later.
     """
     topk = working.user_value("speculative_eagle_topk")
     if topk is not None and topk > 1:

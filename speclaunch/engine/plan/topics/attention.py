@@ -53,7 +53,8 @@ _ABSORBED = (
 )
 """Targets with latent attention that the engine lists, by the release that added each."""
 _NOT_CHOSEN_FOR = (("0.5.20", ("Glm5NextForConditionalGeneration",)),)
-"""Further targets without a default (0.5.23 attention_hook.py:633, not overrides.py:1055)."""
+"""Further targets without a default backend (0.5.23 attention_hook.py:633, not
+overrides.py:1055)."""
 
 
 def is_deterministic(settings: Settings) -> bool:
