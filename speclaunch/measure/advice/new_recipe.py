@@ -92,11 +92,11 @@ def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
         return "requested maximum tokens per request"
     if name == TP and placed.budget.fit is Fit.UNKNOWN:
         return "a guess, because memory use is unknown"
+    if name == TP and not placed.holds_a_request:
+        return "all GPUs, for the largest KV cache"
     if name == TP:
-        return (
-            "the fewest GPUs that fit a request of the full context" * (placed.holds_a_request)
-            or "all GPUs, for the largest KV cache"
-        )
+        fewest = "the fewest GPUs that fit a request of the full context"
+        return fewest if placed.is_reduced else f"{fewest} without reduced settings"
     if name == DRAFT_PATH and way.draft is not None:
         return f"{way.why}; confidence {way.confidence}"
     return (way.setting_why or None) if name == STEPS else None
@@ -162,7 +162,8 @@ def _requests(placed: PlacedArguments) -> str:
         return ""
     if not number:
         return f"; no request of the full context ({context:,} tokens) fits"
-    return f"; {number:,} concurrent requests of the full context ({context:,} tokens)"
+    requests = "request" if number == 1 else "concurrent requests"
+    return f"; {number:,} {requests} of the full context ({context:,} tokens)"
 
 
 def _wrapped(label: str, text: str) -> list[str]:

@@ -278,6 +278,8 @@ class PlacedArguments(Struct, frozen=True):
     budget: MemoryBudget
     why: Mapping[str, str] = {}
     demand: Demand = USUAL
+    is_reduced: bool = False
+    """True if settings other than the memory fraction were reduced to fit."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -365,9 +367,11 @@ def place(
 ) -> PlacedArguments | NoPlace:
     """Return the placement on the fewest GPUs that hold a request of the full context.
 
-    The rules accept it and the memory fits. If no count holds the full context, the count with the
-    most KV tokens is returned. The lookup sets the hardware. `unknown`: if the budget is unknown,
-    take the fewest GPUs with room for the weight files, or all GPUs if their size is unknown.
+    The rules accept it and the memory fits. A count that needs reduced settings, such as smaller
+    chunks, is returned only if no larger count holds a request without them. If no count holds the
+    full context, the count with the most KV tokens is returned. The lookup sets the hardware.
+    `unknown`: if the budget is unknown, take the fewest GPUs with room for the weight files, or all
+    GPUs if their size is unknown.
     """
     hardware = lookup.hardware
     if hardware is None:
@@ -384,9 +388,11 @@ def place(
             if found.unknown and (guessed := _guessed(found, ranks, hardware)) is not None:
                 return best or guessed
             continue
-        if found.holds_a_request:
+        if found.holds_a_request and not found.is_reduced:
             return found
-        if best is None or (found.budget.tokens or 0) > (best.budget.tokens or 0):
+        if best is None or best.holds_a_request < found.holds_a_request:
+            best = found
+        elif not best.holds_a_request and (found.budget.tokens or 0) > (best.budget.tokens or 0):
             best = found
     return best or refused or NoPlace("no GPU count divides the model evenly")
 
@@ -516,7 +522,9 @@ def _fitted(
     after = memory_verdict(again.plan)
     if not again.clean or not (after.fit is Fit.FITS or after.fit is demand.fit):
         return None
-    return PlacedArguments(again, ranks, after, {**settled.applied, **why, **again.applied}, demand)
+    reasons = {**settled.applied, **why, **again.applied}
+    is_reduced = bool(changes.keys() - {FRACTION})
+    return PlacedArguments(again, ranks, after, reasons, demand, is_reduced)
 
 
 def _supported(

@@ -34,12 +34,20 @@ def test_numbers_of_gpus(hardware: str, tried: tuple[int, ...]) -> None:
     assert sizes(declare(hardware)) == tried
 
 
-@pytest.mark.parametrize(("hardware", "ranks"), [("h200:8", 1), ("h100:8", 2), ("l4:8", 4)])
+@pytest.mark.parametrize(("hardware", "ranks"), [("h200:8", 1), ("h100:8", 2), ("l4:8", 8)])
 def test_the_fewest_gpus_that_hold_a_request(hardware: str, ranks: int) -> None:
     found = placed("Qwen/Qwen3-32B", hardware)
     assert isinstance(found, PlacedArguments), found
     assert found.ranks == ranks and found.holds_a_request
     assert ("tp_size" in found.arguments) is (ranks > 1)
+
+
+@pytest.mark.parametrize(("hardware", "ranks"), [("h100:1", 1), ("h100:8", 2)])
+def test_more_gpus_before_reduced_settings(hardware: str, ranks: int) -> None:
+    found = placed("Qwen/Qwen3-32B", hardware, SpeculationMethod.EAGLE3)
+    assert isinstance(found, PlacedArguments), found
+    assert found.ranks == ranks and found.holds_a_request
+    assert found.is_reduced is (ranks == 1) is ("chunked_prefill_size" in found.arguments)
 
 
 def test_weights_that_are_too_large_say_how_large() -> None:
