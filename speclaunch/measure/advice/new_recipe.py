@@ -92,11 +92,10 @@ def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
         return "requested maximum tokens per request"
     if name == TP and placed.budget.fit is Fit.UNKNOWN:
         return "a guess, because memory use is unknown"
-    if name == TP and not placed.holds_a_request:
-        return "all GPUs, for the largest KV cache"
     if name == TP:
         fewest = "the fewest GPUs that fit a request of the full context"
-        return fewest if placed.is_reduced else f"{fewest} without reduced settings"
+        fewest += "" if placed.is_reduced else " without reduced settings"
+        return fewest if placed.holds_a_request else "all GPUs, for the largest KV cache"
     if name == DRAFT_PATH and way.draft is not None:
         return f"{way.why}; confidence {way.confidence}"
     return (way.setting_why or None) if name == STEPS else None
