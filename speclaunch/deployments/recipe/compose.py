@@ -1,6 +1,7 @@
 """Compose a recipe and overrides into plain values with their places.
 
-Common features are composed here without Hydra (`quick_compose`), all others by `hydra_compose.py`.
+Recipes with common features are composed here, without Hydra (`quick_compose`); `hydra_compose.py`
+composes all others.
 Both have the same interface and give the same result.
 
 The defaults list may name configs (`- base`), group options (`- model: glm46`), `_self_` and
@@ -59,20 +60,20 @@ _FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
 _WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
 _OPTION = lazy(r"[A-Za-z][A-Za-z0-9_-]*\Z", re.ASCII)
 _OTHERWISE = frozenset({"null", "true", "false", "nan", "inf"})
-"""Words with a special meaning, in upper or lower case."""
+"""Words that Hydra does not read as text, in upper or lower case."""
 _CONSTANTS = {"null": None, "true": True, "false": False}
 _LONGEST = 4000
-"""Maximum digits of a number. Python refuses to read more."""
+"""Maximum digits of a number; Python's own limit is 4300."""
 
 
 class _NotKnown(Exception):
-    """Only Hydra can accept or reject this."""
+    """Only Hydra can accept or reject the input."""
 
 
 def quick_compose(
     path: Path, shown: str, overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> Composed | None:
-    """Compose the recipe at `path` (without links) with `overrides`; None if it needs Hydra.
+    """Compose the recipe at `path` (links resolved) with `overrides`; None if it needs Hydra.
 
     Raises InputError for an unreadable file.
     """
@@ -151,7 +152,7 @@ class _Composing(Struct):
     groups: set[str] = set()
 
     def expanded(self, node: _Node, depth: int) -> list[_Part]:
-        """Return the configs below a node, and the node's own config, in merge order."""
+        """Return the configs of a node's defaults list and the node's own, in merge order."""
         if depth > _MOST_DEEP:
             raise _NotKnown
         file = self._file(node.config_path)
@@ -175,7 +176,7 @@ class _Composing(Struct):
         if not here:
             return own
         parts: list[list[_Part]] = []
-        for group, name, _ in reversed(here):  # overrides become known in this order
+        for group, name, _ in reversed(here):  # the order in which Hydra collects overrides
             if group is None and name == _SELF:
                 parts.append(own)
             elif group is None:
@@ -222,7 +223,7 @@ def _final_package(node: _Node, header: str | None) -> str:
 
 
 def _comes_last(items: Sequence[_Item]) -> bool:
-    """True if a config is merged after everything in its list."""
+    """True if the list's own config is merged after all other items."""
     here = [item for item in items if not item[2]]
     return bool(here) and ((None, _SELF, False) not in here or here[-1] == (None, _SELF, False))
 
@@ -242,7 +243,7 @@ _looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
 
 
 def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:
-    """Compose the items of a list. Cached until a file is added, removed or changed."""
+    """Compose a list's items. The result is cached until a file is added, removed or changed."""
     choice = (search, items)
     known = _looked_at.get(choice)
     found = _composed_ground(search, items, None if known is None else tuple(map(_stamp, known)))
@@ -277,7 +278,7 @@ def _composed_ground(
 
 
 def _laid_over(ground: _Ground, file: SourceFile) -> Composed:
-    """Merge a recipe over its base."""
+    """Return a recipe's own values merged over its composed groups."""
     if ground.values is None:
         raise _NotKnown
     values = copied(ground.values)
@@ -338,11 +339,11 @@ def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
                 _merge(old, value)
                 continue
             if isinstance(old, list) or (isinstance(old, str) and "${" in old):
-                raise _NotKnown  # rejected; OmegaConf would merge with the target
+                raise _NotKnown  # Hydra rejects a list, or merges with the interpolation's target
             into[key] = {}
             _merge(into[key], value)
         elif isinstance(value, list) and isinstance(old, dict):
-            raise _NotKnown  # rejected
+            raise _NotKnown  # Hydra rejects it
         elif value == "???" and key in into:
             raise _NotKnown  # a missing value replaces nothing
         else:
@@ -365,7 +366,7 @@ class _PlainOverrides(Struct, frozen=True):
     values: tuple[tuple[KeyPath, Any], ...]
     choices: tuple[tuple[str, str], ...]
     places: tuple[tuple[KeyPath, Place], ...]
-    """In command-line order."""
+    """Key and place of each override, in command-line order."""
 
 
 def _plain_overrides(overrides: Sequence[str]) -> _PlainOverrides | None:
@@ -419,7 +420,7 @@ def _typed(word: str) -> tuple[Any] | None:
 
 
 def _with_overrides(found: Composed, overrides: _PlainOverrides) -> Composed | None:
-    """Return the recipe with the overrides' values; None if a value conflicts."""
+    """Return the recipe with the overrides' values; None if one replaces a mapping or a list."""
     if not overrides.values and not overrides.places:
         return found
     raw = copy.deepcopy(found.raw)

@@ -39,7 +39,7 @@ def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
 
 
 def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
-    """Return the file of a recipe, by name or path."""
+    """Return the file of a recipe, by name or path. Raises InputError if there is none."""
     for directory in config_dirs:
         if not reads.is_dir(directory):
             raise InputError(f"--config-dir {directory}: no such directory")
@@ -64,7 +64,7 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
 
 
 def is_lock_file(path: Path | str) -> bool:
-    """True if a file's name is that of a lock."""
+    """True if a file has the name of a lock."""
     return str(path).endswith(LOCK_SUFFIX)
 
 

@@ -137,7 +137,7 @@ def _loader(recipe_dir: Path, config_dirs: Sequence[Path]) -> ConfigLoaderImpl:
 
 
 def _folders(recipe_dir: Path, config_dirs: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the directories to search for recipes and groups, in this order."""
+    """Return the directories of recipes and groups, in search order."""
     found = (recipe_dir, *recipe_dirs(config_dirs), conf_dir())
     return tuple(dict.fromkeys(path.resolve() for path in found))
 
@@ -284,7 +284,7 @@ _SECTIONS = (
 
 
 def _not_a_mapping(text: str, path: Path, shown: str) -> Problem:
-    """Return the problem of a section that is not a mapping but a list or a text."""
+    """Return the problem of a section that is a list or a text instead of a mapping."""
     positions = read_positions(path, shown)
     sections = {key[0] for key in positions if len(key) > 1 and isinstance(key[1], str)}
     for name in _SECTIONS:
@@ -315,7 +315,7 @@ def _bad_override(text: str, override: str, key: str) -> Problem:
 
 
 def _in_a_role(key: str) -> tuple[str, str, frozenset[str]]:
-    """Return a key's prefix `roles.NAME.`, the rest, and the keys valid after the prefix."""
+    """Return a key's prefix (`roles.NAME.` or empty), its remainder, and the keys valid there."""
     parts = key.split(".", 2)
     if len(parts) < 3 or parts[0] != "roles":
         return "", key, schema_paths()
@@ -368,7 +368,7 @@ def missing_option(
     path: Path,
     shown: str,
 ) -> Problem:
-    """Return the problem of a missing configuration; `missing` is its path below a group."""
+    """Return the problem of a missing configuration; `missing` is `GROUP/OPTION` or its name."""
     group, _, option = missing.rpartition("/")
     where = Place(shown)
     for override in overrides:
@@ -432,7 +432,7 @@ def _place_of_default(config: str, group: str, recipe: Path, shown: str) -> Plac
 
 
 MOST_JOBS = 2000
-"""Maximum number of jobs in one sweep. More jobs are a typo (`range(0,1000000)`)."""
+"""Maximum number of jobs in one sweep. More are probably a typo (`range(0,1000000)`)."""
 _LAUNCHER = "hydra/launcher"
 _OURS = ("hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep.")
 """Hydra settings that a sweep sets itself."""
@@ -510,7 +510,7 @@ def _with_recipe(words: Sequence[str]) -> list[str]:
 
 
 def _expand(override: Override, word: str) -> list[str]:
-    """Return the overrides that an override becomes, one for each job."""
+    """Return one override for each value of a sweep override; other overrides are unchanged."""
     key = override.get_key_element()
     if not override.is_sweep_override():
         return [f"{key}={override.value()}" if key == RECIPE else word]

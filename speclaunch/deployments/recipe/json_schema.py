@@ -309,7 +309,7 @@ def _defaults(config_dirs: Sequence[Path]) -> Schema:
             "description": f"An option of the group `{group}`.",
             "anyOf": [*written["anyOf"], several],
         }
-    # a different package, a place in all groups, or the option of an earlier list
+    # keys with a package, a leading slash, or `override`
     patterns = {
         rf"^((override|optional) +)?/?{re.escape(group)}(@[A-Za-z0-9_.:]+)?$": value
         for group, value in choices.items()

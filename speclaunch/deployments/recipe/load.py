@@ -147,7 +147,10 @@ def invented(composition: Composition) -> Iterator[Problem]:
 
 
 def _laid_over_args(base: Any, own: Any, gone: list[KeyPath]) -> Any:
-    """Merge arguments over others. Arguments match under any of their names."""
+    """Return `base` with the arguments of `own` merged over it, under any of their names.
+
+    Adds the keys that this removes to `gone`.
+    """
     if own is None:
         return {} if base is None else base
     if not isinstance(own, dict) or not isinstance(base, dict | None):
@@ -192,7 +195,7 @@ def _lay_over(
 
 
 def _places(provenance: RecipeProvenance, at: KeyPath, gone: list[KeyPath]) -> dict[KeyPath, Place]:
-    """Merge the role's places over the shared places, without removed keys."""
+    """Return the shared places without the removed keys, and the role's places over them."""
     depth = len(at)
     own = {key[depth:]: place for key, place in provenance.places.items() if key[:depth] == at}
     taken = {path: len(path) for path in gone}
@@ -492,7 +495,8 @@ def _by_schema(
 def _knowable(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values that the schema can check, without those that need unset variables.
 
-    The schema's defaults replace these. Engine arguments and variables remain as unknown values.
+    The schema's defaults replace the removed values. Engine arguments and variables remain, as
+    unknown values.
     """
     known = {"name": "unknown", **without_unset(values)}
     if "args" in values:

@@ -125,8 +125,8 @@ def lock_of(value: object) -> Lock:
         raise ValueError(f"{at}: {message}" if at else message) from None
     if found.format != FORMAT:
         raise ValueError(
-            f"format {found.format} is unknown; this speclaunch reads {FORMAT}: update it, or "
-            "write the lock again"
+            f"format {found.format} is unknown; this speclaunch reads {FORMAT}: update "
+            "speclaunch, or write the lock again"
         )
     return found
 
@@ -160,7 +160,7 @@ class LockDifference(Struct, frozen=True):
     found: str | None
     place: Place | None = None
     refuses: bool = True
-    """False for a warning: the settings should still serve there."""
+    """False for a warning: the settings should serve despite the difference."""
 
     @property
     def message(self) -> str:
@@ -196,7 +196,10 @@ def lock_differences(lock: Lock, now: Lock) -> Iterator[LockDifference]:
 
 
 _OF_A_RANK = ("node_rank", "dist_init_addr", "SGLANG_HOST_IP")
-"""Values that differ between a server's ranks. Explicit arguments are compared in the recipe."""
+"""Values that differ between a server's ranks, so effective values are not compared.
+
+Values that the recipe sets are compared with the recipe's arguments and variables.
+"""
 _REFUSES = ("name", "count", "memory_mib", "capability")
 
 

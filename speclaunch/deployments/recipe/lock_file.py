@@ -82,7 +82,7 @@ def lock_and_recipe(
     """Return the lock of a recipe, and the recipe to compare it with.
 
     The recipe gets the overrides in its lock, and `overrides`, which `recipe` already has. A lock
-    is its own lock; it is compared with the recipe that it names, if that still exists. A rank sets
+    is its own lock; it is compared with the recipe that it names, if one still exists. A rank sets
     its own number and address in both. Raises InputError.
     """
     path = recipe.lock_path
@@ -257,7 +257,7 @@ def _exact(variable: str, value: Any, is_secret: bool) -> Any:
 
 
 def _home_free(prepared: Prepared, value: Any) -> Any:
-    """Return a value with tiny models by name, because their folders differ between users."""
+    """Return a value with tiny models as `${cpu_model:NAME}`: their paths differ between users."""
     if isinstance(value, dict):
         return {key: _home_free(prepared, item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -157,7 +157,10 @@ RESOLVERS: Mapping[str, Callable[..., Any]] = {
 
 
 def _joined(value: Any, written: Any) -> Any:
-    """Combine each value with its written form."""
+    """Return `value` with each text from the environment as a FromEnvironment.
+
+    `written` is the same container resolved with marks for variables.
+    """
     if isinstance(value, dict) and isinstance(written, dict):
         return {key: _joined(item, written.get(key)) for key, item in value.items()}
     if isinstance(value, list) and isinstance(written, list) and len(value) == len(written):
@@ -197,7 +200,7 @@ def _parse(text: str, at: int, *, nested: bool) -> tuple[Template, int]:
 
 _MISSING = "???"
 _ODD = frozenset({"null", "none", "true", "false", "inf", "nan", "infinity", "e"})
-"""Words that OmegaConf may not read as texts."""
+"""Words that OmegaConf may convert to another type than text."""
 _COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
 """Pattern of a computed name, which may become any resolver's name, including `oc.env`."""
 

@@ -443,7 +443,7 @@ _KINDS: Mapping[str, Callable[[object, Any], Any]] = {
     "text": _text,
     "variables": _variables,
 }
-"""Return the value of a key of this kind, or raise _NotPlainError."""
+"""Readers by kind of key: each returns the key's value or raises _NotPlainError."""
 
 
 RECIPE = "recipe"

@@ -189,7 +189,7 @@ _NUMBER = "tag:yaml.org,2002:int"
 _HEADER = 512
 """Characters that Hydra searches for a header."""
 _BREAKS = lazy("[\r\x85\u2028\u2029]")
-"""Line ends in YAML but not in an editor (or, `\\r`, only together with a following line feed)."""
+"""Line ends in YAML but not in an editor, where `\\r` ends a line only before a line feed."""
 _HEADER_LINE = lazy(r"\s*#\s*@")
 
 
@@ -259,7 +259,7 @@ def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
     if root is None:
         return SourceFile(path, {}, {}, *_header(text))
     if not isinstance(root, yaml.MappingNode):
-        message = "expected `key: value` lines, found something else"
+        message = "expected `key: value` lines at the top level"
         help_ = "write a YAML mapping; see `speclaunch recipes ls` for examples"
         raise InputError(message, _place(root, shown, lines), help_)
     _check_defaults(root, shown, lines)
@@ -379,7 +379,7 @@ def _check_numbers(root: yaml.Node, shown: str, lines: Sequence[int] | None) -> 
         elif isinstance(node, yaml.SequenceNode):
             left += node.value
         elif node.tag == _NUMBER and len(node.value) > MAX_DIGITS:
-            text = f"a number of more than {MAX_DIGITS} digits"
+            text = f"a number has more than {MAX_DIGITS} digits"
             raise InputError(text, _place(node, shown, lines))
 
 

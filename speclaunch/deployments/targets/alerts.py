@@ -151,7 +151,7 @@ class _RoleBuilder:
     def over(
         self, outer: str, inner: str, name: str, matchers: str = "", time: str = WINDOW
     ) -> str:
-        """Return an aggregate, by server, of a function over a window."""
+        """Return PromQL that aggregates, by server, `inner` of a series over a window."""
         return f"{outer} by ({self.by}) ({inner}({self.of(name, matchers)}[{time}]))"
 
     def test(self, name: str, values: str, **labels: str) -> Series:
@@ -166,7 +166,7 @@ class _RoleBuilder:
         return {"series": f"{name}{{{pairs}}}", "values": values}
 
     def traffic(self, *runs: tuple[float, int], steps: int = 600) -> tuple[Series, ...]:
-        """Return test series for runs of an acceptance length and a number of minutes."""
+        """Return test series of traffic; each run is an acceptance length and its minutes."""
         tokens = self.test("generation_tokens_total", _counted(runs, steps))
         if self.has("spec_verify_calls_total"):
             minutes = sum(minutes for _, minutes in runs)
@@ -189,7 +189,7 @@ class _RoleBuilder:
                 firing=self.traffic((low, 90)),
                 quiet=(
                     self.traffic((_length(least * 1.1), 90)),
-                    self.traffic((low, 90), steps=2),  # too few to tell
+                    self.traffic((low, 90), steps=2),  # too few verifications
                 ),
                 value=low,
             )
@@ -412,7 +412,7 @@ TARGET_LABELS = frozenset({"job", "instance", "role"})
 
 
 def names_in(expression: str) -> tuple[dict[str, frozenset[str]], set[str]]:
-    """Return an expression's metrics with their matched labels, and its listed labels."""
+    """Return an expression's metrics with their matched labels, and labels in `by` or `on`."""
     tokens = _TOKEN.findall(expression)
     metrics: dict[str, frozenset[str]] = {}
     grouped: set[str] = set()

@@ -180,7 +180,7 @@ _OF_A_PROCESS = 6 * _GIB
 _OF_A_SERVER = 8 * _GIB
 """Host memory of tokenizer, detokenizer and HTTP server in bytes."""
 _SHM_OF_A_RANK = 2 * _GIB
-"""Size of /dev/shm in bytes: NCCL's rings, and all-reduce buffers for a host's ranks."""
+"""Share of /dev/shm per rank in bytes, for NCCL's rings and all-reduce buffers."""
 _LEAST_SHM = 8 * _GIB
 
 
@@ -203,8 +203,8 @@ def assemble(
 ) -> Assembled:
     """Return the rendering of one or all roles of a recipe, prepared for one version.
 
-    The plan gives the needs of each role's nodes. `bare` renders only the engine, regardless of the
-    recipe. So does a target without `carries_speclaunch`, which cannot start anything else.
+    A role's plan states the needs of its nodes. `bare` renders only the engine, regardless of the
+    recipe; so does a false `carries_speclaunch`, for targets that cannot start speclaunch.
     `program` is the engine's entry point if it differs from this machine's. Raises InputError and
     LaunchError.
     """

@@ -69,7 +69,7 @@ class DeployOptions(Struct, frozen=True):
 class Needs(Struct, frozen=True):
     """Needs of one node of a role, from its plan, in bytes and seconds.
 
-    None if a fact is missing, which `unknown` names.
+    A need is None if a fact is missing; `unknown` states the fact.
     """
 
     start_seconds: int | None = None
@@ -367,9 +367,9 @@ class Dialect:
         return text.replace("$", self.escaped)
 
     def text(self, value: str, name: str, *, secret: bool) -> str:
-        """Return a value, or references to its variables.
+        """Return an escaped value, or references to its variables.
 
-        `name` is the variable for a secret that has none.
+        `name` is the variable to use for a secret that is a literal in the recipe.
         """
         if isinstance(value, FromEnvironment) and not is_written_secret(value):
             if secret or value.unset or is_secret_text(value):

@@ -75,7 +75,7 @@ from speclaunch.deployments.targets.pods import (
 )
 
 _FILES = ("config", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs")
-"""Arguments that name a file of this machine, which no target copies into a container."""
+"""Arguments that name a file on this machine. No target copies such files into a container."""
 
 _TEMPLATE = "{{"
 
@@ -412,7 +412,7 @@ def _deployment(deployment: Rendering, role: Role) -> Object:
         "metadata": metadata(deployment, object_of(deployment, role), role.name),
         "spec": {
             "replicas": role.replicas,
-            "progressDeadlineSeconds": start_seconds(role) + 1800,  # a start and the image pull
+            "progressDeadlineSeconds": start_seconds(role) + 1800,  # 1800 s for the image pull
             f"{COMMENT}strategy": "No extra pod: it would need more GPUs.",
             "strategy": {
                 "type": "RollingUpdate",

@@ -214,7 +214,7 @@ class ProbeTimes(Struct, frozen=True):
 
     @property
     def slack(self) -> int:
-        """Duration of failure after which the platform acts."""
+        """Seconds of consecutive failure after which the platform acts."""
         return self.period * self.failures
 
 
@@ -268,9 +268,9 @@ WITHIN = (
 
 
 def program_of(deployment: Rendering, folder: str | None = SPECLAUNCH) -> tuple[str, ...]:
-    """Return the program without the verb's arguments.
+    """Return the command that runs speclaunch, without a verb.
 
-    It comes from the image, the hosts' PATH, or the virtual environment in a folder.
+    The image or the hosts' PATH provides it, or else the virtual environment in `folder`.
     """
     if deployment.options.speclaunch is SpeclaunchFrom.IMAGE:
         return ("speclaunch",)
@@ -283,7 +283,7 @@ def launch_words(
     platform_args: PlatformArgs,
     recipe: str = f"{RECIPE_DIR}/{RECIPE_FILE}",
 ) -> list[str]:
-    """Return the arguments after the program. `platform_args` are in the target's syntax.
+    """Return the `launch` verb with its arguments. `platform_args` are in the target's syntax.
 
     After a crash, the platform restarts all ranks and again allows the full startup time. A stopped
     engine may finish its requests.

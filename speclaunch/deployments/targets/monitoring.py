@@ -257,7 +257,8 @@ def operator_objects(
 ) -> Iterator[dict[str, Any]]:
     """Yield the PodMonitor of each role, and the PrometheusRule.
 
-    `parts` holds, by role, the labels of the pods that answer requests. Others have no metrics.
+    `parts` maps each role to the labels of the pods that answer requests; other pods export no
+    metrics.
     """
     for role in deployment.roles:
         endpoint: dict[str, Any] = {"port": "http", "path": METRICS_PATH, "interval": _SCRAPED}

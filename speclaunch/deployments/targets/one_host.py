@@ -112,7 +112,7 @@ class SlimeRenderer(Renderer):
     carries_speclaunch = False
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return a problem if no argument is left for the array, so none identifies SGLang."""
+        """Return a problem if slime itself sets all arguments, so the array would be empty."""
         (role,) = deployment.roles
         if any(_is_passed(argument) for argument in role.rendered_args.arguments):
             return ()
@@ -166,7 +166,7 @@ class DockerComposeRenderer(Renderer):
     suffix = ".yaml"
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return the reasons why one host cannot run it."""
+        """Return the reasons why Compose cannot run the deployment on one host."""
         return (
             *container_refusals(deployment, self.target),
             *router_refusals(deployment),

@@ -222,16 +222,16 @@ def _resource_comments(deployment: Rendering, role: Role) -> dict[str, str]:
         found[f"{COMMENT}disk"] = f"{guess}Ephemeral storage: {text}. Every new pod downloads it."
     if rdma_devices(deployment) is None and crosses_hosts(deployment, role):
         found[f"{COMMENT}rdma"] = (
-            f"{FILL_IN} the RDMA devices of the cluster, if it has them; otherwise data between "
-            "hosts takes the pod network's TCP. `kubectl describe node` shows the resource. Render "
-            "again with deploy.rdma=NAME (NAME:8 for 8 devices): that adds it to requests and "
-            "limits, and the capability IPC_LOCK. RoCE also needs the pod's secondary network."
+            f"{FILL_IN} the RDMA devices, if the cluster has them; without them, hosts exchange "
+            "data over TCP. `kubectl describe node` shows the resource's name. Render again with "
+            "deploy.rdma=NAME (NAME:8 for 8 devices) to add the resource and the capability "
+            "IPC_LOCK. RoCE also needs the pod's secondary network."
         )
     return found
 
 
 def memory_contents(role: Role) -> str:
-    """Return the text on the uses of a host's memory, which is equal for every target."""
+    """Return text that lists the uses of a host's memory, the same for every target."""
     shm = -(-role.needs.shm_bytes // _GIB)
     return f"processes and {shm} GiB of /dev/shm; the page cache of the checkpoint is not included"
 
@@ -246,7 +246,7 @@ def _mounted(mount: Mount) -> dict[str, Any]:
 def _first_steps(deployment: Rendering, role: Role) -> list[dict[str, Any]]:
     """Return the init containers that install speclaunch.
 
-    It gets a separate virtual environment, because the engine's packages must not change.
+    speclaunch gets a separate virtual environment, because the engine's packages must not change.
     """
     if not deployment.runs_speclaunch or deployment.options.speclaunch is not SpeclaunchFrom.WHEEL:
         return []
@@ -284,7 +284,7 @@ def recipe_map(deployment: Rendering) -> str:
 
 
 def platform_variables(deployment: Rendering, role: Role) -> dict[str, str]:
-    """Return the container's variables beyond the role's, as speclaunch's reader sees them."""
+    """Return variables that the target adds to the role's, as speclaunch's reader sees them."""
     dialect = Dialect()
     argument_words(role, {}, dialect)
     return {

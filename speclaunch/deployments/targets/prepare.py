@@ -204,7 +204,7 @@ def _cpu_engine(recipe: Recipe) -> CpuEngine:
 
 
 def _normal(version: str) -> str:
-    """Return 0.5.11 for `v0.5.11`. Raises InputError for text that is not a version."""
+    """Return a version's usual form: 0.5.11 for `v0.5.11`. Raises InputError for other text."""
     try:
         resolved = named(version)
     except UnknownVersion as error:
@@ -236,7 +236,7 @@ def _installed(
         pinned = recipe.deployment.engine.pinned == version
         override = f", or override the recipe's pin: --engine {installed}" if pinned else ""
         raise LaunchError(
-            f"SGLang {version} was requested, {runtime.interpreter} has {installed}",
+            f"SGLang {version} was requested, but {runtime.interpreter} has {installed}",
             help="install that version there, or set a different interpreter: engine.python=…"
             + override,
         )

@@ -75,7 +75,7 @@ MODULES = "module"
 _VALUE = lazy(r"[\w@%.,:/+=&|*\[\]-]+\Z", re.ASCII)
 _MODULE = lazy(r"[\w.+/-]+\Z", re.ASCII)
 _SIGNAL_SLACK_S = 60
-"""Slurm checks once a minute whether a job is near its time limit (sbatch, `--signal`)."""
+"""Seconds that Slurm may send a signal late: it checks time limits once a minute (sbatch)."""
 
 
 def directives(deployment: Rendering, grace: int) -> list[str]:
@@ -273,7 +273,7 @@ def _network(deployment: Rendering) -> list[str]:
     names = dict.fromkeys(name for role in deployment.roles for name in unset_interfaces(role))
     known = {"SGLANG_HOST_IP", "HOST_IP", _PAIR_INTERFACE}
     if any(role.mode is not None and not known & set(role.env) for role in across):
-        names[_PAIR_INTERFACE] = None  # each of a pair chooses the address for its partner
+        names[_PAIR_INTERFACE] = None  # each server gives its partner this address
     if not across and not names:
         return []
     lines = [f"# {FILL_IN} the network between hosts. RDMA needs `ulimit -l` unlimited on each."]

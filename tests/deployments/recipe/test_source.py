@@ -158,7 +158,7 @@ def test_a_number_that_python_does_not_read_has_its_place(
 ) -> None:
     path = tmp_path / "r.yaml"
     path.write_text(text % ("9" * 5000))
-    with pytest.raises(InputError, match="a number of more than 1000 digits") as caught:
+    with pytest.raises(InputError, match="a number has more than 1000 digits") as caught:
         read_source(path)
     (problem,) = caught.value.problems
     assert problem.place is not None and problem.place.line == line
