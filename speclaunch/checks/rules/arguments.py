@@ -238,7 +238,7 @@ def missing_model(plan: Plan) -> Iterator[Verdict]:
             "--model-path is empty",
             at=("model_path",),
             why="the engine finds no config.json for an empty model name",
-            fix=Fix("set it to the model; a variable may be unset"),
+            fix=Fix("set --model-path; a shell variable in it may be unset"),
         )
 
 
@@ -260,7 +260,7 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
                 message,
                 at=(setting.name,),
                 why="this version does not have the new name yet; speclaunch renders the old "
-                "one, so the recipe works for both",
+                "one, so the recipe works in both",
             )
             continue
         yield Verdict(

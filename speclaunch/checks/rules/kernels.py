@@ -21,7 +21,7 @@ from speclaunch.engine import (
 
 _RUNNER = "moe_runner_backend"
 _METHOD = "quantization"
-_CHOSEN = Fix("let the engine choose the runner", set={_RUNNER: None})
+_CHOSEN = Fix(f"remove {_RUNNER}: the engine chooses one", set={_RUNNER: None})
 _INTEGER = (
     "awq",
     "awq_marlin",
@@ -157,7 +157,7 @@ def aux_hidden_states(plan: Plan) -> Iterator[Verdict]:
             "--speculative-draft-model-path.",
             (DRAFT_PATH, _CAPTURE),
             Fix(
-                f"remove {DRAFT_PATH}, or the hidden states",
+                f"remove {DRAFT_PATH} or {_CAPTURE}",
                 set={_CAPTURE: None, _LAYERS: None},
             ),
         )

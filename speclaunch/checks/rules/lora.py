@@ -118,14 +118,15 @@ def _loaded(plan: Plan, paths: Any) -> Iterator[Verdict]:
         yield _verdict(
             f"max_loaded_loras {loaded} is below max_loras_per_batch {batch}",
             "max_loaded_loras should be greater than or equal to max_loras_per_batch.",
-            Fix("raise max_loaded_loras", set={"max_loaded_loras": batch}),
+            Fix(f"set it to at least {batch}", set={"max_loaded_loras": batch}),
             "max_loaded_loras",
         )
     if len(paths or ()) > loaded:
+        enough = max(len(paths), batch)
         yield _verdict(
             f"{len(paths)} adapters are more than max_loaded_loras {loaded}",
             "The number of LoRA paths should not exceed max_loaded_loras.",
-            Fix("raise max_loaded_loras", set={"max_loaded_loras": max(len(paths), batch)}),
+            Fix(f"set max_loaded_loras to {enough}", set={"max_loaded_loras": enough}),
             "max_loaded_loras",
         )
 

@@ -47,9 +47,11 @@ def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{target.architecture} speculates only with {' or '.join(allowed)}, not {written}",
             at=("speculative_algorithm",),
-            why="the engine stops: AssertionError: Only EAGLE … supported for this model; it "
-            "compares the unresolved name",
-            fix=Fix("set it to EAGLE", set={"speculative_algorithm": "EAGLE", _NAME: 1}),
+            why="the engine stops: AssertionError: Only EAGLE … supported for this model; "
+            "the check runs before NEXTN becomes EAGLE",
+            fix=Fix(
+                "set it to EAGLE, with topk 1", set={"speculative_algorithm": "EAGLE", _NAME: 1}
+            ),
         )
     elif written == "EAGLE" and plan.user_value(_NAME) != 1:
         yield Verdict(

@@ -203,7 +203,7 @@ def _nodes(plan: Plan) -> Iterator[Verdict]:
             f"{nodes} nodes do not divide tp_size {tp} times pp_size {pp}",
             at=("nnodes", "tp_size"),
             why="the engine stops: AssertionError: tp_size must be divisible by number of nodes. "
-            "The ranks of all nodes count: tp_size times pp_size",
+            "tp_size times pp_size is the number of ranks on all nodes",
             fix=Fix(
                 f"run the same number of ranks on every node, for example tp_size {tp * nodes}"
             ),

@@ -43,11 +43,11 @@ def unknown_algorithm(plan: Plan) -> Iterator[Verdict]:
     plugins = plan.env("SGLANG_PLUGINS")
     yield Verdict(
         f"SGLang {plan.version} has no speculative algorithm {name}"
-        + (f", did you mean {close[0]}?" if close else ""),
+        + (f"; did you mean {close[0]}?" if close else ""),
         at=("speculative_algorithm",),
         why="the engine refuses: Unknown speculative algorithm name: "
         f"{name}. It has {', '.join(sorted(known))}"
-        + (f"; the plugins {plugins} may add more" if plugins else ", unless a plugin adds one"),
+        + (f"; the plugins {plugins} may add more" if plugins else "; plugins may add more"),
         fix=Fix(
             f"use {close[0]}" if close else "use one of the known names",
             set={"speculative_algorithm": close[0]} if close else {},
@@ -93,7 +93,8 @@ def _fix(plan: Plan) -> Fix:
     if steps < 1:  # same either way: only the advice differs
         return Fix("set speculative_num_steps as well, or let the engine choose all three")
     return Fix(
-        f"set all three: {steps} steps make a chain of {tokens} tokens",
+        f"set speculative_num_steps to {steps} and speculative_eagle_topk to 1: a chain of "
+        f"{tokens} tokens",
         set={"speculative_num_steps": steps, "speculative_eagle_topk": 1},
     )
 
@@ -109,7 +110,7 @@ def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"speculative_num_steps {steps} without speculative_eagle_topk",
         at=("speculative_num_steps",),
-        why="the engine sets topk only if speculative_num_steps is also missing, and crashes: "
+        why="the engine sets topk only if speculative_num_steps is also missing; here it crashes: "
         + (
             "'>' not supported between instances of 'NoneType' and 'int'"
             if plan.in_versions(">=0.5.2")
@@ -138,7 +139,7 @@ def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
         why="the engine sets it only for topk 1; here it remains unset, passes the argument "
         "checks, and raises a TypeError while the engine starts",
         fix=Fix(
-            f"set speculative_num_draft_tokens, at most {tree_capacity(steps, topk)} here",
+            f"set speculative_num_draft_tokens to {tokens} (at most {tree_capacity(steps, topk)})",
             set={"speculative_num_draft_tokens": tokens},
         ),
     )

@@ -35,7 +35,7 @@ def decode_radix_cache(plan: Plan) -> Iterator[Verdict]:
         at=(_DECODE_CACHE, "speculative_algorithm"),
         why="the engine refuses: --disaggregation-decode-enable-radix-cache is incompatible with "
         "speculative decoding",
-        fix=Fix("remove it", set={_DECODE_CACHE: None}, safe=True),
+        fix=Fix(f"remove {_DECODE_CACHE}", set={_DECODE_CACHE: None}, safe=True),
     )
 
 
@@ -53,7 +53,7 @@ def decode_offload_spec_v2(plan: Plan) -> Iterator[Verdict]:
             at=(_OFFLOAD, spec_v2.VARIABLE),
             why="the engine refuses: Spec v2 and decode offload kv cache are incompatible and "
             "cannot be enabled together.",
-            fix=Fix("remove one of them", set={_OFFLOAD: None}),
+            fix=Fix(f"remove {_OFFLOAD}, or unset {spec_v2.VARIABLE}", set={_OFFLOAD: None}),
         )
 
 
@@ -124,10 +124,13 @@ def pd_multiplexing(plan: Plan) -> Iterator[Verdict]:
     for name, (needed, message) in _MULTIPLEXED.items():
         if found[name] != needed:
             yield Verdict(
-                f"enable_pdmux needs {name} {needed}",
+                f"enable_pdmux needs {name} {str(needed).lower()}",
                 at=(name, "enable_pdmux"),
                 why=f"the engine stops: AssertionError: PD-Multiplexing {message}",
-                fix=Fix("set it to that value", set={name: None if needed == "null" else needed}),
+                fix=Fix(
+                    f"set {name} to {str(needed).lower()}",
+                    set={name: None if needed == "null" else needed},
+                ),
             )
 
 
@@ -146,7 +149,7 @@ def prefill_round_robin(plan: Plan) -> Iterator[Verdict]:
             at=("dp_size", "disaggregation_mode"),
             why="the engine stops: AssertionError: Prefill round robin balance is required when "
             "dp size > 1. The prefill server needs load_balance_method round_robin",
-            fix=Fix("set it", set={_ROUND_ROBIN: True}),
+            fix=Fix(f"set {_ROUND_ROBIN}: true", set={_ROUND_ROBIN: True}),
         )
 
 
@@ -218,7 +221,7 @@ def _as_decode(plan: Plan) -> Iterator[Verdict]:
             f"the radix cache of a decode server does not work with {what}",
             at=(_DECODE_CACHE, other),
             why=f"the engine refuses: --disaggregation-decode-enable-radix-cache {refusal}",
-            fix=Fix("remove it", set={_DECODE_CACHE: None}),
+            fix=Fix(f"remove {_DECODE_CACHE}", set={_DECODE_CACHE: None}),
         )
 
 

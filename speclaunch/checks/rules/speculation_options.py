@@ -349,7 +349,7 @@ def draft_moe_runner(plan: Plan) -> Iterator[Verdict]:
             at=(_DRAFT_MOE_RUNNER_NAME,),
             why="the engine refuses: it is not supported: the LoRA MoE runner serves adapter "
             "traffic on the target model",
-            fix=Fix("let the engine choose", set={_DRAFT_MOE_RUNNER_NAME: None}),
+            fix=Fix("remove it: the engine chooses one", set={_DRAFT_MOE_RUNNER_NAME: None}),
         )
     if requested == "flashinfer_trtllm" and plan.in_versions(">=0.5.7,<0.5.12"):
         yield Verdict(
@@ -382,14 +382,14 @@ def greedy_verification_on_amd(plan: Plan) -> Iterator[Verdict]:
         "set speculative_eagle_topk to 1 without token map, relaxed thresholds and deterministic "
         "inference: the engine then samples by rejection"
         if fixable
-        else "serve requests with a temperature without speculation, or send temperature 0"
+        else "serve sampled requests without speculation, or send temperature 0"
     )
     yield Verdict(
         f"{plan.algorithm} on AMD GPUs ignores temperature and top_p: every answer is greedy",
         at=("speculative_algorithm", "speculative_eagle_topk"),
         why="the build for AMD has no kernel that samples during verification, so the engine "
         "accepts the most likely tokens"
-        + ("; it does not log it" if plan.in_versions(">=0.5.14") else ""),
+        + ("; the engine does not log this" if plan.in_versions(">=0.5.14") else ""),
         fix=Fix(remedy),
     )
 
@@ -443,7 +443,7 @@ def _fallback(plan: Plan, topk: int) -> Verdict:
         "because spec v2 currently only supports topk = 1.",
         severity=Severity.WARNING,
         fix=Fix(
-            "set speculative_eagle_topk to 1, or set disable_overlap_schedule: true to accept it; "
+            "set speculative_eagle_topk to 1, or accept this with disable_overlap_schedule: true; "
             "SpecV2 verifies trees from 0.5.13"
         ),
     )
@@ -464,8 +464,8 @@ def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
         f"the engine chooses speculative_eagle_topk {topk} for this target, and SpecV2 of SGLang "
         f"{plan.request.version} verifies only topk 1",
         at=("speculative_algorithm", spec_v2.VARIABLE),
-        why="the engine chooses it after its check and refuses nothing; the worker treats the "
-        "first tokens of the tree as the accepted path",
+        why="the engine checks topk before it chooses one, so it refuses nothing; the worker "
+        "treats the first tokens of the tree as the accepted path",
         fix=Fix(
             f"set the parameters: {steps} steps, topk 1, {steps + 1} draft tokens",
             set={
@@ -524,7 +524,7 @@ def _no_worker(plan: Plan, name: str, fix: Fix) -> Verdict:
         able = "only EAGLE, EAGLE3 and STANDALONE have one"
     return Verdict(
         f"{plan.algorithm or 'a server without speculation'} has no SpecV2 worker in SGLang "
-        f"{plan.request.version}, and {name} requests it",
+        f"{plan.request.version}, but {name} requests one",
         at=(name,),
         why=able,
         fix=fix,
