@@ -297,7 +297,7 @@ def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
 def hands_on(function: Function, call: Sequence[Field]) -> bool:
     """True if a call's arguments are a server command that the function starts elsewhere.
 
-    `on() { ssh "$1" "docker ${q[*]}"; }`: which text `ssh` gets may be too difficult to evaluate.
+    Example: `on() { ssh "$1" "docker ${q[*]}"; }`. The text that `ssh` gets may be unknown.
     """
     return _runs(function.body) and look(call).invocation is not None
 

@@ -58,7 +58,7 @@ def _shell(document: Document) -> IsComment | None:
 
 
 def _yaml(document: Document) -> IsComment | None:
-    """Return a predicate, true where a YAML comment may be: outside values, and in shell values."""
+    """Return a predicate, true outside scalars and for comments of shell scripts in scalars."""
     import yaml  # noqa: PLC0415  scripts need none
 
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415

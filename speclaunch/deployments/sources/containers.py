@@ -70,7 +70,7 @@ class Collected(ReadingBuilder):
             )
 
     def leave_open(self, first: int) -> None:
-        """Mark commands from index `first` on that lack arguments: another file sets them."""
+        """Add an unknown argument to commands without arguments, from index `first` on."""
         why = "the arguments are set elsewhere"
         for index in range(first, len(self.invocations)):
             found = self.invocations[index]
@@ -121,7 +121,7 @@ class Collected(ReadingBuilder):
             self._forget(first, seen.keys() - env.keys())
 
     def _forget(self, first: int, names: Set[str]) -> None:
-        """Remove variables that the file does not set from all commands at or after `first`."""
+        """Remove the variables `names` from all commands from index `first` on."""
         for index in range(first, len(self.invocations) if names else first):
             found = self.invocations[index]
             env = {name: word for name, word in found.env.items() if name not in names}
@@ -183,7 +183,7 @@ class ServiceSite(Struct, frozen=True):
 
 
 def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
-    """Return the tokens with unset `${NAME}` marked as unknown; None if there is none.
+    """Return the tokens with unset `${NAME}` marked as unknown; None if no token has one.
 
     No shell expands these variables and `env` lacks them. Only a program that fills in the file
     (`envsubst`, a platform) can set them.
@@ -290,7 +290,7 @@ def substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
     nonempty = tuple(piece for piece in pieces if piece.text)
     span = SourceSpan(source, 0, len(source.text))
     if len({id(piece.source) for piece in nonempty}) > 1:
-        return Field(nonempty, span)  # composed here
+        return Field(nonempty, span)  # from several sources
     if nonempty and nonempty[0].source is not source:
         return Field(nonempty, None, span)
     return Field(nonempty or (WordPiece("", source, 0, quoted=True),))

@@ -107,7 +107,7 @@ def _read(invocation: Invocation, catalogue: Catalogue) -> VersionedCommand:
 
 
 def _in_full(read: VersionedCommand) -> VersionedCommand:
-    """Expand flags that this release rejects and another release understands."""
+    """Return the command; flags that only another release understands are written in full."""
     flags = dict(_meant(read))
     if not flags:
         return read
@@ -202,7 +202,7 @@ class Literals(Struct):
 
     def _taken(self, name: str, variable: str, line: RecipeLine, word: Word) -> RecipeLine:
         place = word.place
-        if place.path == COMMAND_LINE:  # its text may be the value
+        if place.path == COMMAND_LINE:  # the place's text may be the secret
             place = replace(place, text=name)
         self.problems.append(
             Problem(
@@ -267,7 +267,7 @@ class Imported(Struct, frozen=True):
         algorithm = self.args.get("speculative_algorithm")
         speculation = str(algorithm.value) if algorithm else "No speculation"
         description = f"{speculation} on {self.model or 'an unset model'}"
-        if "config" in self.args:  # it may set either
+        if "config" in self.args:  # the file may set speculation and model
             description = f"Settings from {self.args['config'].value} and its command"
         return recipe_text(
             header=header,

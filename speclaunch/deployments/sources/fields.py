@@ -1,6 +1,7 @@
-"""Words after expansion, joined and split, and the variables of a script, which hold them.
+"""Words after expansion, and the variables of a script.
 
-Words are pieces of text with their places. Variables of branches are merged.
+A word is a sequence of text pieces with their places. This module joins and splits words, and
+merges the variables of branches.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Field(Struct, frozen=True):
     def text(self) -> str:
         """Text of the word, with its unknown parts unchanged.
 
-        Source text with its quotes if the unquoted text is ambiguous (a literal `$` next to a
-        variable).
+        The text includes the quotes in the file if it is ambiguous without them (a literal `$`
+        next to a variable).
         """
         if len(self.pieces) == 1 and not self.pieces[0].unknown:
             return self.pieces[0].text
@@ -136,7 +137,7 @@ class _Stretch(NamedTuple):
     default_of: tuple[DefaultOf, ...]
 
     def continues(self, other: _Stretch) -> bool:
-        """True if it continues the default of `other`. A second use of a default does not."""
+        """True if this piece continues the same use of a default as `other`."""
         if not self.default_of or not other.default_of:
             return False
         mine, its = self.default_of[0], other.default_of[0]
@@ -454,7 +455,7 @@ def is_any_number(field: Field) -> bool:
 
 
 def from_argument(positional: tuple[Field, ...], number: int) -> tuple[Field, ...] | None:
-    """Return the arguments from a number on; None if it is unknown which these are."""
+    """Return the arguments from `number` on; None if an unknown number of arguments precedes."""
     skipped = positional[: number - 1]
     return None if any(map(is_any_number, skipped)) else positional[number - 1 :]
 
@@ -500,8 +501,10 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
 
 
 def _begun(known: list[Value], condition: str) -> Value | None:
-    """Return the first text: its leading tokens shared by all are certain, the rest depends on
-    `condition`. A rest that is not arguments is unknown.
+    """Return the first text if all texts begin with the same tokens; None if they do not.
+
+    The shared tokens are certain; the remainder depends on `condition`. A remainder that does not
+    begin with a flag is unknown.
     """
     texts = ["".join(piece.text for piece in value.pieces or ()) for value in known]
     shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))

@@ -216,7 +216,7 @@ def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Valu
 
 
 def directory(scope: ShellScope) -> str | None:
-    """Return the current directory relative to the script's start; None if unchanged or unknown."""
+    """Return the current directory relative to the initial one; None if unchanged or unknown."""
     value = scope.get(_DIRECTORY)
     if value is None or value.pieces is None or any(piece.condition for piece in value.pieces):
         return None

@@ -192,12 +192,12 @@ def metadata_of(site: Site, root: Entries) -> yaml.Node | None:
 
 
 def count(keys: Entries, name: str, document: Document) -> Setting | None:
-    """Return a key's value if it is a number, else None."""
+    """Return a key's value, as a number if possible; None if the key is missing."""
     return pods.number_at(keys.get(name), document)
 
 
 def below(site: Site, *keys: str) -> Entries:
-    """Return the innermost mapping above the container that is the value, or an item, of a key."""
+    """Return the innermost enclosing mapping that is the value, or an item, of one of `keys`."""
     return next((step for key, step in reversed(site.steps) if key in keys), {})
 
 
@@ -306,7 +306,7 @@ def _ome(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
         labels[f"{_LWS}/worker-index"] = "0"
     nodes_ = workers
     if workers is not None and workers.known and isinstance(workers.value, int):
-        nodes_ = replace(workers, value=workers.value + 1)  # and the leader
+        nodes_ = replace(workers, value=workers.value + 1)  # plus the leader
     return replace(
         owner,
         role=role,

@@ -40,7 +40,7 @@ class StringDocument(Document):
 
 
 def load(document: Document) -> list[yaml.Node]:
-    """Return the documents of a YAML file. Raise InputError for hostile or invalid YAML."""
+    """Return the documents of a YAML file. Raise InputError if it is invalid or exceeds limits."""
     try:
         return compose_nodes(document.text)
     except yaml.YAMLError as error:

@@ -308,7 +308,7 @@ class _Parser(Lexer):
             return self._command()
         except UnreadableCommandError as error:
             by_line = error.by_line and self.text[start] != "("
-            if not by_line:  # otherwise nothing is read twice
+            if not by_line:  # the parser reads lines a second time
                 self.source.document.spend(_COST_OF_GIVING_UP)
             line = _LOGICAL_LINE.match(self.text, error.at if by_line else start)
             end = line.end() if line is not None else len(self.text)
@@ -391,7 +391,7 @@ class _Parser(Lexer):
         return ""
 
     def _shut(self, start: int, opening: str, body: tuple[Node, ...] | None, *closing: str) -> str:
-        """Consume the end of a compound command. Report it if missing, or if `body` is empty."""
+        """Consume the end of a compound command. Report a missing end or an empty `body`."""
         at = self.pos
         found = self._close(*closing)
         if not found:

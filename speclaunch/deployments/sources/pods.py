@@ -61,7 +61,7 @@ class ConfigMaps(Struct, frozen=True):
         return found
 
     def config(self, path: str) -> ConfigFile | None:
-        """Return the `--config` file that a ConfigMap in this file holds under its name.
+        """Return the `--config` file `path` if exactly one ConfigMap has a key of its name.
 
         Blank lines replace the manifest's preceding lines, so places in the text are exact.
         """
@@ -302,7 +302,7 @@ def settings(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
 
 
 def numeric(found: Setting | None) -> Setting | None:
-    """Convert a setting whose number is written as a text (`"8"`)."""
+    """Return a setting with an integer instead of its text (`"8"`); others are unchanged."""
     if found is not None and found.known and isinstance(found.value, str):
         text = found.value.strip()
         if _INTEGER.match(text) and len(text) < 19:
@@ -311,7 +311,7 @@ def numeric(found: Setting | None) -> Setting | None:
 
 
 def number_at(node: yaml.Node | None, document: Document) -> Setting | None:
-    """Return a scalar that should be a number; None if it is missing."""
+    """Return a scalar, as an integer if its text is one; None if it is missing."""
     return numeric(setting(node, document))
 
 

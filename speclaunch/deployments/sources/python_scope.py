@@ -315,7 +315,7 @@ class _Scope:
         self._document = program.document
         self._positions = program.positions
         self._if: int | None = None
-        """Line of the current condition."""
+        """Line of the outermost current condition; None outside conditions."""
         self._loose = 0
         """Number of enclosing loops and branches without a plain condition."""
         self._depth = 0

@@ -149,7 +149,7 @@ def _merged(base: Tree, over: Tree, document: Document) -> Tree:
 
 
 def _keeps(key: str, over: Tree) -> bool:
-    """True if the override only extends a key's mapping, so the key keeps its place in the base."""
+    """True if an override only extends a key's mapping, so the key keeps its position."""
     return isinstance(over.get(key.removesuffix(_KEYS)), dict)
 
 
@@ -289,7 +289,7 @@ def _hardware(job: Tree, role: str) -> str | None:
     gpus = _number(resources.get("gpus_per_node"))
     workers = _number(resources.get(f"{_ROLES[role]}_workers"))
     count = _number(resources.get(f"{_ROLES[role]}_nodes"))
-    if gpus and count and workers and count % workers == 0:  # complete nodes
+    if gpus and count and workers and count % workers == 0:  # workers use complete nodes
         return declared(f"{kind}:{gpus}") or declared(kind)
     return declared(kind)
 

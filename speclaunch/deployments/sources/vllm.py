@@ -1,10 +1,10 @@
 """Translation of vLLM's server commands to SGLang's: `vllm serve … --speculative-config '{…}'`.
 
 Only `import` reads them. `marked` replaces the program's name with a mark of the same length, which
-the readers recognize as a server. `translated` converts the resulting commands to SGLang's. Source
-of options, keys and defaults: vLLM 0.33.0, config/speculative.py,
-engine/arg_utils.py and entrypoints/common/cli_args.py; of parser names: tool_parsers/ and
-reasoning/. Their counterparts: SGLang 0.5.23, arg_groups/.
+the readers recognize as a server. `translated` converts the resulting commands to SGLang's.
+Sources: vLLM 0.33.0, config/speculative.py, engine/arg_utils.py and entrypoints/common/cli_args.py
+(options, keys and defaults), tool_parsers/ and reasoning/ (names of parsers); SGLang 0.5.23,
+arg_groups/ (their counterparts).
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ _PROSE = frozenset({"name", "description", "title", "help", "summary", "comment"
 _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
 """Beginning of a text in a variable's value that another program fills in."""
 _ENCODED = lazy(r"\s*(?:\[\s*[\"\[{]|\{\s*\")")
-"""Beginning of JSON in a string. It is a run's record, whose texts are escaped twice."""
+"""Beginning of JSON in a string, such as the record of a run. Its texts are escaped twice."""
 _MARKDOWN = lazy(r"(?m)^[ \t]*(?:```\w*[ \t]*\n|\|[^\n]*\|[ \t]*$)")
 """Code or a table row in a document that is a string in YAML."""
 _SEVERAL = frozenset({"nodes", "num_nodes"})
