@@ -19,7 +19,7 @@ RULES: tuple[Rule, ...] = (
         "unknown-argument",
         ERROR,
         "arguments",
-        also={WARNING: "for an argument of a known fork, if no engine is available"},
+        also={WARNING: "for an argument of a known fork, except in `doctor`"},
     ),
     row("SPL002", "ambiguous-argument", ERROR, "arguments"),
     row("SPL003", "invalid-value", ERROR, "arguments"),
@@ -43,7 +43,7 @@ RULES: tuple[Rule, ...] = (
         also={
             WARNING: (
                 "if plugins are loaded (`SGLANG_PLUGINS`), and for an algorithm of a known "
-                "fork, if no engine is available"
+                "fork, except in `doctor`"
             )
         },
     ),
@@ -135,7 +135,7 @@ RULES: tuple[Rule, ...] = (
         "spec-v2-without-effect",
         WARNING,
         "speculation_options",
-        also={INFO: "if the engine does it anyway (0.5.14 and later)"},
+        also={INFO: "if SpecV2 runs anyway (0.5.14 and later)"},
     ),
     row(
         "SPL211",
