@@ -408,7 +408,7 @@ def backend_kv_dtype(plan: Plan) -> Iterator[Verdict]:
                 f"{backend} supports kv_cache_dtype {', '.join(types)}, not {dtype}",
                 at=("kv_cache_dtype", "decode_attention_backend", "attention_backend"),
                 why="the engine refuses the type for this backend",
-                fix=Fix("set it to fp8_e4m3", set={"kv_cache_dtype": "fp8_e4m3"}),
+                fix=Fix("set kv_cache_dtype to fp8_e4m3", set={"kv_cache_dtype": "fp8_e4m3"}),
             )
 
 
@@ -478,7 +478,7 @@ def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
         at=(_DTYPE,),
         why="the engine refuses: DeepSeek DSA only supports bf16/bfloat16 or fp8_e4m3 "
         "kv_cache_dtype",
-        fix=Fix("set it to fp8_e4m3", set={_DTYPE: "fp8_e4m3"}),
+        fix=Fix("set kv_cache_dtype to fp8_e4m3", set={_DTYPE: "fp8_e4m3"}),
     )
 
 

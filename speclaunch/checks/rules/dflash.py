@@ -402,7 +402,7 @@ def domino_runtime(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"a Domino draft needs {what}",
             at=(name, DRAFT_PATH),
-            why="the engine refuses it after loading both models",
+            why="the engine checks this after loading both models, and stops",
             fix=Fix("correct it, or use a plain DFLASH draft", set=value),
         )
 

@@ -234,7 +234,7 @@ def eagle3_draft_layers(plan: Plan) -> Iterator[Verdict]:
         f"the EAGLE-3 draft's config states {layers} layers",
         at=(DRAFT_PATH,),
         why=why,
-        fix=Fix("set num_hidden_layers to 1 in the draft's config.json, if it has one layer"),
+        fix=Fix("if the draft has one layer, set num_hidden_layers to 1 in its config.json"),
         severity=severity,
     )
 

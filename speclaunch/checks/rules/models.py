@@ -190,8 +190,8 @@ def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the draft reads target {several}, {has}",
         at=("speculative_draft_model_path", "model_path"),
-        why="a layer that does not exist is not captured: the draft receives too few hidden "
-        "states and the first prefill fails",
+        why="the engine captures fewer hidden states than the draft reads, and the first prefill "
+        "fails",
         fix=Fix(f"use a draft made for this target{known_drafts(plan)}"),
     )
 
@@ -368,29 +368,31 @@ def config_refused(plan: Plan) -> Iterator[Verdict]:
     target = plan.facts.target
     if target is None:
         return
-    message, older = _refused(plan, target.raw)
+    message, remedy = _refused(plan, target.raw)
     if message:
         yield Verdict(
             f"SGLang {plan.version} cannot read the config of {target.name}",
             at=("model_path",),
-            why=f"the transformers version that it pins rejects it: {message}",
-            fix=Fix("use a later SGLang" if older else "correct config.json, or use SGLang 0.5.10"),
+            why=f"its transformers version rejects the config: {message}",
+            fix=Fix(remedy),
         )
 
 
-def _refused(plan: Plan, raw: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the message of transformers, and True if a later release can read the config."""
+def _refused(plan: Plan, raw: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the message of transformers and the remedy; both empty if it reads the config."""
     kind = raw.get("model_type")
     inner = mapping(raw.get("text_config")).get("model_type")
     if inner == "ministral3" and kind == "mistral3" and plan.in_versions(">=0.5.3,<0.5.10"):
-        return "KeyError: 'ministral3'", True
+        return "KeyError: 'ministral3'", "use SGLang 0.5.10 or later"
     layers = raw.get("layer_types") or ()
     if kind == "glm_moe_dsa" and _SPARSE in layers and plan.in_versions(">=0.5.11,<0.5.13"):
-        return "Class validation error for validator 'validate_layer_type'", True
+        message = "Class validation error for validator 'validate_layer_type'"
+        return message, "use SGLang 0.5.13 or later"
     activation = mapping(raw.get("ffn_config")).get("ffn_act_fn")
     if kind == "dbrx" and isinstance(activation, str) and plan.in_versions(">=0.5.11"):
-        return "Validation error for field 'ffn_act_fn': it has to be an object", False
-    return "", False
+        message = "Validation error for field 'ffn_act_fn': it has to be an object"
+        return message, "correct config.json, or use SGLang 0.5.10"
+    return "", ""
 
 
 _DRAFTS = ("EAGLE", "STANDALONE")
@@ -454,10 +456,10 @@ def activation(plan: Plan) -> Iterator[Verdict]:
         requested = checkpoint.config.get("hidden_act", "silu")
         if requested != "silu":
             yield Verdict(
-                f"{checkpoint.architecture} has no activation {requested}",
+                f"{checkpoint.architecture} does not support the activation {requested}",
                 at=(name,),
-                why=f"`Unsupported activation: {requested}. Only silu is supported for now.` as "
-                f"{checkpoint.name} is loaded",
+                why=f"the engine stops while it loads {checkpoint.name}: Unsupported activation: "
+                f"{requested}. Only silu is supported for now.",
                 fix=Fix("use a checkpoint with `hidden_act: silu`"),
             )
 
@@ -475,8 +477,9 @@ def rope_type(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 f"SGLang {plan.version} does not support the RoPE scaling type `{kind}`",
                 at=(name,),
-                why=f"`Unknown RoPE scaling type {kind}` as {checkpoint.name} is loaded",
-                fix=Fix("correct `rope_type` in the config.json: " + ", ".join(_KNOWN)),
+                why=f"the engine stops while it loads {checkpoint.name}: Unknown RoPE scaling type "
+                f"{kind}",
+                fix=Fix("set `rope_type` in config.json to one of " + ", ".join(_KNOWN)),
             )
 
 
@@ -487,9 +490,9 @@ def shared_heads(plan: Plan) -> Iterator[Verdict]:
         heads, shared = checkpoint.num_attention_heads, checkpoint.num_key_value_heads
         if heads and shared and heads % shared:
             yield Verdict(
-                f"{heads} heads of {checkpoint.name} cannot share {shared} KV heads",
+                f"{heads} heads of {checkpoint.name} are not a multiple of {shared} KV heads",
                 at=(name,),
-                why="each KV head must serve equally many heads; attention fails on the "
+                why="each KV head must serve the same number of heads; attention fails on the "
                 "first tokens",
                 fix=Fix("correct `num_key_value_heads` in the config.json"),
             )

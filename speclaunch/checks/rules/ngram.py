@@ -270,7 +270,7 @@ def uno_width(plan: Plan) -> Iterator[Verdict]:
             f"UNO {message}",
             at=(_TOKENS, _TOPK, _STEPS, "speculative_algorithm"),
             why="the engine rejects it while it parses its arguments",
-            fix=Fix(f"choose another width; without {_TOPK} UNO drafts a chain of any width"),
+            fix=Fix(f"change {_TOKENS}, or remove {_TOPK}: a chain can have any width"),
         )
 
 
