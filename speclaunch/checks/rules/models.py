@@ -286,7 +286,7 @@ _LAYERED = {
 
 @rule("SPL419")
 def multi_layer_target(plan: Plan) -> Iterator[Verdict]:
-    """Report multi-layer EAGLE on a model without such layers."""
+    """Report multi-layer EAGLE on a model that does not support it."""
     if not plan.user_value(_SWITCH) or plan.env(PLUGINS):
         return
     name = architecture(plan.facts.target if own_path(plan) is None else plan.facts.draft)
@@ -485,7 +485,7 @@ def rope_type(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL433")
 def shared_heads(plan: Plan) -> Iterator[Verdict]:
-    """Report a model whose heads cannot share its KV heads."""
+    """Report a head count that is not a multiple of the KV heads."""
     for name, checkpoint in llama_like(plan):
         heads, shared = checkpoint.num_attention_heads, checkpoint.num_key_value_heads
         if heads and shared and heads % shared:
