@@ -1,7 +1,7 @@
 """Rules about what will fail, serve wrongly or cost performance.
 
-`table.py` has a row per rule; the module that a row names has its check, registered by its code. A
-rule's page is `docs/rules/<CODE>.md`, its cases are `tests/checks/rules/cases/<CODE>.yaml`.
+`table.py` has one row per rule, which names the module with the rule's check. A rule's page is
+`docs/rules/<CODE>.md`, its cases are `tests/checks/rules/cases/<CODE>.yaml`.
 """
 
 from __future__ import annotations
@@ -95,5 +95,5 @@ FAMILIES: Mapping[str, Family] = {
 ELSEWHERE: Mapping[str, str] = {"SPL243": "models", "SPL244": "models"}
 """Codes outside of their family's numbers: they predate the families and never change."""
 RETIRED = frozenset({"SPL901", "SPL913", "SPL918", "SPL919", "SPL920", "SPL921"})
-"""Codes that no rule may use: those of removed rules (none yet), and those of plan changes that no
-rule reports."""
+"""Codes that no rule may use: those of removed rules (none yet), and of plan changes that no rule
+reports."""

@@ -113,7 +113,7 @@ def written(problem: Problem) -> str | None:
 
 
 def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
-    """Add the advice to declare a fork to the fix of an argument that no release has."""
+    """Return the fix; for an argument that no release has, add the advice to declare a fork."""
     if MARK in plan.request.version or not _in_no_release(problem, plan):
         return fix
     advice = f"{fix.text}; " if fix is not None else "no release has it; "
@@ -121,7 +121,7 @@ def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
 
 
 def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
-    """Return the fix with the edit to the intended name or value, if exactly one is known."""
+    """Return the fix, with the edit to the intended name or value if exactly one is known."""
     if fix is None:
         return None
     name = written(problem)
@@ -138,7 +138,7 @@ def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
 
 
 def _named(problem: Problem, plan: Plan) -> Argument | None:
-    """Return the argument that a problem names by its flag, if this version has it."""
+    """Return the argument whose flag a problem names; None if this version does not have it."""
     flag = _FLAG.search(problem.message)
     return plan.catalogue.by_name(flag[0]) if flag is not None else None
 
@@ -169,7 +169,7 @@ def _instead(problem: Problem, plan: Plan) -> Fix | None:
 
 
 def same_argument(name: str, catalogue: Catalogue) -> str | None:
-    """Return a version's flag for an argument that it does not know by this name."""
+    """Return a version's flag for an argument with another name there; None if there is none."""
     if catalogue.by_name(name) is not None:
         return None
     found = (catalogue.by_name(other) for other in other_names(name))

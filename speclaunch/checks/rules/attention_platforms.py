@@ -148,7 +148,7 @@ def backend_hardware(plan: Plan) -> Iterator[Verdict]:
 
 
 def _effective(plan: Plan, name: str) -> str | None:
-    """Return the effective backend of a user's setting: some caches replace fa3 with triton."""
+    """Return the effective backend for a user's setting: some caches replace fa3 with triton."""
     try:
         return attention_backend(plan, name)
     except UnknownValueError:  # a backend that the engine chooses always runs
@@ -303,7 +303,7 @@ _ALLOWED = (
     (">=0.5.4", (12,), ("triton",)),
     (">=0.5.3", (10,), ("triton",)),
 )
-"""Versions, GPU generations and allowed backends; the first matching row counts."""
+"""Versions, GPU generations and allowed backends; the first matching row applies."""
 _ONE_FIELD = "<0.5.16"
 """Releases that check only `attention_backend`, even if each phase has its own."""
 _BOTH_OR_ONE = "<0.5.18"
@@ -413,7 +413,7 @@ def backend_kv_dtype(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_used_for_cache(plan: Plan, backend: str) -> bool:
-    """True if it decodes, or is set for both phases. Only trtllm_mla can be a default."""
+    """True if the backend decodes, or is set for both phases. Only trtllm_mla can be a default."""
     if backend == plan.user_value("decode_attention_backend"):
         return True
     if backend == plan.user_value("attention_backend"):
@@ -430,7 +430,7 @@ _KV_DTYPE_HARDWARE_TYPES = (
     ("fp4_e2m1", ">=0.5.16", (), "it is deprecated. Use fp4_mx_block16."),
 )
 """Dtypes, versions, GPU generations and messages. fp4_e2m1 is refused on every GPU from 0.5.16 on
-(mem_cache/kv_cache_dtype.py:57), and no choice from 0.5.21 on."""
+(mem_cache/kv_cache_dtype.py:57), and by the parser from 0.5.21 on."""
 
 
 @rule("SPL321")
@@ -488,8 +488,8 @@ _OLD_TYPE = "fp4_e2m1"
 _PLAIN = ("triton", "torch_native", "flex_attention", "trtllm_mha")
 _FP4_KV_BACKEND_LATENT = ("flashinfer", "trtllm_mla", "cutlass_mla")
 _FP4_KV_BACKEND_EARLY = "flashmla"
-"""Backends that read it without and with latent attention, if both phases run on them. cutlass_mla
-is no choice from 0.5.20 on."""
+"""Backends that read an FP4 cache without and with latent attention, if both phases run on them.
+0.5.20 and later reject cutlass_mla."""
 
 
 @rule("SPL327")

@@ -256,7 +256,7 @@ class Image(Struct, frozen=True):
 
     @property
     def release(self) -> str | None:
-        """SGLang release in the tag."""
+        """SGLang release in the tag, or None."""
         return tagged_version(self.name)
 
     @property
@@ -279,13 +279,13 @@ class Image(Struct, frozen=True):
 
     @property
     def cuda(self) -> tuple[int, int] | None:
-        """CUDA release in the tag: `cu126`."""
+        """CUDA release in the tag (`cu126`: 12, 6), or None."""
         found = _CUDA.search(self.tag or "")
         return None if found is None else (int(found["major"]), int(found["minor"]))
 
     @property
     def vendor(self) -> Vendor | None:
-        """GPU vendor: AMD if the name has ROCm, NVIDIA if the tag has a CUDA release."""
+        """GPU vendor: AMD if the name has ROCm, NVIDIA if the tag has a CUDA release, else None."""
         if _ROCM.search(self.name.lower()):
             return Vendor.AMD
         return Vendor.NVIDIA if self.cuda is not None else None
@@ -303,7 +303,7 @@ def image_of(plan: Plan) -> tuple[Image, Setting] | None:
 
 
 def requested_gpus(plan: Plan) -> tuple[str, Setting] | None:
-    """Return the GPU resource and amount of the container: its limit, else its request."""
+    """Return the container's GPU resource and amount: its limit, else its request, else None."""
     pod = context_of(plan).pod
     for amounts in (pod.limits, pod.requests):
         for name in GPU_RESOURCES:

@@ -345,7 +345,8 @@ _DSPARK_HOOKS = {
     "BailingMoeV3ForCausalLM": ">=0.5.19",
     "KimiK3LinearForCausalLM": ">=0.5.19",
 }
-"""Classes with a hook for DSPARK, which classes with a hook for DFLASH do not need."""
+"""Classes with a separate hook for DSPARK, and their versions. Classes with a hook for DFLASH need
+none."""
 
 
 @rule("SPL612")

@@ -67,7 +67,7 @@ def draft_dtype(plan: Plan) -> Iterator[Verdict]:
 
 
 def _loaded(model: Checkpoint) -> str | None:
-    """Return the data type that `auto` gives: float32 weights are halved."""
+    """Return the data type that `auto` resolves to, None if unknown: float32 weights are halved."""
     return halved(model) if model.dtype == "float32" else model.dtype
 
 

@@ -393,21 +393,21 @@ class PreflightError(SpeclaunchError):
 
 
 def check_request(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> CheckedRequest:
-    """Look up the facts, resolve the plan, and run the rules."""
+    """Return the plan of a request with its facts, and the rules' results."""
     return check_plan(resolve(request, lookup.facts(request)), rules)
 
 
 def check_plan(plan: Plan, rules: Iterable[Rule]) -> CheckedRequest:
-    """Run the rules on a resolved plan."""
+    """Return a resolved plan with the rules' results."""
     selected = tuple(rules)
     results = _explained_once(check_rules(plan, selected), plan, selected)
     return CheckedRequest(plan, annotate_grounds(results, plan, plan.facts, selected))
 
 
 def _explained_once(results: RuleResults, plan: Plan, selected: Sequence[Rule]) -> RuleResults:
-    """Drop extracted refusals that the error of another rule covers.
+    """Return the results without extracted refusals that another rule's error covers.
 
-    This also holds if the other rule is not selected: ignoring it ignores the refusal.
+    The other rule need not be selected: ignoring it also ignores the refusal.
     """
     if not any(finding.code == _GENERATED for finding in results.findings):
         return results
@@ -429,9 +429,9 @@ def _explained_once(results: RuleResults, plan: Plan, selected: Sequence[Rule]) 
 
 
 def check_together(plans: Sequence[Plan], rules: Iterable[Rule]) -> Iterator[tuple[Plan, Finding]]:
-    """Run the rules that compare deployments on plans of one engine version.
+    """Yield the findings of rules that compare deployments, each with its plan.
 
-    The parts of one deployment may run several versions.
+    The plans have one engine version; only parts of one deployment may have several.
     """
     for rule in rules:
         if rule.check_across is None:

@@ -341,7 +341,8 @@ _BEFORE_RESOLUTION = "<0.4.9.post4"
 """Releases that check the chunk before DP attention divides it and before backends set the page
 size (0.4.9 server_args.py:342)."""
 _OFF_TOO = "<0.5.0rc2"
-"""Releases that also check a size that disables chunks (0.4.10.post2 server_args.py:1955)."""
+"""Releases that also check a chunk size that disables chunking (0.4.10.post2 server_args.py:1955).
+"""
 _DECODE_TOO = "<0.5.3"
 """Releases that also check decode servers (0.5.2 server_args.py:2285)."""
 

@@ -66,7 +66,7 @@ def page_url(code: str) -> str | None:
 
 
 def parsed(text: str) -> Page:
-    """Parse a page: title, summary, body."""
+    """Return a page parsed from its text: title, summary, body."""
     title, summary, body = text.split("\n\n", 2)
     return Page(title.removeprefix("# "), summary.removesuffix("."), body)
 
@@ -217,7 +217,7 @@ class Verdict(Struct, frozen=True):
     fix: Fix | None = None
     severity: Severity | None = None
     place: Place | None = None
-    """Set only if the verdict is not about an argument, such as a token that the parser refuses."""
+    """Place of a verdict that is not about an argument, such as a token that the parser refuses."""
     others: tuple[Place, ...] = ()
     """Places in addition to those of `at`: in a different role, the pod or a Service."""
 
@@ -344,7 +344,7 @@ def row(
 
 
 def rule(code: str) -> Callable[[Check], Check]:
-    """Register a function as the check of a rule of the table."""
+    """Return a decorator that registers a function as the check of the table's rule `code`."""
 
     def register(check: Check) -> Check:
         CHECKS[code] = check
@@ -356,7 +356,8 @@ def rule(code: str) -> Callable[[Check], Check]:
 def rule_across(
     code: str, compares: Callable[[Plan], bool] = every_plan
 ) -> Callable[[CheckAcross], CheckAcross]:
-    """Register a function as the check of a rule that compares deployments: see `Rule.compares`."""
+    """Return a decorator that registers the check of a rule that compares deployments. `compares`:
+    see `Rule`."""
 
     def register(check: CheckAcross) -> CheckAcross:
         CHECKS[code] = check

@@ -109,7 +109,7 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
 
 
 def _groups(plan: Plan) -> int | None:
-    """Return `ep_size`; 1 with an all-to-all backend, for which these checks do not apply."""
+    """Return `ep_size`, or None; 1 with an all-to-all backend, which skips these checks."""
     return number(plan, "ep_size") if plan.value("moe_a2a_backend") == "none" else 1
 
 
@@ -230,7 +230,7 @@ _MUSE_SPARK = "MuseSparkForConditionalGeneration"
 class _Runners(Struct, frozen=True):
     """The runners that a backend accepts; the engine resolves `auto`.
 
-    The first matching row counts. 0.5.12.post1 server_args.py:3278, 0.5.14 :5351, 0.5.15.post1
+    The first matching row applies. 0.5.12.post1 server_args.py:3278, 0.5.14 :5351, 0.5.15.post1
     :5161; 0.5.23 arg_groups/moe_hook.py:333, 415, 538 and 600.
     """
 

@@ -67,7 +67,7 @@ def is_tied(checkpoint: Checkpoint) -> bool:
 
 
 def flag(config: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
-    """Return the value of a switch in a config."""
+    """Return the value of a switch in a config; `default` if it is not a boolean."""
     value = config.get(key)
     return value if isinstance(value, bool) else default
 
@@ -176,7 +176,7 @@ _QUANTIZED = ("qweight", "weight_packed")
 def compare(
     loader: Loader, headers: Mapping[str, TensorHeader], *, plain: bool = True
 ) -> TensorComparison:
-    """Compare tensors with the class.
+    """Return the differences between tensors and the class.
 
     `plain` is False for quantized matrices, which have other names and shapes.
     """
@@ -233,7 +233,7 @@ def _quantized(place: str) -> list[str]:
 def _near(
     missing: list[str], unread: list[str], loader: Loader, headers: Mapping[str, TensorHeader]
 ) -> dict[str, str | None]:
-    """Return for each missing tensor the most similar tensor of equal shape, if any."""
+    """Return, for each missing tensor, the most similar unread tensor of equal shape, or None."""
     left = {name: _words(name) for name in unread[:_MOST_COMPARED]}
     found: dict[str, str | None] = {}
     for name in missing:

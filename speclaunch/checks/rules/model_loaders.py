@@ -158,7 +158,8 @@ def eagle(draft: Checkpoint, version: str) -> Loader | None:
 
 
 def complete_model(checkpoint: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of a dense Llama, Mistral, Qwen2 or Qwen3 model (`*ForCausalLM`)."""
+    """Return the loader of a dense Llama, Mistral, Qwen2 or Qwen3 model; None if its config lacks a
+    size."""
     del version
     sizes = dimensions(checkpoint)
     if sizes is None:
@@ -243,7 +244,7 @@ def dflash(draft: Checkpoint, version: str) -> Loader | None:
 def mask_token(draft: Checkpoint) -> int | None:
     """Return the mask token, a placeholder for tokens to draft; None if the config has none.
 
-    `mask_token_id` of `dflash_config`, else outside (parse_dflash_draft_config).
+    It is `mask_token_id` in `dflash_config`, else outside it (parse_dflash_draft_config).
     """
     inner = mapping(draft.config.get("dflash_config")).get("mask_token_id")
     return (
@@ -262,7 +263,8 @@ _MOST_EXPERTS = 4096
 
 
 def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `Glm4MoeForCausalLMNextN`: the layer after the last."""
+    """Return the loader of `Glm4MoeForCausalLMNextN` (the layer after the last); None if its config
+    lacks a size."""
     del version
     sizes = dimensions(target)
     if sizes is None:
@@ -281,7 +283,7 @@ def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
 def deepseek(target: Checkpoint, version: str) -> Loader | None:
     """Return the loader of `DeepseekV3ForCausalLMNextN`: the layer after the last.
 
-    Its attention is latent.
+    Its attention is latent. None if its config lacks a size.
     """
     del version
     sizes = dimensions(target)
@@ -356,7 +358,8 @@ def _experts(
 
 
 def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] | None:
-    """Return the tensors of latent attention (models/deepseek_v2.py DeepseekV2AttentionMLA)."""
+    """Return the tensors of latent attention; None if the config lacks a size
+    (models/deepseek_v2.py DeepseekV2AttentionMLA)."""
     config = target.config
     keys = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     numbers = known(*(size(config.get(key)) for key in keys))
@@ -384,7 +387,7 @@ def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] 
 def mimo(target: Checkpoint, version: str) -> Loader | None:
     """Return the loader of `MiMoMTP`: `model.mtp_layers.0.`.
 
-    It is a Qwen2 block between two norms and a projection.
+    It is a Qwen2 block between two norms and a projection. None if its config lacks a size.
     """
     del version
     sizes = dimensions(target)
@@ -404,7 +407,8 @@ def mimo(target: Checkpoint, version: str) -> Loader | None:
 
 
 def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `Qwen3NextForCausalLMMTP`: `mtp.`, gated attention and experts."""
+    """Return the loader of `Qwen3NextForCausalLMMTP`: `mtp.`, gated attention and experts. None if
+    its config lacks a size."""
     del version
     sizes = dimensions(target)
     config = target.config
@@ -444,7 +448,8 @@ def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
 
 
 def _mtp_place(mark: str) -> Callable[[str], str | None]:
-    """Return a `place` that assigns only names with `mark`, and shared tensors, to the draft."""
+    """Return a `place` function that keeps names with `mark` and shared tensors, and drops all
+    others."""
 
     def place(name: str) -> str | None:
         return name if mark in name or name in _OF_BOTH else None

@@ -40,7 +40,7 @@ def running_requests(plan: Plan) -> int:
 
 
 def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
-    """Return the batch sizes to capture, as far as they are set or resolved; else None.
+    """Return the batch sizes to capture, ascending; None if they are neither set nor resolved.
 
     They may not be GPU graphs, since the hardware may be unknown; `runs_on_cpu` checks for a CPU.
     """
@@ -54,7 +54,7 @@ def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
 
 
 def largest_capture(plan: Plan) -> int | None:
-    """Return the largest batch size to capture: of the list, else the maximum."""
+    """Return the largest batch size to capture: of the list, else the maximum argument, or None."""
     sizes = capture_sizes(plan)
     if sizes:
         return sizes[-1]
@@ -70,7 +70,7 @@ def sizing_arguments(plan: Plan) -> tuple[str, ...]:
 
 _MAXIMUM = "cuda_graph_max_bs_decode"
 _FEW = 4
-"""Coverage of less than one in this many requests is probably unintended."""
+"""Covering fewer than one in this many requests is probably unintended."""
 
 
 @rule("SPL701")

@@ -99,7 +99,7 @@ def startup_budget(plan: Plan) -> Iterator[Verdict]:
 
 
 def _budget(plan: Plan) -> _Budget | None:
-    """Return the startup probe's budget; the liveness probe's if there is no startup probe."""
+    """Return the budget of the startup probe, else of the liveness probe; None if unknown."""
     for kind in (ProbeKind.STARTUP, ProbeKind.LIVENESS):
         for probe in probes(plan, kind):
             if probe.port is None:

@@ -221,7 +221,8 @@ def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
 
 
 def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
-    """Join commands with different roles in the file (`rank0`, `rank1`) into one server.
+    """Yield the commands of each server, joined if the file gives them different roles (`rank0`,
+    `rank1`).
 
     They belong to one server if their deployment has exactly one leader, or they meet at one
     address.

@@ -28,7 +28,7 @@ def import_checks() -> None:
 
 
 def by_code(code: str) -> Rule | None:
-    """Return the rule with a code or name, ignoring case."""
+    """Return the rule with a code or name, ignoring case; None if there is none."""
     normalized = code.strip().lower()
     return _named(normalized, RULES) or _named(normalized, all_rules())
 

@@ -16,7 +16,7 @@ from speclaunch.engine import LATENT, Group, Plan, UnknownValueError, gpu_ranks,
 
 _DECODE_CACHE = "disaggregation_decode_enable_radix_cache"
 _SINCE = {"DSPARK": ">=0.5.21", "EAGLE": ">=0.5.23", "EAGLE3": ">=0.5.23"}
-"""Algorithms that support it, and the first release of each."""
+"""Algorithms that support the radix cache on decode servers, and the first release of each."""
 
 
 @rule("SPL232")
@@ -361,7 +361,7 @@ def role_page_size(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 _AT = ("page_size", "attention_backend", "decode_attention_backend", "prefill_attention_backend")
-"""Arguments that decide it: a backend may have its own page size."""
+"""Arguments that decide the page size: a backend may have its own."""
 _ROLE_PAGE_SIZE_COMPARED = ">=0.5.8"
 """Releases whose decode server compares the sizes when it first meets a prefill server."""
 
@@ -406,7 +406,8 @@ def role_kv_dtype(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 _ROLE_KV_DTYPE_COMPARED = ">=0.5.10"
 """Releases whose decode server compares the names when it first meets a prefill server."""
 _WIDE = ("auto", "bf16", "bfloat16")
-"""Equal in releases that do not compare names: two bytes each, for nearly every checkpoint."""
+"""Dtypes that are equal in releases that do not compare names: two bytes, for nearly every
+checkpoint."""
 
 
 def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:

@@ -46,7 +46,7 @@ class Subject(Struct, frozen=True):
         return not (self.tensors.headers.broken or self.checkpoint.missing_files)
 
     def compared(self) -> TensorComparison | None:
-        """Compare the files with the class; None if a file is broken or no loader is known."""
+        """Return the comparison with the class; None if a file is broken or no loader is known."""
         if self.loader is None or not self.is_complete:
             return None
         from speclaunch.checks.rules.loading import compare  # noqa: PLC0415
@@ -112,7 +112,7 @@ def _subject(
 
 @rule("SPL951")
 def missing_tensors(plan: Plan) -> Iterator[Verdict]:
-    """Report tensors that the engine's class needs and the files lack."""
+    """Report tensors that the engine's class needs but the files lack."""
     examined_here = examined(plan)
     if examined_here is None:
         return
@@ -233,7 +233,7 @@ _FIX = Fix("use the draft's original weights: d2t contains the offset of each dr
 
 @rule("SPL953")
 def token_map(plan: Plan) -> Iterator[Verdict]:
-    """Report a map from draft to target vocabulary that points at wrong tokens."""
+    """Report a map from draft to target vocabulary that points to wrong tokens."""
     found = subject(plan)
     if found is None or not found.is_complete:
         return
@@ -286,7 +286,7 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
 
 
 def _ids(found: Subject, name: str) -> tuple[int, ...] | None:
-    """Return the integers of a map, with or without `model.` in front of its name."""
+    """Return the integers of a map, with or without `model.` before its name; None if absent."""
     for known in (name, f"model.{name}"):
         if known in found.headers and len(found.headers[known].shape) == 1:
             return found.tensors.integers(known)

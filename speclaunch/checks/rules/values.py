@@ -25,7 +25,7 @@ from speclaunch.engine import (
 
 
 def number(plan: Plan, name: str) -> int | None:
-    """Return the effective value of an integer argument."""
+    """Return the effective value of an integer argument, or None. Raises UnknownValueError."""
     value = plan.value(name)
     return None if value is None else int(value)
 
@@ -40,7 +40,7 @@ def tree_capacity(steps: int, topk: int) -> int:
 
 
 def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
-    """Return the effective value of one of the three backend arguments.
+    """Return the effective value of one of the three backend arguments, or None.
 
     If resolution lacks a fact, this is the user's value. Releases replace it only for DeepSeek V4
     and for fa3 with a hierarchical cache (plan/resolution/attention_models.py, attention.py).
@@ -80,7 +80,8 @@ def _may_change_it(plan: Plan) -> bool:
 
 
 def attention_backends(plan: Plan) -> tuple[str | None, str | None]:
-    """Return the backends of prefill and decode: each its own, else `attention_backend`."""
+    """Return the backends of prefill and decode, each from its own argument, else from
+    `attention_backend`, else None."""
     prefill, decode = (attention_backend(plan, name) or attention_backend(plan) for name in PHASES)
     return prefill, decode
 
@@ -264,7 +265,7 @@ def llama_like(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
 
 
 def served_context(plan: Plan) -> int | None:
-    """Return the context length that the target serves: the requested, else its own."""
+    """Return the context length that the target serves: the requested, else its own, else None."""
     requested = plan.value("context_length")
     if requested is not None:
         return int(requested)
@@ -272,7 +273,7 @@ def served_context(plan: Plan) -> int | None:
 
 
 def context_of(checkpoint: Checkpoint | None, plan: Plan) -> int | None:
-    """Return a checkpoint's own context length, as this release derives it."""
+    """Return a checkpoint's own context length, as this release derives it; None if unknown."""
     return checkpoint.context_in(plan.request.version) if checkpoint is not None else None
 
 
@@ -322,14 +323,14 @@ def known_drafts(plan: Plan) -> str:
 
 
 KEYS_OF_A_COMMAND = ("api_key", "admin_api_key")
-"""Arguments that the list of processes also shows if they are written into a command."""
+"""Secret arguments that a process list also shows if they are written into a command."""
 
 
 def written_secrets(plan: Plan) -> tuple[RequestedValue, ...]:
     """Return the arguments and variables whose secret value is in the file.
 
-    An argument with the value of such a variable reads it from there: only the variable is
-    reported, at the place of the text.
+    If an argument reads its value from such a variable, only the variable is reported, at the place
+    of the text.
     """
     requested, env = plan.request.values.values(), plan.request.env.values()
     variables = [

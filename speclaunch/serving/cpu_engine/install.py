@@ -107,7 +107,9 @@ def probe_options(options: Sequence[str]) -> list[str]:
 
 
 def offered(lines: Sequence[str], ended: bool) -> Offer:
-    """Parse the answer of ``pip index versions``. ``ended`` is False if the deadline cut it off."""
+    """Return the torch versions in the output of ``pip index versions``, or why there are none.
+    ``ended`` is False if the deadline cut the output off.
+    """
     found = _AVAILABLE.search("\n".join(lines))
     if found:
         return Offer(frozenset(version.strip() for version in found[1].split(",")))
@@ -272,7 +274,7 @@ class Installation(Struct, frozen=True):
         return outcome
 
     def check_machine(self, report: ReportDetail) -> bool:
-        """Raise InstallError early if a later step would fail on this machine."""
+        """Return True; raise InstallError if a later step would fail on this machine."""
         sglang = f"SGLang {self.engine.release}"
         ended = self._run(self.source, "-I", "-c", _PROBE)
         if ended.status != 0:
@@ -321,8 +323,8 @@ class Installation(Struct, frozen=True):
             )
 
     def make_venv(self, report: ReportDetail) -> bool | None:
-        """Create the virtual environment; replace an environment that has no mark or has lost its
-        Python.
+        """Create the virtual environment, or replace it if it has no mark or has lost its Python.
+        Return None if it was already usable.
         """
         venv = self.engine.venv
         if self._is_marked("venv", "1") and self._python_starts():
@@ -336,7 +338,7 @@ class Installation(Struct, frozen=True):
 
     def install_torch(self, report: ReportDetail) -> bool | None:
         """Install torch's CPU build from an available source; the next step installs its
-        dependencies.
+        dependencies. Return None if torch was already installed.
         """
         if self._is_marked("torch", TORCH):
             return None
@@ -357,7 +359,7 @@ class Installation(Struct, frozen=True):
         return offered(ended.lines, ended.in_time)
 
     def install_packages(self, report: ReportDetail) -> bool | None:
-        """Install all other packages, pinned."""
+        """Install all other packages, pinned; return None if that was already done."""
         text = requirements(self.engine.release)
         file = self.engine.root / "requirements.txt"
         replace_file(file, text, 0o666)
@@ -383,7 +385,7 @@ class Installation(Struct, frozen=True):
         return found
 
     def compile_corpus(self, report: ReportDetail) -> bool:
-        """Compile the extension that NGRAM needs."""
+        """Compile the extension that NGRAM needs; return True."""
         report("ngram_corpus")
         ensure_corpus(self.engine, keep_open=(self.lock,))
         return True
@@ -398,7 +400,7 @@ class Installation(Struct, frozen=True):
     def _pip(
         self, step: str, content: str, options: list[str | Path], report: ReportDetail
     ) -> bool | None:
-        """Run ``pip install`` unless the step is marked as done with this content."""
+        """Run ``pip install``; return None if the step is marked as done with this content."""
         if self._is_marked(step, content):
             return None
         _drop_half_installed(self.engine.venv)

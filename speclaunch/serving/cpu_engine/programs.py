@@ -58,7 +58,8 @@ def run_logged(
     keep_open: Sequence[int] = (),
     deadline_s: float | None = None,
 ) -> Completed:
-    """Run ``command`` to its end, append its output to ``log`` and pass each line to ``on_line``.
+    """Run ``command`` to its end and return its result. Append its output to ``log`` and pass each
+    line to ``on_line``.
 
     ``on_tick`` is called every second from a separate thread, even while the program is silent;
     after ``deadline_s`` seconds the program is killed.
@@ -268,7 +269,7 @@ def engine_environment(engine: CpuEngine) -> dict[str, str]:
 
 
 def _generator(folder: Path) -> str | None:
-    """Return the hash of the script that wrote the model in ``folder``."""
+    """Return the hash of the script that wrote the model in ``folder``, or None."""
     try:
         content = json.loads((folder / "speclaunch-model.json").read_text(encoding="utf-8"))
         return str(content["generator"])

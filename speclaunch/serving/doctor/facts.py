@@ -242,7 +242,7 @@ class MachineFacts(Struct, frozen=True):
 
     @property
     def nvidia(self) -> Hardware | None:
-        """NVIDIA GPUs of this machine."""
+        """NVIDIA GPUs of this machine, or None."""
         found = self.hardware
         if isinstance(found, Hardware) and found.vendor.value == "nvidia":
             return found
@@ -290,7 +290,7 @@ class BoundedTasks:
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
 
     def start(self, what: str, run: Callable[[], T]) -> PendingAnswer[T]:
-        """Start a task. `what` names its result if it fails."""
+        """Start a task and return its pending result. `what` names the result in error reports."""
         return PendingAnswer(what, run, self._seconds, self._deadline)
 
 

@@ -209,7 +209,7 @@ def with_engine_checks(
 
 
 def known_python(runtime: object) -> Path | None:
-    """Return the interpreter of a detected engine."""
+    """Return the interpreter of a detected engine, or None."""
     return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
 
 
@@ -313,7 +313,7 @@ class DoctorRequest(Struct, frozen=True):
 def gather(
     request: DoctorRequest, home: Path
 ) -> tuple[MachineFacts, RecipeResults | UnknownFact | None]:
-    """Gather all facts, and run the rules. The rules' results are None without a recipe.
+    """Return all facts, and the rules' results (None without a recipe).
 
     `home`: directory of speclaunch. Raises InputError if no version can serve the recipe.
     """
@@ -502,7 +502,7 @@ def _lookup(
 
 
 def _meant_for(recipe: Recipe, found: object) -> str | None:
-    """Return the recipe's hardware if this machine has different hardware."""
+    """Return the recipe's hardware if this machine has different hardware, else None."""
     name = recipe.deployment.hardware.name
     if name == AUTO or is_cpu(recipe) or not isinstance(found, Hardware):
         return None

@@ -132,7 +132,9 @@ def _limit(value: int) -> int | None:
 
 
 def _memory_limit() -> tuple[int | None, int | None]:
-    """Return the smallest memory limit of this process's control groups, and the memory used."""
+    """Return the smallest memory limit of this process's control groups, and the memory used there.
+    Both are bytes, or None.
+    """
     found: list[tuple[int, int | None]] = []
     for directory in _groups("memory"):
         for limit_file, used_file in (
@@ -191,7 +193,7 @@ def _number(path: Path) -> int | None:
 
 
 def _nvcc(env: Mapping[str, str], path: str) -> Path | None:
-    """Return nvcc as torch and the engine find it: CUDA_HOME, PATH, /usr/local/cuda."""
+    """Return the nvcc of torch and the engine (CUDA_HOME, PATH, /usr/local/cuda), or None."""
     home = env.get("CUDA_HOME") or env.get("CUDA_PATH")
     found = shutil.which("nvcc", path=path)
     candidates = [Path(home) / "bin" / "nvcc"] if home else []
@@ -274,7 +276,7 @@ def _weights(directory: Path) -> bool:
 
 
 def _token(env: Mapping[str, str], base: Path) -> str | None:
-    """Return the location of a token, in the search order of the hub's library."""
+    """Return the location of a token, in the search order of the hub's library, or None."""
     for name in _TOKENS:
         if env.get(name, "").strip():
             return name
@@ -371,7 +373,9 @@ def read_processes() -> tuple[Process, ...]:
 
 
 def _ports() -> dict[int, set[int]]:
-    """Return the TCP ports on which each process listens, as far as this user can see them."""
+    """Return the TCP ports on which each process listens, by process id; only those this user can
+    see.
+    """
     found: dict[int, set[int]] = {}
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections(kind="tcp"):
@@ -430,7 +434,7 @@ def is_engine(process: Process) -> bool:
 
 
 def _option(argv: Sequence[str], flag: str) -> str | None:
-    """Return the value of a flag in either spelling. If it is repeated, the last value counts."""
+    """Return the last value of a flag, written `--flag value` or `--flag=value`, or None."""
     value = None
     for index, word in enumerate(argv):
         if word == flag:

@@ -103,7 +103,7 @@ class EngineStarts(Struct, kw_only=True):
         rung: Rung | None,
         observer: LaunchObserver,
     ) -> tuple[EngineOutcome, Attempt]:
-        """Run one engine to its end, diagnose it, and record the attempt."""
+        """Run one engine to its end; return its outcome and the recorded, diagnosed attempt."""
         outcome = self.run_engine(order, observer, self.interrupts)
         diagnosis = None
         if self._is_explained(outcome):
@@ -132,7 +132,7 @@ class Launching(EngineStarts, kw_only=True):
     """Changes that served in this launch."""
 
     def run(self, changes: Mapping[str, Any], rung: Rung | None = None) -> Conclusion:
-        """Run attempts until no further attempt is possible, starting with `changes`."""
+        """Run attempts, from `changes` on, until none is possible; return the result."""
         while True:
             number = len(self._attempts) + 1
             order = self.order(number, changes)
@@ -157,7 +157,7 @@ class Launching(EngineStarts, kw_only=True):
     def _next(
         self, attempt: Attempt, ended: Conclusion
     ) -> Conclusion | tuple[Mapping[str, Any], Rung | None, float]:
-        """Return the changes, rung and pause of the next attempt, or the end."""
+        """Return the changes, rung and pause (seconds) of the next attempt, or the final result."""
         outcome = ended.outcome
         unfit = outcome.verification is not None and not outcome.verification.ok
         if not failed(outcome) or unfit:  # a restart cannot make an engine do what was requested

@@ -252,7 +252,7 @@ class Calibration(Struct, frozen=True):
         return Bounds(low, min(high, self._pool_ceiling(low)))
 
     def below(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return `bounds`, capped at the last fraction if the engine's error says to lower it."""
+        """Return `bounds` or None, capped at the last fraction if the error says to lower it."""
         bounds, last = self.bounds(changes), self.observations[-1]
         if bounds is None or last.direction is not Direction.LOWER or last.fraction is None:
             return bounds
@@ -378,7 +378,7 @@ def needed_tokens(predictor: Predictor, observations: Sequence[Observation]) -> 
 
 
 def _moved(predictor: Predictor, seen: Observation) -> float | None:
-    """Return the error of the predicted lower end if the failure shows it."""
+    """Return the error of the predicted lower end if the failure shows it, else None."""
     bounds = predictor.bounds(seen.changes)
     if bounds is None:
         return None

@@ -173,7 +173,9 @@ class EngineClient:
         return EngineResponse(found.status, found.content, found.seconds)
 
     def generate(self, prompt: str | list[int], max_new_tokens: int, timeout: float) -> Generation:
-        """Generate greedily. The prompt is text, or token ids for an engine without a tokenizer."""
+        """Return a greedy generation. `prompt`: text, or token ids for an engine without a
+        tokenizer.
+        """
         body: dict[str, Any] = {
             "sampling_params": {
                 "max_new_tokens": max_new_tokens,
@@ -266,7 +268,7 @@ class Verification(Struct, frozen=True):
 
 
 def verify(client: EngineClient, rendered: RenderedArgs, settings: Settings) -> Verification:
-    """Request the engine's arguments and one generation, and check both."""
+    """Request the engine's arguments and one generation; return the result of checking both."""
     try:
         info = client.server_info()
         generation = None
@@ -295,7 +297,7 @@ def verify(client: EngineClient, rendered: RenderedArgs, settings: Settings) -> 
 def check_answers(
     info: Mapping[str, Any], generation: Generation | None, rendered: RenderedArgs
 ) -> Verification:
-    """Compare the engine's answers with the requested settings. Pure."""
+    """Return the result of comparing the engine's answers with the requested settings. Pure."""
     requested = rendered.value("speculative_algorithm")
     algorithm = info.get("speculative_algorithm")
     problems: list[str] = []

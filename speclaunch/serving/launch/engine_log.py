@@ -307,7 +307,7 @@ def _behind_bar(text: str) -> str:
 
 
 def _collector(text: str) -> re.Match[str] | None:
-    """Match a collector's prefix; the first characters decide which pattern to try."""
+    """Return the match of a collector's prefix, or None; the first characters select a pattern."""
     first = text[:1]
     if first == "(":
         return _ACTOR.match(text)
@@ -515,7 +515,9 @@ def last_error(lines: Sequence[str]) -> str | None:
 
 
 def dead_process(lines: Sequence[str]) -> str | None:
-    """Return the engine process that ended first, if a watchdog reports it (utils/watchdog.py)."""
+    """Return which engine process ended first and how, if a watchdog (utils/watchdog.py) reports
+    it, or None.
+    """
     for line in lines:
         found = _DEAD_PROCESS.search(line)
         if found:
@@ -526,7 +528,7 @@ def dead_process(lines: Sequence[str]) -> str | None:
 
 
 def describe_exit(code: int | None) -> str:
-    """Describe an exit code for an engine that printed no error."""
+    """Return the description of an exit code for an engine that printed no error."""
     if code is None:
         return "the engine ended"
     if code < 0:
@@ -537,7 +539,7 @@ def describe_exit(code: int | None) -> str:
 
 
 def _with_source(line: str, lines: Sequence[str], index: int) -> str:
-    """Extend `AssertionError` to `AssertionError: assert x (file.py:12)`."""
+    """Return `AssertionError` extended to `AssertionError: assert x (file.py:12)`."""
     for above in range(index - 1, max(-1, index - 8), -1):
         frame = _FRAME.match(lines[above])
         if frame:

@@ -123,7 +123,7 @@ def reap() -> dict[int, int]:
 
 
 class Log:
-    """Log file of the engine's output, with secrets redacted. A full disk costs only text.
+    """Log file of the engine's output, with secrets redacted. A full disk loses only log text.
 
     When a file would exceed `most` bytes, it is renamed to `PATH.1`, the previous `PATH.1` to
     `PATH.2`, and so on up to `keep`. A new file is then started.
@@ -368,7 +368,7 @@ def drain(fd: int) -> None:
 
 
 def read_order() -> dict[str, Any]:
-    """Read the first line of standard input byte by byte, to leave later orders unread."""
+    """Return the first line of standard input, read by byte to leave later orders unread."""
     line = bytearray()
     while not line.endswith(b"\n"):
         chunk = os.read(0, 1)

@@ -223,7 +223,7 @@ def document(prepared: Prepared) -> dict[str, Any]:
 
 
 def environment(prepared: Prepared) -> dict[str, str | None]:
-    """Return the relevant variables, including inherited variables, with secrets redacted."""
+    """Return the relevant variables (None: unset), inherited ones too, with secrets redacted."""
     inherited = {n: v for n, v in os.environ.items() if _OF_THE_ENGINE.match(n)}
     merged: dict[str, str | None] = {**inherited, **prepared.overlay}
     return {

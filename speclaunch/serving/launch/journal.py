@@ -357,7 +357,7 @@ def settings_key(deployment: Deployment, version: str, hardware: Hardware | None
     version and hardware.
 
     A different argument or variable gives a different key, so a changed recipe starts afresh. The
-    spelling of an argument, the recipe's name, secrets and addresses do not count.
+    spelling of an argument, the recipe's name, secrets and addresses have no effect.
     """
     from speclaunch.core import is_secret_variable  # noqa: PLC0415
     from speclaunch.engine import (  # noqa: PLC0415 - who remembers has the key

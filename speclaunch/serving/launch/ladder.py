@@ -295,7 +295,7 @@ class Ladder:
 
     def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> FitCandidate | None:
         """Return the safe settings with the smallest loss. If none are safe, return every setting
-        at its floor, which has the best chance.
+        at its floor, which has the best chance, until that has failed too often; then None.
         """
         now = seen[-1]
         base = demanded(self._limits, self._predictor, now)
@@ -323,7 +323,7 @@ class Ladder:
 
     def _weights(self, last: Attempt) -> LadderEnd | None:
         """Return the end if the weights are larger than the memory, because no step makes them
-        smaller.
+        smaller; otherwise None.
         """
         cause = last.diagnosis.cause if last.diagnosis is not None else None
         if cause is None or cause.name not in _TOO_LARGE:
@@ -393,7 +393,7 @@ def _remedy(now: Observation) -> str | None:
 
 
 def _instead(found: Sequence[Alternative]) -> str | None:
-    """Describe up to three alternatives that fit; if none fit, the alternatives without changes."""
+    """Return up to three alternatives that fit, as text; if none fit, those without changes."""
     good = [alternative for alternative in found if alternative.fits]
     if good:
         return "; or ".join(
@@ -457,7 +457,7 @@ def _name(now: Observation, added: Mapping[str, Any]) -> str:
 
 
 def _move(before: Plan, now: Observation, name: str, value: Any) -> str | None:
-    """Describe the change of a value; None if the engine had chosen the same value."""
+    """Return the text of a value's change; None if the engine had chosen the same value."""
     was = now.fraction if name == FRACTION else before.value_or_none(name)
     if isinstance(was, float):
         was = round(was, 3)

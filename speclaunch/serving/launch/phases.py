@@ -183,7 +183,7 @@ def _number(digits: str, unit: str) -> float | None:
 
 
 def _seconds(text: str) -> float | None:
-    """Return the seconds of tqdm's `01:53` or `1:02:03`."""
+    """Return the seconds of tqdm's `01:53` or `1:02:03`; None for `?`."""
     if text == "?":
         return None
     seconds = 0

@@ -99,7 +99,7 @@ class LadderEnd(Struct, frozen=True):
     why: str
     help: str | None = None
     infeasible: bool = False
-    """True if no setting that may be stepped can make it fit."""
+    """True if no setting that recovery may change can make the deployment fit."""
     alternatives: tuple[Alternative, ...] = ()
 
 
@@ -337,10 +337,10 @@ class ReopenedPlanner:
 def _answered(
     question: Callable[[], Any], failed: str = "the next attempt could not be planned"
 ) -> Any:
-    """Return the result of `question`, called in a separate process. Its memory is freed when it
-    ends.
+    """Return the result of `question`, called in a separate process, whose memory is freed at its
+    end.
 
-    Raises LaunchError. Its text begins with `failed` unless the process itself states the reason.
+    Raises LaunchError. The text begins with `failed` unless the process itself states the reason.
     """
     reading, writing = os.pipe()
     pid = os.fork()

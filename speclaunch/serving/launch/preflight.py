@@ -123,7 +123,7 @@ def with_other_roles(
 def _engine_refusals(
     prepared: Prepared, examined: CheckedRequest, asker: EngineQuerier
 ) -> tuple[Finding, ...]:
-    """Return the engine's own refusals if a query is quick compared with a start."""
+    """Return the engine's own refusals; empty if a query takes too long compared with a start."""
     from speclaunch.checks import engine_findings  # noqa: PLC0415  rarely needed
 
     blamed = examined.results.blamed

@@ -212,7 +212,7 @@ class EngineProcess:
                 os.waitpid(ended.si_pid, os.WNOHANG)
 
     def stop(self) -> None:
-        """Request a graceful stop; the guard kills the rest after the grace time."""
+        """Request a graceful stop; the guard kills remaining processes after the grace time."""
         self._send("stop\n")
 
     def kill(self) -> None:

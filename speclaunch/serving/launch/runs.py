@@ -64,8 +64,7 @@ class HeldLock:
 
 
 def acquire(name: str, holder: Holder) -> HeldLock | Holder | None:
-    """Lock `name`. Return the other holder if it is already locked; None if locks are unsupported
-    here.
+    """Return the acquired lock `name`, or its other holder; None if locks are unsupported here.
 
     A full file system, or one without locks, must not prevent an engine from starting.
     """
@@ -214,7 +213,7 @@ class Run(Struct, frozen=True):
 
     @property
     def log(self) -> Path | None:
-        """Log of its last engine."""
+        """Log of its last engine, or None."""
         name = self.attempts[-1].get("log") if self.attempts else None
         return self.directory / Path(str(name)).name if name else None
 

@@ -164,7 +164,7 @@ class Session(Struct):
         return is_on and not self.prepared.is_left_alone
 
     def forecast(self) -> tuple[tuple[Rung, ...], str]:
-        """Predict the recovery steps if every attempt runs out of memory, and the outcome."""
+        """Return the recovery steps and outcome predicted if every attempt runs out of memory."""
         if not self.recovers:
             if self.prepared.is_left_alone:  # of several hosts without an agreement
                 return (), (
@@ -205,7 +205,9 @@ class Session(Struct):
         return self.max_attempts or self.deployment.recovery.max_attempts
 
     def known_good(self) -> journal.LastGood | None:
-        """Return the last known good settings for this recipe, engine and hardware, if usable."""
+        """Return the last known good settings for this recipe, engine and hardware; None if
+        unusable.
+        """
         shared = self.deployment.launch.agreement.directory is not None
         if self.fresh or shared or not self.recovers:
             return None  # ranks that agree share their known good settings
@@ -256,7 +258,7 @@ class Session(Struct):
         )
 
     def _group(self, begin: Mapping[str, Any]) -> RankGroup | None:
-        """Return the ranks that must agree with this rank. Raises LaunchError."""
+        """Return the ranks that must agree with this rank, or None. Raises LaunchError."""
         deployment, hardware = self.deployment, self.facts.hardware
         group = group_of(deployment.launch.agreement, deployment.args, os.environ)
         if group is None:

@@ -248,7 +248,7 @@ class EngineOutcome(Struct, frozen=True):
 def supervise(
     order: EngineSpec, observer: LaunchObserver, interrupts: Interrupts | None = None
 ) -> EngineOutcome:
-    """Run one engine to its end. None of its processes is left afterwards.
+    """Run one engine to its end and return the outcome. No process of it is left afterwards.
 
     `interrupts`: an existing record of signals. By default, signals are recorded during this call.
     """
@@ -350,7 +350,7 @@ class _Run:
         return None
 
     def serve(self) -> EngineOutcome:
-        """Supervise until the engine ends, hangs, or a stop is requested."""
+        """Supervise until the engine ends, hangs or must stop; return the outcome."""
         self._watch()
         while self._engine.running:
             self._engine.poll(_SERVING_SECONDS, wake=self._interrupts.wake)
@@ -445,7 +445,7 @@ class _Run:
         return None
 
     def _port_taken(self, holder: str | None) -> str | None:
-        """Return the holder of the engine's port if it is a different process."""
+        """Return an error text if a different process holds the engine's port, else None."""
         if not self._tracker.port_taken and holder is None:
             return None
         taken = f"port {self._order.address.port} was taken while the engine was starting"
@@ -460,7 +460,7 @@ class _Run:
         return None if why is None else self._stop(Ending.RECALLED, why)
 
     def _stop(self, ending: Ending, reason: str | None) -> EngineOutcome:
-        """Stop the engine; a second Ctrl-C or SIGTERM ends its grace time.
+        """Stop the engine and return the outcome. A second Ctrl-C or SIGTERM ends its grace time.
 
         If other ranks stop the engine, the platform's SIGTERM to this rank is its first signal. It
         does not end the grace time, so the engine may still finish its requests.

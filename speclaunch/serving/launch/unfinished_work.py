@@ -43,7 +43,7 @@ def unfinished(files: Iterable[Path], key: str) -> Iterator[tuple[Path, dict[str
 
 
 def new_folder(home: Path, name: str) -> Path:
-    """Create a folder named by the time and `name`. Raises InputError."""
+    """Create and return a folder named by the time and `name`. Raises InputError."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for number in range(100):
         path = home / f"{stamp}-{name}{f'-{number}' if number else ''}"

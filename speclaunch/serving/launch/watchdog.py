@@ -1,12 +1,12 @@
-"""Watch a serving engine, off the hot path: does it still generate; acceptance from its log.
+"""Watch a serving engine outside its hot path: detect hangs, and read acceptance from its log.
 
 `/health` is no proof: it answers 200 while generation hangs, because its handler only queries the
 HTTP process. The watchdog therefore requests one token from a separate thread. It does so only if
 the engine shows no progress: no batch in its log and no change in its counters. A busy engine that
 answers slowly shows progress and is not disturbed.
 
-Reading the log costs the engine nothing and needs no `--enable-metrics`. An engine that logs no
-decode steps (`--log-level warning`) has no course of its speculation.
+Reading the log costs the engine nothing and needs no `--enable-metrics`. Without decode steps in
+the log (`--log-level warning`), the course of speculation is unknown.
 """
 
 from __future__ import annotations
@@ -207,7 +207,9 @@ class EngineProbe:
         self._paths = ["/metrics", "/v1/loads", "/get_load"]
 
     def generate(self, timeout: float) -> ProbeAnswer:
-        """Request one token by token ids, which an engine without a tokenizer also accepts."""
+        """Return the answer to a request for one token. Its prompt is token ids, which an engine
+        without a tokenizer also accepts.
+        """
         body = {"input_ids": _PROMPT, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}
         try:
             answer = self._client.post("/generate", body, timeout)
@@ -227,7 +229,7 @@ class EngineProbe:
 
 
 def stopped_process(pid: int | None) -> str | None:
-    """Describe a stopped process (SIGSTOP) of the engine; None if no process is stopped."""
+    """Return the text for a stopped process (SIGSTOP) of the engine; None if none is stopped."""
     if pid is None:
         return None
     try:
@@ -361,10 +363,11 @@ class SpeculationMonitor(Struct):
 
 
 def run_hook(program: Path, facts: Mapping[str, object], log: Path) -> LaunchThread:
-    """Run a user's program in a thread, with the facts as environment variables. Its output goes to
-    `log`.
+    """Return the started thread that runs a user's program, with the facts as environment
+    variables.
 
-    It receives no arguments, input or secrets, and is killed after `HOOK_SECONDS`.
+    The program's output is written to `log`. It receives no arguments, input or secrets, and is
+    killed after `HOOK_SECONDS`.
     """
     env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     env |= {f"SPECLAUNCH_{name.upper()}": str(value) for name, value in facts.items()}

@@ -1,4 +1,4 @@
-"""Checks of the machine: functions from its facts to check lines. If one crashes, others run."""
+"""Checks of the machine: functions from facts to check lines. If one crashes, others still run."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ FAMILIES: Mapping[str, tuple[Check, ...]] = {
 def check_machine(
     found: MachineFacts, families: Mapping[str, tuple[Check, ...]] = FAMILIES
 ) -> tuple[CheckSection, ...]:
-    """Return all lines. Only a problem that prevents a launch on this machine is an error: without
-    a recipe, or with another machine's hardware, the worst state is a warning.
+    """Return all lines by section. Only a problem that prevents a launch on this machine is an
+    error: without a recipe, or with another machine's hardware, the worst state is a warning.
     """
     if found.target is not None and found.target.elsewhere:
         found = replace(

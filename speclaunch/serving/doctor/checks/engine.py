@@ -91,7 +91,7 @@ def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLi
 def _version_mismatch(
     installed: str, target: RecipeNeeds | None
 ) -> tuple[CheckState, str, str] | None:
-    """Return the state, reason and package if the recipe or command line needs another version."""
+    """Return state, reason and package if recipe or command line needs another version, or None."""
     if target is None:
         return None
     if target.requested and installed not in target.requested:
@@ -377,7 +377,7 @@ def _summary(packages: Packages) -> str:
 
 
 def _pin(packages: Packages, name: str) -> str | None:
-    """Return the version specifier in SGLang's first requirement of that name."""
+    """Return the version specifier in SGLang's first requirement of that name, or None."""
     for requirement in _requirements(packages):
         if canonicalize_name(requirement.name) == name and requirement.specifier:
             return str(requirement.specifier)

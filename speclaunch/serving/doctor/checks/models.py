@@ -126,7 +126,9 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
 
 
 def _refused(text: str, model: LocalModel, hub: Hub) -> CheckLine | None:
-    """Return a line if the hub refuses this user, known only with --online (facts/hub.py)."""
+    """Return a line if the hub refuses this user, which only --online detects (facts/hub.py), or
+    None.
+    """
     why, fix = "", "accept its license on the hub, then: hf auth login"
     if model.unknown is not None and model.unknown.why.startswith(_REFUSALS):
         why, fix = model.unknown.why, model.unknown.help or fix

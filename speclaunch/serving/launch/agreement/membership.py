@@ -263,7 +263,7 @@ _SLACK_SECONDS = 2.0
 _TRIES = 100
 _LEASES, _LEASE_SECONDS = 10, 60.0
 """Longest accepted lease of another rank: this multiple of this rank's lease, and at least these
-seconds. A rank with a longer lease could not be waited for.
+seconds. This rank could not wait for a longer lease to expire.
 """
 _NEW_JOB = "end this launch on every host, and start it with another launch.agreement.job"
 
@@ -297,7 +297,7 @@ class Membership:
         self._unreadable: dict[str, str] = {}
 
     def join(self) -> View:
-        """Join the newest generation, or start a new generation if the newest has ended."""
+        """Join the newest generation, or start a new one if it has ended; return the view."""
         make_directory(self._job)
         owner = f"{self.joined.name.member}-{self.joined.mark}"
         root = self._open(self._job, owner)
@@ -438,7 +438,7 @@ class Membership:
         return peers
 
     def _read_state(self, store: DirectoryStore, joined: Joined, key: tuple[bool, Name]) -> None:
-        """Read the state of a life. It is gone if it left, or if its state did not change for
+        """Read the state of a life. The life is gone if it left, or if its state did not change for
         longer than its lease.
         """
         key_of_file = self._key(life_file("beat", joined.name), former=key[0])

@@ -48,7 +48,7 @@ class Peer(Struct, frozen=True):
     gone: bool
     """True if the peer runs no engine and starts none: it left, or its lease has expired."""
     former: bool = False
-    """True for an earlier generation, whose decisions do not count here."""
+    """True for an earlier generation, whose decisions do not apply here."""
 
 
 class View(Struct, frozen=True):
@@ -88,7 +88,7 @@ class Mine(Struct, frozen=True):
     engine: int = -1
     """Epoch for which this rank's engine was started; -1 without an engine."""
     settled: bool = False
-    """True if the engine ended long ago: a rank that ran out of memory would have reported this."""
+    """True if the engine ended so long ago that any rank out of memory has reported it."""
     max_attempts: int = 8
     max_returns: int = 8
 
@@ -319,7 +319,7 @@ def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
 
 
 def _start(mine: Mine, view: View, newest: Decision, missing: list[str]) -> Action:
-    """Start the engine once no other engine can run with other settings."""
+    """Return the action that starts the engine once no other engine can run with other settings."""
     part = newest.parts[mine.name.part]
     if away := [rank for rank in missing if rank.startswith(f"{mine.name.part}.")]:
         return Wait(f"waiting for {_and(away)}")
@@ -360,7 +360,7 @@ def _members(mine: Mine) -> list[str]:
 
 
 def _clarity(failure: Failure) -> tuple[bool, bool, str]:
-    """Sort key that puts a known cause first, except for the loss of another rank."""
+    """Return a sort key that puts a known cause first, except for the loss of another rank."""
     return (not failure.cause, failure.cause == "rank-lost", str(failure.name))
 
 

@@ -265,7 +265,7 @@ def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decis
 
 
 def rung_of(decision: Decision) -> Rung | None:
-    """Return the rung of a decision, for the attempt's observer."""
+    """Return the rung of a decision, for the attempt's observer, or None."""
     rung = decision.rung
     if rung is None:
         return None
@@ -304,8 +304,8 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
     _published: set[str] = field(default_factory=set)
 
     def run(self) -> Conclusion:
-        """Run until the ranks end together, or this rank ends alone. Raises LaunchError if the
-        directory is unusable.
+        """Run until the ranks end together, or this rank ends alone; return the result. Raises
+        LaunchError if the directory is unusable.
         """
         group = self.group
         joined = Joined(
@@ -341,7 +341,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return self._keeper.deadline
 
     def recalled(self) -> str | None:
-        """Return the reason to stop the engine now (`supervisor.Lease`)."""
+        """Return the reason to stop the engine now, or None (`supervisor.Lease`)."""
         if (lost := self._lost) is not None:
             return lost
         view = self._view()
@@ -530,7 +530,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
     @property
     def _lost(self) -> str | None:
-        """Return the reason to stop serving; None while this rank holds its lease."""
+        """Reason to stop serving; None while this rank holds its lease."""
         if self._keeper.failure is not None:
             return self._keeper.failure
         if not self._keeper.lapsed:

@@ -91,7 +91,7 @@ def group_of(
 
 
 def job_of(environment: Mapping[str, str], *, alone: bool) -> str | None:
-    """Return the platform's name for this run, the same on all ranks.
+    """Return the platform's name for this run, the same on all ranks; None if it has none.
 
     A job that Slurm requeues is a new run. A group of a LeaderWorkerSet has one name for all its
     runs; the directory shows which runs have ended. The name covers a single server, so it requires

@@ -431,8 +431,8 @@ def diagnose(
 
 
 def proof(diagnosis: Diagnosis) -> str | None:
-    """Return the log line that proves the cause, without the prefixes of collectors and the
-    engine.
+    """Return the log line that proves the cause, without the prefixes of collectors and the engine,
+    or None.
     """
     if diagnosis.line is None:
         return None
@@ -548,7 +548,7 @@ def _line(suspect: Suspect | None) -> str | None:
 
 
 def _by_exit(launch: LaunchLog, exit_code: int | None) -> Cause | None:
-    """Return the cause that an exit code implies when the log shows none."""
+    """Return the cause that an exit code implies when the log shows none, or None."""
     if exit_code in _KILLED and not launch.stopped:
         if launch.cpu and launch.phase is Phase.KV_POOL and not launch.served:
             return BY_NAME["killed-filling-pool"]

@@ -257,7 +257,7 @@ class RankProgress(Struct):
     last: LogMark | None = None
     pooled_before_load: bool = False
     """True if the last load of weights began after a pool was allocated. This is the order of
-    releases up to 0.5.13, where the memory that the fraction leaves pays for the draft.
+    releases up to 0.5.13, whose draft uses memory that the fraction leaves free.
     """
     phase: Phase = Phase.IMPORTS
     time: str = ""

@@ -140,7 +140,7 @@ class Tracebacks:
     def _after_exception(
         self, reading: _Traceback, failure: LogFailure, line: LogLine, text: str
     ) -> bool:
-        """Continue the message, begin another exception, or end the traceback."""
+        """Process a line after an exception; True if it belongs to the traceback."""
         if not text or text.startswith((BEGIN, *_BETWEEN)):
             self._report(reading, failure)
             reading.failure, reading.extra = None, 0
@@ -200,7 +200,7 @@ def _is_complete(failure: LogFailure) -> bool:
 
 
 def lone(text: str) -> tuple[str, str] | None:
-    """Return the kind and message of an exception whose traceback was cut off."""
+    """Return the kind and message of an exception whose traceback was cut off, or None."""
     found = _EXCEPTION.match(text[:4000])
     if found is None or not found["message"] or not found["kind"].endswith(_EXCEPTION_NAMES):
         return None
