@@ -164,7 +164,7 @@ def _ways(
     kind = _OF_KINDS.get(invocation.kind, CommandWords)
     found = list(kind(invocation, target, catalogue, text).ways(target))
     if not found:
-        raise NotFixableError("no edit of its text achieves it")
+        raise NotFixableError("no edit of its text applies the fix")
     return found
 
 
@@ -203,7 +203,7 @@ def _first_proven(
         if found is None:
             return made
         why = why or found
-    raise NotFixableError(why or "no edit of its text achieves it")
+    raise NotFixableError(why or "no edit of its text applies the fix")
 
 
 def fixed_recipe(
@@ -238,7 +238,7 @@ def fixed_recipe(
         try:
             new = data_of(made)
         except yaml.YAMLError as error:
-            yield f"it is no longer valid YAML: {error}"
+            yield f"the edited file is not valid YAML: {error}"
             return
         after = composed(made, shown, path, config_dirs)
         if names:
@@ -404,7 +404,7 @@ def renamed_recipe(
         (correction.right if name == correction.wrong else name, args[name]) for name in args
     ]
     if new != {**old, "args": dict(expected)} or list(new["args"].items()) != expected:
-        raise NotFixableError("something else would change, too")
+        raise NotFixableError("other values would change, too")
     return made
 
 
@@ -416,7 +416,7 @@ def _replaced(text: str, shown: str, correction: NameCorrection) -> str:
     line = lines[place.line - 1] if place.line <= len(lines) else ""
     at = line.find(correction.wrong, place.column - 1, place.column + place.length + 1)
     if at < 0:
-        raise NotFixableError("it is not written where it was found")
+        raise NotFixableError("its name is not at the reported place")
     return apply(text, [Edit(place.line, at + 1, len(correction.wrong), correction.right)])
 
 

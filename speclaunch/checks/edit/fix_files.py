@@ -101,7 +101,7 @@ def edits_of(
             raise NotFixableError("its recipe has other problems: correct them first")
         if source.recipe is not None:
             if file is None:
-                raise NotFixableError("a recipe is fixed in its file")
+                raise NotFixableError("a recipe on standard input cannot be fixed")
             where = (source.text, source.path, file)
             if correction is not None:
                 after = renamed_recipe(*where, correction, config_dirs)
@@ -226,7 +226,7 @@ class _Work(Struct):
                 continue
             except Exception as error:  # one broken fix must not block the others
                 message = f"{type(error).__name__}: {error}"
-                self.refused[key] = f"a bug in speclaunch prevents it, please report it: {message}"
+                self.refused[key] = f"a bug in speclaunch prevents the fix; report it: {message}"
                 continue
             own = {line for edit in edits.edits for line in range(edit.line - 1, edit.end_line + 1)}
             if own & lines:

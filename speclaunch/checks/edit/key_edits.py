@@ -74,7 +74,7 @@ class ConfigKeys(EditablePlaces):
             return [[]] if value is None else None
         mapping = _holding(self._mappings, [place], self._found.document)
         if mapping is None:
-            raise NotFixableError(f"{key} comes from elsewhere")
+            raise NotFixableError(f"{key} is not set in this file")
         document = self._found.document
         pair = next(item for item in mapping.value if nodes.place(item[0], document) == place)
         if value is None:
@@ -178,7 +178,7 @@ def _root(found: Yaml, role: str | None) -> yaml.MappingNode:
     if role is not None and not (isinstance(root, yaml.MappingNode) and root.value):
         raise NotFixableError(f"the role {role} is not written as `key: value` lines in this file")
     if not isinstance(root, yaml.MappingNode) or (root.flow_style and role is None):
-        raise NotFixableError("it is not written as `key: value` lines")
+        raise NotFixableError("the recipe is not written as `key: value` lines")
     return root
 
 

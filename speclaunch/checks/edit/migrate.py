@@ -83,7 +83,7 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
     """
     if source is not None:
         accepted = not refused(parse(load_catalogue(source)))
-        return SourceVersion(source, "--from names it", True, accepted)
+        return SourceVersion(source, "set by --from", True, accepted)
     if image is not None:
         accepted = not refused(parse(load_catalogue(image)))
         if accepted or image != to:  # an image of `to` may have been changed before the arguments
@@ -92,14 +92,14 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
     for version in dict.fromkeys((to, *reversed(held_versions()))):
         count = refused(parse(load_catalogue(version)))
         if not count:
-            newest = "the newest that accepts all of it"
-            why = "it accepts the command unchanged" if version == to else newest
+            newest = "the newest version that accepts every argument"
+            why = "this version accepts the command unchanged" if version == to else newest
             return SourceVersion(version, why, False, True)
         if best is None or count < best[0]:
             best = (count, version)
     if best is None:
         raise LookupError("no catalogue is available")
-    why = "no version accepts all of it; this version rejects the fewest arguments"
+    why = "no version accepts every argument; this version rejects the fewest"
     return SourceVersion(best[1], why, False, False)
 
 
@@ -281,7 +281,7 @@ def _job(
     target = load_catalogue(to)
     if start.is_named and not start.accepts_all and not refused(parse(target)):
         refuses = f"SGLang {start.version} refuses this command"
-        note = f"{refuses} and {to} accepts it: it was left unchanged"
+        note = f"{refuses} and {to} accepts it; it is unchanged"
         migration.steps.append(MigrationStep(invocation.place, note))
         start = SourceVersion(to, note, True, True)
     elif not start.is_named and start.version != to:
@@ -338,7 +338,7 @@ def _carry_image(job: _Job, text: str, to: str, migration: Migration, *, keep: b
     job.image = new.name
     job.image_edits = [Edit(place.line, place.column, place.length, new.name) for place in places]
     for place in places:
-        step = MigrationStep(place, f"{image} is {new.name} now")
+        step = MigrationStep(place, f"{image} is now {new.name}")
         if step not in migration.steps:
             migration.steps.append(step)
             migration.warnings += [Problem(new.warning, place)] if new.warning else []

@@ -100,7 +100,7 @@ def migrate_config(text: str, path: str, to: str, source: str | None = None) -> 
     start = origin(file.parse, to, source, None)
     target = load_catalogue(to)
     if source is not None and not start.accepts_all and not refused(file.parse(target)):
-        note = f"SGLang {source} refuses this file and {to} accepts it: it was left unchanged"
+        note = f"SGLang {source} refuses this file and {to} accepts it; it is unchanged"
         migration.steps.append(MigrationStep(Place(path), note))
         return migration
     if not start.is_named and start.version != to:
@@ -155,14 +155,14 @@ def _changes(
         new = (migrated.verdict.flag or "").removeprefix("--")
         if changes is None:
             gone = f"{written} was removed: {migrated.verdict.why}"
-            why = f"{written} is {new} now" if new else gone
+            why = f"{written} is now {new}" if new else gone
             migration.problems.append(Problem(why, place, "change it by hand"))
             continue
         yield from changes
         text = f"removed {written}: {migrated.verdict.why}"
         if not migrated.verdict.removed:
             value = f": {_value(migrated)}" if migrated.verdict.values is not None else ""
-            text = f"{written} is {new}{value} now"
+            text = f"{written} is now {new}{value}"
         migration.steps.append(MigrationStep(place, text))
 
 

@@ -142,7 +142,7 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
     elif precedes(target.version, past.first):
         why = f"{name}: it exists from SGLang {past.first} on"
     elif became is not None and plain is not True and plain not in (False, None):
-        why = f"{name} is {became.new} now, and {plain!r} is not a valid value"
+        why = f"{name} is now {became.new}, and {plain!r} is not a valid value"
     elif flow or not is_single_line:
         why = f"{name} was removed: {_why(name, target, past.last)}"
     else:
@@ -166,7 +166,7 @@ def _renamed(name: str, new: str, place: Place, work: _Work) -> None:
     written = line[place.column - 1 : place.column - 1 + place.length]
     work.changes.append(Edit(place.line, place.column, place.length, written.replace(name, new, 1)))
     work.becomes[work.role, name] = (new, None)
-    work.migration.steps.append(MigrationStep(place, f"{name} is {new} now"))
+    work.migration.steps.append(MigrationStep(place, f"{name} is now {new}"))
 
 
 def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], work: _Work) -> None:
@@ -176,7 +176,7 @@ def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], wor
     work.changes.append(Edit(place.line, place.column, place.length, new))
     work.changes.append(Edit(there.line, there.column, there.length, text))
     work.becomes[work.role, name] = (new, value)
-    work.migration.steps.append(MigrationStep(place, f"{name} is {new}: {text} now"))
+    work.migration.steps.append(MigrationStep(place, f"{name} is now {new}: {text}"))
 
 
 def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
@@ -204,7 +204,7 @@ def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
     new = written.replace(engine.pinned, to, 1)
     work.changes.append(Edit(place.line, place.column, place.length, new))
     pin = work.pins[work.role] = str(node.value).replace(engine.pinned, to, 1)
-    work.migration.steps.append(MigrationStep(place, f"engine.version is {pin} now"))
+    work.migration.steps.append(MigrationStep(place, f"engine.version is now {pin}"))
 
 
 def _image(node: yaml.Node | None, work: _Work) -> None:
@@ -224,7 +224,7 @@ def _image(node: yaml.Node | None, work: _Work) -> None:
     replaced = written.replace(image, new.name, 1)
     work.changes.append(Edit(place.line, place.column, place.length, replaced))
     work.images[work.role] = new.name
-    work.migration.steps.append(MigrationStep(place, f"deploy.image is {new.name} now"))
+    work.migration.steps.append(MigrationStep(place, f"deploy.image is now {new.name}"))
     work.migration.warnings += [Problem(new.warning, place)] if new.warning else []
 
 
@@ -236,7 +236,7 @@ def _prove(before: str, made: str, work: _Work) -> None:
     try:
         new = yaml.safe_load(made)
     except yaml.YAMLError as error:
-        found.append(f"it is no longer valid YAML: {error}")
+        found.append(f"the edited file is not valid YAML: {error}")
         new = None
     old = yaml.safe_load(before)
     if not found and isinstance(old, dict):

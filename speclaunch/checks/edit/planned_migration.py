@@ -345,7 +345,7 @@ def _account(
         if note is not None:
             changed += [note] if note else []
         elif explicit and explicit == found.after.explicit.get(difference.name):
-            text = f"{difference.name} is read as {difference.after!r} now"
+            text = f"{difference.name} is now read as {difference.after!r}"
             found.notes.append((_position(found.arguments, difference.name), text))
         else:
             text = unannounced(difference, target.version)

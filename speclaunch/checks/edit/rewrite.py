@@ -104,7 +104,7 @@ def rewrite(
         written = migrated.token.partition("=")[0]
         name = _shown(written, invocation)
         if invocation.read_only is not None and (becomes.removed or becomes.flag is not None):
-            what = f"{name} is {becomes.flag} now" if becomes.flag else f"{name} was removed"
+            what = f"{name} is now {becomes.flag}" if becomes.flag else f"{name} was removed"
             why = f"{what}: {becomes.why}; nothing is edited here, because {invocation.read_only}"
             done.problems.append(Problem(why, word.place, "change it by hand"))
         elif becomes.removed:
@@ -122,7 +122,7 @@ def rewrite(
         elif becomes.flag is not None:
             now = " ".join([_shown(becomes.flag, invocation), *(becomes.values or ())])
             edit = _flag_edit(lines, word.place, written, migrated)
-            why = f"{name} is {now} now"
+            why = f"{name} is now {now}"
             if edit is None:
                 done.problems.append(Problem(why, word.place, "change it by hand"))
                 continue

@@ -450,7 +450,7 @@ def yaml_differences(
     try:
         new = list(_scalars(after))
     except yaml.YAMLError as error:
-        yield f"it is no longer valid YAML: {error}"
+        yield f"the edited file is not valid YAML: {error}"
         return
     untouched = [scalar for lines, scalar in old if not any(line in touched for line in lines)]
     rest = iter([scalar for _, scalar in new])

@@ -137,7 +137,7 @@ class JsonWorker:
         try:
             status = self._process.wait(_DYING_S)
         except subprocess.TimeoutExpired:
-            return "the judge closed its answers"
+            return "the judge closed its output"
         how = (
             f"died of {signal.Signals(-status).name}"
             if -status in set(signal.Signals)
@@ -363,7 +363,7 @@ class EngineJudge:
         if accepted is False and text("error") in _OF_THE_JUDGE:
             accepted, why = None, f"{text('error')}: {why}"
         if accepted is False and self.paths and _PACKAGE.search(why):
-            accepted, why = None, f"the judge lacks a package that this depends on: {why}"
+            accepted, why = None, f"the judge lacks a required package: {why}"
         place = text("where")
         if verdict == "usage_error":  # its line is always the same
             flag = _FLAG.search(why)

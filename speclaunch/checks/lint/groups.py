@@ -118,7 +118,7 @@ def result_of_group(
     resolved = os.path.realpath(group)
     reports = [_of_group(report, resolved) for recipe in recipes for report in recipe.reports]
     if not reports:
-        why = None if more else "no recipe chooses it"
+        why = None if more else "no recipe selects it"
         reports = [FileReport(group, held_versions()[-1], skipped=why)]
     if more:
         reports[0] = replace(reports[0], findings=(*reports[0].findings, *more))

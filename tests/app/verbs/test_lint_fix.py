@@ -189,7 +189,7 @@ def test_a_value_of_a_config_file_is_left_in_its_script(folder: Path) -> None:
     [(Severity.INFO, 0), (Severity.WARNING, 1), (Severity.ERROR, 1)],
 )
 def test_a_remark_whose_fix_is_left_fails_nothing(severity: Severity, code: int) -> None:
-    left = LeftFix(finding("run.sh", 1, severity=severity), "no edit of its text achieves it")
+    left = LeftFix(finding("run.sh", 1, severity=severity), "no edit of its text applies the fix")
     done = Fixes([FixedFile("run.sh", SCRIPT, SCRIPT, left=[left])])
     assert code_of(done, only_shown=False) == code
 

@@ -156,7 +156,7 @@ def test_migrate_carries_the_image_of_a_recipe(tmp_path: Path) -> None:
     file = tmp_path / "r.yaml"
     file.write_text(text % ("0.5.9", "lmsysorg/sglang:v0.5.9"))
     done = program.run("migrate", "r.yaml", "--to", "0.5.23", cwd=tmp_path)
-    assert done.returncode == 0 and "deploy.image is lmsysorg/sglang:v0.5.23 now" in done.stderr
+    assert done.returncode == 0 and "deploy.image is now lmsysorg/sglang:v0.5.23" in done.stderr
     assert file.read_text() == text % ("0.5.23", "lmsysorg/sglang:v0.5.23")
     file.write_text(text % ("0.5.9", "mine/sglang:v0.5.9"))
     done = program.run("migrate", "r.yaml", "--to", "0.5.23", cwd=tmp_path)

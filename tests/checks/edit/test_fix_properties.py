@@ -336,7 +336,9 @@ def ask_recipe(text: str, group: str, fix: Fix, folder: Path, *, windows: bool) 
     try:
         after = fixed_recipe(given_, "mine.yaml", path, fix, load(VERSION))
     except NotFixableError as error:
-        assert str(error) in ("nothing needs to change", "no edit of its text achieves it"), error
+        assert str(error) in ("nothing needs to change", "no edit of its text applies the fix"), (
+            error
+        )
         return
     assert applied(given_, text_edits_between(given_, after)) == after
     assert not windows or after.count("\n") == after.count("\r\n")

@@ -53,7 +53,7 @@ def test_a_group_that_no_recipe_chooses_is_said_so(repository: Place) -> None:
     done = repository.lint("conf/speculation/unused.yaml")
     assert done.code == 0
     assert "conf/speculation/unused.yaml: not checked" in done.out
-    assert "no recipe chooses it" in done.out
+    assert "no recipe selects it" in done.out
 
 
 @pytest.mark.thorough

@@ -79,7 +79,7 @@ class AuditGuard:
             self._executed(args[0].co_filename)
         elif event in PROGRAMS:
             raise FileNotFoundError(
-                errno.ENOENT, "the judge may start no program", str(args[:1])[:80]
+                errno.ENOENT, "the judge may not start programs", str(args[:1])[:80]
             )
         elif event in CHANGES:
             for path in args:
@@ -95,7 +95,7 @@ class AuditGuard:
     def _written(self, path: str) -> None:
         real = os.path.realpath(path)
         if not (real + "/").startswith(str(self.scratch)) and real != "/dev/null":
-            raise PermissionError(errno.EACCES, "the judge may write no file", path[:200])
+            raise PermissionError(errno.EACCES, "the judge may not write files", path[:200])
 
     def _executed(self, name: str) -> None:
         if name.startswith("<") or name.startswith(self.roots):

@@ -124,14 +124,14 @@ def check_proxy(found: MachineFacts) -> Iterator[CheckLine]:
     hosts = [_LOOPBACK, host] if host in _ANY else [host]
     missing = [name for name in dict.fromkeys(hosts) if name and not _is_direct(name, found.env)]
     if not missing:
-        text = f"{proxy} is set, and {', '.join(hosts)} bypasses it"
+        text = f"{proxy} is set, but no_proxy excludes {', '.join(hosts)}"
         yield CheckLine("proxy", CheckState.OK, text)
         return
     everything = ",".join([*_listed(found.env), *missing])
     yield CheckLine(
         "proxy",
         CheckState.WARNING,
-        f"{proxy} is set, and {', '.join(missing)} is not in no_proxy",
+        f"{proxy} is set, and no_proxy lacks {', '.join(missing)}",
         "the engine would send its warm-up request to the proxy, and the start would fail",
         f"export no_proxy={shlex.quote(everything)} NO_PROXY={shlex.quote(everything)}",
         command=True,
@@ -187,7 +187,7 @@ def _line(tree: EngineTree, user: str) -> CheckLine:
             text += f", started by process {tree.keeper}"
             return CheckLine("engines", CheckState.NOTE, text)
         case Custody.SERVICE:
-            why = "its parent process has exited: it is a service or a forgotten engine"
+            why = "its parent process has exited: the engine is a service, or was forgotten"
             return CheckLine("engines", CheckState.NOTE, text, why, _end(tree, user, "if unused: "))
         case Custody.ZOMBIE:
             why = f"it has exited; its parent, process {tree.keeper}, has not reaped it"

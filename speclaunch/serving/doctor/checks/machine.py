@@ -254,7 +254,7 @@ def check_driver(found: MachineFacts) -> Iterator[CheckLine]:
         yield CheckLine(
             "driver",
             CheckState.ERROR,
-            f"NVIDIA driver {driver}, and torch {torch.version} is a build without CUDA",
+            f"NVIDIA driver {driver}, but torch {torch.version} is a build without CUDA",
             "the engine would not see the GPU",
             "install a CUDA build of torch next to the engine",
         )

@@ -190,7 +190,7 @@ def _refuse(
     if sinks is not None:
         raise NotImplementedError("attention sinks on the CPU engine")
     if k_scale != 1.0 or v_scale != 1.0 or not key_buffer.dtype.is_floating_point:
-        raise NotImplementedError("a quantised KV cache on the CPU engine")
+        raise NotImplementedError("a quantized KV cache on the CPU engine")
     if key_buffer.dtype.itemsize == 1:
         raise NotImplementedError(f"a KV cache of {key_buffer.dtype} on the CPU engine")
     if key_buffer.data_ptr() == value_buffer.data_ptr():

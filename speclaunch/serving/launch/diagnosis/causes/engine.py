@@ -244,7 +244,7 @@ SERVING: tuple[KnownCause, ...] = (
     known(
         name="out-of-memory",
         title="memory ran out, but the log does not show in which phase",
-        meaning="The beginning of the log is missing. The same text calls for a lower "
+        meaning="The beginning of the log is missing. The same message calls for a lower "
         "mem_fraction_static during capture or a forward pass, but not while weights are "
         "loaded.",
         remedy="Diagnose the complete log, from the start of the engine.",
@@ -270,7 +270,7 @@ SERVING: tuple[KnownCause, ...] = (
         meaning="A batch took longer than the watchdog allows: a deadlock between ranks, a "
         "kernel that does not return, or a very slow step.",
         remedy="For slow steps (first compilation, huge prompts) raise {watchdog_timeout}.\n"
-        "Otherwise check the stack traces that the engine printed before it.",
+        "Otherwise check the stack traces that the engine printed before.",
         sources=("utils/watchdog.py", "managers/scheduler.py watchdog_thread up to 0.5.6"),
         signatures=(
             logged(r"Watchdog timeout \(", level=FailureLevel.CAUSE),

@@ -135,7 +135,7 @@ KERNELS: tuple[KnownCause, ...] = (
     known(
         name="illegal-memory-access",
         title="a kernel accessed invalid memory",
-        meaning="A bug in a kernel, or a draft that does not match its target. The amount of "
+        meaning="A kernel has a bug, or the draft does not match its target. The amount of "
         "memory is not the cause, despite any advice printed below the error.",
         remedy="Try another {attention_backend} (and {speculative_draft_attention_backend}).\n"
         "Start once with {disable_cuda_graph} and CUDA_LAUNCH_BLOCKING=1: the traceback then "
@@ -157,8 +157,8 @@ KERNELS: tuple[KnownCause, ...] = (
     known(
         name="device-assertion",
         title="a kernel used an index out of range",
-        meaning="Usually a token id beyond the vocabulary (if the draft has its own), or a "
-        "position beyond the draft's context.",
+        meaning="Usually a token id is beyond the vocabulary (if the draft has its own), or a "
+        "position is beyond the draft's context.",
         remedy="Check that draft and target share tokenizer and vocabulary, and that the "
         "draft's context is not shorter: `speclaunch lint` compares both.",
         sources=("CUDA's wording",),
@@ -191,7 +191,8 @@ KERNELS: tuple[KnownCause, ...] = (
     known(
         name="no-gpu",
         title="the engine found no GPU",
-        meaning="No driver, no GPU in the container, or CUDA_VISIBLE_DEVICES hides the GPUs.",
+        meaning="The machine or container lacks a driver or a GPU, or CUDA_VISIBLE_DEVICES hides "
+        "all GPUs.",
         remedy="In Docker, pass `--gpus all`. In Kubernetes, request nvidia.com/gpu.\n"
         "`speclaunch doctor` shows the GPUs. On a machine without a GPU, set `{device=cpu}`.",
         sources=("torch", "utils/common.py get_device"),
@@ -220,7 +221,7 @@ KERNELS: tuple[KnownCause, ...] = (
     known(
         name="gpu-broken",
         title="the GPU reports a hardware error",
-        meaning="Uncorrectable memory errors or a GPU that fell off the bus.",
+        meaning="The GPU has uncorrectable memory errors, or fell off the bus.",
         remedy="Check `nvidia-smi -q` and `dmesg` for Xid errors; drain the machine.",
         sources=("CUDA's wording",),
         signatures=(
@@ -231,7 +232,7 @@ KERNELS: tuple[KnownCause, ...] = (
     known(
         name="compiler-missing",
         title="a compiler that the engine needs at the start is missing",
-        meaning="NGRAM compiles its corpus, others compile kernels, on first use.",
+        meaning="On first use, NGRAM compiles its corpus, and other features compile kernels.",
         remedy="Install g++ and ninja, and the CUDA toolkit if nvcc is named (a `-devel` image "
         "has it).",
         sources=("torch.utils.cpp_extension, triton, flashinfer",),
@@ -248,7 +249,7 @@ KERNELS: tuple[KnownCause, ...] = (
     known(
         name="kernel-shapes",
         title="a kernel was called with mismatched sizes",
-        meaning="The draft tree, the graphs and the backend disagree about sizes: a bug of "
+        meaning="The draft tree, the graphs and the backend disagree about sizes: a bug in "
         "this release with this combination.",
         remedy="Use a chain: {speculative_eagle_topk} 1, draft tokens = steps + 1.\n"
         "Try another {attention_backend}.\nUse a newer release.",
@@ -293,8 +294,8 @@ PROCESSES: tuple[KnownCause, ...] = (
     known(
         name="killed-while-starting",
         title="a process of the engine was killed while it started",
-        meaning="Usually by the operating system, out of main memory (not GPU memory). Weights "
-        "pass through main memory while they load.",
+        meaning="Usually the operating system kills it when main memory (not GPU memory) runs "
+        "out. Weights pass through main memory while they load.",
         remedy="Check `dmesg -T | grep -i -e oom -e 'killed process'` and the container's "
         "memory limit.\nGive the container more memory, or load less at once: fewer "
         "ranks per machine.",
@@ -313,8 +314,8 @@ PROCESSES: tuple[KnownCause, ...] = (
     known(
         name="process-killed",
         title="a process of the engine was killed while it served",
-        meaning="It received SIGKILL: from the operating system, out of main memory (not GPU "
-        "memory), or from a person. The engine then stops itself.",
+        meaning="The operating system killed it when main memory (not GPU memory) ran out, or "
+        "a user did. The engine then stops itself.",
         remedy="Check `dmesg -T | grep -i -e oom -e 'killed process'`. If the system did it, "
         "add memory or raise the container's limit.\nStart the engine again.",
         sources=("utils/watchdog.py SubprocessWatchdog",),

@@ -410,7 +410,7 @@ GRAPHS: tuple[KnownCause, ...] = (
     known(
         name="prefill-capture-out-of-memory",
         title="memory ran out while prefill CUDA graphs were captured",
-        meaning="From 0.5.10 the engine captures prefill graphs too, up to a number of tokens; "
+        meaning="From 0.5.10 the engine captures prefill graphs too, up to a token limit; "
         "they use the memory outside mem_fraction_static.",
         remedy="Disable them: {cuda_graph_backend_prefill=disabled}.\nOr capture fewer sizes: "
         "{cuda_graph_max_bs_prefill}.\nOr lower {mem_fraction_static}.",

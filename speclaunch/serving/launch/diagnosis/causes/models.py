@@ -186,7 +186,7 @@ FILES: tuple[KnownCause, ...] = (
     known(
         name="weights-not-found",
         title="the model's directory has no weights that the engine can read",
-        meaning="It searched for safetensors, then for .bin and .pt files, and found none.",
+        meaning="The engine searched for safetensors, then .bin and .pt files, and found none.",
         remedy="Complete the download: look for *.safetensors in the directory.\nFor another "
         "format set {load_format}.",
         sources=("model_loader/loader.py _prepare_weights",),
@@ -194,7 +194,7 @@ FILES: tuple[KnownCause, ...] = (
     ),
     known(
         name="weights-damaged",
-        title="a file of weights is damaged or incomplete",
+        title="a weight file is damaged or incomplete",
         meaning="The file's header does not match its content: usually an interrupted "
         "download, or a Git LFS pointer instead of the file.",
         remedy="Download the file again, and compare its size with the model's page.",
@@ -207,7 +207,7 @@ FILES: tuple[KnownCause, ...] = (
     ),
     known(
         name="weights-contradict-config",
-        title="a file of weights does not match config.json",
+        title="a weight file does not match config.json",
         meaning="The engine builds the model from config.json and found a tensor of another "
         "size: files of two models are mixed, or the config was edited.",
         remedy="Restore config.json and the weights from the same source.",
