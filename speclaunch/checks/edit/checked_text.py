@@ -291,7 +291,7 @@ def _unproven_in_roles(
 
 def data_of(text: str) -> Any:
     """Return the values of a YAML text. Raises yaml.YAMLError."""
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  it is
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  safe
 
 
 def composed(text: str, shown: str, path: Path, config_dirs: Sequence[Path] = ()) -> Composition:
@@ -445,11 +445,11 @@ class OutputCheck(Struct, frozen=True):
     """Reasons against writing a text, and warnings."""
 
     errors: tuple[Finding, ...] = ()
-    """Errors that its source lacks."""
+    """Errors of the text that its source lacks."""
     inherited: tuple[Finding, ...] = ()
-    """Errors that its source also has."""
+    """Errors of both the text and its source."""
     warnings: tuple[Finding, ...] = ()
-    """Warnings that its source lacks."""
+    """Warnings of the text that its source lacks."""
     inherited_warnings: tuple[Finding, ...] = ()
 
 

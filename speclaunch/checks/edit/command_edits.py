@@ -214,7 +214,8 @@ def _first(line: str) -> int:
 
 
 def _indent(text: SourceLines, place: Place) -> str:
-    """Return the indentation of a continuation line: of this line if it is one, or of the next."""
+    """Return the indentation of the command's continuation lines: this line's, the next line's, or
+    two more spaces than this line has."""
     line = text.line(place.line)
     if text.line(place.line - 1).rstrip().endswith("\\"):
         return line[: _first(line)]

@@ -310,7 +310,7 @@ class TargetArgument(Struct, frozen=True):
 
     @property
     def is_removed(self) -> bool:
-        """True if the command must not contain it."""
+        """True if the command must not contain the argument."""
         return not self.words
 
 

@@ -214,10 +214,10 @@ class _Job(Struct):
     origin: SourceVersion
     planned: PlannedMigration
     rewritings: list[Rewriting]
-    """Ways to edit it, best first."""
+    """Ways to edit the command, best first."""
     variable: Edit | None = None
     image: str | None = None
-    """New image, and the edits for it."""
+    """New image; `image_edits` insert it."""
     image_edits: list[Edit] = []
 
     @property

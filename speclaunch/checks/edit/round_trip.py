@@ -416,8 +416,8 @@ def text_differences(
     *,
     more: int = 0,
 ) -> Iterator[str]:
-    """Yield the differences in the rest of a file. `touched` are lines that may differ, `inserted`
-    new lines; in YAML, there may be `more` values."""
+    """Yield the differences of a file outside its edits: `touched` lines may differ, and `inserted`
+    lines are new. In YAML, there may be `more` values."""
     untouched = [
         line.rstrip("\r\n")
         for number, line in enumerate(lines_of(before), 1)
@@ -439,7 +439,7 @@ def text_differences(
 def yaml_differences(
     before: str, after: str, touched: Collection[int], more: int = 0
 ) -> Iterator[str]:
-    """Yield differences of YAML: every scalar of other lines keeps its depth, `more` may be added.
+    """Yield differences of YAML: scalars on other lines keep their depth; `more` may be new.
 
     A quoted or plain scalar may extend over several lines; a change in any of them changes it.
     """

@@ -77,7 +77,7 @@ def _is_enclosed(node: yaml.Node) -> bool:
 
 
 def dumped(value: Any, *, text: bool = False) -> str:
-    """Return a value as one line of YAML. `text`: it has to be read as a string."""
+    """Return a value as one line of YAML. `text`: YAML must read it as a string."""
     if text:
         value = str(value)
     if isinstance(value, bool):

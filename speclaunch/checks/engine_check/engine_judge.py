@@ -98,7 +98,7 @@ class JsonWorker:
             self._selector.unregister(pipe)
 
     def hear(self, deadline: float, seconds: float) -> dict[str, Any]:
-        """Return the next line of its output, as a JSON object."""
+        """Return the process's next output line, as a JSON object."""
         while b"\n" not in self._buffer:
             if len(self._buffer) > _LONGEST:
                 raise self._failed(f"the judge's answer is longer than {_LONGEST >> 20} MiB")
@@ -133,7 +133,7 @@ class JsonWorker:
         return open_still
 
     def _death(self) -> str:
-        """Return how its process ended, with its last output."""
+        """Return how the process ended, with its last output."""
         try:
             status = self._process.wait(_DYING_S)
         except subprocess.TimeoutExpired:
@@ -151,7 +151,7 @@ class JsonWorker:
         return WorkerError(why)
 
     def end(self) -> None:
-        """Kill it and everything in its session; safe to repeat."""
+        """Kill the process and its session; safe to repeat."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

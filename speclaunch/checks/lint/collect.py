@@ -211,7 +211,7 @@ class LintedFile(Struct, frozen=True):
     misread: tuple[Problem, ...] = ()
     """Parts that the shell reads differently from what the author meant."""
     not_read: bool = False
-    """True if it starts a server in a way that no reader supports."""
+    """True if the file starts a server in a way that no reader supports."""
 
     @property
     def commands(self) -> tuple[Extent, ...]:

@@ -91,9 +91,9 @@ class FoundFile(Struct, frozen=True):
     path: str
     """Path as named, or below a directory as that was named; `-`: standard input."""
     is_named: bool = False
-    """True if it is reported even without deployments."""
+    """True if the file is reported even without deployments."""
     is_unread: bool = False
-    """True if it starts a server but has no reader."""
+    """True if the file starts a server but has no reader."""
 
 
 def find_files(

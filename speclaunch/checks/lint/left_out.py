@@ -102,7 +102,7 @@ class Below:
             return []
         if directory == self._top:
             found = _git_above(directory)
-        elif os.path.lexists(f"{directory}/.git"):  # another repository: nothing above it counts
+        elif os.path.lexists(f"{directory}/.git"):  # another repository: nothing above it applies
             found = _from(f"{directory}/.git", directory)
         else:
             found = self._git[os.path.dirname(directory)]  # noqa: PTH120

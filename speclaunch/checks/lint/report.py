@@ -40,7 +40,7 @@ class KnownCheckpoint(Struct, frozen=True):
 
 
 class FileReport(Struct, frozen=True):
-    """Findings of one file for one engine version. `skipped`: why it was not checked."""
+    """Findings of one file for one engine version. `skipped`: why the file was not checked."""
 
     path: str
     engine: str
@@ -117,7 +117,7 @@ class FileResult(Struct):
     reports: tuple[FileReport, ...] = ()
     complaints: int = 0
     not_read: bool = False
-    """True if it starts a server in a way that no reader supports."""
+    """True if the file starts a server in a way that no reader supports."""
     checked: CheckedFile | None = None
     """File that has to be compared with other files before it has reports."""
 
@@ -177,13 +177,13 @@ class ReportedFinding(Struct, frozen=True):
 
     finding: Finding
     engines: tuple[str, ...]
-    """Versions that it applies to, ascending."""
+    """Versions that the finding applies to, ascending."""
     files: tuple[str, ...]
-    """Linted files in which it was found, in order."""
+    """Linted files in which the finding occurs, in order."""
 
     @property
     def through(self) -> tuple[str, ...]:
-        """Linted files through which it was found, if it is in a different file."""
+        """Linted files that led to the finding, if it is in a different file."""
         return tuple(path for path in self.files if path != self.finding.place.path)
 
 

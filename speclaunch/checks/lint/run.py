@@ -282,7 +282,7 @@ def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[F
 
 
 def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
-    """Split a file by the versions to check it for: the requested versions, else its own.
+    """Return the parts of a file by the versions to check: the requested versions, else its own.
 
     Commands in a container are checked for the release of their image, so one file can have
     several. Raises SpeclaunchError if the engine of a recipe cannot be read.

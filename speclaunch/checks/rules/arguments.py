@@ -202,7 +202,7 @@ def unknown_argument(plan: Plan) -> Iterator[Verdict]:
         if fork is None:
             yield verdict(problem, plan)
             continue
-        is_here = plan.facts.runtime is not None  # the installed version counts
+        is_here = plan.facts.runtime is not None  # the installed version applies
         yield Verdict(
             f"no release has `{written(problem)}`; it belongs to {fork.name} of SGLang",
             why="SGLang itself exits with code 2; speclaunch does not know the fork's arguments",

@@ -142,7 +142,9 @@ def trtllm_mha_tree(plan: Plan) -> Iterator[Verdict]:
     if topk <= 1:
         return
     written = plan.user_value("attention_backend") == _NAME and plan.in_versions("<0.5.15")
-    if written or runs_on(plan, _NAME):  # up to 0.5.14 the argument counts even if no phase uses it
+    if written or runs_on(
+        plan, _NAME
+    ):  # up to 0.5.14 the argument matters even if no phase uses it
         yield Verdict(
             f"{_NAME} supports speculative_eagle_topk 1, not {topk}",
             at=("speculative_eagle_topk", BOTH, *reversed(PHASES)),

@@ -317,7 +317,7 @@ class Lookup(Struct, frozen=True):
     """Settings files for the directories below them: model directories and assumptions."""
 
     def facts(self, request: Request) -> Facts:
-        """Return the facts of a request, as far as they are known."""
+        """Return the known facts of a request."""
         algorithm = _text(request.values.get("speculative_algorithm"))
         found = gather(
             _text(request.values.get("model_path")),

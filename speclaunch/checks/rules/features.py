@@ -29,7 +29,7 @@ from speclaunch.engine import (
 
 @rule("SPL235")
 def weight_cache(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft with the weight cache, which cannot hold it."""
+    """Report a draft with the weight cache, which cannot store drafts."""
     mode = plan.value("weight_cache_mode")
     if mode == "off" or plan.algorithm is None:
         return
@@ -121,7 +121,7 @@ def exclusive_arguments(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL253")
 def missing_companion(plan: Plan) -> Iterator[Verdict]:
-    """Report an argument without another that it requires."""
+    """Report an argument without another argument that it requires."""
     for row in NEEDS:
         if row.value not in (None, plan.user_value(row.name)) or not is_on(plan, row.name):
             continue
@@ -141,7 +141,7 @@ class _Feature(Struct, frozen=True):
     engine_message: str
     versions: str = ""
     allowed: tuple[str, ...] = ()
-    """Algorithms that support it."""
+    """Algorithms that support the feature."""
     on: Callable[[Plan], bool] = lambda _: True
 
 

@@ -278,7 +278,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def can_be_error(self) -> bool:
-        """True if it may report an error."""
+        """True if the rule may report an error."""
         return Severity.ERROR in (self.severity, *self.also)
 
     @property
@@ -288,7 +288,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def family(self) -> str:
-        """The family of its code, among those of its module."""
+        """Family of the rule's code, among the families of its module."""
         return ELSEWHERE.get(self.code) or next(
             name
             for name, family in FAMILIES.items()
@@ -297,11 +297,11 @@ class Rule(Struct, frozen=True):
 
     @property
     def of_deployments(self) -> bool:
-        """True if it applies only to the server context."""
+        """True if the rule applies only to the server context."""
         return self.code in _OF_DEPLOYMENTS
 
     def holds_in(self, version: str) -> bool:
-        """True if it applies to an engine version."""
+        """True if the rule applies to an engine version."""
         return within(version, self.versions)
 
     @property

@@ -30,7 +30,7 @@ def unknown_algorithm(plan: Plan) -> Iterator[Verdict]:
         return
     fork = _fork(name, plan)
     if fork is not None:
-        is_here = plan.facts.runtime is not None  # the installed version counts
+        is_here = plan.facts.runtime is not None  # the installed version applies
         yield Verdict(
             f"no release has the speculative algorithm {name}; it belongs to {fork.name} of SGLang",
             at=("speculative_algorithm",),

@@ -77,7 +77,7 @@ _PERIOD, _FAILURES = 10, 3
 
 
 class _Budget(NamedTuple):
-    """Seconds until a container is killed, and the probe that does it."""
+    """Seconds until a container is killed, and the probe that causes it."""
 
     seconds: float
     probe: Probe

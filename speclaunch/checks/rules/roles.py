@@ -254,8 +254,8 @@ class RolePair(Struct, frozen=True):
     decode: Plan
     prefills: tuple[Plan, ...]
     is_grouped: bool
-    """True if a file groups them. Otherwise a verdict requires that all of them differ, because any
-    may be its partner."""
+    """True if a file groups the servers. Otherwise a verdict requires that all prefill servers
+    differ, because any of them may be the partner."""
 
 
 def mode(plan: Plan) -> str | None:

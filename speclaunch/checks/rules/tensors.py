@@ -154,7 +154,7 @@ _FILLED = ("gate_proj", "up_proj", "o_proj", "down_proj")
 """Matrices that are padded with zeros if they are too short (`pad_or_narrow_weight`)."""
 _FILLS = ">=0.5.3"
 _CPU_FILLS = ">=0.4.9"
-"""Releases that pad all of them on a CPU (`narrow_padded_param_and_loaded_weight`)."""
+"""Releases that pad all of these matrices on a CPU (`narrow_padded_param_and_loaded_weight`)."""
 
 
 @rule("SPL952")
@@ -320,7 +320,7 @@ def fc_captured_layers(plan: Plan) -> Iterator[Verdict]:
 
 
 def is_about_layers(tensor: Misshapen) -> bool:
-    """True if it is `fc.weight` and only its number of columns is wrong."""
+    """True if the tensor is `fc.weight` and only its number of columns is wrong."""
     is_matrix = len(tensor.found) == 2 and tensor.name.endswith("fc.weight")
     return is_matrix and tensor.found[0] == tensor.expected[0]
 

@@ -91,7 +91,7 @@ class DiskVolume(Struct, frozen=True):
 
 
 class MachineMemory(Struct, frozen=True):
-    """Main memory and processors that this process may use. Bytes."""
+    """Main memory (in bytes) and processors that this process may use."""
 
     total: int
     available: int
@@ -138,7 +138,7 @@ class LocalModel(Struct, frozen=True):
     generated: bool = False
     """True for a tiny model that the launch makes."""
     unfinished: int = 0
-    """Number of its unfinished downloads."""
+    """Number of unfinished downloads."""
     unfinished_bytes: int = 0
     weight_files: bool | None = None
     """True if the directory holds any weights; None: not inspected."""

@@ -73,7 +73,7 @@ class Conclusion(Struct, frozen=True):
     explanation: str | None = None
     attempts: tuple[Attempt, ...] = ()
     help: str | None = None
-    """Remedy, if the ladder knows it."""
+    """Remedy from the ladder, or None."""
 
 
 class EngineStarts(Struct, kw_only=True):

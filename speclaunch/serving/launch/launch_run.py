@@ -284,11 +284,11 @@ class LaunchRun:
         self._shown.waiting(seconds)
 
     def note(self, text: str) -> None:
-        """Pass the note to the user."""
+        """Show the note to the user."""
         self._shown.note(text)
 
     def warn(self, text: str) -> None:
-        """Pass the warning to the user."""
+        """Show the warning to the user."""
         self._shown.warn(text)
 
     def _check_journal(self) -> None:

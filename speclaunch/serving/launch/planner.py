@@ -60,7 +60,7 @@ class Rung(Struct, frozen=True):
 
 
 class Attempt(Struct, frozen=True):
-    """One engine start. `changes` are all its changes to the recipe."""
+    """One engine start. `changes` are all changes to the recipe."""
 
     number: int
     changes: Mapping[str, Any] = {}

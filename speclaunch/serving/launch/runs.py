@@ -175,7 +175,7 @@ class Run(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name of its directory."""
+        """Name of the launch's directory."""
         return self.directory.name
 
     @property
@@ -189,7 +189,7 @@ class Run(Struct, frozen=True):
 
     @property
     def header(self) -> JournalHeader:
-        """Header of its journal."""
+        """Header of the launch's journal."""
         return JournalHeader.read(self.document)
 
     @property
@@ -213,7 +213,7 @@ class Run(Struct, frozen=True):
 
     @property
     def log(self) -> Path | None:
-        """Log of its last engine, or None."""
+        """Log of the launch's last engine, or None."""
         name = self.attempts[-1].get("log") if self.attempts else None
         return self.directory / Path(str(name)).name if name else None
 
@@ -344,7 +344,7 @@ def require_free(host: str, port: int) -> None:
             probe.listen(1)
         except OSError as error:
             holder = None
-            with contextlib.suppress(psutil.Error, OSError):  # as far as this user may see it
+            with contextlib.suppress(psutil.Error, OSError):  # this user may not see the holder
                 holder = _named(listeners(port))
             raise LaunchError(
                 f"cannot listen on {host}:{port}: {error.strerror}"

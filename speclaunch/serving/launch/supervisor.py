@@ -240,7 +240,7 @@ class EngineOutcome(Struct, frozen=True):
 
     @property
     def served(self) -> bool:
-        """True if it was ready and passed verification."""
+        """True if the engine was ready and passed verification."""
         verified = self.verification is None or self.verification.ok
         return self.ready_seconds is not None and verified and self.checked
 

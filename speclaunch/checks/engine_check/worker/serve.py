@@ -172,7 +172,7 @@ class Child:
         return json.dumps({"verdict": "unjudged", "stage": "fork", "error": "", "message": why})
 
     def has_ended(self) -> bool:
-        """True if it has ended; does not wait."""
+        """True if the process has ended; does not wait."""
         if self._status is None:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:

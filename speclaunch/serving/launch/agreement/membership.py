@@ -145,8 +145,8 @@ class DirectoryStore:
             raise StoreError("list", error, self._path) from error
 
     def sweep(self, owner: str) -> None:
-        """Remove unfinished files of `owner`, or of all ranks if it is empty. A rank still writing
-        such a file writes it again.
+        """Remove unfinished files of `owner`, or of all ranks if `owner` is empty. A rank still
+        writing such a file writes it again.
         """
         with contextlib.suppress(OSError):
             for name in os.listdir(self._path):  # noqa: PTH208
@@ -196,7 +196,7 @@ def process_space() -> str:
 
 
 def is_gone(joined: Joined) -> bool:
-    """True if no process of this life is left. False if unknown: its lease then decides."""
+    """True if no process of this life is left. False if unknown; the lease then decides."""
     if not joined.space or joined.space != process_space() or joined.pid <= 0 or not joined.mark:
         return False
     return joined.pid not in parents_by_pid() and not marked(joined.mark, MARK)
@@ -317,7 +317,7 @@ class Membership:
         self._store.sweep(f"{self.joined.name.member}-")  # of earlier lives
         self._take_life()
         view = self.read_view()
-        first = self.joined.name.life == 1  # then the first decision has counted on it
+        first = self.joined.name.life == 1  # the first decision included it
         self.joined_at = view.decisions[-1].epoch if view.decisions and not first else -1
         return view
 
@@ -362,7 +362,7 @@ class Membership:
         )
 
     def created(self, file: str) -> None:
-        """Update the known good settings after this rank created that file."""
+        """Update the known good settings after this rank created `file`."""
         found = read_epoch(file)
         if found is None:
             return

@@ -170,7 +170,7 @@ class AgreementKeeper(LaunchThread):
             self.error = error
             return False
         self.error = None
-        if not self.lapsed:  # an expired lease is not renewed: others have counted on its end
+        if not self.lapsed:  # an expired lease is not renewed: others rely on its end
             self.deadline = begun + self._lease
         self.view, self._done_cycle = view, number  # in this order: `has_done` promises the view
         return True

@@ -170,7 +170,7 @@ class LogFailure(Struct, frozen=True):
     pooled_before_load: bool = False
     served: bool = False
     cpu: bool = False
-    """True if the engine runs on the CPU: its pool is in the machine's memory."""
+    """True if the engine runs on the CPU, so its pool is in the machine's memory."""
     draft_in_pool: bool | None = None
     """True if the draft's memory comes out of the pool; None if the version is unknown."""
     head: str = ""

@@ -269,7 +269,7 @@ class RankProgress(Struct):
         """True if one process cannot reach this milestone after this rank's milestones."""
         if mark is LogMark.BATCH:
             return self.opened is not None or self.last in (LogMark.BASELINE, LogMark.LOAD_END)
-        if self.seen & _LATE:  # it serves: nothing is loaded any more, nothing repeated
+        if self.seen & _LATE:  # a serving rank loads and repeats nothing
             return mark in _EARLY or (mark in self.seen and mark in _LATE)
         if mark in _CLOSES:
             return self.last is not None and self.opened is not _CLOSES[mark]
@@ -377,7 +377,7 @@ class LaunchLog(Struct):
         if mark is LogMark.DEATH:
             self.dead = True
             return
-        if mark is not LogMark.SERVING:  # of the parent: it knows nothing of the scheduler
+        if mark is not LogMark.SERVING:  # from the parent, no sign of the scheduler
             self._live(rank)
         course = self.course(rank)
         known = self.course("").seen or course.seen  # else the beginning of the log is missing
@@ -428,7 +428,7 @@ class LaunchLog(Struct):
     def _live(self, rank: str) -> None:
         self.life += 1
         if not self.suspects or self.suspects[0].life + _LIFE_AFTER_DEATH < self.life:
-            return  # the rest is fatal, and long past
+            return  # the remaining suspects are fatal and old
         self._others += 1
         everything = self._others >= _LIFE_OF_OTHERS
         left = []

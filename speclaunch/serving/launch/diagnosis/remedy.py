@@ -73,7 +73,7 @@ def setting_changes(diagnosis: Diagnosis) -> tuple[SettingChange, ...]:
         value = value_to_try(argument, direction, now, diagnosis.numbers)
         text = "" if value is None else f"{value:g}"
         if argument == "max_total_tokens" and now is None:
-            continue  # not set: raising it has no effect, and the fraction does it better
+            continue  # not set: raise the fraction instead
         found.append(
             SettingChange(
                 argument,
