@@ -151,7 +151,7 @@ class LintRun(Struct):
         return results
 
     def checked(self) -> Iterator[CheckedFile]:
-        """Check each file separately, without the cache, and yield those with deployments."""
+        """Yield the files with deployments, each checked separately and without the cache."""
         for file in find_files(self.paths, self.left_out):
             found = self._checked_again(file)
             if found is not None:
@@ -203,7 +203,7 @@ class LintRun(Struct):
         return self.cache.name(b"file", path, str(file.is_named).encode(), data, key)
 
     def _check(self, file: FoundFile) -> FileResult:
-        """Read and check one file; cache the result if it depends on no other file."""
+        """Return the result of one file, and cache it if it depends on no other file."""
         from speclaunch.checks.lint.collect import read_found  # noqa: PLC0415
         from speclaunch.checks.lint.run import check, result_of  # noqa: PLC0415
 
@@ -234,7 +234,7 @@ class LintRun(Struct):
         return read_found(file, self.stdin, settings.config_dirs), settings
 
     def _answer(self, file: FoundFile) -> bytes:
-        """Return a result from another process; `null` if it has to be compared with others."""
+        """Return a file's result as JSON for the parent process; `null` if it depends on others."""
         result = self._check(file)
         return json.dumps(None if result.checked is not None else _encoded(result)).encode()
 

@@ -62,7 +62,7 @@ def extend_backends(plan: Plan) -> frozenset[str]:
 
 
 def backends_of_draft(plan: Plan) -> tuple[str | None, str | None]:
-    """Return the backends of a draft for its steps and for accepted tokens (draft extend).
+    """Return a draft's backends (or None) for its steps and for accepted tokens (draft extend).
 
     They come from the draft's own argument (0.5.7 and later). Otherwise steps use the target's
     decode backend, and `speculative_attention_mode` selects the backend for accepted tokens. Up to

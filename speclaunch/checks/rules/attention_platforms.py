@@ -148,7 +148,7 @@ def backend_hardware(plan: Plan) -> Iterator[Verdict]:
 
 
 def _effective(plan: Plan, name: str) -> str | None:
-    """Return the effective backend for a user's setting: some caches replace fa3 with triton."""
+    """Return an argument's effective backend or None; some caches replace fa3 with triton."""
     try:
         return attention_backend(plan, name)
     except UnknownValueError:  # a backend that the engine chooses always runs

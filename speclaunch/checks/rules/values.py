@@ -87,7 +87,7 @@ def attention_backends(plan: Plan) -> tuple[str | None, str | None]:
 
 
 def verifying_backend(plan: Plan) -> str | None:
-    """Return the target's backend that verifies drafts: prefill's, unless decode is set.
+    """Return the target's backend that verifies drafts (prefill's, unless decode is set), or None.
 
     Raises UnknownValueError.
     """

@@ -304,7 +304,9 @@ class _Run:
             self._watchdog.stop()
 
     def start(self) -> EngineOutcome | None:
-        """Follow the engine until it is verified; return the outcome if the start fails."""
+        """Follow the engine until it is verified (return None) or the start fails (return the
+        outcome).
+        """
         address = self._order.address
         prober = Prober(
             address,

@@ -104,7 +104,7 @@ def infer_schema(*_: Any, **__: Any) -> str:
 
 
 def define(name: str, *_: Any, **__: Any) -> Any:
-    """Register the operator in `torch.ops`. Stand-in for `torch.library.define`."""
+    """Register the operator in `torch.ops`; return a stand-in, as `torch.library.define`."""
     register(name)
     return Thing()
 

@@ -75,7 +75,7 @@ def _present(name: str, model: LocalModel, hub: Hub, found: MachineFacts) -> Che
         listed = ", ".join(missing[:_SHOWN]) or "any weights"
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         fetched = not model.is_path and hub.offline is None
-        why = "the engine downloads the rest at the start" if fetched else "it cannot be loaded"
+        why = "the engine downloads them at the start" if fetched else "it cannot be loaded"
         return CheckLine(
             "model",
             CheckState.WARNING if fetched else CheckState.ERROR,
@@ -151,7 +151,7 @@ def _token(found: MachineFacts, hub: Hub) -> Iterator[CheckLine]:
     if hub.token is not None:
         yield CheckLine("token", CheckState.OK, f"an access token for the hub is in {hub.token}")
     elif absent and hub.offline is None:
-        why = "gated models need it, and some of these may be gated"
+        why = "gated models need it; the models to download may be gated"
         if len(absent) == 1:
             why = f"gated models need it: {absent[0].name} may be gated"
         yield CheckLine("token", CheckState.NOTE, text, why, fix, command=True)
