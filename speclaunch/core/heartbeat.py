@@ -90,8 +90,8 @@ def beating(
 class Growth:
     """Bytes added to some folders since the beginning, and their rate.
 
-    Only counts files whose names end with `suffix`. A file that is deleted later (an unpacked
-    download) still counts.
+    Counts only files whose names end with `suffix`, including those deleted later (unpacked
+    downloads).
     """
 
     def __init__(

@@ -88,7 +88,8 @@ def declared(
 
 
 def read_installed(runtime: Runtime, version: str | None = None) -> str:
-    """Return the catalogue of an installed engine, read from its package."""
+    """Return the catalogue of an installed engine, read from its package. Raises LaunchError if the
+    package cannot be read."""
     if runtime.sglang_path is None:
         raise LaunchError(
             f"the sglang of {runtime.interpreter} has no readable package directory",

@@ -97,7 +97,7 @@ def _amd(name: str, memory_mib: int) -> Hardware:
 # `memory.total` of nvidia-smi in MiB, as the engine reads it (get_nvgpu_memory_capacity in
 # srt/utils/common.py), and the compute capability. The numbers are from public nvidia-smi logs,
 # with error correction on if that is the board's default; for AMD, the pool that rocminfo shows
-# (get_amdgpu_memory_capacity). The engine's thresholds (20, 35, 60, 90, 160 GB) are far from all.
+# (get_amdgpu_memory_capacity). None is near a threshold of the engine (20, 35, 60, 90, 160 GB).
 _KNOWN = (
     _nvidia("t4", 15360, 75),
     _nvidia("v100-16gb", 16384, 70),

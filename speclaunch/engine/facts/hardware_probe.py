@@ -110,8 +110,8 @@ def _probed(library: Any, environment: Mapping[str, str]) -> Hardware:
 
 
 def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
-    """Return the visible GPUs by index or UUID (prefix). Stops at the first unknown entry, like
-    CUDA.
+    """Return the indices of the GPUs that CUDA_VISIBLE_DEVICES names, by index or UUID prefix.
+    Stops at the first unknown entry, like CUDA.
 
     Indices follow bus order, as in nvidia-smi. CUDA's default order (CUDA_DEVICE_ORDER) is by
     speed, which differs only if a machine has different GPUs.

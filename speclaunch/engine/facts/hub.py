@@ -218,7 +218,7 @@ class HubClient:
                 return None
             if status != 200 and not (cut and status == 206):
                 raise self._refused(status, code)
-            for answer in (*response.history, response):  # redirects have the commit, storage not
+            for answer in (*response.history, response):  # the storage names no commit
                 self._at(answer.headers.get("x-repo-commit"))
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise HubRefusedError(

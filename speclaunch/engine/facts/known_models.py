@@ -39,8 +39,8 @@ def same_quantization(name: str, other: str) -> bool:
 
 
 def likely(name: str) -> tuple[str, str] | None:
-    """Return the index's checkpoint that `name` almost certainly means, and the remaining doubt.
-    None if there is none.
+    """Return the index's checkpoint that `name` almost certainly means, with a note on the
+    remaining doubt. None if no checkpoint matches.
 
     Matches a directory named like exactly one listed checkpoint (`/models/Llama-3.1-8B-Instruct`,
     a common layout), and a hub name in different case, which the hub accepts.
@@ -148,7 +148,8 @@ class ModelPair(Struct, frozen=True):
     form: str | None = None
     """Layout of its weights, if it is not SGLang's own: `speculators format`."""
     sibling: str | None = None
-    """The checkpoint for which it was made, if the target is a different export of it."""
+    """The checkpoint for which the draft was made, if the target is only an export of that
+    checkpoint."""
     is_read: bool = False
     """True if any part of its config.json is in the index."""
     sources: tuple[str, ...] = ()

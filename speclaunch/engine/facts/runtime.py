@@ -294,8 +294,8 @@ def find_runtime(requested: str | None, *, meanwhile: Callable[[], None] = lambd
     Python that runs speclaunch; `python3` and `python` on PATH. `meanwhile` is called during the
     queries, which run in parallel.
 
-    A named interpreter runs only if the user trusts it (`trusted_programs`) or it is also one of
-    the others. Otherwise the files of its environment are read.
+    A named interpreter runs only if the user trusts it (`is_trusted`), or if it is also one
+    of the later candidates. Otherwise the files of its environment are read.
 
     Raises LaunchError if the named interpreter has no sglang, NoEngineError if none has.
     """

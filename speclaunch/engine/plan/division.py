@@ -228,7 +228,7 @@ def _pads_experts(plan: Plan) -> bool:
 
 
 def _stated_block(checkpoint: Checkpoint) -> int | None:
-    """Return the number of rows in a quantized block, from the outer config."""
+    """Return the number of rows in a quantized block, from the outer config; None if not stated."""
     quantization = mapping(checkpoint.raw.get("quantization_config"))
     blocks = sizes(quantization.get("weight_block_size"))
     return blocks[0] if blocks and blocks[0] > 0 else None

@@ -58,7 +58,7 @@ _FP8 = 80
 
 
 class Alternative(Struct, frozen=True):
-    """A change other than lowering the settings that recovery may lower, such as more GPUs."""
+    """A change other than to `Steppable` settings, such as more GPUs."""
 
     what: str
     changes: Mapping[str, Any]
@@ -471,8 +471,8 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
 
 
 def _least_running(plan: Plan, load: RequestLoad) -> int:
-    """Return the initial number of requests: the load's, or the recipe's if it is larger and the
-    load is only assumed."""
+    """Return the initial number of requests: the load's, or for an assumed load the recipe's larger
+    number."""
     own = plan.value_or_none(RUNNING)
     return max(load.requests, int(own)) if load.assumed and own else load.requests
 

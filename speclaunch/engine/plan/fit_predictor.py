@@ -345,7 +345,7 @@ class Predictor:
         return _bounds(self.budget(changes).working_fractions)
 
     def _likely_end(self, changes: Mapping[str, Any], working: tuple[float, float]) -> float | None:
-        """Return the fraction that leaves no memory free."""
+        """Return the fraction that leaves no memory free; None if the budget is unknown."""
         at = self.budget(with_fraction(changes, working[0]))
         start, rank = memory_at_start(at), tightest(at)
         if start is None or rank is None:

@@ -146,8 +146,8 @@ WHY = {
 RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
 
 _GRAPHS = 16.0
-"""Cost if no batch size has a graph. If only some lack one, their share counts on a log scale,
-because small batches are the common case."""
+"""Cost if no batch size has a graph. If only some lack one, their share is taken on a log scale,
+because small batches are common."""
 _RUNNING = 2.0
 """Cost of halving the running requests, because the other requests wait."""
 _POOL = 2.0
@@ -207,8 +207,8 @@ class Prices(Struct, frozen=True):
 
 
 def pool_price(budget: MemoryBudget, enough: float | None) -> float:
-    """Return the price of a budget's KV cache. `enough`: number of tokens from which it costs
-    nothing; None if unknown."""
+    """Return the price of a budget's KV cache. `enough`: number of tokens from which the cache
+    costs nothing; None if unknown."""
     tokens = float(budget.tokens or 1)
     price = 0.0 if enough is None else _POOL * _halvings(enough, tokens)
     context = budget.context_length
@@ -362,7 +362,7 @@ def best(search: Search, steps: Levels) -> FitCandidate | None:
 
 
 def candidate_of(search: Search, changes: Mapping[str, Any]) -> FitCandidate | None:
-    """Return these changes at their best fraction; None if none exists."""
+    """Return these changes at their best fraction; None if no fraction works."""
     bounds = search.bounds_of(changes)
     if bounds is None:
         return None

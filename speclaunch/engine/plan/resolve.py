@@ -46,7 +46,7 @@ from speclaunch.engine.plan.topics.speculation import ADAPTIVE_DECIDED_FIRST
 def _run_steps(working: Working) -> None:
     """Run all steps for the version of the request.
 
-    In the three cases where the order matters, it is the engine's:
+    The order is the engine's in the three cases in which it matters:
 
     - Memory is divided before DP attention is reset and before speculation limits the requests.
     - Attention backends are chosen before the speculative parameters; up to 0.5.4 after them.

@@ -475,7 +475,7 @@ def _value(argument: Argument, flag: str, chunk: _Chunk, stored: Any) -> Any:
     if argument.const is not None and kind is ArgumentKind.VALUE:
         natural = ()  # the constant is stored, the text was checked
     if argument.type == "human_readable_int" and str(stored) != text.strip():
-        natural = ()  # keep 32k
+        natural = ()  # preserve a suffix: 32k
     return stored if isinstance(stored, natural) else text
 
 

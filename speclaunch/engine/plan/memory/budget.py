@@ -150,8 +150,8 @@ _FORMATS = frozenset({"gguf", "bitsandbytes", "layered", "sharded_state"})
 def memory_verdict(plan: Plan) -> MemoryBudget:
     """Return the memory budget with its verdict, computed once per plan. Never raises.
 
-    The verdict is FAILS if a rank has no GPU. After an internal error it is UNKNOWN, so that a bug
-    neither hides the rest of a plan nor keeps an engine from starting.
+    The verdict is FAILS if a rank has no GPU. After an internal error it is UNKNOWN, so a bug
+    neither hides the other parts of a plan nor keeps an engine from starting.
     """
     return plan.once(_verdict)
 
@@ -171,9 +171,8 @@ def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
     """True if one rank's weights exceed its GPU's memory, even at their minimum and without other
     processes.
 
-    Considers only weights counted matrix by matrix. If the pool's budget includes the draft, the
-    draft counts too, because it loads right after the target. False if a missing fact could change
-    the result.
+    Considers only weights counted matrix by matrix. Includes the draft if the pool's budget does,
+    because the draft loads right after the target. False if a missing fact could change the result.
     """
     target = found.target_weights
     if not found.device or target is None or not target.counted:
@@ -229,7 +228,7 @@ def budget(plan: Plan) -> MemoryBudget:
     terms = found.terms
     if terms is None:
         return _too_large(plan, found, base) or _unknown(found, base)
-    if len(found.unknown) <= (found.fraction is None):  # at most the fraction is unknown
+    if len(found.unknown) <= (found.fraction is None):  # all but the fraction is known
         base["working_fractions"] = working_range(lambda tried: start(plan, terms, tried).turn)
         base["likely_fractions"] = _within(likely_range(plan, terms), base["working_fractions"])
     try:

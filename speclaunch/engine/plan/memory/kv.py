@@ -130,8 +130,8 @@ def _divided(number: int, ranks: int) -> int:
 def _state_bytes(plan: Plan, config: ModelConfig) -> int:
     """Return the element size of `mamba2_state_dtype`, in bytes.
 
-    The first that is set applies: the argument (which sets the variable; up to 0.5.8 always), the
-    environment variable, the config. The default is float32.
+    The first that is set applies: the argument, the environment variable, the config (0.5.9 and
+    later). The default is float32.
     """
     dtype = (
         plan.value("mamba_ssm_dtype")
@@ -240,7 +240,7 @@ def room(settings: StateSettings, rest: float) -> States:
     if settings.era >= 3:
         return _jointly(settings, rest)
     each, drafts = settings.each, settings.draft_tokens
-    if settings.era == 0:  # an explicit size counts only without the prefix cache
+    if settings.era == 0:  # an explicit size applies only without the prefix cache
         wide = each * (1 + drafts)
         slots = int(_part(settings, rest) // wide)
         if not settings.cached:

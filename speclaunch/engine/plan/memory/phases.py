@@ -392,7 +392,7 @@ def _refusal(
     rest: float,
     found: Pool,
 ) -> PredictedFailure | None:
-    """Return the first error that the engine would raise for the pool; None if it accepts it."""
+    """Return the first error that the engine would raise for the pool; None if there is none."""
     text = None
     settings, states = terms.pool, found.states
     new = plan.in_versions(NEEDS_A_STATE)

@@ -123,8 +123,8 @@ def _same_for_both(working: Working) -> None:
 
 
 def _deterministic(working: Working) -> str | None:
-    """Return the backend that `_handle_deterministic_inference` sets, if it runs before the default
-    is chosen (0.5.12 and later)."""
+    """Return the backend that `_handle_deterministic_inference` sets before the default is chosen
+    (0.5.12 and later); None if it sets none."""
     if working.in_versions("<0.5.12") or not attention.is_deterministic(working):
         return None
     if working.capability // 10 not in (10, 12):

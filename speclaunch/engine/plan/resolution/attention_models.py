@@ -305,7 +305,7 @@ def _iquest(working: Working, source: str) -> None:
 
 
 def _blackwell(backend: str) -> _Choose:
-    """Return the rule of models for which the engine chooses `backend` only on Blackwell."""
+    """Return a function that sets `backend` on Blackwell if no backend is set."""
 
     def choose(working: Working, source: str) -> None:
         if working.value(BOTH) is None and _major(working) == 10:

@@ -195,7 +195,8 @@ def resolve_prefill_graphs(working: Working) -> None:
 
 
 def _piecewise(working: Working) -> None:
-    """Apply `_handle_piecewise_cuda_graph` (0.5.10 to 0.5.13)."""
+    """Switch piecewise prefill graphs off if a feature excludes them
+    (`_handle_piecewise_cuda_graph`, 0.5.10 to 0.5.13)."""
     if working.value("enforce_piecewise_cuda_graph"):
         why = "enforce_piecewise_cuda_graph requires the graphs"
         working.set(PIECEWISE, False, why, "sglang 0.5.10 server_args.py:1081")

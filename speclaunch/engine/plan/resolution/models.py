@@ -374,7 +374,7 @@ def resolve_hybrid(working: Working) -> None:
 
 
 def _strategy(working: Working) -> None:
-    """Apply `_handle_mamba_radix_cache` (0.5.14 and later)."""
+    """Resolve the caching strategy `auto` (`_handle_mamba_radix_cache`, 0.5.14 and later)."""
     if working.value(STRATEGY) != "auto":
         return
     if _has_a_buffer(working):
@@ -401,7 +401,8 @@ def _has_a_buffer(working: Working) -> bool:
 
 
 def _without_buffer(working: Working) -> None:
-    """Apply `_handle_mamba_radix_cache` (0.5.9 to 0.5.13)."""
+    """Switch off the state cache, or the features that it excludes (`_handle_mamba_radix_cache`,
+    0.5.9 to 0.5.13)."""
     if working.architecture in _NO_STATES_CACHED and not (
         working.in_versions(">=0.5.13") and working.architecture == _NO_STATES_CACHED[1]
     ):

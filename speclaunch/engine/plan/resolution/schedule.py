@@ -89,7 +89,8 @@ def _rewrite(working: Working) -> None:
 
 
 def _renamed(working: Working) -> None:
-    """Apply `handle_deprecated_dp_attention`: dp_size becomes attn_dp_size (0.5.22 and later)."""
+    """Move the `dp_size` of DP attention to `attn_dp_size` (`handle_deprecated_dp_attention`,
+    0.5.22 and later)."""
     with working.deciding(SWITCH, ATTENTION_RANKS, REPLICAS):
         if not working.value(SWITCH):
             return
@@ -230,7 +231,8 @@ def _without_overlap(working: Working, why: str, *, logged: bool = True) -> None
 
 
 def _no_overlap_on_a_cpu(working: Working) -> None:
-    """Apply `_disable_overlap_schedule_for_cpu` (0.5.16 and later)."""
+    """Switch the overlap schedule off on a CPU (`_disable_overlap_schedule_for_cpu`, 0.5.16 and
+    later)."""
     if not working.value(OVERLAP) and working.device == "cpu":
         working.change(
             ChangeKind.OVERLAP,

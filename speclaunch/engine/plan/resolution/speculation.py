@@ -342,7 +342,7 @@ def _own_slots(working: Working) -> None:
 
 
 def _ngram(working: Working) -> None:
-    """Apply `_handle_ngram`: topk is the breadth of the search."""
+    """Set NGRAM's parameters: topk is the breadth of the search (`_handle_ngram`)."""
     breadth = working.number("speculative_ngram_max_bfs_breadth", 10)
     why = f"NGRAM's topk is speculative_ngram_max_bfs_breadth, which is {breadth}"
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:1312, 0.5.3 server_args.py:1286"
@@ -375,7 +375,7 @@ def _set_single(working: Working, name: str, algorithm: str, source: str) -> Non
 
 
 def _dflash(working: Working) -> None:
-    """Apply `_handle_dflash`: the draft tokens are the block size."""
+    """Set DFLASH's parameters: the draft tokens are the block size (`_handle_dflash`)."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:335, 0.5.11 server_args.py:3322"
     for name in (STEPS, TOPK):
         _set_single(working, name, "DFLASH", source)
@@ -395,7 +395,8 @@ def _dflash(working: Working) -> None:
 
 
 def _dspark(working: Working) -> None:
-    """Apply `_handle_dspark`: the draft tokens are gamma (the block size) plus one."""
+    """Set DSPARK's parameters: the draft tokens are gamma (the block size) plus one
+    (`_handle_dspark`)."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:765, 0.5.16 :309"
     for name in (STEPS, TOPK):
         _set_single(working, name, "DSPARK", source)
@@ -415,7 +416,7 @@ def _dspark(working: Working) -> None:
 
 
 def _uno(working: Working) -> None:
-    """Apply `_handle_uno`: a chain has one step; a tree remains unchanged."""
+    """Set one step for a chain of UNO; a tree remains unchanged (`_handle_uno`)."""
     if (working.user_value(TOPK) or 1) > 1:
         return
     for name in (STEPS, TOPK):

@@ -238,9 +238,9 @@ class Working:
     def _host_memory(self) -> int | None:
         """MiB per rank on a CPU: host (or control group) memory divided by the NUMA nodes.
 
-        None up to 0.5.2, where the engine does not query it (utils.py:1406), and in later releases
-        if the user binds cores. 0.5.3 to 0.5.22 use the smallest node's total memory, which is not
-        probed.
+        None up to 0.5.2, because these releases do not query it (utils.py:1406), and in later
+        releases if the user binds cores. 0.5.3 to 0.5.22 use the smallest node's total memory,
+        which is not probed.
         """
         if self.in_versions("<0.5.3") or self.plan.env("SGLANG_CPU_OMP_THREADS_BIND"):
             return None

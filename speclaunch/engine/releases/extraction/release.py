@@ -16,7 +16,7 @@ as a fact: a name counts as unread only if nothing remains that could be a read.
 
 Two uses do not count as reads: a value that only ends up in a field that nothing loads (see
 :func:`_dead_locals`), and a variable that is read only to report its removal. An undeclared
-variable counts by its name alone, in any string or after any ``envs``.
+variable is found by its name alone, in any string or after any ``envs``.
 """
 
 from __future__ import annotations
