@@ -160,7 +160,7 @@ _LONGEST_REASON = 300
 
 
 def task(config: Any) -> None:
-    """Run a job for Hydra's launchers. Must not be in their main module, named `__main__`."""
+    """Run a job for Hydra's launchers. The function must not be in `__main__`."""
     run_job(str(config.folder), int(config.job))
 
 
@@ -261,7 +261,8 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bytes:
-    """End a launch like Ctrl-C, which stops its engine; a killed launch's guard stops it, too."""
+    """Stop a launch as Ctrl-C does, or kill it, so that its guard stops the engine. Return its
+    output."""
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=_JOB_END_S)[0]

@@ -28,7 +28,7 @@ from speclaunch.measure import (
 
 
 class InCell(Protocol):
-    """Keys of a cell."""
+    """Fields that identify a cell."""
 
     @property
     def workload(self) -> str:

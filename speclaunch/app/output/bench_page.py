@@ -25,7 +25,7 @@ _STEPS = (1, 2, 2.5, 5, 10)
 _TICKS = 6
 """Maximum labels of a scale."""
 MOST_LABELS = 8
-"""Maximum points with numbers; more do not fit, and the table has them."""
+"""Maximum points with numbers; more numbers do not fit, and the table has them."""
 _TOTAL = 100.0
 _INTEGER = 99.95
 """Number above which three digits show an integer."""

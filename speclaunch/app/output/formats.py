@@ -99,7 +99,7 @@ def _is_public(made: FileEdits) -> bool:
 
 
 def touched(made: FileEdits) -> str:
-    """Return the lines from the first edit to the last, before and after."""
+    """Return the lines from the first edit to the last, before and after the edits."""
     first, last = made.edits[0].line, made.edits[-1].end_line
     more = made.after.count("\n") - made.before.count("\n")
     before = made.before.split("\n")[first - 1 : last]

@@ -1,6 +1,6 @@
 """Reports of `lint` for CI servers: SARIF 2.1.0 and JUnit XML.
 
-SARIF is the part that GitHub's code scanning accepts and shows:
+Of SARIF, only the part that GitHub's code scanning accepts and shows is written:
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
 https://docs.github.com/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit.
 Columns are counted in characters (`columnKind`), paths from the root of the repository

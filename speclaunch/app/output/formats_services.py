@@ -4,7 +4,7 @@
 * https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format. GitLab shows one of
   several issues with the same fingerprint.
 * https://github.com/reviewdog/reviewdog/tree/master/proto/rdf, with fixes as suggestions: columns
-  count UTF-8 bytes, and paths start in the working directory, which reviewdog knows.
+  count UTF-8 bytes, and paths are relative to the working directory, which reviewdog knows.
 * https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands: GitHub shows
   the first 10 errors, warnings and notices of a step as annotations.
 * https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands: issues of Azure

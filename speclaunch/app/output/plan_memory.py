@@ -109,7 +109,7 @@ def _apportioned(sizes: Sequence[int], width: int) -> list[int]:
 _LETTER = 2.2
 """Minimum width in percent of a piece with room for its letter."""
 _BARS = 360
-"""Maximum number of bars in a chart; beyond it, each bar shows the worst of several batch sizes."""
+"""Maximum number of bars; with more batch sizes, each bar shows the worst of several."""
 _HIGHEST = 60
 
 

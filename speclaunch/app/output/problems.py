@@ -127,9 +127,9 @@ def _split(data: bytes) -> tuple[str, ...]:
 def _may_quote(path: str) -> bool:
     """True if lines of a file may be shown.
 
-    The file must be in the project of the working directory or of a path on the command line.
-    Always true in library use. The reason: a file in a repository may name, or link to, any file of
-    this machine, such as `/etc/shadow`.
+    The file must be in the project of the working directory or of a path on the command line,
+    because a file in a repository may name, or link to, any file of this machine, such as
+    `/etc/shadow`. In library use, the result is always True.
     """
     args = errors.command_line
     if args is None:

@@ -58,7 +58,7 @@ def quick_command(
 
 
 def plain_options(declared: type[VerbOptions], words: Sequence[str]) -> VerbOptions | None:
-    """Return the options of plain words; None if a word is not plain or missing."""
+    """Return the options of plain words; None if a word is missing or not plain."""
     by_name = {
         name: (attribute, option)
         for attribute, option in declared.declared().items()

@@ -93,7 +93,7 @@ def numbers(option: str, text: str, least: int, most: int) -> tuple[int, ...]:
 
 
 def default_blocks(starts: int) -> int:
-    """Return the number of blocks of rounds per start and side, if one engine runs at a time.
+    """Return the blocks of rounds per start and side for engines that run one at a time.
 
     A single start uses A B B A, so a machine that slows down affects both sides equally. Several
     starts alternate.

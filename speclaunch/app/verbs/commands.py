@@ -133,7 +133,7 @@ class _Bench(TyperGroup):
 
 
 def _require_no_typo(args: list[str], verbs: list[str]) -> None:
-    """Raise InputError if the word instead of a recipe resembles a verb."""
+    """Raise InputError if the word in the position of a recipe resembles a verb."""
     word = args[0] if args else ""
     if not word or word.startswith("-") or "=" in word or Path(word).exists():
         return

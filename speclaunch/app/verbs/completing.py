@@ -1,6 +1,6 @@
 """Completions of the word at the cursor, for shells.
 
-Loads neither typer nor Hydra nor pydantic, because the user waits for each completion.
+This module loads neither typer nor Hydra nor pydantic, because the user waits for completions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`speclaunch import` and `migrate`: a recipe of a server command, a file for another release."""
+"""`speclaunch import` and `migrate`: convert a command to a recipe, a file to another release."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def _hook(program: Path | None) -> Path | None:
 def _asker(options: LaunchOptions) -> EngineQuerier | None:
     """Return the querier for the engine check before a launch.
 
-    Returns None if the check is not selected, and for a dry run without an explicit `--ask`.
+    None if the check is not selected, or for a dry run without an explicit `--ask`.
     """
     if not asks(options.select, options.ignore):
         return None

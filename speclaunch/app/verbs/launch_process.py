@@ -11,7 +11,7 @@ from speclaunch.core import ExitCode, holds_secret, is_secret_flag, printable
 def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
     """Redact secrets in the command line shown by `ps`.
 
-    Returns the new title, or None if there are no secrets.
+    Return the new process title, or None if there are no secrets.
     """
     from speclaunch.deployments import shown_overrides
 
@@ -60,7 +60,7 @@ def launched(words: Sequence[str]) -> ExitCode | int | None:
 
 
 def _hide_secrets(words: Sequence[str]) -> None:
-    """Hide secrets from `ps` at once, because the planner may first wait for the hub."""
+    """Hide secrets from `ps` before planning, which may wait for the hub."""
     pairs = [(key, value) for key, _, value in (word.partition("=") for word in words)]
     if any(is_secret_flag(key.rpartition(".")[2]) or holds_secret(value) for key, value in pairs):
         hide_secrets("", words)

@@ -112,7 +112,7 @@ class LaunchLock:
                     Problem(
                         f"{lock.deployment.name} was not started: {some} from "
                         f"{from_here(lock.path)}",
-                        help="undo them; or lock what serves now: speclaunch "
+                        help="undo the differences, or lock the present settings: speclaunch "
                         f"recipe={_named(self._source)} --smoke --lock",
                     ),
                 ]
@@ -135,7 +135,9 @@ class SideLock:
         prepared = getattr(side, "prepared", None)
         if prepared is None or options.dry_run:
             why = (
-                "a running server has no recipe" if prepared is None else "--dry-run measures none"
+                "a running server has no recipe"
+                if prepared is None
+                else "--dry-run measures nothing"
             )
             place = Place(COMMAND_LINE, text="--lock")
             raise InputError(f"nothing to lock: {why}", place, "remove --lock")

@@ -42,7 +42,7 @@ def plan(options: PlanOptions) -> ExitCode:
     if all_roles is not None:
         for name, is_set in (("--fit", options.fit), ("--best", options.best)):
             if is_set:
-                raise InputError(f"{name} needs one role", help="select it: --role NAME")
+                raise InputError(f"{name} needs one role", help="select a role: --role NAME")
         hide_secrets("plan", options.words)
         shown = plans_of_roles(all_roles, options.engine, found, rules)
         _show_roles(shown, options.html, options.output_format)

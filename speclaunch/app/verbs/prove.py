@@ -310,9 +310,7 @@ def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPromp
 
 
 def _lengthened(texts: Sequence[str], index: int, words: int) -> str:
-    """Return a prompt of at least `words` words: other prompts of the workload, then the prompt
-    itself.
-    """
+    """Return a prompt of at least `words` words: other prompts of the workload, then its text."""
     parts = [texts[index]]
     while sum(len(part.split()) for part in parts) < words:
         parts.insert(0, texts[(index + len(parts)) % len(texts)])

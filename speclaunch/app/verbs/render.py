@@ -97,7 +97,7 @@ def _baseline(text: str) -> Baseline:
     if not 1 <= length <= _MOST_LENGTH:
         raise InputError(
             f"--acceptance {text}: not an acceptance length",
-            help=f"give tokens per verification, 1 to {_MOST_LENGTH}",
+            help=f"set tokens per verification, 1 to {_MOST_LENGTH}",
         )
     return Baseline(length, source)
 

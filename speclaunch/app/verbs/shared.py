@@ -1,4 +1,4 @@
-"""Shared by verbs: values that they derive from options and input, and results that they write."""
+"""Functions that verbs share: they derive values from options and input, and write results."""
 
 from __future__ import annotations
 

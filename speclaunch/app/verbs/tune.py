@@ -214,7 +214,7 @@ def _show_starts(question: TuningTask) -> None:
 
 
 def _best(question: TuningTask, memory: StoredStarts) -> tuple[DraftSetting, ...]:
-    """Return the settings that rank above the recipe's own, at most `--verify` settings.
+    """Return at most `--verify` settings that rank above the recipe's own, best first.
 
     If `--verify` is 2 or more, they include the published setting unless it is the recipe's own.
     """

@@ -157,9 +157,9 @@ VERBS = (
         "init:init",
         "change_options:InitOptions",
         "Write a recipe that serves a target, passes every rule and fits the hardware.\n\nUses "
-        "the speculation method with the best support in the SGLang version. The recipe "
-        "explains the choice and the rejected alternatives. A recipe with errors is not written "
-        "(exit 1) unless --force is set.",
+        "the first method of `speclaunch drafts` that serves the full context, else the method "
+        "that serves the most requests. The recipe explains the choice. With errors, it is not "
+        "written (exit 1) unless --force is set.",
         "meta-llama/Llama-3.1-8B-Instruct --hardware h100 -o llama8b.yaml",
     ),
     Verb(
@@ -476,7 +476,7 @@ VERBS = (
                 "pull",
                 "models:pull",
                 "change_options:PullOptions",
-                "Save checkpoint facts, without weights, to files.",
+                "Save checkpoint facts, without weights, in the repository for offline checks.",
                 "recipe=eagle3_llama8b",
             ),
             Verb(

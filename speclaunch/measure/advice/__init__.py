@@ -1,1 +1,1 @@
-"""Contents of `speclaunch plan`: plans with all details, and comparisons of plans."""
+"""Advice: checkpoint facts, drafts, new recipes, and the contents of `speclaunch plan`."""

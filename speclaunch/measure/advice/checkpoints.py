@@ -1,7 +1,7 @@
 """Facts of a checkpoint from all sources on this machine, and its files compared with the engine.
 
-The sources are in order of priority. Also pulls and compares the facts that a team shares in
-`.speclaunch/models/`.
+The sources are in order of priority. This module also pulls and compares the facts that a team
+shares in `.speclaunch/models/`.
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ _PAIR = ("SPL95", "SPL406", "SPL407", "SPL408", "SPL409", "SPL410", "SPL411", "S
 
 
 class Inspection(Struct, frozen=True):
-    """The checkpoint, its assumed use, and the findings."""
+    """An inspected checkpoint, its assumed use, and the findings."""
 
     checkpoint: Checkpoint
     target: Checkpoint | None
@@ -345,7 +345,7 @@ class Inspection(Struct, frozen=True):
     findings: tuple[Finding, ...]
     headers: Mapping[str, TensorHeader]
     loader: str | None
-    """Engine class; None if unknown."""
+    """Engine class that loads the checkpoint; None if unknown."""
     source: str | None
     comparison: TensorComparison | None
     numbers_read: bool
@@ -377,7 +377,7 @@ def inspect_checkpoint(name: str, target: str | None, engine: str) -> Inspection
         raise InputError(
             f"{name} has no safetensors file",
             Place(COMMAND_LINE, text=name),
-            "name the directory that holds the weights",
+            "name the directory with the weights",
         )
     other = None if target is None else _found(target, weights=False)
     plan = _plan(found, other, engine)
@@ -415,7 +415,7 @@ def _found(name: str, *, weights: bool = True) -> Checkpoint:
     if isinstance(found, UnknownFact):
         raise InputError(
             f"{name} cannot be inspected: {found.why}",
-            help="name the directory that holds its config.json and its weights",
+            help="name the directory with its config.json and its weights",
         )
     if found.tensors is None and weights and HUB_NAME.match(name):
         try:

@@ -106,7 +106,7 @@ class Way(Struct, frozen=True):
     """Evidence for num_steps, eagle_topk and num_draft_tokens; empty: as documented."""
 
     def published_at(self, arguments: Mapping[str, Any]) -> str:
-        """Return the published numbers as one line, at the draft setting of `arguments` if any."""
+        """Return the published numbers as one line, preferably at the setting in `arguments`."""
         steps, topk, tokens = (arguments.get(name) for name in _SETTING)
         return published_summary(self.published, (steps, topk, tokens))
 
@@ -415,7 +415,7 @@ def _listed_way(way: Way, target: Checkpoint, versions: Sequence[str], lookup: L
         way,
         spans_of(taken, versions),
         "" if taken[0] == versions[-1] else refused,
-        # without hardware, machine-dependent rules say nothing about the way
+        # without hardware, machine-dependent rules have no result for the method
         tuple(rule.code for rule in newest.skipped if rule.reason != UNKNOWN_HARDWARE),
         tuple(_doubts(way, newest)),
         tuple(changes),

@@ -80,7 +80,7 @@ def text_of(
 
 
 def _order(argument: tuple[str, Any]) -> int:
-    """Return the place of an argument: the model and its GPUs, speculation, then the rest."""
+    """Return an argument's sort key: the model and its GPUs, speculation, then all others."""
     name, first = argument[0], ("model_path", "trust_remote_code", TP)
     return first.index(name) if name in first else 3 + (not name.startswith("speculative_"))
 

@@ -250,7 +250,7 @@ _MOST_WEIGHTS = 0.8
 TIGHT = "SPL712"
 """Rule about settings that fit only in the best case."""
 _OF_MEMORY = ("SPL711", TIGHT)
-"""Rules about the memory verdict, ignored here because it already selects the settings."""
+"""Rules about the memory verdict, ignored here because that verdict selects the settings."""
 _ENOUGH = 0.9
 """Share of the likely fraction's KV tokens that a better supported fraction must reach."""
 

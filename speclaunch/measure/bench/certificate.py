@@ -318,7 +318,7 @@ def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], l
 
 
 def _stops(line: Line, along: Literal["concurrency", "context"]) -> Iterator[StopRecord]:
-    """Yield where the trailing cells without a gain, and those shown not to pay, begin."""
+    """Yield the first of the trailing cells without a gain, and the first shown not to pay."""
     first, shown = _tail(line, _NOT_PAYING), _tail(line, ("does not pay",))
     for start in dict.fromkeys((first, shown)):
         if start < len(line):
@@ -371,7 +371,7 @@ def _claims(line: Line) -> str:
 
 
 def _ends(line: Line, along: Literal["concurrency", "context"]) -> str:
-    """Return text on where a paying line stops paying; empty if it never does."""
+    """Return as text the value at which a paying line stops paying; empty if there is none."""
     if not any(cell.claim == "pays" for cell in line):
         return ""
     return " and ".join(

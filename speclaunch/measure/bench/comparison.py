@@ -96,7 +96,7 @@ class Schedule(Struct, frozen=True):
         return self.starts * (self.blocks * (launched - 1) + 1 if self.blocks else launched)
 
     def cells(self) -> Iterator[tuple[Prompts, int]]:
-        """Return each workload at each concurrency."""
+        """Yield each workload at each concurrency."""
         return product(self.workloads, self.concurrencies)
 
 

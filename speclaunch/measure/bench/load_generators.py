@@ -1,8 +1,8 @@
 """Load generators: SGLang's own, and NVIDIA's aiperf if installed.
 
-aiperf runs once per round. Written for aiperf 0.13.0: its command line and its record files.
-`profile_export.jsonl` holds times and the server's token counts of each request.
-`profile_export_raw.jsonl` holds the answers (`--export-level raw`). `return_spec_tokens_details`
+aiperf runs once per round. This module uses the command line and record files of aiperf 0.13.0.
+`profile_export.jsonl` has the times and the server's token counts of each request.
+`profile_export_raw.jsonl` has the answers (`--export-level raw`). `return_spec_tokens_details`
 makes the server return a request's acceptance with its answer (SGLang 0.5.23
 entrypoints/openai/protocol.py:961, in `sglext`); a release without it reports none. Cached prompt
 tokens are not reported; aiperf flushes the cache before each run.

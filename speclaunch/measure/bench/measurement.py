@@ -1,10 +1,10 @@
-"""Measurements: requests, rounds, what makes them count, goodput, and speed-ups of pairs.
+"""Measurements: requests, rounds, objections, goodput, and speed-ups of pairs.
 
 Goodput: requests per second that meet latency bounds. The definition is SGLang's (0.5.23
 benchmark/goodput.py `calculate_goodput`) and vLLM's. A request counts if it succeeded and meets
 every bound; the TPOT of a single token is 0. Bounds are in milliseconds.
 
-Checks whether a measurement counts: the measured work must match the requested work. A generator
+A measurement counts only if the measured work matches the requested work. A generator
 reports success even if nothing was generated: 0.5.23 benchmark/serving.py:707 assumes the requested
 number of tokens until a text arrives. An engine may also serve without its draft. Each check
 reports its observation; one objection rejects the entire comparison.
@@ -444,7 +444,7 @@ class Interval(Struct, frozen=True):
 
     @property
     def claim(self) -> SpeedClaim:
-        """Claim about the ratio being above 1."""
+        """Claim that the interval supports."""
         if self.low > 1:
             return SpeedClaim.PAYS
         return SpeedClaim.DOES_NOT_PAY if self.high < 1 else SpeedClaim.NOT_SHOWN

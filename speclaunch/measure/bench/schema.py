@@ -4,7 +4,7 @@
 version 1 keys are never removed or redefined; new keys may be added. Times are in seconds. Pages,
 texts and Markdown tables are rendered from a certificate alone.
 
-Difference between two certificates, with a confidence interval. They were measured at different
+Difference between two certificates, with a confidence interval. The two were measured at different
 times, so their rounds do not form pairs. Each speed-up is already a ratio to a baseline that ran on
 the same machine in the same minutes. The mean logarithm of one certificate's ratios (of its rounds,
 or of its starts) is compared with the other's. The interval is Welch's (Student's t with
@@ -334,7 +334,7 @@ _MOST_EXPONENT = 700.0
 def ratio_between(
     before: Sequence[float], after: Sequence[float], confidence: float
 ) -> RatioRecord:
-    """Return the ratio of `after` to `before`, both given as logarithms of independent samples.
+    """Return the ratio of `after` to `before`, both logarithms of independent samples.
 
     Raises ValueError if either has fewer than two samples.
     """

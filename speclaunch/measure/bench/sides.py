@@ -231,7 +231,7 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
         roles = ", ".join(role.deployment.name for role in recipe.roles)
         raise InputError(
             f"{name} has several roles ({roles}); bench measures a single server",
-            help="start all of them and their router, and measure those with "
+            help="start all roles and their router, and measure the router with "
             "python3 -m sglang.bench_serving",
         )
     prepared = prepare(recipe, options.engine, dry_run=options.dry_run)

@@ -127,7 +127,7 @@ class ProofServer:
     ) -> list[list[Scored]]:
         """Return this server's scores of each answer after its prompt.
 
-        `asked`: pairs of prompt and answer in token ids.
+        `pairs`: prompt and answer, both as token IDs.
         """
         bodies = [
             {"input_ids": [*prompt, *answer], "top_logprobs_num": 1, **_scoring(len(prompt) - 1)}

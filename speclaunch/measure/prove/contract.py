@@ -31,7 +31,7 @@ _SAMPLED = ("temperature", "top_p", "top_k", "min_p", "sampling_seed")
 
 
 class Statement(Struct, frozen=True):
-    """A difference that the engine's source states. `cpu`: it holds on CPUs only."""
+    """A difference that the engine's source states. `cpu`: True if it occurs only on CPUs."""
 
     fields: tuple[str, ...]
     algorithms: tuple[str, ...]
@@ -161,7 +161,7 @@ def check_contract(
     `plan`: the speculative server's, for its data type and advisories; None lists no advisories.
     `done`: rows of the first fields, from an interrupted contract. `save` receives all rows after
     each field. Raises LaunchError if the plain server gives no answer, or the speculative one does
-    not speculate, and EngineError if one cannot be reached at first.
+    not speculate, and EngineError if a server cannot be reached at the start.
     """
     info = speculative.info
     algorithm = info.get("speculative_algorithm")

@@ -586,8 +586,8 @@ def _ids(server: ContractServer, bodies: list[dict[str, Any]]) -> Sample | str:
 def _agree(ours: Sample | str, theirs: Sample | str, permutations: int = _PERMUTATIONS) -> bool:
     """True if two samples may come from one distribution.
 
-    The complete answer counts as one more token: argmax after a sampled token may match at each
-    position, but give too few distinct answers.
+    The complete answer is compared like one more token: a server that uses argmax after a sampled
+    token may match at each position, but gives too few distinct answers.
     """
     if isinstance(ours, str) or isinstance(theirs, str):
         return ours == theirs

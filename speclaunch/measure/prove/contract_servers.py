@@ -1,10 +1,10 @@
-"""Two servers of a request contract: requests, answers, comparison of greedy ones, and records.
+"""Two servers of a request contract: requests, answers, their comparison, and records.
 
 `docs/reference/contract.schema.json` is generated from `ContractDocument`, the JSON of `speclaunch
 prove recipe=R --requests`; a test compares them. Within version 1 keys are never removed or
 redefined; new keys may be added.
 
-Each request goes to both. It proves nothing unless the plain server's answer shows the field's
+Each request is sent to both. It proves nothing unless the plain server's answer shows the field's
 effect. Answers that first differ at tokens the plain server rates equally are numerical ties and
 also prove nothing.
 """

@@ -10,7 +10,7 @@ Samples are tested for the same distribution. One test covers all prompts and po
 chi-square of both servers' tokens at each position, summed, with its probability by permuting
 entire answers between the servers. Separate tests per position would divide the false alarm rate by
 their number, which a permutation test of some thousand draws cannot resolve. The sum detects a
-small shift at all positions. Exact for any number of answers and for rare tokens.
+small shift at all positions. It is exact for any number of answers and for rare tokens.
 
 `docs/reference/prove.schema.json` is generated from `ProofDocument`, the JSON of `speclaunch
 prove`; a test compares them. Within version 1 keys are never removed or redefined; new keys may be
@@ -393,7 +393,8 @@ class Reference(Struct, frozen=True):
 def reference(
     server: Callable[[int], ProofServer], questions: Sequence[ProofPrompt], widest: int, dtype: str
 ) -> Reference:
-    """Return the plain server's reference: answers one at a time, all else `widest` at once."""
+    """Return the plain server's reference. It answers one prompt at a time, and other requests
+    `widest` at a time."""
     prompts = server(widest).prompt_ids(questions)
     plain = server(1).answers(questions, logprobs=True)
     own = server(widest).scores([(p, answer.ids) for p, answer in zip(prompts, plain, strict=True)])

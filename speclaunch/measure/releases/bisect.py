@@ -1,4 +1,4 @@
-"""Search over releases until the last good and first bad are known, and its document.
+"""Search for the last good and the first bad release, and the JSON document of the search.
 
 Releases are probed one at a time. Repeating the command continues an interrupted search. The
 document (`speclaunch bisect --output-format json`) has the pair of releases, and their differences.

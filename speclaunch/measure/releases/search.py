@@ -1,4 +1,4 @@
-"""Search for the first bad release: its checks, and steps that tolerate probes that are wrong.
+"""Search for the first bad release: its checks, and steps that tolerate wrong probes.
 
 The hypotheses are the positions of the first bad release. Each probe reweights them by the
 probability of its result, and the next probe halves the remaining weight. With reliable probes this

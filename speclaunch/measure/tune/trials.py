@@ -1,4 +1,4 @@
-"""Trials of settings: which to measure next, and the best compared with the recipe's own.
+"""Trials of settings: which setting to measure next, and the best compared with the recipe's own.
 
 Each trial is an engine start and a few rounds. Results are stored as they are measured. With one
 start per setting, the fastest of many settings may be fastest by luck. The best few are therefore
@@ -361,9 +361,9 @@ def first_settings(
 ) -> tuple[DraftSetting, ...]:
     """Return the settings to try first.
 
-    The recipe's own setting, the published setting, which the best must beat, and those that the
-    performance model needs: a short chain, a long chain and a tree.
-    NGRAM spreads a longer draft over more branches, so it also gets a chain in between.
+    They are the recipe's own setting, the published setting, which the best must beat, and the
+    settings that the model needs: a short chain, a long chain and a tree. NGRAM spreads a longer
+    draft over more branches, so it also gets a chain in between.
     """
     ordered = sorted(space, key=lambda setting: setting.tokens)
     chains = [setting for setting in ordered if setting.topk == 1]

@@ -1,7 +1,7 @@
 """Results of tuning as text: a recipe with a new setting, and the engine's steps by batch size.
 
-The engine's file (`--speculative-adaptive-config`): 0.5.23 speculative/adaptive_spec_params.py: an
-object whose keys are batch sizes. Each holds `candidate_steps`, the step counts that the engine
+The engine's file (`--speculative-adaptive-config`, 0.5.23 speculative/adaptive_spec_params.py) is
+an object whose keys are batch sizes. Each has `candidate_steps`, the step counts that the engine
 switches between by acceptance. A batch uses the largest key that is not above it
 (`_find_closest_bs`); smaller batches use the smallest key. It applies to EAGLE and EAGLE3 with a
 topk of 1 (`adaptive_unsupported_reason`). `speculative_num_steps` must be one of the candidates
@@ -70,7 +70,9 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
     place = Place(COMMAND_LINE, text="--adaptive-config")
     if load_catalogue(version).by_name(OPTION) is None:
         raise InputError(
-            f"SGLang {version} has no {OPTION}", place, "use a newer release, or remove it"
+            f"SGLang {version} has no {OPTION}",
+            place,
+            "use a newer release, or remove --adaptive-config",
         )
     if algorithm not in ADAPTIVE_ALGORITHMS:
         raise InputError(
