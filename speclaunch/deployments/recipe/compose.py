@@ -88,7 +88,7 @@ def quick_compose(
 def _composed(
     path: Path, shown: str, directories: tuple[Path, ...], choices: Mapping[str, str]
 ) -> Composed | None:
-    """Compose a recipe with group options that replace those in its file."""
+    """Return a recipe composed with `choices` of group options; None if it needs Hydra."""
     file = read_source(path, shown)
     try:
         if not file.is_plain:

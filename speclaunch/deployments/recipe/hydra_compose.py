@@ -351,7 +351,7 @@ def repeated(overrides: Iterable[WrittenOverride]) -> list[Problem]:
 
 
 def odd_choice(error: Exception, overrides: Sequence[str], shown: str) -> Problem:
-    """Return the problem behind a Python error from Hydra."""
+    """Return the problem that makes Hydra fail with a Python error."""
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
         if key in group_names() or not key:
@@ -421,7 +421,7 @@ def _group(key: str) -> str:
 
 
 def _place_of_default(config: str, group: str, recipe: Path, shown: str) -> Place | None:
-    """Return the place in the defaults list of `config` that names an option of `group`."""
+    """Return where the defaults list of `config` names an option of `group`; None if nowhere."""
     candidates = [recipe] if config == recipe.stem else []
     candidates += [recipe.parent / f"{config}{SUFFIX}", conf_dir() / f"{config}{SUFFIX}"]
     for path in filter(Path.is_file, candidates):

@@ -370,7 +370,7 @@ class Recipe(Struct, frozen=True):
 
 
 def load(recipe: str, overrides: Sequence[str] = (), config_dirs: Sequence[Path] = ()) -> Recipe:
-    """Compose and validate a recipe. Raises InputError with every problem."""
+    """Return a recipe, composed and validated. Raises InputError with every problem."""
     return validate(compose(recipe, overrides, config_dirs))
 
 
@@ -426,7 +426,7 @@ def _existing(path: KeyPath, values: object) -> KeyPath:
 
 
 def validate(composition: Composition) -> Recipe:
-    """Validate a composition, and each of its roles, against the schema of a recipe."""
+    """Return a composition and its roles as a validated recipe. Raises InputError."""
     names = role_names(composition.values)
     if not names:
         return _validated(composition)

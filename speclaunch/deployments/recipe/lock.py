@@ -53,7 +53,7 @@ class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Model of the processor."""
     cpus: int | None = None
     memory_gib: int | None = None
-    """Main memory."""
+    """Main memory in GiB."""
     system: str | None = None
     """Operating system, its release, and architecture."""
 
@@ -98,7 +98,7 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_d
     recipe: str
     """File name of its recipe in the same directory, or name of a shipped recipe."""
     role: str | None = None
-    """Role, for a recipe with several roles."""
+    """Role; None for a recipe without roles."""
     overrides: tuple[str, ...] = ()
     """Overrides of the recipe, without secrets."""
     steps: Mapping[str, Any] = {}

@@ -201,7 +201,7 @@ def _stated(
 
 
 def image_of(recipe: Recipe) -> LockedImage | None:
-    """Return the image of a recipe, with the digest in its name."""
+    """Return a recipe's image, with the digest in its name; None if it sets no image."""
     image = recipe.deployment.deploy.image
     if image is None:
         return None

@@ -141,7 +141,7 @@ def env_or(name: str, default: Any) -> Any:
 
 
 def _mark_or(name: str, default: Any) -> str:
-    """Return the variable as a mark."""
+    """Return the variable as a mark whose default also replaces an empty value."""
     text = "" if default is None else default
     return f"{_OPEN}{name}{_FILLED}{text}{_CLOSE}"
 

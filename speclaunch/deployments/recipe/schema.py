@@ -544,7 +544,7 @@ def _unknown_key(path: KeyPath, composition: Composition, role: _CheckedRole) ->
 
 
 def _known_keys(path: KeyPath) -> str | None:
-    """Return the known keys for the place of an unknown key, the nearest first."""
+    """Return help for an unknown key: a similar key, or all keys of its section."""
     model: Any = Deployment
     for part in path[:-1]:
         model = _below(model, str(part))

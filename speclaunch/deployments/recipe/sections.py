@@ -189,7 +189,7 @@ class Key(Struct, frozen=True, dict=True):
 
     @property
     def section(self) -> str | None:
-        """Section below this key."""
+        """Name of the section below this key; None for a plain value."""
         return self.parameter if self.kind == "section" else None
 
     @cached_property

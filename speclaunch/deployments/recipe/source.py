@@ -75,7 +75,7 @@ def _too_deep(mark: Any) -> BoundsError:
 
 
 def compose_node(text: str) -> yaml.Node | None:
-    """Return the root node of one document. Raises yaml.YAMLError, BoundsError."""
+    """Return a document's root node; None if empty. Raises yaml.YAMLError, BoundsError."""
     _measure(text)
     node: yaml.Node | None = yaml.compose(text, Loader=Loader)
     return node
@@ -199,11 +199,11 @@ class RecipeProvenance(Struct, frozen=True):
     places: Mapping[KeyPath, Place]
 
     def first_below(self, path: KeyPath) -> Place | None:
-        """Return the first explicit place below `path`."""
+        """Return the first explicit place at or below `path`; None if there is none."""
         return next((p for key, p in self.places.items() if key[: len(path)] == path), None)
 
     def find(self, path: KeyPath) -> Place | None:
-        """Return the place of `path`, or of its nearest explicit parent."""
+        """Return the place of `path` or of its nearest explicit parent; None if none is set."""
         while path:
             place = self.places.get(path)
             if place is not None:
@@ -220,7 +220,7 @@ class SourceFile(Struct, frozen=True):
     """Values as read by OmegaConf; empty if the file is not plain."""
     positions: Mapping[KeyPath, Place]
     package: str | None
-    """Package from `# @package` in its header."""
+    """Package from `# @package` in its header, or None."""
     is_plain: bool
     """True if the file only uses common YAML features, so `values` is certain."""
 

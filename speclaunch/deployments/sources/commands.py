@@ -398,7 +398,7 @@ def _here_document(node: Simple) -> tuple[Redirect | None, SourceSpan | None]:
 
 
 def _target(node: Simple, fields: Sequence[Field]) -> str | None:
-    """Return the file that ``cat`` or ``tee`` writes."""
+    """Return the name of the file that ``cat`` or ``tee`` writes; None if there is none."""
     for redirect in node.redirects:
         if redirect.operator in (">", ">>", ">|") and redirect.target is not None:
             return redirect.target.span.text.strip("\"'")

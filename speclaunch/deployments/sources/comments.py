@@ -58,7 +58,7 @@ def _shell(document: Document) -> IsComment | None:
 
 
 def _yaml(document: Document) -> IsComment | None:
-    """Return a predicate, true outside scalars and for comments of shell scripts in scalars."""
+    """Return a predicate, true outside scalars and in shell comments; None for invalid YAML."""
     import yaml  # noqa: PLC0415  scripts need none
 
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415
@@ -92,7 +92,7 @@ def _values(text: str) -> Iterator[Stretch]:
 
 
 def _program(document: Document) -> IsComment | None:
-    """Return the predicate for Python comments, and comments in scripts passed to a shell."""
+    """Return the predicate for comments of Python and of shell scripts in it; None if invalid."""
     from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
     lines = io.StringIO(document.text, newline="\n").readline

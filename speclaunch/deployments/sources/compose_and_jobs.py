@@ -305,7 +305,7 @@ def _step(program: Sequence[Word]) -> dict[str, Setting]:
 def _nodes(
     job: Mapping[str, Setting], step: Mapping[str, Setting], found: Invocation, platform: str
 ) -> Setting | None:
-    """Return a server's hosts, if the script states the nodes of the job or step."""
+    """Return a server's number of hosts; None unless its job or step states the nodes."""
     if platform != SBATCH or "srun" not in step:
         return None
     held = step.get("--nodes") or (None if "--nodelist" in step else job.get("--nodes"))
@@ -315,7 +315,7 @@ def _nodes(
 
 
 def _gpus(options: Mapping[str, Setting]) -> Setting | None:
-    """Return the GPUs of one node from `--gpus-per-node` or `--gres=gpu:…`."""
+    """Return the number of GPUs per node (`--gpus-per-node`, `--gres=gpu:…`), or None."""
     for name, pattern in (("--gpus-per-node", _COUNT), ("--gres", _GRES)):
         option = options.get(name)
         match = pattern.search(str(option.value)) if option is not None and option.known else None

@@ -218,7 +218,7 @@ _KUBERNETES = lazy(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
 
 
 def image_in(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
-    """Return the image that a container names."""
+    """Return the image that a container names, or None."""
     node = keys.get("image")
     if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
         return None
@@ -431,7 +431,7 @@ class Owned(Struct, frozen=True):
     steps: Steps = ()
     """Mappings from the object to the container, each with the key of its value or list."""
     item: int = 0
-    """Identity of the role: several roles may share one template."""
+    """Identity of the role, because several roles may share one template."""
 
     def below(self, key: str | None, keys: Entries, document: Document) -> Owned:
         """Return the settings for this mapping, the value of `key`."""

@@ -361,7 +361,7 @@ def to_deployment(
 
 
 def _line(argument: ParsedArgument, words: Sequence[Word]) -> RecipeLine | None:
-    """Return the line of an argument whose value the file does not determine; None for others."""
+    """Return the recipe line of an argument with an unknown value; None for other arguments."""
     flag = words[argument.index]
     if not argument.value_indices:
         start = len(flag.text.partition("=")[0]) + 1

@@ -1,4 +1,4 @@
-"""Reader of the servers that a Dockerfile starts: ``ENTRYPOINT`` and ``CMD`` of stages, ``RUN``.
+"""Read the servers that a Dockerfile starts with ``ENTRYPOINT``, ``CMD`` and ``RUN``.
 
 Follows Docker. An entrypoint in exec form gets the tokens of ``CMD``; an entrypoint in shell form
 does not. A stage inherits the settings of the stage that it builds on. Docker itself substitutes

@@ -376,9 +376,8 @@ class _Reader(ReadingBuilder):
 
     def _file(self, block: Block, kind: BlockKind) -> None:
         where = block.source.where
-        words = (
-            word.strip("\"',[]") for word in block.source.text.split()
-        )  # tokens of a list literal
+        # without the quotes, commas and brackets of a list literal
+        words = (word.strip("\"',[]") for word in block.source.text.split())
         if not isinstance(where, int) or not SERVER.search(" ".join(words)):
             return
         part = self.document.excerpt(where, block.source.text)

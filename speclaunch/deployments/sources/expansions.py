@@ -226,7 +226,10 @@ def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None: 
 
 
 def _trimmed(text: str, pattern: str, operator: str) -> str | None:  # noqa: PLR0911
-    """Return the text without the shortest or longest prefix or suffix that matches the pattern."""
+    """Return the text without its part that matches the pattern; None if unsupported.
+
+    `operator` selects the prefix (`#`, `##`) or suffix (`%`, `%%`), the shortest or the longest.
+    """
     if any(char in pattern for char in "?[\\") or len(pattern) > _MAX_PATTERN:
         return None
     front, longest = operator[0] == "#", len(operator) == 2
@@ -468,7 +471,7 @@ def _items(inside: Sequence[Part], brace: Part, depth: int) -> list[Parts] | Non
 
 
 def _opening(atoms: Sequence[Part]) -> int | None:
-    """Return the index of the first ``{`` that begins an expansion."""
+    """Return the index of the first ``{`` that begins an expansion, or None."""
     if not any(_char(atom) == "}" for atom in atoms):
         return None
     opening = (index for index, atom in enumerate(atoms) if _char(atom) == "{")

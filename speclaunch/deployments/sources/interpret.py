@@ -540,7 +540,10 @@ class ScriptReader(ReadingBuilder):
                 self.problems.extend(reading.problems)
 
     def _fragment_line(self, node: Simple) -> bool:
-        """True for option lines without a command: a document's fragment, or a script's error."""
+        """Record a line of options without a command. Return False for other lines.
+
+        The line is part of a document's fragment, or an error in a script.
+        """
         first = node.words[0].plain if node.words and not node.assignments else None
         if first is None or not first.startswith("--") or len(first) < 3:
             return False

@@ -59,7 +59,7 @@ class SelectedScrape(Struct, frozen=True):
 
 
 def annotated(metadata: yaml.Node | None, subject: str, document: Document) -> Scrape | None:
-    """Return the scrape that the annotations of a pod or Service request."""
+    """Return the scrape that the annotations of a pod or Service request, or None."""
     found = nodes.entries(nodes.entries(metadata).get("annotations"))
     if nodes.text(found.get(f"{_ANNOTATION}scrape")) != _ON:
         return None
@@ -106,7 +106,7 @@ def scrapes_in(roots: Sequence[Entries], document: Document) -> Iterator[Selecte
 def _monitored(
     endpoint: Entries, port: yaml.Node | None, subject: str, document: Document
 ) -> Scrape | None:
-    """Return the scrape of an endpoint. Its port is unknown if the file states only a name."""
+    """Return an endpoint's scrape; None without a port or path. A named port is unknown."""
     shown = next((endpoint[key] for key in ("port", "targetPort", "path") if key in endpoint), port)
     if shown is None:
         return None
@@ -126,7 +126,7 @@ def _match_labels(spec: Entries) -> dict[str, str]:
 
 
 def _target(service: Entries, endpoint: Entries) -> yaml.Node | None:
-    """Return the target port of the Service port that an endpoint names."""
+    """Return the target port of the Service port that an endpoint names, or None."""
     shown = nodes.text(endpoint.get("port"))
     for item in nodes.items(service.get("ports")):
         entry = nodes.entries(item)
@@ -181,7 +181,7 @@ def labels_of(site: Site, root: Entries) -> Mapping[str, str]:
 
 
 def metadata_of(site: Site, root: Entries) -> yaml.Node | None:
-    """Return the metadata of the pod: from the template of the container, or the Pod's own."""
+    """Return the metadata of the pod, from the container's template or the Pod, or None."""
     templates = (
         step["metadata"]
         for key, step in reversed(site.steps[1:-1])
@@ -410,7 +410,7 @@ def controller_variables(site: Site, document: Document) -> dict[str, Field]:
 
 
 def _index(owner: Owner) -> Setting | None:
-    """Return the worker index if it is known: of the leader, the only host, or the only worker."""
+    """Return the worker index: 0 for a leader or single host, 1 for a single worker, else None."""
     size = owner.nodes
     hosts = size.value if size is not None and size.known else None
     if owner.part == "leader" or hosts == 1:
@@ -524,7 +524,7 @@ def frontends(root: yaml.Node, maps: ConfigMaps) -> Iterator[Member]:
 def _main(
     value: yaml.Node, service: Entries
 ) -> tuple[tuple[tuple[str, Entries], ...], Entries, Entries]:
-    """Return a service's main container, the steps to it, and its pod."""
+    """Return the steps to a service's main container, the container, and its pod."""
     extra = nodes.entries(service.get("extraPodSpec"))
     if "podTemplate" in service:
         spec = nodes.entries(nodes.entries(service["podTemplate"]).get("spec"))

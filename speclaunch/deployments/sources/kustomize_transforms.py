@@ -54,7 +54,7 @@ class Resource(Struct):
         return "." in group and not group.endswith(".k8s.io")
 
     def group_version(self) -> tuple[str, str]:
-        """Return the two parts of its `apiVersion`."""
+        """Return the group (may be empty) and the version from its `apiVersion`."""
         version = nodes.text(nodes.entries(self.node).get("apiVersion")) or ""
         group, _, last = version.rpartition("/")
         return group, last

@@ -144,7 +144,7 @@ def field(node: yaml.ScalarNode, document: Document) -> Field:
 def _align(  # noqa: PLR0912
     value: str, raw: str, start: int, end: int, style: str | None
 ) -> list[int] | None:
-    """Return the offset in the raw text of each character of a scalar's value."""
+    """Return each value character's offset in the raw text; None if it cannot be determined."""
     at = start
     if style in ("|", ">"):
         at = raw.find("\n", start) + 1

@@ -42,7 +42,7 @@ class ConfigMaps(Struct, frozen=True):
         return ConfigMaps(self.held, self.document, _metadata(root)[0])
 
     def value(self, source: yaml.Node) -> Field | None:
-        """Return the value of `valueFrom` if a ConfigMap in this file contains it."""
+        """Return the value of `valueFrom` from a ConfigMap in this file, or None."""
         reference = nodes.entries(nodes.entries(source).get("configMapKeyRef"))
         data = self._data(nodes.text(reference.get("name")))
         node = (data or {}).get(nodes.text(reference.get("key")) or "")
@@ -93,7 +93,7 @@ class ConfigMaps(Struct, frozen=True):
             yield Dropped("envFrom", nodes.place(node, self.document), why)
 
     def _data(self, name: str | None) -> Entries | None:
-        """Return a ConfigMap's data. An unset namespace matches any namespace."""
+        """Return a ConfigMap's data, or None. An unset namespace matches any namespace."""
         if name is None:
             return None
         exact = self.held.get((self.namespace, name))
@@ -211,7 +211,7 @@ def _role(role: yaml.Node, shared: Shared, document: Document) -> yaml.Node:
 
 
 def _template(keys: Entries, shared: Shared, document: Document) -> yaml.Node | None:
-    """Return the template of a role or pattern: its own, or a shared template with a patch."""
+    """Return the template of a role or pattern, its own or a patched shared one, or None."""
     own = keys.get("template")
     if own is not None:
         return own

@@ -141,9 +141,9 @@ def _called(call: ast.Call) -> str:
 
 
 def _returned(node: AnyFunction) -> ast.expr | None:
-    """Return the result of a function without parameters.
+    """Return the result expression of a function without parameters; None for other functions.
 
-    Its body is a single `return`, or ends by returning the parsed options.
+    The body must be a single `return`, or end by returning the parsed options.
     """
     body = [
         statement

@@ -98,7 +98,7 @@ def text_of(words: Sequence[Word], *flags: str) -> str | None:
 
 
 def role_in(name: str | None) -> str | None:
-    """Return `prefill` or `decode` if a name contains exactly one of these roles."""
+    """Return `prefill` or `decode` if a name contains exactly one of these roles, else None."""
     parts = [part.lower() for part in _PART.split(name or "")]
     roles = {_ROLES[part] for part in parts if part in _ROLES}
     return roles.pop() if len(roles) == 1 else None
@@ -116,7 +116,7 @@ def role_of(owner: Owner, container: str | None, server: Invocation) -> str:
 
 
 def part_of(owner: Owner, server: Invocation) -> str | None:
-    """Return `leader` or `worker` if the ranks of one server have separate commands."""
+    """Return `leader` or `worker` if a server's ranks have separate commands, else None."""
     if owner.part is not None:
         return owner.part
     nodes, rank = text_of(server.words, "--nnodes"), text_of(server.words, "--node-rank")

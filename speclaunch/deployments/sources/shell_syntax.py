@@ -295,7 +295,7 @@ class Lexer:
         return SourceSpan(self.source, start, self.pos)
 
     def placeholder(self, start: int, end: int, *, begins: bool) -> Placeholder | None:
-        """Return the first placeholder that begins in a range of the text."""
+        """Return the first placeholder that begins in a range of the text, or None."""
         lenient = self.source.document.lenient
         return find_placeholder(self.text, start, end, lenient=lenient, begins=begins)
 

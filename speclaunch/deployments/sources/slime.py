@@ -94,7 +94,7 @@ _LONG = 20
 
 
 def misspelt(flag: str) -> str | None:
-    """Return the option that an unknown flag misspells.
+    """Return the option that an unknown flag misspells, or None.
 
     A prefix of an option is not a typo, because argparse accepts it.
     """

@@ -441,7 +441,7 @@ def _by_name(text: str, path: Path) -> str | None:
 
 
 def _chart(path: Path) -> Path | None:
-    """Return the directory of the chart that a file belongs to."""
+    """Return the directory of the Helm chart that a file belongs to, or None."""
     parents = list(path.parents)[:_MOST_PARENTS]
     return next((parent for parent in parents if reads.is_file(parent / CHART)), None)
 
@@ -493,7 +493,7 @@ class Placeholder(Struct, frozen=True):
 def find_placeholder(
     text: str, start: int, end: int, *, lenient: bool, begins: bool
 ) -> Placeholder | None:
-    """Return the first placeholder that begins in `text` from `start` to `end`, inclusive.
+    """Return the first placeholder that begins in `text[start : end + 1]`, or None.
 
     `lenient`: the text is a document or a template. `begins`: a word at `start` is a flag's value.
     Elsewhere in a script, `<name>` must directly follow other text.

@@ -278,7 +278,7 @@ def _image(job: Tree) -> str | None:
 
 
 def _hardware(job: Tree, role: str) -> str | None:
-    """Return the GPUs of one worker that uses complete nodes.
+    """Return the GPU type, with the number per node if workers use complete nodes, or None.
 
     For other workers, the arguments state the GPUs.
     """
@@ -350,7 +350,7 @@ def _with_server_context(
 def _hosts(
     number: Callable[[str], Setting | None], prefix: str, per_node: Setting | None
 ) -> Setting | None:
-    """Return the nodes of one worker, if the recipe determines them."""
+    """Return the number of nodes of one worker; None if the recipe does not determine it."""
     gpus = number(f"gpus_per_{prefix}")
     each = _GPUS if per_node is None else _positive(per_node)
     if gpus is not None and each and (count := _positive(gpus)):

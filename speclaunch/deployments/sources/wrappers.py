@@ -144,7 +144,7 @@ def base(text: str) -> str:
 
 
 def find_program(tokens: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR0911
-    """Return the first SGLang server in a command's tokens."""
+    """Return the first SGLang server in a command's tokens, or None."""
     texts = [token.text for token in tokens]
     if not texts or base(texts[0]) in SILENT:
         return None
@@ -168,7 +168,7 @@ def find_program(tokens: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR0
 
 
 def find_router(words: Sequence[Field]) -> tuple[str, int] | None:
-    """Return the first router in a command: its program, and the index of its first argument."""
+    """Return the first router's program and the index of its first argument, or None."""
     texts = [word.text for word in words]
     if not texts or base(texts[0]) in SILENT or "install" in texts:
         return None
@@ -280,7 +280,7 @@ def _env(words: Sequence[Field], at: int, found: Wrapping) -> int:
 
 
 def _container(words: Sequence[Field], at: int) -> int | None:
-    """Return the index of ``run``, ``exec`` or ``create`` of a container tool."""
+    """Return the index of a container tool's ``run``, ``exec`` or ``create``, or None."""
     verbs = ("run", "exec", "create")
     return next((i for i in range(at + 1, min(at + 8, len(words))) if words[i].text in verbs), None)
 
@@ -329,7 +329,7 @@ _TAG = lazy(
 
 
 def tagged_version(image: str | None) -> str | None:
-    """Return the release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`.
+    """Return the release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`, or None.
 
     A Dynamo image's tag is a release of Dynamo; return the SGLang release that it contains.
     """
@@ -343,7 +343,7 @@ def tagged_version(image: str | None) -> str | None:
 
 
 def image_version(image: str | None) -> str | None:
-    """Return the supported version that represents the release in an image's tag."""
+    """Return the supported version that represents the release in an image's tag, or None."""
     found = image_release(image)
     return None if found is None else found.held
 

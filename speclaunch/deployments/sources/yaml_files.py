@@ -339,7 +339,7 @@ def _task_image(keys: Mapping[str, yaml.Node], document: Document) -> str | None
 
 
 def _hardware(resources: yaml.Node | None) -> str | None:
-    """Return the GPUs of `resources`: `gpu: H100:8` (dstack), `accelerators: H100:8` (SkyPilot)."""
+    """Return the GPUs of `resources` (dstack: `gpu: H100:8`, SkyPilot: `accelerators: …`)."""
     keys = nodes.entries(resources)
     node = keys.get("accelerators", keys.get("gpu"))
     gpus = nodes.text(node)

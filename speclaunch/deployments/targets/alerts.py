@@ -141,7 +141,7 @@ class _RoleBuilder:
         )
 
     def has(self, name: str) -> bool:
-        """True if the release has a series."""
+        """True if the release exports the metric `sglang:NAME`."""
         return f"sglang:{name}" in self.series
 
     def of(self, name: str, matchers: str = "") -> str:

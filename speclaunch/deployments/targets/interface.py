@@ -103,7 +103,7 @@ class Observed(Struct, frozen=True):
     interval: int = 40
     """Decode steps between updates of gauges (`decode_log_interval`)."""
     watchdog: float | None = None
-    """Seconds without progress after which the engine stops itself."""
+    """Seconds without progress after which the engine stops itself; None if never."""
 
 
 class Baseline(Struct, frozen=True):
@@ -284,7 +284,7 @@ class Renderer(ABC):
 
     def recipe_in(self, text: str) -> str | None:
         """Return the recipe embedded in a text for its `speclaunch launch`, or None."""
-        raise NotImplementedError(f"{self.target} brings no recipe: {text[:0]}")
+        raise NotImplementedError(f"{self.target} embeds no recipe: {text[:0]}")
 
 
 _MOST = 40

@@ -252,7 +252,7 @@ class PodRenderer(Renderer):
 
     suffix = ".yaml"
     controller: ClassVar[str | None] = None
-    """Controllers that the cluster needs in addition to Kubernetes."""
+    """Controller that the cluster needs in addition to Kubernetes, or None."""
 
     def part(self, role: Role) -> dict[str, str]:  # noqa: ARG002  of one role's hosts
         """Return the labels of the pod that answers requests."""
@@ -311,7 +311,7 @@ class PodRenderer(Renderer):
         return launches_in(text)
 
     def recipe_in(self, text: str) -> str | None:
-        """Return the recipe that a ConfigMap in the text embeds."""
+        """Return the recipe that a ConfigMap in the text embeds, or None."""
         for document in yaml.safe_load_all(text):
             found = (document.get("data") or {}).get(RECIPE_FILE)
             if found is not None:

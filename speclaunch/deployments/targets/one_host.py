@@ -215,7 +215,7 @@ class DockerComposeRenderer(Renderer):
         return launches_in(text)
 
     def recipe_in(self, text: str) -> str | None:
-        """Return the recipe embedded in the file."""
+        """Return the recipe embedded in the file, or None."""
         content = yaml.safe_load(text).get("configs", {}).get("recipe", {}).get("content")
         return None if content is None else str(content).replace("$$", "$")
 

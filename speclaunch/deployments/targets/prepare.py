@@ -73,7 +73,7 @@ class Prepared(Struct, frozen=True):
     address: Address
     catalogue: Catalogue
     overridden: str | None = None
-    """Note that `--engine` overrides the recipe's pin."""
+    """Note that `--engine` overrides the recipe's pin; None if it does not."""
 
     def request(self, inherited: Mapping[str, str]) -> Request:
         """Return the recipe's request to this engine. The engine inherits `inherited`."""

@@ -212,7 +212,7 @@ class RayRenderer(Renderer):
         return tuple(launches_of_script(text, f"{RECIPE_DIR}/{RECIPE_FILE}", {}))
 
     def recipe_in(self, text: str) -> str | None:
-        """Return the recipe embedded in the program."""
+        """Return the recipe embedded in the program, or None."""
         for node in ast.parse(text).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RECIPE":
                 found = ast.literal_eval(node.value)

@@ -234,7 +234,7 @@ class SlurmRenderer(Renderer):
         )
 
     def recipe_in(self, text: str) -> str | None:
-        """Return the recipe embedded in the script."""
+        """Return the recipe embedded in the script, or None."""
         found = _RECIPE.search(text)
         return found["text"] if found is not None else None
 
