@@ -419,9 +419,9 @@ def unchecked_draft_context(plan: Plan) -> Iterator[Verdict]:
 
 
 _SPARE = 8
-"""Spare places in a row of the table: 4 beyond the context length, and the last verification begins
-4 before it (0.4.10.post2 managers/tp_worker.py:141, managers/scheduler.py:1179,
-speculative/eagle_utils.py:768)."""
+"""Spare slots in a request's row of the token table: 4 beyond the context length, and the last
+verification begins 4 before that length (0.4.10.post2 managers/tp_worker.py:141,
+managers/scheduler.py:1179, speculative/eagle_utils.py:768)."""
 
 
 @rule("SPL424")

@@ -1,4 +1,5 @@
-"""Run rules on a plan: look up the facts of a request, resolve it, and find what errors depend on.
+"""Run rules on a plan: look up a request's facts, resolve the plan, and find the facts behind
+errors.
 
 Errors may depend on facts from the index, a repository's file or an assumption. The rules run again
 without these facts: an error that disappears depends on them. Most errors follow from the arguments

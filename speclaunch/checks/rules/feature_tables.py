@@ -188,7 +188,8 @@ def _decodes(plan: Plan) -> bool:
 
 
 _OLDER_CP = ("enable_prefill_context_parallel", "enable_dsa_prefill_context_parallel")
-"""Arguments that choose a strategy by an argument with a default (0.5.18 server_args.py:6477)."""
+"""Switches whose strategy comes from a separate argument with a default (0.5.18
+server_args.py:6477)."""
 NEEDS = (
     Needed(
         "disaggregation_decode_enable_offload_kvcache",

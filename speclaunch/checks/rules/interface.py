@@ -77,7 +77,7 @@ class Severity(StrEnum):
     ERROR = "error"
     """The engine refuses, crashes, or serves wrong output: certain by the available facts."""
     WARNING = "warning"
-    """Likely to fail, or it costs performance or safety."""
+    """Likely to fail, or costly in performance or safety."""
     INFO = "info"
     """Changes that the engine makes on its own."""
 

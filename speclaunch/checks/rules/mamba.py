@@ -39,7 +39,7 @@ server_args.py:1914 to 2060, 0.5.13.post1 server_args.py:2464 to 2594 and
 arg_groups/nemotron_h_hook.py:58, which leave `support_mamba_cache_extra_buffer` on)."""
 UNCHECKED = ">=0.5.8,<0.5.9"
 """Releases whose checks of Qwen3-Next's extra_buffer are in the branch of Glm4Moe (0.5.8 and
-0.5.8.post1 server_args.py:1541), which its name does not reach."""
+0.5.8.post1 server_args.py:1541), which Qwen3-Next does not reach."""
 _HYBRID = {
     **_EXTRA_BUFFER,
     "FalconH1ForCausalLM": ">=0.5.7",

@@ -358,8 +358,8 @@ def _experts(
 
 
 def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] | None:
-    """Return the tensors of latent attention; None if the config lacks a size
-    (models/deepseek_v2.py DeepseekV2AttentionMLA)."""
+    """Return the tensors of latent attention, or None (models/deepseek_v2.py
+    DeepseekV2AttentionMLA)."""
     config = target.config
     keys = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     numbers = known(*(size(config.get(key)) for key in keys))
@@ -407,8 +407,7 @@ def mimo(target: Checkpoint, version: str) -> Loader | None:
 
 
 def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `Qwen3NextForCausalLMMTP`: `mtp.`, gated attention and experts. None if
-    its config lacks a size."""
+    """Return the loader of `Qwen3NextForCausalLMMTP` (`mtp.`); None if its config lacks a size."""
     del version
     sizes = dimensions(target)
     config = target.config

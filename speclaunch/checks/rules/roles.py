@@ -363,7 +363,7 @@ def role_page_size(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 _AT = ("page_size", "attention_backend", "decode_attention_backend", "prefill_attention_backend")
 """Arguments that decide the page size: a backend may have its own."""
 _ROLE_PAGE_SIZE_COMPARED = ">=0.5.8"
-"""Releases whose decode server compares the sizes when it first meets a prefill server."""
+"""Releases whose decode server compares page sizes when it first meets a prefill server."""
 
 
 def _conflict_of_role_page_size(prefill: Plan, decode: Plan) -> Conflict | None:
@@ -404,7 +404,7 @@ def role_kv_dtype(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 _ROLE_KV_DTYPE_COMPARED = ">=0.5.10"
-"""Releases whose decode server compares the names when it first meets a prefill server."""
+"""Releases whose decode server compares dtype names when it first meets a prefill server."""
 _WIDE = ("auto", "bf16", "bfloat16")
 """Dtypes that are equal in releases that do not compare names: two bytes, for nearly every
 checkpoint."""
@@ -491,7 +491,7 @@ def role_attention_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]
 
 _SIZES = ("tp_size", "attn_dp_size", "dp_size", "enable_dp_attention")
 _EQUAL = "<0.4.8"
-"""Releases that require equal numbers unless attention is latent."""
+"""Releases that require equal numbers of attention ranks unless attention is latent."""
 
 
 def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict | None:

@@ -226,7 +226,7 @@ def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
 
 
 PLUGINS = "SGLANG_EXTERNAL_MODEL_PACKAGE"
-"""Variable that adds custom model classes, which may provide what SGLang's own lack."""
+"""Variable that adds custom model classes, whose methods SGLang's own classes may lack."""
 OVERWRITE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 """Variable that lets a model run beyond the context length of its config."""
 
