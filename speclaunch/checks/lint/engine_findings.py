@@ -78,7 +78,7 @@ def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_name
         why.append(f"only the combination of {_listed(written, 'and')} is refused")
     if named:
         them = "it" if len(named) == 1 else "them"
-        why.append(f"it names {_listed(named, 'and')}, but removing {them} does not help")
+        why.append(f"the message names {_listed(named, 'and')}, but removing {them} does not help")
     why += refusal.doubts or [exactness_note(release)]
     remedy = "serve the model with another release, or on other hardware"
     fix = Fix(f"change or remove {_listed(written, 'or')}" if written else remedy)

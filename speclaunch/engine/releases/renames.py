@@ -147,7 +147,7 @@ VARIABLES: tuple[LiveVariable, ...] = (
     LiveVariable(
         "SGLANG_NGRAM_FORCE_GREEDY_VERIFY",
         ">=0.5.5,<0.5.14",
-        "it is ignored from 0.5.14",
+        "only 0.5.5 to 0.5.13 read it",
     ),
 )
 
