@@ -56,7 +56,8 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
         return reads.resolve(path)
     names = recipe_names(config_dirs)
     if recipe not in names:
-        help_ = suggest(recipe, names) or "`speclaunch recipes ls` lists them"
+        near = suggest(recipe, names) or similar_file(recipe)
+        help_ = near or "`speclaunch recipes ls` lists them"
         if reads.is_file(file := f"{recipe}{SUFFIX}"):
             help_ = f"name the file with its suffix: recipe={file}"
         raise InputError(f"unknown recipe {recipe!r}", help=help_)

@@ -5,7 +5,7 @@ A common prefix is not enough: `speculative_draft` is not a typo of `speculative
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 _LETTERS_PER_TYPO = 4
@@ -18,13 +18,15 @@ _LEAST_SIMILARITY = 0.6
 def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
     """Return names close to `word`, likeliest first.
 
-    If exactly one known name begins with `word` (`tp` for `tp_size`), return only that name.
-    Otherwise, return the names that `word` may be a typo of.
+    If exactly one known name begins with `word` (`tp` for `tp_size`, `memfraction` for
+    `mem_fraction_static`), return only that name. Otherwise, return the names that `word` may be a
+    typo of.
     """
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in names}
     target = word.casefold()
-    longer = [name for name in folded if name.startswith((f"{target}_", f"{target}-"))]
+    plain = _without_separators(target)
+    longer = [name for name in folded if plain in map(_without_separators, _beginnings(name))]
     if len(longer) == 1:
         return (folded[longer[0]],)
     allowed = max(1, len(word.lstrip("-")) // _LETTERS_PER_TYPO)
@@ -34,6 +36,15 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
         if typos is not None and typos[0] <= allowed:
             found.append((-typos[0], typos[1], name))
     return tuple(folded[name] for *_, name in sorted(found, reverse=True)[:count])
+
+
+def _beginnings(name: str) -> Iterator[str]:
+    """Yield what precedes each separator in a name."""
+    return (name[:end] for end, letter in enumerate(name) if letter in "_-")
+
+
+def _without_separators(name: str) -> str:
+    return name.replace("_", "").replace("-", "")
 
 
 @lru_cache(maxsize=1 << 15)  # the versions share most of their names

@@ -99,6 +99,14 @@ def test_unknown_recipe() -> None:
     assert problem.help is not None and "eagle3_llama8b" in problem.help
 
 
+def test_unknown_recipe_next_to_a_similar_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "qwen.yaml").write_text("args: {}\n")
+    monkeypatch.chdir(tmp_path)
+    assert only("qwen.yam").help == "did you mean `qwen.yaml`?"
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("override", "message", "help_has"),

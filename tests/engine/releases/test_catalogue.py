@@ -412,7 +412,7 @@ def test_a_broken_own_catalogue_says_so(tmp_path: Path) -> None:
     (tmp_path / "0.5.24.json").write_text("{")
     (tmp_path / "notes.json").write_text("{}")
     assert held_versions(tmp_path)[-1] == "0.5.24"
-    with pytest.raises(InputError, match=r"0\.5\.24\.json: not a catalogue"):
+    with pytest.raises(InputError, match=r"0\.5\.24\.json is not a catalogue"):
         load("0.5.24", tmp_path)
 
 

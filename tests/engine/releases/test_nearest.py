@@ -39,6 +39,8 @@ def test_a_common_beginning_is_no_slip(flag: str) -> None:
 def test_the_only_name_that_goes_on_is_meant() -> None:
     assert nearest("tp", ["tp_size", "pp_size"]) == ("tp_size",)
     assert nearest("tp", ["tp_size", "tp_rank"]) == ()
+    assert nearest("memfraction", load("0.5.23").names) == ("mem_fraction_static",)
+    assert load("0.5.23").close("--memfraction") == ("--mem-fraction-static",)
 
 
 def test_what_versions_share_is_compared_once() -> None:
