@@ -16,9 +16,10 @@ AnyPath: TypeAlias = str | os.PathLike[str]
 
 KIND, CONTENT, NAMES, SIZE, REAL, LINK = "kcnsrl"
 CHANGED, READABLE, RUNNABLE, VARIABLE, ENGINE = "maxve"
-"""Kinds of reads: whether a file or a directory exists; a file's content; the names in a directory;
-a file's size; a path without links; whether a name exists (also as a link); the modification time
-of a name; whether this user may read or run it; an environment variable; the installed engine."""
+"""Kinds of reads, in order: whether a file or a directory exists; a file's content; the names in a
+directory; a file's size; a path without links; whether a name exists (also as a link); the
+modification time of a name; whether this user may read or run it; an environment variable; the
+installed engine."""
 
 ABSENT = "-"
 FILE, DIRECTORY, _OTHER = "f", "d", "o"

@@ -107,7 +107,7 @@ _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 
 
 class CheckpointFile(Struct, frozen=True):
-    """The content of a file. Fields that are None or empty are unknown."""
+    """The facts in one file. Fields that are None or empty are unknown."""
 
     model: str
     kind: str
@@ -385,7 +385,7 @@ def _directory(start: Path) -> Path:
 
 
 def upward(start: Path) -> Iterator[Path]:
-    """Yield the directory of `start` and its parents, up to the repository's root."""
+    """Yield the directory of `start` and its parents, up to the repository's root or the home."""
     try:
         own = _directory(start)
     except (OSError, RuntimeError, ValueError):

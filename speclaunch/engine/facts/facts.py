@@ -237,11 +237,11 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
 
     @property
     def architecture(self) -> str | None:
-        """The first architecture: the one that the engine dispatches on."""
+        """The first architecture, on which the engine dispatches; None if unknown."""
         return self.architectures[0] if self.architectures else None
 
     def context_in(self, version: str) -> int | None:
-        """Return `context_length` as one engine release derives it."""
+        """Return `context_length` as one engine release derives it; None if unknown."""
         if self.context_lengths is None:
             return self.context_length
         return self.context_lengths[within(version, _TRANSFORMERS_5)]

@@ -169,7 +169,7 @@ def _cached(cache: Path, name: str, revision: str | None) -> Iterator[Path]:
 
 
 def _reference(path: Path) -> str | None:
-    """Return the commit that a branch or tag in a hub cache points to."""
+    """Return the commit of a branch or tag in a hub cache; None if there is none."""
     try:
         commit = read_start(path, 100)[0].decode("ascii", "replace").strip()
     except UnreadableFileError:

@@ -200,7 +200,7 @@ def declare(declaration: str) -> Hardware:
 
 
 def _find(name: str) -> Hardware | None:
-    """Return the hardware for a name, or for a name and an approximate memory size."""
+    """Return the hardware for a name, or for a name and an approximate memory size, else None."""
     words = _words(name)
     sizes = [match for word in words if (match := re.fullmatch(r"(\d{2,3})gb?", word))]
     if len(sizes) != 1 or "".join(words) in _BY_KEY:

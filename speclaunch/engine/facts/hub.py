@@ -179,7 +179,8 @@ class HubClient:
         return self._read(path, most, {}, cut=False)
 
     def start(self, path: str, length: int) -> bytes | None:
-        """Return the first bytes of a file, by a range request or by a partial read."""
+        """Return the first bytes of a file (a range request or partial read); None if it is
+        missing."""
         range_header = {"range": f"bytes=0-{length - 1}"}
         return self._read(path, length, range_header, cut=True)
 
@@ -530,7 +531,7 @@ def _fetch_tensors(hub: HubClient, listing: HubListing) -> dict[str, TensorHeade
 
 
 def _total(directory: Path, listing: HubListing) -> tuple[int | None, bool, str | None]:
-    """Return the bytes of the weights, whether they are exact, and their source.
+    """Return the bytes of the weights (None if unknown), True if they are exact, and their source.
 
     Uses the index's total if it is consistent with the file sizes.
     """

@@ -61,7 +61,8 @@ def search_path() -> "list[str]":
 
 
 def place(name: str, path: "list[str]") -> "str | None":
-    """Return the directory of a package, even in a checkout, without importing it."""
+    """Return the directory of a package, even in a checkout, without importing it; None if
+    absent."""
     import importlib.machinery
     import importlib.util
 

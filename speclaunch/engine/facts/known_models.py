@@ -62,7 +62,7 @@ def likely(name: str) -> tuple[str, str] | None:
 
 
 def seems_to_be(name: str) -> str | None:
-    """Return the index's checkpoint that `name` seems to export, copy or misspell.
+    """Return the index's checkpoint that `name` seems to export, copy or misspell; None if unclear.
 
     A guess from the name alone: for display, never used as a fact.
     """

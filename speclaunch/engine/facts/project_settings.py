@@ -75,7 +75,7 @@ class ProjectFile(Struct, frozen=True):
 
 @reads.cached(1024)
 def nearest_file(directory: Path) -> Path | None:
-    """Return a directory's settings file: its own, or the nearest above it in the repository.
+    """Return the settings file of a directory or of its nearest parent in the repository, or None.
 
     `speclaunch.toml` takes precedence over `pyproject.toml`. A `pyproject.toml` without
     `[tool.speclaunch]` is skipped. Raises InputError for an unreadable `pyproject.toml` that names
@@ -239,7 +239,7 @@ class SettingsFrom(Struct, frozen=True):
     enabled: bool = True
 
     def file_for(self, folder: Path) -> Path | None:
-        """Return the settings file for a folder. Raises InputError."""
+        """Return the settings file for a folder; None if there is none. Raises InputError."""
         if self.file is not None or not self.enabled:
             return self.file if self.enabled else None
         found = nearest_file(folder)
@@ -354,7 +354,7 @@ class _Checked:
         }
 
     def ask(self, at: _At) -> PlacedText | None:
-        """Read the value of the key `ask`."""
+        """Read the value of the key `ask`; None if invalid."""
         value = self.text(at)
         if value is None or value.text in list(EngineCheckMode):
             return value
@@ -417,7 +417,7 @@ class _Checked:
         )
 
     def text(self, at: _At) -> PlacedText | None:
-        """Read a non-empty text."""
+        """Read a non-empty text; None if invalid."""
         value, place = self._value(at), self._file.place(*at)
         if isinstance(value, str) and value:
             return PlacedText(value, place)
@@ -451,7 +451,7 @@ class _Checked:
         return PlacedText(str(_resolve_path(self._file.path, setting.text)), setting.place)
 
     def path(self, at: _At) -> PlacedText | None:
-        """Read a path and make it absolute."""
+        """Read a path and make it absolute; None if invalid."""
         value = self.text(at)
         return None if value is None else self._absolute(value)
 

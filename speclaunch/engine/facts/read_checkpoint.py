@@ -136,8 +136,8 @@ QUANTIZATION_FILE = "hf_quant_config.json"
 
 
 def quantization(*configs: Mapping[str, Any]) -> str | None:
-    """Return the method of the first config that sets one: `quant_method`, or ModelOpt's
-    algorithm."""
+    """Return the method of the first config that sets one (`quant_method`, or ModelOpt's
+    algorithm); None if none does."""
     for config in configs:
         for key in ("quantization_config", "compression_config"):
             found = mapping(config.get(key))
@@ -165,7 +165,7 @@ def modelopt_config(directory: Path) -> Mapping[str, Any]:
 
 
 def modelopt_quantization(directory: Path) -> str | None:
-    """Return the quantization method in ModelOpt's file."""
+    """Return the quantization method in ModelOpt's file; None if there is none."""
     return quantization_in(_read_quantization_file(directory))
 
 
@@ -175,7 +175,7 @@ def quantization_config_in(file: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def quantization_in(file: Mapping[str, Any]) -> str | None:
-    """Return the quantization method in the content of ModelOpt's file."""
+    """Return the quantization method in the content of ModelOpt's file; None if there is none."""
     return _modelopt(file)
 
 
@@ -316,7 +316,8 @@ def from_config(
 def _context(
     flat: Mapping[str, Any], inner: Mapping[str, Any], in_file: Mapping[str, Any] | None
 ) -> tuple[int | None, tuple[int | None, int | None] | None]:
-    """Return one context length for all releases, or the two lengths if they differ."""
+    """Return the context length of all releases and None; or None and the two lengths that
+    differ."""
     # only the text model's own config, without keys inherited from the outer config
     own = inner or flat
     if inner and isinstance(flat, PartialConfig):
@@ -399,8 +400,7 @@ def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _block_size(config: Mapping[str, Any]) -> int | None:
-    """Return the block size. `dflash_config` takes precedence over the top-level key, even if
-    null."""
+    """Return the block size or None. `dflash_config` precedes the top-level key, even if null."""
     return size(merged(config, mapping(config.get("dflash_config"))).get("block_size"))
 
 

@@ -199,7 +199,7 @@ class Runtime(Struct, frozen=True):
 
 
 class RunningScript:
-    """A script that an interpreter runs, started immediately: several can run in parallel.
+    """A script that starts immediately in an interpreter, so several can run in parallel.
 
     Use it as a context manager: it then leaves no process behind, even after Ctrl-C.
     """
@@ -467,7 +467,8 @@ def _new(path: Path, seen: set[tuple[Path, Path | bytes]]) -> Iterator[Path]:
 
 
 def _script(path: Path) -> bytes | None:
-    """Return the text of a short script. pyenv installs identical scripts for all interpreters."""
+    """Return a short script; None for other files. pyenv installs equal scripts for all
+    interpreters."""
     try:
         if reads.size(path) > _LONGEST_SCRIPT:
             return None

@@ -228,19 +228,19 @@ class TensorsOnDisk:
         return look(self._files[name], self.headers.tensors[name], most)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """See TensorFacts."""
+        """Return the numbers of a small integer tensor; None if unknown."""
         header = self.headers.tensors.get(name)
         return None if header is None else integers(self._files[name], header)
 
     def fingerprint(self, name: str) -> bytes | None:
-        """See TensorFacts."""
+        """Return a digest of the sampled bytes; None if they cannot be read."""
         header = self.headers.tensors.get(name)
         if header is None:
             return None
         return fingerprint(self._files[name], header, _MOST_PER_TENSOR)
 
     def row(self, name: str, number: int) -> Content | None:
-        """See TensorFacts."""
+        """Return the content of one matrix row; None if unknown."""
         header = self.headers.tensors.get(name)
         return None if header is None else row(self._files[name], header, number)
 

@@ -369,7 +369,8 @@ class CheckpointWeights(Struct, frozen=True):
         return None if hidden_layers is None else False
 
     def has_token_map(self) -> bool | None:
-        """True if there is a map from the draft's vocabulary to the target's (EAGLE-3's `d2t`)."""
+        """True if there is a map from the draft's vocabulary to the target's (EAGLE-3's `d2t`);
+        None if unknown."""
         if self.names is None:
             return None
         return any(name.rpartition(".")[2] == "d2t" for name in self._with("d2t"))

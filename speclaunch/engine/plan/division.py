@@ -189,9 +189,10 @@ def _expert_groups(
 def _expert_blocks(
     plan: Plan, checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks
 ) -> Undivided | None:
-    """Return an expert width that the engine rejects from the config alone, for every model
-    (`check_quantized_moe_compatibility`, 0.5.6 model_executor/model_runner.py:585 to 0.5.23
-    model_executor/model_runner_components/moe_ep_setup.py:136). Raises UnknownValueError."""
+    """Return an expert width that the engine rejects from the config alone, for every model; None
+    if there is none (`check_quantized_moe_compatibility`, 0.5.6 model_executor/model_runner.py:585
+    to 0.5.23 model_executor/model_runner_components/moe_ep_setup.py:136). Raises
+    UnknownValueError."""
     block = _stated_block(checkpoint)
     width = config.optional("moe_intermediate_size")
     within = _within(plan, ranks)
@@ -274,7 +275,8 @@ def _expert_width(
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
-    """Return one projection per shape for a `Shard` name. Raises UnknownValueError."""
+    """Return one projection per shape, with its storage, for a `Shard` name. Raises
+    UnknownValueError."""
     from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  few plans need it
     from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
 

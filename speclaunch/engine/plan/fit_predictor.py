@@ -404,14 +404,15 @@ def _bounds(ends: tuple[float, float] | None) -> Bounds | None:
 
 
 def tightest(budget: MemoryBudget) -> RankBudget | None:
-    """Return the rank with the least free memory."""
+    """Return the rank with the least free memory; None if no rank is known."""
     if not budget.ranks:
         return None
     return min(budget.ranks, key=lambda rank: _sum(rank, {MemoryUse.FREE}) - rank.short_bytes)
 
 
 def memory_at_start(budget: MemoryBudget) -> int | None:
-    """Return the free bytes at the engine's first measurement. The fraction is a share of these."""
+    """Return the free bytes at the engine's first measurement, of which the fraction is a share;
+    None if unknown."""
     rank = tightest(budget)
     if rank is None:
         return None

@@ -407,8 +407,8 @@ class _Data(Struct, frozen=True):
     rows: Mapping[int, Any]
 
     def release(self, version: str) -> str | None:
-        """Return the release whose rows apply to a version: the version itself, or the release that
-        represents its line."""
+        """Return the release whose rows apply to a version: itself, or the release that represents
+        its line. None if there is none."""
         if version in self.places or "+" in version:  # a fork has different refusals
             return version if version in self.places else None
         try:

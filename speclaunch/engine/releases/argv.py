@@ -166,7 +166,7 @@ def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str 
 
 
 def _refused(name: str) -> str | None:
-    """Return the remedy for a flag that the parser only rejects."""
+    """Return the remedy for a flag that the parser only rejects, or None."""
     became = next((entry for entry in CONVERSIONS if entry.old == name), None)
     if became is not None:
         return f"write --{became.new.replace('_', '-')} {became.value}"

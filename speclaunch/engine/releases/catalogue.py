@@ -175,7 +175,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         return tuple(self._names)
 
     def by_name(self, name: str) -> Argument | None:
-        """Return the argument with this exact name, flag, alias or destination.
+        """Return the argument with this exact name, flag, alias or destination, or None.
 
         ``tp_size``, ``tp-size``, ``--tp-size`` and ``tensor_parallel_size`` are the same argument.
         A shared destination resolves to the argument that is not deprecated.
@@ -183,7 +183,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         return self._names.get(name) or self._names.get(name_of(name))
 
     def by_flag(self, flag: str) -> Argument | None:
-        """Return the argument with this exact option string."""
+        """Return the argument with this exact option string, or None."""
         return self._by_flag.get(flag)
 
     def resolve_flag(self, token: str) -> Argument | Ambiguous | UnknownFlag:

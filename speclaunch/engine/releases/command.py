@@ -304,7 +304,7 @@ def _render_argument(renderer: _Renderer, name: str, value: Any) -> None:
         secret = is_secret_argument(argument.dest) or any(map(is_written_secret, values))
         unset = unset_in(value)
         if unset and not values:
-            renderer.notes.append(f"{name} depends on {', '.join(unset)}, which is not set here")
+            renderer.notes.append(f"{name} depends on unset variables: {', '.join(unset)}")
         renderer.arguments.append(
             RenderedArgument(
                 canonical(argument.dest),
@@ -330,7 +330,7 @@ def _remarks(name: str, argument: Argument, version: str) -> list[str]:
 
 
 def _known(renderer: _Renderer, name: str, value: Any) -> Argument | None:
-    """Return the argument with this name, or with another of its names if that is current.
+    """Return the argument with this name, or with a current name for it; None if it has neither.
 
     A deprecated name may accept values that the current name rejects, and is then used (0.5.17,
     server_args.py:8307: the alias of `--mamba-radix-cache-strategy` has no choices).

@@ -101,7 +101,8 @@ def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
 
 
 def _bound(version: str) -> _PlainKey | None:
-    """Return the sort key of a clause's version. A release candidate sorts before its release."""
+    """Return the sort key of a clause's version, or None. A release candidate precedes its
+    release."""
     release, candidate, number = version.partition("rc")
     if not candidate:
         return _plain_key(version)

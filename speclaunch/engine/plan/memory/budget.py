@@ -263,7 +263,7 @@ def _unknown(found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget:
 
 
 def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget | None:
-    """Return a failed budget if the known weights alone exceed the memory."""
+    """Return a failed budget if the known weights alone exceed the memory; None otherwise."""
     if not found.device or may_be_offloaded(plan):
         return None
     most = min(device.most_free for device in found.device)
@@ -287,7 +287,7 @@ def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> Memory
 
 
 def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
-    """Return the failure if free memory differs widely between ranks of a tensor-parallel group.
+    """Return the failure if free memory differs too much between tensor-parallel ranks, or None.
 
     0.5.7 model_runner.py:788. Earlier releases have the same check with a different variable name.
     """

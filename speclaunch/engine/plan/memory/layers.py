@@ -488,7 +488,7 @@ class Draft(Struct, frozen=True):
 
     @property
     def mtp_layers(self) -> int | None:
-        """`num_nextn_predict_layers` from the draft's config."""
+        """`num_nextn_predict_layers` from the draft's config, or None."""
         return self.config.optional("num_nextn_predict_layers", least=0)
 
 

@@ -140,7 +140,7 @@ class ModelConfig(Struct, frozen=True):
 
     @property
     def latent_rank(self) -> int | None:
-        """`kv_lora_rank`, if attention is latent (MLA).
+        """`kv_lora_rank`; None unless attention is latent (MLA).
 
         DeepSeek-VL2 and DeepSeek-OCR switch MLA with `use_mla`, and run plain attention without it
         (0.5.23 models/deepseek_vl2.py:216 and deepseek_ocr.py:1490, 0.4.6

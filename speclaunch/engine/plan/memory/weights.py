@@ -387,7 +387,7 @@ _MOST_SUMS = 256
 def _files_ratio(
     checkpoint: Checkpoint, config: ModelConfig, found: CountedWeights
 ) -> float | None:
-    """Return the ratio of the files' bytes to the config's; see `ratio_to_files`."""
+    """Return the ratio of the files' bytes to the config's, or None; see `ratio_to_files`."""
     if checkpoint.weight_bytes is None:
         return 1.0
     sizes = {role: found.bytes([role]) for role in WeightRole}

@@ -329,7 +329,8 @@ def _draft_by_model(working: Working) -> tuple[str, str] | None:
 
 
 def _nemotron_h(working: Working, algorithm: str) -> tuple[str, str] | None:
-    """Return the draft's backend from Nemotron-H's defaults (0.5.19 and later)."""
+    """Return the draft's backend and source from Nemotron-H's defaults (0.5.19 and later), or
+    None."""
     if not nemotron_h_has_defaults(working):
         return None
     source = "0.5.23 arg_groups/model_overrides/nemotron_h.py:139, 0.5.19 :113"

@@ -424,7 +424,7 @@ def _uno(working: Working) -> None:
 
 
 def _block_size(working: Working) -> int | None:
-    """Return the `block_size` of a draft, preferably from `dflash_config`
+    """Return the `block_size` of a draft or None, preferably from `dflash_config`
     (parse_dflash_draft_config)."""
     draft = speculation.draft_of(working, as_configured=True)
     nested = draft.config.get("dflash_config")

@@ -165,7 +165,7 @@ class Working:
 
     @property
     def algorithm(self) -> str | None:
-        """Resolved algorithm. Raises UnknownValueError."""
+        """Resolved algorithm; None without speculation. Raises UnknownValueError."""
         return self.plan.algorithm
 
     @property

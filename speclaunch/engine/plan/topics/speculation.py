@@ -57,7 +57,7 @@ def draft_of(settings: Settings, *, as_configured: bool = False) -> Checkpoint:
 
 
 def gemma4_assistant(settings: Settings, draft: Checkpoint) -> str | None:
-    """Return the draft's class name if it is a Gemma 4 assistant that this version supports."""
+    """Return the draft's class name if this version supports it as a Gemma 4 assistant, or None."""
     known = (name for name in draft.architectures if name in _GEMMA4_ASSISTANTS)
     return next(
         (

@@ -210,7 +210,8 @@ def is_amd(settings: Settings) -> bool:
 
 
 def _made(settings: Settings, target: Checkpoint, requested: str | None) -> str | None:
-    """Return the method in the checkpoint's own config, as this release reads it."""
+    """Return the method in the checkpoint's config as this release reads it; None if
+    unquantized."""
     config = target.raw.get("quantization_config")
     if config is None:
         config = target.raw.get("compression_config")

@@ -141,7 +141,8 @@ def _choices(evaluator: SourceEvaluator, choices: Any) -> tuple[Any, ...] | None
 
 
 def _replacement(new_flag: Any, help_text: str, primary: str) -> str | None:
-    """Return the replacement that the action names, else the flag or variable in the help text."""
+    """Return the replacement that the action names, else a flag or variable in the help text, or
+    None."""
     if isinstance(new_flag, str):
         return new_flag
     if help_text == SUPPRESS:

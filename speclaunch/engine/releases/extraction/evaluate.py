@@ -272,7 +272,8 @@ class SourceEvaluator(Objects):
     def statement(  # noqa: PLR0912
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement. Return its ``return`` value, wrapped. ``only``: bind only this name."""
+        """Run a statement. Return its ``return`` value, wrapped, or None. ``only``: bind only this
+        name."""
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, scope),)

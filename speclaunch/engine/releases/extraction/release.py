@@ -357,7 +357,7 @@ def _written(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _name_in(node: ast.AST, *, declares: bool) -> str | None:
-    """Return the variable that a node looks up: `envs.NAME`, or its name as a string."""
+    """Return the variable that a node looks up (`envs.NAME`, or its name as a string), or None."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return node.attr if node.value.id.endswith("envs") and _NAME.fullmatch(node.attr) else None
     if declares or not isinstance(node, ast.Constant) or not isinstance(node.value, str):

@@ -249,7 +249,8 @@ class Names(ABC):
     def statement(
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement. Return its ``return`` value, wrapped. ``only``: bind only this name."""
+        """Run a statement. Return its ``return`` value, wrapped, or None. ``only``: bind only this
+        name."""
 
     def lookup(self, name: str, scope: ExpressionScope) -> Any:
         """Return the value of a name: local, then global, then built-in."""
@@ -287,7 +288,7 @@ class Names(ABC):
         return None
 
     def module_expression(self, file: str, name: str) -> tuple[str, ast.expr] | None:
-        """Return the right-hand side of a module-level name's assignment, and its file."""
+        """Return the file and right-hand side of a module-level name's assignment, or None."""
         for node in getattr(self.source.tree(file), "body", ()):
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
