@@ -70,7 +70,7 @@ def expanded(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _expanded(config: Mapping[str, Any], left: list[int], depth: int) -> dict[str, Any]:
-    """Expand ranges; `left` is the number of names still allowed."""
+    """Return the config with ranges expanded; `left` holds the number of names still allowed."""
     found: dict[str, Any] = {}
     for key, value in config.items():
         if key == SHORT and isinstance(value, dict):

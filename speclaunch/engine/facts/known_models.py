@@ -48,7 +48,7 @@ def likely(name: str) -> tuple[str, str] | None:
     listed = index_names()
     if HUB_NAME.match(name) and "/" in name:
         same = [candidate for candidate in listed if candidate.lower() == name.lower()]
-        return (same[0], f"its name is {same[0]}") if len(same) == 1 else None
+        return (same[0], f"listed as {same[0]}") if len(same) == 1 else None
     if "/" not in name:
         return None
     path = _of_cache(name) or "/".join(name.rstrip("/").split("/")[-2:])

@@ -140,8 +140,8 @@ def _runner_default(working: Working) -> list[int]:
 def captured_sizes(plan: Plan) -> tuple[int, ...]:
     """Return the captured batch sizes. Raises UnknownValueError.
 
-    They do not exceed the running requests, and suit the number of ranks that share a batch (0.5.23
-    model_executor/runner/base_cuda_graph_runner.py:65).
+    Omits sizes beyond the running requests, and those that the ranks of a batch cannot divide
+    (0.5.23 model_executor/runner/base_cuda_graph_runner.py:65).
     """
     working = Working.of(plan)
     sizes = list(plan.value(SIZES) or ())
