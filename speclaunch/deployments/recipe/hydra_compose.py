@@ -306,7 +306,7 @@ def _bad_override(text: str, override: str, key: str) -> Problem:
     name = key.rpartition(".")[2]
     if is_server_argument(name) and own not in known:
         line = override[override.index(name) :]
-        hint: str | None = f"server arguments of the engine go under `args`: {role}args.{line}"
+        hint: str | None = f"set server arguments under `args`: {role}args.{line}"
     elif role:
         hint = suggest(key, [f"{role}{name}" for name in sorted(known)])
     else:
@@ -519,7 +519,7 @@ def _expand(override: Override, word: str) -> list[str]:
     if override.is_range_sweep():
         steps = cast(RangeSweep, override.value()).range()
         if isinstance(steps, range) and len(steps) > MOST_JOBS:
-            raise HydraException(f"a range of {len(steps):,} values")
+            raise HydraException(f"the range has {len(steps):,} values, more than {MOST_JOBS:,}")
     values = itertools.islice(override.sweep_string_iterator(), MOST_JOBS + 1)
     return [f"{key}={value}" for value in values]
 

@@ -2,7 +2,7 @@
 
 Built from the models of a recipe (`schema.py`: sections, types, bounds, their docstrings) and from
 that version's server arguments (`argument_schema`). It rejects the names, types and choices that
-`speclaunch lint` rejects, and accepts the rest (tests/deployments/recipe/test_json_schema.py
+`speclaunch lint` rejects, and accepts all others (tests/deployments/recipe/test_json_schema.py
 compares both for every argument of every release). Every value may be an interpolation:
 `${oc.env:MODELS}`. The defaults list accepts only existing groups. Their options are suggested;
 other options are accepted, because they may be files next to a recipe.

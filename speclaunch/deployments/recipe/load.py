@@ -149,7 +149,7 @@ def invented(composition: Composition) -> Iterator[Problem]:
 def _laid_over_args(base: Any, own: Any, gone: list[KeyPath]) -> Any:
     """Return `base` with the arguments of `own` merged over it, under any of their names.
 
-    Adds the keys that this removes to `gone`.
+    Appends the removed keys to `gone`.
     """
     if own is None:
         return {} if base is None else base

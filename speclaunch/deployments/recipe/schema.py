@@ -343,7 +343,7 @@ Overlaid = Annotated[T | None, WrapValidator(_overlay), PlainKind("overlay")]
 
 def _role_name(name: str) -> str:
     if name == "router":
-        raise ValueError("the router is not a role: write `router:` at the top of the recipe")
+        raise ValueError("the router is not a role: write `router:` at the top level")
     if not is_role_name(name):
         raise ValueError(
             f"{name!r} cannot be the name of a role: write at most 40 lower-case letters, digits "
@@ -535,7 +535,7 @@ def _unknown_key(path: KeyPath, composition: Composition, role: _CheckedRole) ->
     place = provenance.places.get(path) or provenance.first_below(path)
     if place is not None and key in group_names() and Path(place.path).parent.name == key:
         return Problem(
-            f"the values of this option go under `{key}`, which is not a section of a recipe",
+            f"this option sets values under `{key}`, which is not a section of a recipe",
             place,
             "write `# @package args` on the first line of the file",
         )
@@ -554,16 +554,14 @@ def _known_keys(path: KeyPath) -> str | None:
     name = str(path[-1])
     near = suggest(name, [*known, "defaults"] if len(path) == 1 else known)
     if len(path) == 1 and is_server_argument(name):
-        return f"server arguments of the engine go under `args`: args.{name}"
+        return f"set server arguments under `args`: args.{name}"
     if len(path) == 3 and path[0] == "roles" and is_server_argument(name) and not near:
-        return f"server arguments of a role go under its `args`: {path[0]}.{path[1]}.args.{name}"
+        return f"set server arguments of a role under its `args`: {path[0]}.{path[1]}.args.{name}"
     if near:
         return near
     listed = ", ".join(f"`{name}`" for name in known)
     if len(path) == 1:
-        return (
-            f"the sections of a recipe are {listed}; server arguments of the engine go under `args`"
-        )
+        return f"the sections of a recipe are {listed}; set server arguments under `args`"
     return f"`{'.'.join(str(part) for part in path[:-1])}` has the keys {listed}"
 
 

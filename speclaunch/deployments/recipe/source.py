@@ -295,7 +295,7 @@ def _header(text: str) -> tuple[str | None, bool]:
 
 
 def _check_defaults(root: yaml.MappingNode, shown: str, lines: Sequence[int] | None) -> None:
-    """Raise InputError unless a defaults list holds names and `group: option` items.
+    """Raise InputError unless a defaults list contains only names and `group: option` items.
 
     Hydra crashes on anything else.
     """
@@ -307,7 +307,7 @@ def _check_defaults(root: yaml.MappingNode, shown: str, lines: Sequence[int] | N
             name = isinstance(item, yaml.ScalarNode)
             choice = isinstance(item, yaml.MappingNode) and len(item.value) == 1
             if not (name or choice):
-                what = "the items of a defaults list look like `- base` and `- model: llama31_8b`"
+                what = "an item of a defaults list must be like `- base` or `- model: llama31_8b`"
                 place = _place(item if isinstance(item, yaml.Node) else key, shown, lines)
                 raise InputError(what, place)
 

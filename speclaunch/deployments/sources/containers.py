@@ -89,7 +89,7 @@ class Collected(ReadingBuilder):
     ) -> None:
         """Read a command as a list of tokens: a server, or a shell with a script.
 
-        `set_env` holds additional variables that the container's starter passes to a script.
+        `set_env` contains additional variables that the container's starter passes to a script.
         """
         found = look(words)
         if found.invocation is not None and (filled := _filled_in(words, env)) is not None:
@@ -421,7 +421,7 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
 class Owned(Struct, frozen=True):
     """Settings that a container gets from its enclosing objects.
 
-    `envs` holds the variable lists of a Dynamo service and of its graph.
+    `envs` contains the variable lists of a Dynamo service and of its graph.
     """
 
     pod: tuple[Dropped, ...] = ()

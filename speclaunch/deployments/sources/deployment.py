@@ -177,7 +177,7 @@ class Literals(Struct):
     problems: list[Problem] = []
 
     def argument(self, name: str, line: RecipeLine, words: Sequence[Word]) -> RecipeLine:
-        """Return an argument's line without secrets; `words` holds its flag and its values."""
+        """Return an argument's line without secrets; `words` contains its flag and its values."""
         if not (is_secret_argument(canonical(name)) or holds_secret(line.value)):
             return line
         variable = _variable(name.upper(), line, words[1:] or words)

@@ -48,7 +48,7 @@ KNOWN = frozenset(
 class Instruction(Struct, frozen=True):
     """One instruction. `rest` is the text after its name, as one line of the same length.
 
-    `bodies` holds its here-documents; `start` is the offset of its name in the file.
+    `bodies` contains its here-documents; `start` is the offset of its name in the file.
     """
 
     name: str

@@ -49,7 +49,7 @@ _COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.
 class EffectiveWords(Struct):
     """Tokens that one version's parser gets.
 
-    `refused` holds the problems that the program reports before its parser runs. `unseen` is the
+    `refused` contains the problems that the program reports before its parser runs. `unseen` is the
     reason why further arguments may exist.
     """
 
@@ -85,7 +85,7 @@ def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
 class SettledCommand(Struct, frozen=True):
     """Command with only the tokens that reach the parser from the command itself.
 
-    `refused` holds problems that stop the program earlier. `strays` holds dropped unknown
+    `refused` contains problems that stop the program earlier. `strays` contains dropped unknown
     tokens that are not the value of a flag.
     """
 

@@ -368,8 +368,8 @@ def is_false_comparison(
 ) -> bool:
     """True if a condition compares an argument of the current function and is false.
 
-    `arguments` holds the start offsets of each call's arguments. Other values leave the condition
-    undecided.
+    `arguments` contains the start offsets of each call's arguments. Other values leave the
+    condition undecided.
     """
     found = _COMPARISON.fullmatch(condition[0].span.text.strip()) if len(condition) == 1 else None
     if found is None or not arguments:

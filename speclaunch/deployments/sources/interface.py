@@ -51,7 +51,7 @@ _NOTHING: Mapping[str, Word] = MappingProxyType({})
 class Default(NamedTuple):
     """Range of a token that is a variable's default: `${name-…}`, or `${name:-…}` if `filled`.
 
-    `inner` holds the defaults inside this default.
+    `inner` contains the defaults inside this default.
     """
 
     start: int
@@ -145,8 +145,8 @@ class ConfigFile(Struct, frozen=True):
 class Invocation(Struct, frozen=True):
     """One server command: its arguments, environment and context.
 
-    `words` holds only the server's arguments (for slime without the ``--sglang-`` prefix).
-    `program` holds everything before them. `env` is the environment that the file sets for the
+    `words` contains only the server's arguments (for slime without the ``--sglang-`` prefix).
+    `program` contains everything before them. `env` is the environment that the file sets for the
     command. `extras` maps slime's own options (``--rollout-num-gpus-per-engine``) to their first
     value, or to the option itself if it has none. `name` is the name of the container, service or
     object.
@@ -183,7 +183,7 @@ class Invocation(Struct, frozen=True):
 
 
 class RouterCommand(Struct, frozen=True):
-    """Command that starts a router in front of servers; `words` holds its arguments.
+    """Command that starts a router in front of servers; `words` contains its arguments.
 
     `program` is its module or program; `name` is the name of its container or service.
     """

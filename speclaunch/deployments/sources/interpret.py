@@ -95,7 +95,7 @@ def _value(expander: Expander, assignment: Assignment, before: Value | None) -> 
     pieces = expander.text(written)
     if assignment.append and before is not None:
         if before.items is not None or before.pieces is None:
-            why = before.why or "it is appended to in an unsupported way"
+            why = before.why or "the script appends to it in an unsupported way"
             return Value(assignment.span, why=why)
         held = (replace(piece, owner=piece.owner or before.span) for piece in before.pieces)
         pieces = (*held, *pieces)

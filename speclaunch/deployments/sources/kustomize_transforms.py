@@ -1,8 +1,8 @@
 """Transformations of a kustomization: patches, names, namespace, labels, replicas, images.
 
-Patches are strategic merge patches and JSON patches (RFC 6902). Source of the others:
-kubernetes-sigs/kustomize, api/internal/target/kusttarget_configplugin.go (the order of the
-transformers), api/internal/konfig/builtinpluginconsts (the fields of each).
+Patches are strategic merge patches and JSON patches (RFC 6902). Source of the other
+transformations: kubernetes-sigs/kustomize, api/internal/target/kusttarget_configplugin.go (the
+order of the transformers), api/internal/konfig/builtinpluginconsts (the fields of each).
 """
 
 from __future__ import annotations

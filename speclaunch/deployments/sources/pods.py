@@ -486,7 +486,7 @@ def pod_of_container(
 ) -> Pod:
     """Return the pod of a container: `pod` is its `spec`, `labels` are those of its `metadata`.
 
-    `envs` holds lists of variables that a custom object sets in addition to the container's.
+    `envs` contains lists of variables that a custom object sets in addition to the container's.
     """
     document = maps.document
     resources = nodes.entries(container.get("resources"))

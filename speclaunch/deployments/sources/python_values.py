@@ -247,7 +247,7 @@ class PythonList(Struct):
 
 
 class PythonTable(Struct):
-    """Dictionary with text keys; `rest` holds its other contents."""
+    """Dictionary with text keys; `rest` contains its other contents."""
 
     entries: dict[str, tuple[PythonText, PythonValue]] = {}
     rest: list[PythonText] = []
@@ -261,7 +261,7 @@ PythonValue = PythonText | PythonList | PythonTable
 
 
 class PythonEvaluator:
-    """Evaluator of expressions; `names` holds the values of names."""
+    """Evaluator of expressions; `names` contains the values of names."""
 
     def __init__(
         self,
@@ -334,7 +334,7 @@ class PythonEvaluator:
         return WordPiece(text, SourceText(self.document, text, start), 0, quoted=True)
 
     def _string(self, node: ast.expr, expected: list[str | None], depth: int) -> PythonText:
-        """Return a string; `expected` holds the text of each part, None for a field."""
+        """Return a string; `expected` contains the text of each part, None for a field."""
         parts = self.positions.parts(node)
         actual = "".join("\0" if part.is_field else part.text for part in parts)
         if actual != "".join("\0" if text is None else text for text in expected):

@@ -244,7 +244,7 @@ def _unread(
 ) -> dict[str, str]:
     """Return the arguments that rejected flags probably mean, each with the reason.
 
-    `refused` holds pairs of a rejected text and its flag. Explicit arguments are excluded for
+    `refused` contains pairs of a rejected text and its flag. Explicit arguments are excluded for
     misspelled flags.
     """
     found: dict[str, str] = {}

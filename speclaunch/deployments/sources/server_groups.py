@@ -43,8 +43,8 @@ SCRIPTS = frozenset({SBATCH, SCRIPT})
 class Owner(Struct, frozen=True):
     """Kubernetes object or Compose service that runs a container.
 
-    All containers of one object have the same `key`. `names` holds the host names that may resolve
-    to it.
+    All containers of one object have the same `key`. `names` contains the host names that may
+    resolve to it.
     """
 
     key: str
@@ -281,7 +281,7 @@ class _Sets:
 def groups(members: Sequence[Member], services: Services, document: Document) -> list[Group]:
     """Return the deployment of each member; members of one deployment get the same object.
 
-    `services` holds pairs of namespace and Service.
+    `services` contains pairs of namespace and Service.
     """
     document.spend(len(members) * (2 + len(services)))
     sets = _Sets(len(members))

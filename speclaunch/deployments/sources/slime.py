@@ -1,9 +1,9 @@
 """slime's server commands: SGLang arguments as `--sglang-…` options, and those slime sets itself.
 
 slime's parser lacks most of the arguments that it sets for its engines and silently ignores unknown
-options. It overwrites the others. Sources: slime (THUDM/slime at 0c1e2ca),
-slime/backends/sglang_utils/arguments.py (`skipped_args`, `validate_args`) and sglang_engine.py
-(`_compute_server_args`).
+options. slime overwrites the values of the remaining arguments. Sources: slime (THUDM/slime at
+0c1e2ca), slime/backends/sglang_utils/arguments.py (`skipped_args`, `validate_args`) and
+sglang_engine.py (`_compute_server_args`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read what a program fills in first, without running it: templates, and the recipes of a Makefile.
+"""Read texts that a program fills in before use, without running it: templates and Makefiles.
 
 Every mark (`{{ … }}`, `{% … %}`) is replaced with a text of the same length, so places remain
 correct. A word in a branch or loop of the template is unknown if its command is outside. Every

@@ -127,7 +127,7 @@ class Wrapping(Struct):
     env: dict[str, Field] = {}
     unset: list[str] = []
     passed: dict[str, Field] = {}
-    """Variables that keep their value outside the container: ``docker -e NAME``."""
+    """Variables with the same value inside and outside the container: ``docker -e NAME``."""
     dropped: list[Dropped] = []
     name: str | None = None
     image: str | None = None

@@ -393,7 +393,7 @@ def _length(length: float) -> float:
 def _counted(runs: tuple[tuple[float, int], ...], steps: int) -> str:
     """Return the samples of a token counter, in promtool's notation.
 
-    `runs` holds pairs of acceptance length and minutes.
+    `runs` contains pairs of acceptance length and minutes.
     """
     parts, start = [], 0
     for length, minutes in runs:

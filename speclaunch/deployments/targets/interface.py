@@ -218,7 +218,7 @@ class RenderedCommand(Struct, frozen=True):
     """Server command in a rendered text: the role's arguments and the platform's.
 
     `platform_args` maps the newest engine's argument names to rendered values
-    (`$(LWS_WORKER_INDEX)`), or to None if the platform omits the argument. `env` holds variables
+    (`$(LWS_WORKER_INDEX)`), or to None if the platform omits the argument. `env` contains variables
     that the text sets in addition to the role's.
     """
 
@@ -309,7 +309,7 @@ def object_of(deployment: Rendering, role: Role) -> str:
 
 
 def secret_of(deployment: Rendering) -> str:
-    """Return the name of the Secret that holds the secret values by variable."""
+    """Return the name of the Secret that contains the secret values by variable."""
     return f"{name_of(deployment)}-secrets"
 
 

@@ -105,7 +105,7 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
         yield Problem(
             f"no official image contains the engine of {deployment.name} (SGLang "
             f"{role.rendered_args.version} for {role.vendor})",
-            help="set deploy.image to an image that does",
+            help="set deploy.image to an image that contains it",
         )
     for name in CHECKPOINTS:
         value = role.rendered_args.value(name)
@@ -182,7 +182,7 @@ def _claim_spec(claim: VolumeClaim) -> dict[str, Any]:
 def template(
     deployment: Rendering, role: Role, spec: Mapping[str, Any], more: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return a pod template; `more` holds additional labels."""
+    """Return a pod template; `more` contains additional labels."""
     described: dict[str, Any] = {"labels": {**labels(deployment, role.name), **more}}
     annotations = {}
     if role.mode == "prefill":
@@ -452,7 +452,7 @@ _WORKER = {"speclaunch.io/serves": "a-leader"}
 
 
 class _LeaderRenderer(PodRenderer):
-    """Target whose controller starts a leader and workers, and tells them apart by variables."""
+    """Target whose controller starts a leader and workers, with variables that distinguish them."""
 
     variables: ClassVar[str]
     """Prefix of the variables that the controller sets."""

@@ -200,7 +200,7 @@ _READINESS_FAILURES = 3
 _LIVENESS_PERIOD = 30
 _WATCHDOG = 300
 """Seconds: default `watchdog_timeout` of the engine. It ends a scheduler whose forward pass hangs,
-and reports where. Liveness covers what it does not detect."""
+and reports where. The liveness probe covers all other hangs."""
 UNKNOWN_START = 3600
 """Seconds for a start of unknown duration: default `launch.ready_timeout_seconds`."""
 
@@ -392,7 +392,7 @@ def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
 def launches_of_script(script: str, recipe: str, known: Mapping[str, str]) -> list[tuple[str, ...]]:
     """Return the arguments of each `speclaunch launch` in a script, with its recipe path.
 
-    `known` holds the script variables to substitute.
+    `known` contains the script variables to substitute.
     """
     found = []
     for match in _LAUNCH.finditer(script):

@@ -466,7 +466,7 @@ def _panel(
 ) -> dict[str, Any]:
     """Return a panel.
 
-    `queries` holds pairs of query and legend. `most` is the axis's maximum. `line` is a value to
+    `queries` contains pairs of query and legend. `most` is the axis's maximum. `line` is a value to
     mark.
     """
     defaults: dict[str, Any] = {

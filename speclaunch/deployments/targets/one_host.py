@@ -78,10 +78,11 @@ class ShellRenderer(Renderer):
         lacks = [name for name in _OF_A_HOST if role.rendered_args.value(name) is None]
         if role.nodes == 1 or not lacks:
             return ()
+        verb = "is" if len(lacks) == 1 else "are"
         return (
             Problem(
-                f"a server of {deployment.name} needs {role.nodes} hosts, but a script starts one: "
-                f"{' and '.join(lacks)} are not set",
+                f"a script starts one of the {role.nodes} ranks of {deployment.name}, but "
+                f"{' and '.join(lacks)} {verb} not set",
                 help="add args.node_rank=0 args.dist_init_addr=HOST:20000, or render it to "
                 "leaderworkerset, rolebasedgroup, kubernetes or slurm",
             ),

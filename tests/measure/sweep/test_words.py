@@ -57,7 +57,7 @@ def test_what_is_said_to_hydra_chooses_the_launcher() -> None:
     [
         (["recipe=a", "args.x={"], "cannot read the override"),
         (["recipe=a", "args.x=interval(0,1)"], "an interval has infinitely many values"),
-        (["recipe=a", f"args.x=range(0,{MOST_JOBS + 1})"], "a range of 2,001 values"),
+        (["recipe=a", f"args.x=range(0,{MOST_JOBS + 1})"], "the range has 2,001 values"),
         (["recipe=a", "args.x=range(0,50)", "args.y=range(0,50)"], "2,500 jobs"),
         (["recipe=a", "args.x=1", "args.x=2"], "args.x is set twice"),
         (["recipe=a", "hydra.sweep.dir=x"], "cannot be configured here"),
