@@ -113,9 +113,11 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     @property
     def remedy(self) -> str:
         """Remedies as one sentence; empty if there is none."""
-        upgrade = "" if self.fixed in (NONE, UNKNOWN) else f"Upgrade to SGLang {self.fixed}."
         workaround = self.workaround.text if self.workaround is not None else ""
-        return " Or: ".join(filter(None, (upgrade, workaround)))
+        if self.fixed in (NONE, UNKNOWN):
+            return workaround
+        more = f", or {workaround[0].lower()}{workaround[1:]}" if workaround else "."
+        return f"Upgrade to SGLang {self.fixed}{more}"
 
     def applies(self, plan: Plan) -> bool:
         """True if a deployment is affected. Raises UnknownValueError."""
@@ -221,7 +223,7 @@ def page_text(advisory: Advisory) -> str:
     what += ["## What it does", _filled(advisory.details)]
     facts = [f"Symptom: {advisory.symptom.value}.", f"Affected: {advisory.release_range}."]
     if advisory.requests:
-        facts.append(f"It affects requests with: {', '.join(advisory.requests)}.")
+        facts.append(f"Affected requests: {', '.join(advisory.requests)}.")
     confidence = advisory.confidence
     facts.append(
         f"Evidence: {confidence.value} ({confidence.meaning}), checked {advisory.checked}."

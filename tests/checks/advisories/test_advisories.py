@@ -220,7 +220,7 @@ def test_a_finding_names_range_requests_and_remedy() -> None:
     assert "requests with stop" in finding.why
     assert "fixed in 0.5.14" in finding.why
     assert finding.fix is not None
-    assert finding.fix.text == "Upgrade to SGLang 0.5.14. Or: Set page_size to 16."
+    assert finding.fix.text == "Upgrade to SGLang 0.5.14, or set page_size to 16."
     assert finding.fix.applicability is None
     assert finding.is_minor_bug
     certain = made(workaround={"text": "Set page_size to 16.", "set": {"page_size": 16}})
