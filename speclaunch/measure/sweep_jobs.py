@@ -51,7 +51,7 @@ class JobVerdict(StrEnum):
     """The engine started, generated, and used the requested speculation."""
     FAILED = "failed"
     REFUSED = "refused"
-    """Never started: the rules or the composition show that it cannot serve."""
+    """Never started, because the rules or the composition show that the job cannot serve."""
     FITS = "fits"
     """This and the verdicts below are memory verdicts of plans."""
     TIGHT = "tight"
@@ -349,7 +349,7 @@ def _digest(parts: Sequence[Any], options: JobOptions) -> str:
 
 
 def _parts(value: Any) -> Any:
-    """Return a deployment's section, plain or validated, without descriptions."""
+    """Return a recipe section as data to digest, without its description; else a text."""
     names = getattr(type(value), "model_fields", None)
     if names is None:
         return str(value)

@@ -145,7 +145,7 @@ def _cancel(folder: Folder, planned: Planned) -> None:
 
 
 def _why(log: Path, code: int | None, left: int) -> str:
-    """Return the launcher's last message."""
+    """Return the error text of a launcher that ended early, with its last message."""
     lines: list[str] = []
     with contextlib.suppress(OSError):
         lines = log.read_text(errors="replace").splitlines()

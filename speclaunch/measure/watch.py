@@ -122,7 +122,7 @@ class EngineWatcher:
                 ended.wait(max(0.1, interval - (self._clock() - began)))
 
     def poll(self) -> None:
-        """Read the server once, and replace `record`. Raises nothing."""
+        """Read the server once, and replace `record`. Failures are recorded, not raised."""
         last, self._notes = self.record, []
         if self._clock() - self._journal_at >= _JOURNAL_SECONDS:
             self._read_journal()

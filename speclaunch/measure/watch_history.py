@@ -227,7 +227,7 @@ def _rounded(value: float | None) -> int | None:
 
 
 def _gain(first: object, last: object, name: str) -> float | None:
-    """Return the growth of a counter. A counter absent at first began at 0."""
+    """Return the growth of a counter. A counter that the first reading lacks began at 0."""
     after = getattr(last, name)
     if after is None:
         return None
@@ -318,7 +318,7 @@ class WatchedEngine(Struct, kw_only=True):
     role: str = "engine"
     """`engine`, `prefill`, `decode` or `router`."""
     source: SourceName = "none"
-    """Source of the values."""
+    """Source of the values; `none` if the server reports no values."""
     is_reachable: bool = False
     is_starting: bool = False
     """True if the server does not answer because its launch is starting the engine."""
@@ -336,7 +336,7 @@ class WatchedEngine(Struct, kw_only=True):
     ranks: list[RankSpan] = field(default_factory=list)
     workers: int | None = None
     workers_healthy: int | None = None
-    """Healthy servers behind a router."""
+    """Number of healthy servers behind a router; None for other servers."""
     restarts: int = 0
     """Engine restarts observed while watching."""
     baselines: list[WatchBaseline] = field(default_factory=list)

@@ -131,7 +131,7 @@ def context(cell: InCell) -> str:
 
 
 def goodput(cell: CellRecord) -> list[str]:
-    """Return both sides' requests per second within the bounds, and their ratio, if any."""
+    """Return both sides' requests per second within the bounds, and the ratio; else empty texts."""
     found = cell.goodput
     if found is None:
         return ["", "", ""]
@@ -443,7 +443,7 @@ def certificate_markdown(found: CertificateDocument) -> str:
 
 
 def single_markdown(found: SingleDocument) -> str:
-    """Return a table of a single server, for an issue."""
+    """Return the results of a single server as Markdown, for example for an issue."""
     head = f"**{found.candidate}**\n" + "".join(f"\nNote: {caveat}\n" for caveat in found.caveats)
     if not found.counts:
         objections = "".join(f"- {objection.message}\n" for objection in found.objections)

@@ -371,7 +371,7 @@ class TextFormat(Format):
         return written.getvalue()
 
     def show(self, source: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
-        """Print it line by line."""
+        """Print the report line by line."""
         del write
         _show(printer, source)
 

@@ -144,7 +144,7 @@ def format_named(name: str) -> Format:
 
 
 def readable(text: str) -> str:
-    """Return text that can be encoded as UTF-8; file names may be invalid."""
+    """Return the text with characters replaced that UTF-8 cannot encode, as in file names."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 

@@ -229,7 +229,7 @@ def _result(
 
 
 def _plain(text: str) -> str:
-    """Return text with escaped brackets that SARIF would read as a link.
+    """Return the text with brackets escaped if SARIF would read them as a link.
 
     Links are `[text](where)`, section 3.11.6.
     """

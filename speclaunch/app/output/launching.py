@@ -86,7 +86,7 @@ class PlainObserver:
         """Log of the last engine started."""
 
     def say(self, text: str, style: str | None = None) -> None:
-        """Print text literally, without markup."""
+        """Print the text literally; markup in it has no effect."""
         self._heartbeat.note_output()
         self._console.print(text, style=style)
 

@@ -66,7 +66,7 @@ class DoctorReport(Struct, frozen=True):
 
     @property
     def lines(self) -> tuple[CheckLine, ...]:
-        """All lines of the machine."""
+        """Check results of the machine, in all sections."""
         return tuple(line for section in self.sections for line in section.lines)
 
     @property
@@ -284,7 +284,7 @@ def doctor(options: DoctorOptions) -> ExitCode:
 
 
 def _with_recipe(request: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
-    """Return the request with a recipe."""
+    """Return the request with the recipe of the command line."""
     name, changes = split_recipe(options.overrides)
     loaded = load(name, changes, options.config_dir)
     recipe = select_role(loaded, options.role, "doctor checks a single role")

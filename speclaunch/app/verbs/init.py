@@ -98,8 +98,8 @@ def _show_published(console: Console, found: Sequence[PublishedAcceptance], targ
 
 
 def measured(found: PublishedAcceptance, target: str) -> str:
-    """Return a measurement as text: `2.50 tokens a step, 1.65 times as fast: mtbench, …`. Names the
-    measured target if it is not `target`.
+    """Return a measurement as text: `2.50 tokens a step, 1.65 times as fast: mtbench, …`. The text
+    names the measured target if it is not `target`.
     """
     values = [] if found.length is None else [f"{found.length:.2f} tokens a step"]
     values += [] if found.speedup is None else [f"{found.speedup:.2f} times as fast"]

@@ -252,7 +252,7 @@ def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]
 
 
 def _configuration(options: LintOptions) -> Configuration:
-    """Return the validated settings of the command line. Reads no linted file."""
+    """Return the validated settings of the command line, without reading linted files."""
     if options.config is not None and options.no_config:
         raise InputError("--config cannot be combined with --no-config")
     if options.config is not None and not options.config.is_file():

@@ -48,7 +48,7 @@ class LaunchLock:
         self.request: LockRequest | None = None
         """Lock to write once the recipe has served."""
         if options.lock and not options.smoke:
-            raise InputError("--lock needs --smoke: it records what served")
+            raise InputError("--lock needs --smoke, because a lock records what served")
         if options.lock and options.locked:
             raise InputError("--lock replaces the lock that --locked starts: choose one")
         if options.locked and options.force:

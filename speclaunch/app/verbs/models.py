@@ -50,7 +50,7 @@ _MOST_DIFFERENCES = 12
 
 
 def _plain(fact_value: object) -> Text:
-    """Return text of an untrusted file without control characters."""
+    """Return a fact from an untrusted file as text without control characters."""
     return Text("".join(c if c.isprintable() else "?" for c in str(fact_value)))
 
 

@@ -172,7 +172,7 @@ def verdict(found: ContractDocument) -> str:
 
 
 def notes(row: FieldRow) -> Iterator[str]:
-    """Yield the notes on a difference."""
+    """Yield the engine's own statement of a field's difference, and its known bugs."""
     if row.documented:
         yield f"documented: {row.documented}"
     if row.advisories:

@@ -112,7 +112,7 @@ def show_bisect(console: Console, found: BisectDocument) -> None:
 def _headline(found: BisectDocument) -> str:
     about = f"{found.recipe}: {found.check}: "
     if found.outcome is SearchOutcome.GOOD_IS_BAD:
-        return f"{about}not isolated: SGLang {found.good} (--good) is bad, too"
+        return f"{about}not isolated: SGLang {found.good} (--good) is also bad"
     if found.outcome is SearchOutcome.BAD_IS_GOOD:
         return f"{about}not isolated: SGLang {found.bad} (--bad) is good"
     if found.pair is None:
@@ -463,5 +463,5 @@ def _require_writable(options: UpgradeOptions, settings: UpgradeSettings) -> Non
         help_ = f"set engine.version and engine.requires to {settings.to} in the recipe itself"
         raise InputError(message, place, help_)
     if recipe.lock_path.exists() and not options.run:
-        message = f"{from_here(recipe.lock_path)} records what served"
-        raise InputError(message, help="add --run: it writes a new lock")
+        message = f"{from_here(recipe.lock_path)} would not match the migrated recipe"
+        raise InputError(message, help="add --run to write a new lock")

@@ -47,7 +47,7 @@ class Verb(Struct, frozen=True):
 
     @property
     def declared(self) -> type[VerbOptions]:
-        """Class of its options."""
+        """Class of the verb's options, loaded on first use."""
         found: type[VerbOptions] = _load(self.options)
         return found
 

@@ -89,9 +89,9 @@ class Way(Struct, frozen=True):
     """Confidence in the pair: high, medium, low."""
     sources: tuple[str, ...] = ()
     why: str = ""
-    """Evidence for the pair."""
+    """Evidence that the draft fits the target, as text."""
     unusable: str | None = None
-    """Reason why no SGLang release accepts it as published."""
+    """Reason why no SGLang release accepts the draft as published; None if some release may."""
     since: str = "0"
     """First release with the algorithm or a loader for the publisher's draft; `0`: all known."""
     mode: str | None = None
@@ -99,7 +99,7 @@ class Way(Struct, frozen=True):
     rank: int = 0
     """Rank by confidence in the pair; 0 is the best supported."""
     published: tuple[PublishedAcceptance, ...] = ()
-    """Published acceptance measurements."""
+    """Published acceptance measurements of this draft, or of the target's MTP layers."""
     score: float | None = None
     """Comparable published acceptance length (`acceptance_score`), if any."""
     setting_why: str = ""
@@ -321,21 +321,21 @@ class ListedWay(Struct, frozen=True):
 
     way: Way
     spans: tuple[Span, ...] = ()
-    """Requested releases that accept it according to our rules."""
+    """Requested releases that accept the method according to the rules."""
     refused: str = ""
-    """Reason why the newest release rejects it; empty if it does not."""
+    """Reason why the newest release rejects the method; empty if it accepts the method."""
     skipped: tuple[str, ...] = ()
     """Codes of rules that lacked facts."""
     doubts: tuple[str, ...] = ()
-    """Warnings for the newest release that accepts it."""
+    """Warnings for the newest release that accepts the method."""
     changes: tuple[str, ...] = ()
-    """Further settings (`name=value`) for the newest release that accepts it."""
+    """Further settings (`name=value`) for the newest release that accepts the method."""
     memory: WayMemory | None = None
-    """Memory cost; None without hardware, or if no release accepts it."""
+    """Memory cost; None without hardware, or if no release accepts the method."""
 
     @property
     def newest(self) -> str | None:
-        """Newest release that accepts it."""
+        """Newest requested release that accepts the method; None if none does."""
         return self.spans[-1][1] if self.spans else None
 
 

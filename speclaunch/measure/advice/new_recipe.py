@@ -271,7 +271,7 @@ class _Tried(Struct):
 
     skipped: dict[str, str] = {}
     memory: list[tuple[Way, NoPlace]] = []
-    """Methods that lacked memory."""
+    """Methods that did not fit in memory."""
     unknown: bool = False
     """True if a method's memory use is unknown."""
 
@@ -517,7 +517,7 @@ _COUNTS = (1, 2, 4, 8)
 
 
 class ForcedRecipe(Struct, frozen=True):
-    """Recipe that may not serve."""
+    """Recipe that is written despite findings (`--force`) and may not serve."""
 
     text: str
     way: Way

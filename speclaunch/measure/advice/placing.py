@@ -59,7 +59,7 @@ _THE_WAY = frozenset({"model_path", "speculative_algorithm", "speculative_draft_
 _SHORT_DRAFT, LENGTHENED = "SPL402", "SPL403"
 """Rules about a draft with a shorter context than its target.
 
-The engine rejects it; an environment variable allows it.
+The engine rejects such a draft unless an environment variable is set.
 """
 _LENGTHENS = ">=0.5.3"
 """Releases that also lengthen the draft's position table (SPL403)."""

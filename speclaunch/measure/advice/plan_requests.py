@@ -289,7 +289,7 @@ def exit_code(plans: Sequence[PlannedDeployment], *, strict: bool) -> ExitCode:
 
 
 class OptionUnansweredError(SpeclaunchError):
-    """`--fit` or `--best` has no result (exit 3; 1 if the plan fails)."""
+    """Error if `--fit` or `--best` has no result (exit code 3; 1 if the plan fails)."""
 
     exit_code = ExitCode.NOTHING
 
@@ -313,13 +313,13 @@ class RolePlan(Struct, frozen=True):
     role: str
     replicas: int
     hosts: int | None
-    """Hosts of one server; None: unknown."""
+    """Number of hosts of one server; None if unknown."""
     gpus_of_a_host: int | None
     planned: PlannedDeployment
 
     @property
     def gpus(self) -> int | None:
-        """GPUs of one server."""
+        """Number of GPUs of one server; None if unknown."""
         return _product(self.hosts, self.gpus_of_a_host)
 
 
@@ -338,12 +338,12 @@ class DeploymentPlan(Struct, frozen=True):
 
     @property
     def hosts(self) -> int | None:
-        """Hosts of all servers."""
+        """Number of hosts of all servers; None if unknown."""
         return _sum(_product(role.replicas, role.hosts) for role in self.roles)
 
     @property
     def gpus(self) -> int | None:
-        """GPUs of all servers."""
+        """Number of GPUs of all servers; None if unknown."""
         return _sum(_product(role.replicas, role.gpus) for role in self.roles)
 
     @property

@@ -172,7 +172,7 @@ class Advice(Struct, frozen=True):
 def advice(
     prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
 ) -> Advice:
-    """Return the best settings for a load. A part that is None defaults to the recipe's value.
+    """Return the best settings for a load. None selects the recipe's `requests` or `context`.
 
     Raises InputError if the model does not support the load.
     """
@@ -240,7 +240,7 @@ class EngineCheck(Struct, frozen=True):
 
     release: str
     accepted: bool | None
-    """True if accepted; None if it could not be queried (`why` has the reason)."""
+    """True if the release accepts the plan; None if it could not be queried, for `why`."""
     why: str = ""
     filled: tuple[str, ...] = ()
     """Arguments with unknown values that the engine filled in."""
@@ -434,12 +434,12 @@ class PlannedDeployment(Struct, frozen=True):
 
     @property
     def fails(self) -> bool:
-        """True if it will not serve: a finding of error severity, or too little memory."""
+        """True if the deployment will not serve: a finding is an error, or memory is too small."""
         return self.budget.fit is Fit.FAILS or self.count(Severity.ERROR) > 0
 
     @property
     def short_of_gpus(self) -> bool:
-        """True if it fails because ranks have no GPU, regardless of memory."""
+        """True if the deployment fails because ranks have no GPU, regardless of memory."""
         return beyond_the_gpus(self.plan) is not None
 
     @property

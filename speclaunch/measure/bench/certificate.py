@@ -282,8 +282,8 @@ def quantiles(values: Sequence[float]) -> tuple[float, ...]:
 def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
     """Return the points at which speculation stops paying, by workload.
 
-    Uses measured cells only: by concurrency at each context length and, with several lengths, by
-    context length at each concurrency.
+    Only measured cells are used: by concurrency at each context length and, with several lengths,
+    by context length at each concurrency.
     """
     found: list[StopRecord] = []
     for _, contexts, concurrencies in _workloads(cells):
@@ -458,5 +458,5 @@ def write(folder: Path, costs: Iterable[SideMemory]) -> None:
 
 
 def read(folder: Path) -> tuple[SideMemory, ...]:
-    """Return the stored costs."""
+    """Return the stored memory costs of the sides; empty if none are stored."""
     return memory_of(read_json(folder / FILE) or {})

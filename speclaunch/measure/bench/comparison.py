@@ -33,7 +33,7 @@ WARM_UP = 2
 
 
 class Serving(Protocol):
-    """Engine of a comparison."""
+    """Interface of an engine that a comparison measures."""
 
     @property
     def url(self) -> str:
@@ -51,10 +51,10 @@ class Serving(Protocol):
         """True if the engine is running."""
 
     def pause(self) -> None:
-        """Pause its processes."""
+        """Pause the engine's processes."""
 
     def resume(self) -> None:
-        """Resume its processes."""
+        """Resume the engine's processes."""
 
     def stop(self) -> None:
         """Stop the engine."""
@@ -192,7 +192,7 @@ def measure(
             starts = engine.attempts
             ended = LaunchError(
                 f"{step.side.name} exited during round {step.number + 1}",
-                help="speclaunch runs show last gives the reason"
+                help="`speclaunch runs show last` shows the reason"
                 if step.side.url is None
                 else "the server was stopped or restarted; measure it again without interruption",
             )
@@ -206,7 +206,7 @@ def measure(
 
 
 def _ends(engine: Serving) -> bool:
-    """True if the engine has ended; waits briefly, because its speclaunch process notices late."""
+    """True if the engine has ended. Waits briefly for its speclaunch process to notice the end."""
     deadline = time.monotonic() + _END_SECONDS
     while engine.lives and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -309,7 +309,7 @@ class TimeEstimate(Struct, frozen=True):
 
     @property
     def seconds(self) -> float | None:
-        """Total seconds."""
+        """Seconds of starts and rounds; None if either is unknown."""
         if self.starts is None or self.rounds is None:
             return None
         return self.starts + self.rounds

@@ -101,7 +101,7 @@ class MeasuredEngine:
 
     @property
     def address(self) -> Address:
-        """Address of the server, with its key."""
+        """Address of the server, with its API key."""
         return Address("127.0.0.1", self.order.port, tls=False, api_key=self.order.key or None)
 
     def wait(self, seconds: float, say: Callable[[str], None] | None = None) -> float:
@@ -164,7 +164,7 @@ class MeasuredEngine:
         return not self.lives
 
     def pause(self) -> None:
-        """Pause its processes, because an idle engine would slow down the other."""
+        """Pause the engine's processes, because an idle engine would slow down the other engine."""
         pid = self.pid
         if pid is None or self._paused:
             return
@@ -174,7 +174,7 @@ class MeasuredEngine:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Resume its processes."""
+        """Resume the engine's processes."""
         self._signal(signal.SIGCONT)
         self._paused = []
 
@@ -429,7 +429,7 @@ class Running:
 
     @property
     def lives(self) -> bool:
-        """True if it answered the last query."""
+        """True if the server answered the last query."""
         return self._answers
 
     @property

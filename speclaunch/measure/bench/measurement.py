@@ -60,7 +60,7 @@ class MeasuredRequest(Struct, frozen=True):
     id: str = ""
     """The engine's unique ID for the answer."""
     engine_latency: float = 0.0
-    """End-to-end seconds measured by the engine; 0 if it reports none."""
+    """End-to-end seconds that the engine measured; 0 if not reported."""
 
     @property
     def accept_length(self) -> float | None:

@@ -121,7 +121,7 @@ class LaunchedSide(Struct, frozen=True):
 
     @property
     def tokenizer(self) -> str | None:
-        """Path of its tokenizer."""
+        """Path or name of the side's tokenizer; None if unknown."""
         args = self.prepared.recipe.deployment.args
         found = args.get("tokenizer_path") or args.get("model_path")
         return str(found) if found else None
@@ -141,7 +141,7 @@ AnySide = LaunchedSide | RunningSide
 
 
 def candidate(words: Sequence[str], options: SideOptions) -> LaunchedSide:
-    """Return the candidate deployment."""
+    """Return the side of the recipe to measure. Raises InputError."""
     return _side(list(words), options)
 
 

@@ -136,7 +136,7 @@ def stored_documents() -> list[dict[str, Any]]:
 
 
 def find_certificate(name: str) -> CertificateDocument:
-    """Return a certificate like `find_measured`. Also raises InputError for a single server."""
+    """Return a certificate as `find_measured` does. Raises InputError also for a single server."""
     found = find_measured(name)
     if isinstance(found, SingleDocument):
         raise InputError(

@@ -143,7 +143,7 @@ def _entries(path: Path, content: str) -> Iterator[tuple[Place, Any]]:
 
 
 def _text(entry: Any) -> str | None:
-    """Return the prompt of an entry, or None if it is not an entry.
+    """Return the prompt of an entry; None if the entry has an unknown form.
 
     Chats: all messages joined, without a template. Conversations: the human's first message, "" if
     it is empty. MT-bench: the first turn.

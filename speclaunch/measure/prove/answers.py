@@ -58,7 +58,7 @@ class ProofAnswer(Struct, frozen=True):
 
 
 class Scored(Struct, frozen=True):
-    """A token that the plain server scored: its logprob and the best token's."""
+    """Score of a token by the plain server: its logprob and the logprob of the best token."""
 
     token: int
     logprob: float
@@ -83,9 +83,7 @@ class ProofServer:
     def __init__(
         self, make: Any, concurrency: int, tick: Callable[[], None] = lambda: None
     ) -> None:
-        """Create the server.
-
-        `make` returns a separate client for each thread. `tick` is called after every answer, by
+        """`make` returns a separate client for each thread. `tick` is called after every answer, by
         the thread that received it.
         """
         self._make = make
@@ -189,7 +187,7 @@ def _good(answer: Any) -> Mapping[str, Any]:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Raise LaunchError for an answer that does not have SGLang's format."""
+    """Run the block, and raise LaunchError if the block cannot read an answer as SGLang's."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -231,7 +229,7 @@ def _answer(response: Mapping[str, Any]) -> ProofAnswer:
 
 
 PROOF = "proof"
-"""Kind of stored work."""
+"""Name under which the work of a proof is stored."""
 
 
 class StoredAnswers(unfinished_work.Progress, frozen=True):
@@ -245,7 +243,7 @@ class StoredAnswers(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Number of answers as text; empty for none."""
+        """Saved answers as text, such as `3 answers`; empty if there are none."""
         count = sum(map(len, (*self.greedy.values(), *self.samples)))
         return f"{count} answers" if count else ""
 

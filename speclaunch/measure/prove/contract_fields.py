@@ -551,7 +551,7 @@ def seed(pair: Pair) -> Outcome:
 
 
 def _heat(pair: Pair, fields: Mapping[str, Any]) -> float | None:
-    """Return a temperature at which the plain server's answers vary after their first token."""
+    """Return a temperature at which the plain server's answers vary; None if none does."""
     for heat in _HEATS:
         found = _draw(pair.plain, _body(pair, heat, fields), _TRIALS)
         if not isinstance(found, str) and len(set(found)) >= _VARIED:

@@ -30,7 +30,7 @@ from speclaunch.measure.prove.proof import first_difference, noise
 from speclaunch.serving import EngineError, unfinished_work
 
 CONTRACT = "contract"
-"""Kind of stored work."""
+"""Name under which the work of a contract is stored."""
 REFUSED = "The server refuses it: "
 """Prefix of the engine's message if its validation refuses a field."""
 
@@ -59,7 +59,7 @@ class FieldRow(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def breaks(self) -> bool:
-        """True if it differs and the engine does not document that."""
+        """True if the field differs and the engine does not document the difference."""
         return self.result is FieldResult.DIFFERS and self.documented is None
 
     @property
@@ -99,7 +99,7 @@ class ContractProgress(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Number of fields as text; empty for none."""
+        """Checked fields as text, such as `3 fields`; empty if there are none."""
         return f"{len(self.rows)} fields" if self.rows else ""
 
 
@@ -200,7 +200,7 @@ class ContractServer:
     """A running server. Methods raise EngineError for a missing or unreadable answer."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
-        """Create the server. `make` returns a new client like `EngineClient`, one per thread."""
+        """`make` returns a new client like `EngineClient`, one per thread."""
         self._make = make
         self.seeds = itertools.count(1)
         """Unused seeds for independent samples of a deterministic server."""

@@ -89,7 +89,7 @@ class BisectProgress(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Number of probes as text; empty for none."""
+        """Finished probes as text, such as `3 probes`; empty if there are none."""
         return f"{len(self.probes)} probes" if self.probes else ""
 
 

@@ -250,7 +250,7 @@ def plan_here(prepared: Prepared) -> Plan:
 
 
 class StartFailedError(LaunchError):
-    """The release does not serve."""
+    """Error if a release does not serve within the time limit."""
 
 
 class LaunchedRelease(Struct, frozen=True):

@@ -64,7 +64,7 @@ class ReleaseRun(Struct, frozen=True):
 
 
 class UpgradeProgress(unfinished_work.Progress, frozen=True):
-    """Finished runs, and the contract rows of the next run checked so far."""
+    """Finished runs, and the contract rows that the next run has checked so far."""
 
     runs: tuple[ReleaseRun, ...] = ()
     rows: tuple[FieldRow, ...] = ()

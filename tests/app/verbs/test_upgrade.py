@@ -96,7 +96,7 @@ def test_without_a_run_or_if_not_safe_nothing_is_written(locked: Locked) -> None
     before = locked.texts()
     settings = UpgradeSettings(NEW, OLD, (), Lookup(), all_rules())
     options = UpgradeOptions(words=list(locked.words), to=NEW, write=True)
-    with pytest.raises(InputError, match="records what served"):
+    with pytest.raises(InputError, match="would not match the migrated recipe"):
         releases._require_writable(options, settings)
     locked.write(UpgradeVerdict.NOT_SAFE)
     assert locked.texts() == before

@@ -111,7 +111,7 @@ def test_the_pair_and_its_differences_are_shown() -> None:
 @pytest.mark.parametrize(
     ("outcome", "pair", "line"),
     [
-        (SearchOutcome.GOOD_IS_BAD, None, "not isolated: SGLang 0.5.17 (--good) is bad, too"),
+        (SearchOutcome.GOOD_IS_BAD, None, "not isolated: SGLang 0.5.17 (--good) is also bad"),
         (SearchOutcome.BAD_IS_GOOD, None, "not isolated: SGLang 0.5.23 (--bad) is good"),
         (SearchOutcome.UNDECIDED, None, "not isolated: the probes contradict each other"),
         (
