@@ -65,9 +65,9 @@ class Origin(Struct, frozen=True):
     revision: str | None = None
     """The commit that the facts describe, if known."""
     doubt: str | None = None
-    """Reason why the facts may not match the requested checkpoint."""
+    """Reason why the facts may not match the requested checkpoint, if any."""
     assumed: str | None = None
-    """The checkpoint whose facts are used instead, by `--assume` or `speclaunch.toml`."""
+    """The checkpoint whose facts are used instead (`--assume`, `speclaunch.toml`), if any."""
     stated: tuple[str, ...] = ()
     """Keys of config.json whose values `stated_in` states. They are certain despite `doubt`."""
     stated_in: str | None = None
@@ -151,7 +151,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     name: str
     """The requested name: a path, or `organisation/model`."""
     path: Path | None = None
-    """The directory that the facts were read from."""
+    """The directory that the facts were read from; None for other sources."""
     architectures: tuple[str, ...] = ()
     """`architectures` of config.json, e.g. `LlamaForCausalLM`."""
     model_type: str | None = None
@@ -167,7 +167,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     hidden_size: int | None = None
     vocab_size: int | None = None
     draft_vocab_size: int | None = None
-    """Reduced vocabulary of an EAGLE-3 draft."""
+    """Size of an EAGLE-3 draft's reduced vocabulary."""
     num_hidden_layers: int | None = None
     num_attention_heads: int | None = None
     num_key_value_heads: int | None = None
@@ -179,7 +179,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     """The checkpoint's `quant_method` (awq, gptq, fp8, modelopt_fp4, …), as the newest engine names
     it. None if it is not quantized or unknown."""
     mtp_layers: int | None = None
-    """Multi-token-prediction layers declared by the config (`num_nextn_predict_layers`,
+    """Number of multi-token-prediction layers that the config declares (`num_nextn_predict_layers`,
     `mtp_num_hidden_layers`).
     """
     mtp_weights: bool | None = None
@@ -193,7 +193,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     """True if an EAGLE-3 draft reads hidden states (`eagle_config`). None: not stated, which means
     true."""
     block_size: int | None = None
-    """Tokens that a DFLASH draft proposes per step."""
+    """Number of tokens that a DFLASH draft proposes per step."""
     has_token_map: bool | None = None
     """True if a draft's weights include `d2t` (EAGLE-3). None: no index available."""
     has_dspark_folder: bool | None = None
@@ -205,7 +205,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     tokenizer_digest: str | None = None
     """Digest of the token → id mapping: equal digests mean equal vocabularies."""
     weight_bytes: int | None = None
-    """`total_size` of the weights index, or the total size of the weight files."""
+    """Total bytes of the weights: `total_size` of the index, or the size of the files."""
     weights_rounded: bool = False
     """True if `weight_bytes` is a rounded, published size."""
     missing_files: tuple[str, ...] = ()

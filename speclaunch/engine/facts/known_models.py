@@ -146,7 +146,7 @@ class ModelPair(Struct, frozen=True):
     since: str | None = None
     """The first release of SGLang that loads it, if stated."""
     form: str | None = None
-    """Layout of its weights, if it is not SGLang's own: `speculators format`."""
+    """Layout of its weights (`speculators format`); None if it is SGLang's own."""
     sibling: str | None = None
     """The checkpoint for which the draft was made, if the target is only an export of that
     checkpoint."""
@@ -154,7 +154,7 @@ class ModelPair(Struct, frozen=True):
     """True if any part of its config.json is in the index."""
     sources: tuple[str, ...] = ()
     mode: str | None = None
-    """The only mode of the target for which it was trained: `non-thinking`."""
+    """The only mode of the target for which it was trained (`non-thinking`); None for all modes."""
 
 
 def drafts_for(target: str) -> tuple[ModelPair, ...]:

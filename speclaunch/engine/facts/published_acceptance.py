@@ -66,17 +66,17 @@ class PublishedAcceptance(Struct, frozen=True):
     setting: Setting
     source: PublishedSource
     length: float | None = None
-    """Mean acceptance length in tokens, including the target's own."""
+    """Mean acceptance length in tokens, including the target's own; None if not published."""
     speedup: float | None = None
-    """Output throughput as a multiple of the same engine without speculation."""
+    """Output throughput relative to the same engine without speculation; None if not published."""
     engine: str | None = None
     release: str | None = None
     hardware: str | None = None
     temperature: float | None = None
     batch_size: int | None = None
-    """Concurrent requests."""
+    """Number of concurrent requests; None if not stated."""
     mode: str | None = None
-    """The target's mode: `thinking` or `non-thinking`."""
+    """The target's mode: `thinking` or `non-thinking`; None if not stated."""
     note: str | None = None
 
     @property

@@ -188,7 +188,7 @@ class Runtime(Struct, frozen=True):
     python_version: str
     packages: Mapping[str, str]
     sglang_path: Path | None = None
-    """Directory of the installed package."""
+    """Directory of the installed package; None if unknown."""
     executed: bool = True
     """False if only its files were read, because a file names it and the user does not trust it."""
 

@@ -106,20 +106,20 @@ class MemoryBudget(Struct, frozen=True):
     why: str
     """One sentence with the numbers."""
     phase: MemoryPhase | None = None
-    """Phase in which the start fails."""
+    """Phase in which the start fails; None if it does not."""
     message: str | None = None
-    """Error message that this engine version would print."""
+    """Error message that this engine version would print; None if the start does not fail."""
     ranks: tuple[RankBudget, ...] = ()
     target_kv: MemorySize | None = None
-    """Bytes of the target's KV cache per token."""
+    """Bytes of the target's KV cache per token; None if unknown."""
     draft_kv: MemorySize | None = None
     tokens: int | None = None
-    """Capacity of the KV cache in tokens."""
+    """Capacity of the KV cache in tokens; None if unknown."""
     running_requests: int | None = None
-    """`max_running_requests` after the engine has limited it to the pool."""
+    """`max_running_requests` after the engine has limited it to the pool; None if unknown."""
     context_length: int | None = None
     requests_at_context: int | None = None
-    """Number of requests of full context length that fit at the same time."""
+    """Number of requests of full context length that fit at the same time; None if unknown."""
     mem_fraction_static: float | None = None
     working_fractions: tuple[float, float] | None = None
     """Smallest and largest working `mem_fraction_static`, to 0.001; None if none works or it is

@@ -68,7 +68,7 @@ class EffectiveArgument(Struct, frozen=True):
     silent: bool = False
     """True if the engine does not log the change."""
     place: Place | None = None
-    """Place of the user's value."""
+    """Place of the user's value; None if the user sets none."""
 
     @property
     def notable(self) -> bool:

@@ -227,7 +227,7 @@ class Suggestion(Struct, frozen=True):
     alternatives: tuple[Alternative, ...] = ()
     """Alternatives if nothing fits."""
     margins: Margins | None = None
-    """Margins of the fraction after the changes."""
+    """Margins of the fraction after the changes; None if unknown."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:

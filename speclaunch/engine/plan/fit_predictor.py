@@ -195,7 +195,7 @@ class Choice(Struct, frozen=True):
     """Tokens of KV cache."""
     running_requests: int
     requests_at_context: int | None
-    """Number of requests of full context length that fit at the same time."""
+    """Number of requests of full context length that fit at the same time; None if unknown."""
     spare_bytes: int
     """Free bytes on a GPU if every estimate is at its minimum."""
 

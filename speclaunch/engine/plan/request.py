@@ -55,9 +55,9 @@ class Probe(Struct, frozen=True):
     timeout: Setting | None = None
     failure_threshold: Setting | None = None
     scheme: str | None = None
-    """`HTTPS` if the request uses it."""
+    """`HTTPS` if the request uses it; else None."""
     host: str | None = None
-    """Host of the request, if it differs from the pod's own address."""
+    """Host of the request; None for the pod's own address."""
     headers: frozenset[str] = frozenset()
     """Lowercase header names of the request."""
 
@@ -263,7 +263,7 @@ class Request(Struct, frozen=True):
     argv: tuple[ArgvToken, ...] = ()
     """The args for that version's parser."""
     server_context: ServerContext | None = None
-    """The server context, if the file describes one."""
+    """The server context; None if the file describes none."""
     lock_differences: tuple[Problem, ...] = ()
     """Differences from the recipe's lock."""
     serves_http: bool = True

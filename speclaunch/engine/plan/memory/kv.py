@@ -170,15 +170,15 @@ class StateSettings(Struct, frozen=True):
     """Bytes of one request's state."""
     ratio: int
     explicit: int | None
-    """`max_mamba_cache_size`."""
+    """`max_mamba_cache_size`; None if not set."""
     share: float
     """`mamba_full_memory_ratio`: bytes of states per byte of KV cache."""
     cached: bool
     """True if there is a prefix cache."""
     all_running: int | None
-    """`max_running_requests`."""
+    """`max_running_requests`; None if unlimited."""
     running: int | None
-    """`max_running_requests` of one attention rank."""
+    """`max_running_requests` of one attention rank; None if unlimited."""
     draft_tokens: int
     """Number of states that verification stores for each request, one per draft token. 0 without
     drafts."""

@@ -126,7 +126,7 @@ class PoolSettings(Struct, frozen=True):
     draft_token: int
     page: int
     most: int | None
-    """`max_total_tokens`."""
+    """`max_total_tokens`; None if not set."""
     slots: SlotSettings
     states: StateSettings | None
     split: int | None
@@ -137,8 +137,8 @@ class PoolSettings(Struct, frozen=True):
     """Tokens per running request that drafts use in addition to the pool (up to 0.5.6). They are
     added to the pool without being deducted from the budget. 0: none."""
     window: int | None
-    """The sliding window, if the engine rejects a pool that is too small for it (0.5.16 and
-    later)."""
+    """The sliding window in tokens, if the engine rejects a pool that is too small for it (0.5.16
+    and later); else None."""
 
 
 class Pool(Struct, frozen=True):
