@@ -64,7 +64,7 @@ def _reset(working: Working) -> None:
                 ChangeKind.DP_ATTENTION,
                 name,
                 False,
-                "requires a dp_size above 1",
+                f"{name} requires a dp_size above 1",
                 "sglang 0.5.14 server_args.py:5046, 0.5.2 server_args.py:509",
                 logged=False,
             )
@@ -82,7 +82,7 @@ def _rewrite(working: Working) -> None:
                 ChangeKind.DP_ATTENTION,
                 HEAD,
                 False,
-                "there is only one data-parallel rank",
+                f"{HEAD} requires more than one data-parallel rank",
                 "sglang 0.5.23 arg_groups/overrides.py:1369",
                 logged=False,
             )
@@ -106,9 +106,9 @@ def _renamed(working: Working) -> None:
             )
             working.set(SWITCH, False, why, source)
             return
-        why = "requires more than one rank"
+        why = f"{SWITCH} requires more than one rank"
         if working.number(ATTENTION_RANKS, 1) > 1:
-            why = "replaced by attn_dp_size"
+            why = f"attn_dp_size replaces {SWITCH}"
         working.change(ChangeKind.DP_ATTENTION, SWITCH, False, why, source, logged=False)
 
 

@@ -355,7 +355,7 @@ def _ngram(working: Working) -> None:
         tokens = _NGRAM_TOKENS if working.in_versions(">=0.5.10") else working.number(window, 12)
         what = f"NGRAM verifies {tokens} tokens by default"
         if working.in_versions("<0.5.10"):
-            what = f"NGRAM verifies as many tokens as its window holds ({window}): {tokens}"
+            what = f"NGRAM verifies as many tokens as its window has ({window}): {tokens}"
         source = "sglang 0.5.23 arg_groups/speculative_hook.py:1318, 0.5.3 server_args.py:1283"
         working.set(TOKENS, tokens, what, source)
     if working.in_versions(">=0.5.14") and working.value(STEPS) is None and breadth > 0:
