@@ -5,7 +5,8 @@ A common prefix is not enough: `speculative_draft` is not a typo of `speculative
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 _LETTERS_PER_TYPO = 4
@@ -25,8 +26,9 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in names}
     target = word.casefold()
-    plain = _without_separators(target)
-    longer = [name for name in folded if plain in map(_without_separators, _beginnings(name))]
+    letters = map(re.escape, target.replace("_", "").replace("-", ""))
+    beginning = re.compile(f"[_-]*{'[_-]*'.join(letters)}[_-]")
+    longer = [name for name in folded if beginning.match(name)]
     if len(longer) == 1:
         return (folded[longer[0]],)
     allowed = max(1, len(word.lstrip("-")) // _LETTERS_PER_TYPO)
@@ -36,15 +38,6 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
         if typos is not None and typos[0] <= allowed:
             found.append((-typos[0], typos[1], name))
     return tuple(folded[name] for *_, name in sorted(found, reverse=True)[:count])
-
-
-def _beginnings(name: str) -> Iterator[str]:
-    """Yield what precedes each separator in a name."""
-    return (name[:end] for end, letter in enumerate(name) if letter in "_-")
-
-
-def _without_separators(name: str) -> str:
-    return name.replace("_", "").replace("-", "")
 
 
 @lru_cache(maxsize=1 << 15)  # the versions share most of their names
