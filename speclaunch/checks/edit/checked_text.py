@@ -94,7 +94,7 @@ def fixed_commands(
 
 
 class _Job(Struct, frozen=True):
-    """Commands of a file that get a fix: their numbers, from 0."""
+    """Commands of a file that get a fix; `numbers` count from 0."""
 
     shown: str
     file: Path | None
@@ -215,7 +215,7 @@ def fixed_recipe(
     config_dirs: Sequence[Path] = (),
     deployments: Collection[DeploymentPlace] = (),
 ) -> str:
-    """Return the text of a recipe with a fix, proven. `deployments`: the roles to fix, for a recipe
+    """Return the text of a recipe with a proven fix. `deployments`: the roles to fix, for a recipe
     with roles. Raises NotFixableError, and InputError if the recipe cannot be composed."""
     target = target_of(fix, catalogue)
     composition = composed(text, shown, path, config_dirs)
@@ -276,7 +276,7 @@ def _ways_of_roles(
 def _unproven_in_roles(
     before: Composition, after: Composition, roles: Collection[str], target: FixTarget
 ) -> Iterator[str]:
-    """Yield the differences between roles that the target, applied to `roles`, does not explain."""
+    """Yield the changes of roles, except those that the target makes in `roles`."""
     names = role_names(before.values)
     if names != role_names(after.values):
         yield "roles would change, too"

@@ -71,7 +71,7 @@ class CursorKind(StrEnum):
 
     RECIPE = "recipe"
     OPTION = "option"
-    """Option of a group."""
+    """File of a Hydra group's option."""
     COMMANDS = "commands"
     """Any file with commands."""
 

@@ -105,7 +105,7 @@ def _read_all() -> Iterator[AddedJudge]:
 
 
 def write(judge: AddedJudge) -> None:
-    """Mark a judge as complete."""
+    """Write the record of a judge, which marks it as complete."""
     text = json.dumps(asdict(judge), indent=1) + "\n"
     make_private(folder(judge.name))
     replace_file(folder(judge.name) / JUDGE_RECORD, text, 0o666)

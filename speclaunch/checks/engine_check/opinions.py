@@ -69,7 +69,7 @@ class ReleaseRefusal(Struct, frozen=True):
     place: str
     """`srt/server_args.py:1234`; empty if unknown."""
     line: str
-    """Source line of the refusal, or None if it cannot be read."""
+    """Source line of the refusal; empty if it cannot be read."""
     units: tuple[Unit, ...]
     """Arguments and variables that together cause the refusal; those that the engine names come
     first. Empty: the model alone is refused on this hardware. Units that speclaunch's own errors

@@ -175,7 +175,7 @@ def _is_pattern(text: str) -> bool:
 
 
 _ALL, _ALL_DIRECTORIES = ".", "(?P<ps_d>/)"
-"""Regular expressions that pathspec makes of `*` and `**/`."""
+"""Regular expressions that pathspec makes from `*` and `**/`."""
 
 
 class Patterns:

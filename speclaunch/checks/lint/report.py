@@ -52,7 +52,7 @@ class FileReport(Struct, frozen=True):
     skipped: str | None = None
     unreadable: bool = False
     template: bool = False
-    """True if skipped as a template, for any version."""
+    """True if the file was skipped as a template, for any version."""
     note: str | None = None
     """Reason for a version other than the named one."""
 

@@ -365,7 +365,7 @@ def _undivided(
     at: tuple[str, ...],
     instead: str,
 ) -> Iterator[Verdict]:
-    """Yield a verdict for each part that cannot be divided.
+    """Yield a verdict for each number in the model that the ranks do not divide.
 
     `what` is a function of `engine/plan/division.py`; `instead` is the remedy if no smaller
     `tp_size` helps.

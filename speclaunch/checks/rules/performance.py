@@ -70,7 +70,7 @@ def sizing_arguments(plan: Plan) -> tuple[str, ...]:
 
 _MAXIMUM = "cuda_graph_max_bs_decode"
 _FEW = 4
-"""Covering fewer than one in this many requests is probably unintended."""
+"""Graphs that cover fewer than one in this many requests are probably unintended."""
 
 
 @rule("SPL701")

@@ -245,7 +245,7 @@ def read_model(
 
 
 def _as_path(model: LocalModel, path: Path, made: Path) -> LocalModel | None:
-    """Return a model given as a directory or file; None for a hub name. Raises OSError."""
+    """Return a model named by a directory or file; None for a hub name. Raises OSError."""
     found = replace(model, is_path=True)
     if path.is_file():  # a GGUF file
         return replace(found, present=True, weight_files=True)

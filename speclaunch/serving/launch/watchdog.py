@@ -261,8 +261,8 @@ _INHERITED = ("PATH", "HOME", "LANG", "TZ")
 
 
 class Course(Struct):
-    """Means over equal periods since the engine was ready. When the course is full, the period
-    doubles.
+    """Mean acceptance length and token rate over equal periods since the engine was ready. When the
+    course is full, the period doubles.
     """
 
     seconds: float = _FIRST_SECONDS

@@ -280,7 +280,7 @@ def rung_of(decision: Decision) -> Rung | None:
 
 _POLL_SECONDS = 0.05
 _FLUSH_SECONDS = 5.0
-"""Time for the last messages to reach the disk."""
+"""Seconds for the last messages to reach the disk."""
 
 
 class RankLaunching(EngineStarts, kw_only=True, dict=True):

@@ -210,8 +210,8 @@ def may_be_printed(text: str) -> bool:
 
 _MAX_SUSPECTS = 200
 _LIFE_OF_OTHERS = 20
-"""Number of lines from other ranks that proves the engine survived a failed rank. They may print
-some lines while the parent still collects the failed rank.
+"""Number of lines from other ranks that proves the engine survived a failed rank. Other ranks may
+print some lines while the parent still collects the failed rank.
 """
 _LIFE_AFTER_DEATH = 50
 """Number of signs of life after a fatal error that puts the error in doubt."""
@@ -316,7 +316,7 @@ class LaunchLog(Struct):
     contradicted: bool = False
     """True if its milestones contradict each other."""
     unended: bool = False
-    """True if it followed a start that had not ended, and has loaded nothing yet."""
+    """True if this start followed one that had not ended, and has loaded nothing yet."""
     retracted: int = 0
     notes: list[str] = []
     lone: int = 0
