@@ -293,7 +293,8 @@ def logs(options: LogsOptions) -> None:
     run = _chosen(options.name)
     log = run.directory / OUTPUT if options.own else _log(run, options.attempt)
     if log is None or not (log.exists() or options.follow):
-        raise InputError(f"{run.name} has no such log")
+        help_ = f"`speclaunch runs show {run.name}` lists its logs"
+        raise InputError(f"{run.name} has no such log", help=help_)
     follower = Follower(log)
     last: deque[str] = deque(maxlen=options.tail)
     for lines in _written(log, follower):
@@ -382,7 +383,7 @@ def stop(options: StopOptions) -> None:
                 pid = run.holder.pid if run.holder is not None else "?"
                 raise LaunchError(
                     f"{run.name} has not ended after {options.timeout:g} s",
-                    help=f"kill -9 {pid} ends it; its guard stops the engine",
+                    help=f"run `kill -9 {pid}`; the guard then stops the engine",
                 )
             time.sleep(0.1)
         out().print(f"{run.name} has ended")

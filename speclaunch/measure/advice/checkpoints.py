@@ -314,7 +314,8 @@ def _of_recipe(recipe: Recipe, into: Path | None) -> Iterator[CheckpointToPull |
     args = recipe.deployment.args
     named = [(text(value_of(args, role)), role, of_role) for role, of_role in _ROLES]
     if not any(path for path, *_ in named):
-        yield Problem(f"{recipe.deployment.name} names no model", recipe.place("args"))
+        place = recipe.place("args")
+        yield Problem(f"{recipe.deployment.name} names no model", place, "set args.model_path")
     for path, role, of_role in named:
         if path is not None and HUB_NAME.match(path):
             yield CheckpointToPull(path, folder, text(value_of(args, of_role)) or MAIN)

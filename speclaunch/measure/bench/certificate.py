@@ -92,7 +92,7 @@ def certificate(
             ours, theirs = rounds_of(rounds, candidate, point), rounds_of(rounds, baseline, point)
             pairs = min(len(ours), len(theirs))
             if pairs < least:
-                objections = (Objection("pairs", f"{pairs} pairs of rounds: at least {least}"),)
+                objections = (Objection("pairs", f"{pairs} pairs of rounds, {least} needed"),)
                 cells = []
                 break
             cells.append(

@@ -157,7 +157,7 @@ def find_measured(name: str) -> CertificateDocument | SingleDocument:
     if (path / FILE).is_file():
         return _read(path / FILE)
     if path.is_dir() and "/" in name:
-        raise InputError(f"{name}: not a comparison: it has no {FILE}", help=_LISTING)
+        raise InputError(f"{name} is not a comparison: it has no {FILE}", help=_LISTING)
     if path.suffix == ".json" or "/" in name:
         raise InputError(f"cannot read {name}: no such file or directory", help=_LISTING)
     return _read(_named(name))
@@ -168,7 +168,7 @@ def _named(name: str) -> Path:
     if not stored:
         raise InputError(
             f"{name}: no comparison is saved in {directory()}",
-            help="speclaunch bench recipe=NAME measures one",
+            help="measure one: speclaunch bench recipe=NAME",
         )
     matches = [listing for listing in stored if listing.name == name]
     if name == LAST:
