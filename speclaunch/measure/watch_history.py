@@ -1,8 +1,8 @@
 """History of a watched engine, its problems, and the JSON of `speclaunch watch`.
 
-The history has current and five-minute values, corrected for known metric traps. A gauge changes
-every 40 decode steps and keeps its value while the engine is idle. A falling counter means that the
-engine has restarted, which begins a new history.
+The history has current and five-minute values, corrected for known pitfalls of the metrics. A gauge
+changes every 40 decode steps and keeps its value while the engine is idle. A falling counter means
+that the engine has restarted, which begins a new history.
 
 The JSON is a stable contract for scripts. `docs/reference/watch.schema.json` is generated from
 these records; a test compares them. Within version 1 keys are never removed or redefined; new keys

@@ -3,7 +3,7 @@
 Of SARIF, only the part that GitHub's code scanning accepts and shows is written:
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
 https://docs.github.com/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit.
-Columns are counted in characters (`columnKind`), paths from the root of the repository
+Columns count characters (`columnKind`), and paths start at the root of the repository
 (`%SRCROOT%`). The fingerprint has our own name: GitHub's action computes
 `primaryLocationLineHash` from the file, and warns about any other value. A rule is described by its
 page, as text and as self-contained Markdown.

@@ -342,7 +342,7 @@ def ask(
 ) -> Answers:
     """Prompt for missing settings.
 
-    Raises InputError for an unknown target, and NotWrittenError if there is no way to choose.
+    Raises InputError for an unknown target, and NotWrittenError if no method is available.
     """
     known = find_target(target, sources)
     if hardware is None:

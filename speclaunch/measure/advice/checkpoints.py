@@ -371,7 +371,7 @@ class Inspection(Struct, frozen=True):
 def inspect_checkpoint(name: str, target: str | None, engine: str) -> Inspection:
     """Inspect a checkpoint: a directory, a cached name, or a hub name.
 
-    Raises InputError if it does not exist or has no safetensors file.
+    Raises InputError if the checkpoint does not exist or has no safetensors file.
     """
     found = _found(name)
     if found.tensors is None:

@@ -140,7 +140,7 @@ def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tu
     """Return all known speculation methods for a target, best first. Always includes NGRAM.
 
     Methods with a comparable published acceptance length come first, the longest length first. Then
-    come methods with other published numbers, then the rest, both by confidence in the pair.
+    come methods with other published numbers, then all others, both by confidence in the pair.
     `pairs`: drafts made for the target; by default those in the index.
     """
     known = drafts_for(target.name) if pairs is None else pairs
@@ -298,7 +298,7 @@ Span = tuple[str, str]
 
 class WayMemory(Struct, frozen=True):
     """Memory cost of a speculation method on one GPU. Fields are None if a fact is missing; `note`
-    names it.
+    names the fact.
     """
 
     ranks: int

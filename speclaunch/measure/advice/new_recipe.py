@@ -233,7 +233,7 @@ def version_for(engine: str | None) -> str:
 
 
 def new_recipe(request: RecipeRequest) -> NewRecipe:
-    """Write and verify the recipe.
+    """Return the requested recipe, verified by reading it back.
 
     Raises NotWrittenError with the reasons if no recipe works. Raises InputError if the target has
     no such method or draft, or if the context is longer than the target's.

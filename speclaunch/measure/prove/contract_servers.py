@@ -265,9 +265,9 @@ class ContractServer:
         return sum(counts) if counts else None
 
     def await_release(self, before: int) -> int:
-        """Return the KV tokens in use beyond `before`, after their release or a time limit.
+        """Wait until at most `before` KV tokens are in use, or a time limit; return the excess.
 
-        A server updates its load periodically.
+        A server updates the reported load only periodically.
         """
         until = time.monotonic() + _RELEASE_SECONDS
         while True:

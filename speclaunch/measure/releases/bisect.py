@@ -117,7 +117,7 @@ def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str
 
 
 def search(task: BisectTask, stored: StoredBisect, supply: EngineSupply, say: Say) -> SearchStep:
-    """Probe releases until the outcome is known, and return it.
+    """Probe releases until the outcome is known, and return the final step.
 
     Every finished probe is stored. Raises InputError, and LaunchError if a check cannot run.
     """

@@ -332,7 +332,7 @@ def _gamma(trials: Sequence[Trial], hits: Sequence[float]) -> float:
 def _costs(trials: Sequence[Trial]) -> tuple[float, float, float]:
     """Return the nonnegative costs with the least squared relative errors.
 
-    Tries all subsets of nonzero costs, and takes the best nonnegative solution.
+    All subsets of nonzero costs are tried; the best nonnegative solution is returned.
     """
     rows = [(1.0, float(trial.setting.steps), float(trial.setting.tokens)) for trial in trials]
     scaled = [

@@ -114,7 +114,7 @@ def lengthened(tokenizer: Any, file: str, tokens: int) -> dict[str, Any]:
     """Rewrite a JSON list of prompts so that the server counts `tokens` tokens in each.
 
     A short prompt is prefixed with the file's other prompts. Prompts that are too long lose their
-    beginning. Each starts at a different offset in the same text, so no two share a prefix.
+    beginning. Each prompt starts at a different offset in the same text, so no two share a prefix.
     """
     if tokenizer is None:
         raise RuntimeError("cannot lengthen prompts: the model's tokenizer cannot be loaded")
