@@ -364,7 +364,7 @@ def test_migrate_in_place_and_as_a_patch(tmp_path: Path) -> None:
     assert "+sglang serve --model-path x --cuda-graph-max-bs-decode 8" in shown.stdout
     assert script.read_text() == text
     done = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
-    assert done.returncode == 0 and "is --cuda-graph-max-bs-decode now" in done.stderr
+    assert done.returncode == 0 and "is now --cuda-graph-max-bs-decode" in done.stderr
     assert script.read_text() == text.replace("max-bs", "max-bs-decode")
     again = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
     assert "needs no change" in again.stderr
@@ -381,7 +381,7 @@ def test_migrate_writes_nothing_that_the_target_refuses(tmp_path: Path) -> None:
     script.write_text(text)
     done = run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
     assert done.returncode == 1 and "run.sh is unchanged" in done.stderr
-    assert "invalid choice: 'nope'" in done.stderr and "is --cuda-graph" not in done.stderr
+    assert "invalid choice: 'nope'" in done.stderr and "is now --cuda-graph" not in done.stderr
     assert script.read_text() == text
     shown = run("migrate", "run.sh", "--to", "0.5.23", "--diff", cwd=tmp_path)
     assert shown.returncode == 1 and not shown.stdout

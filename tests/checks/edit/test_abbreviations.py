@@ -45,7 +45,9 @@ def test_the_draft_stays_the_draft() -> None:
     migration = migrate(text)
     assert migration.text == text.replace("-draft $", "-draft-model-path $")
     (told,) = migration.origins
-    assert told.text.startswith("read as a command of SGLang 0.5.1.post3: the newest that accepts")
+    assert told.text.startswith(
+        "read as a command of SGLang 0.5.1.post3: the newest version that accepts"
+    )
 
 
 def test_what_is_ambiguous_is_the_engines_own_error_and_says_which_version_took_it() -> None:
@@ -232,7 +234,7 @@ def test_a_switch_for_the_value_of_another_argument(words: str, becomes: str) ->
     assert migration.text.splitlines()[-1].rstrip() == f"{SERVER} {becomes}".rstrip()
     said = " ".join(step.text for step in migration.steps)
     assert ("set ep_size to the value of tp_size instead" in said) is ("=" not in becomes)
-    assert ("is --ep-size" in said) is ("=" in becomes)
+    assert ("is now --ep-size" in said) is ("=" in becomes)
 
 
 def test_a_switch_that_a_later_word_overrules_is_refused() -> None:
