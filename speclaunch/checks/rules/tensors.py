@@ -301,7 +301,7 @@ def _verdict(message: str, why: str, severity: Severity | None = None) -> Verdic
 
 @rule("SPL954")
 def fc_captured_layers(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft whose `fc` was made for a different number of target layers."""
+    """Report a draft whose `fc` was made for a different number of hidden states."""
     examined_here = examined(plan)
     if examined_here is None:
         return
