@@ -425,7 +425,8 @@ def roles_document(found: DeploymentPlan) -> str:
 
 
 def _text(document: Struct) -> str:
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    # msgspec rejects subclasses of `str`, such as values from environment variables
+    return msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=2).decode()
 
 
 def _plan(planned: PlannedDeployment) -> PlanRecord:

@@ -262,6 +262,7 @@ _COMPARISON = lazy(
 )
 """`[ "$kind" = "sglang" ]`."""
 _INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
+_PROGRAM = lazy(r"\w[\w.+-]*\Z")
 
 
 def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
@@ -328,10 +329,16 @@ def _factor(tokens: Sequence[str], at: int) -> tuple[int, int]:
 
 
 def output_of(words: Sequence[str], most: int) -> str | None:
-    """Return the output of ``seq`` or ``echo``; None for other commands."""
+    """Return the output of ``seq`` or ``echo``; None for other commands.
+
+    For a search of a program (``command -v sglang``), return its name instead of its path.
+    """
     name, arguments = words[0], list(words[1:])
     if name == "seq":
         return _seq(arguments, most)
+    if name == "which" or [name, *arguments[:1]] == ["command", "-v"]:
+        program = arguments[-1] if len(arguments) == 1 + (name == "command") else ""
+        return program if _PROGRAM.match(program) else None
     rest = arguments[1:] if arguments[:1] == ["-n"] else arguments
     if name != "echo" or (rest and re.match(r"-[neE]+\Z", rest[0])):
         return None

@@ -376,3 +376,9 @@ def test_more_ranks_than_gpus_fail_the_plan() -> None:
     kind = plan_json(*words, "--hardware", "h200")
     assert "SPL506" not in {one["code"] for one in kind["findings"]}
     assert kind["hardware"] == "h200:16", "as many as are needed"
+
+
+def test_a_value_from_the_environment_is_json() -> None:
+    words = (RECIPE, "args.served_model_name=${oc.env:SERVED,qwen}", "--hardware", "h100")
+    rows = {row["name"]: row for row in plan_json(*words)["arguments"]}
+    assert rows["served_model_name"]["effective"] == "qwen"
