@@ -60,7 +60,7 @@ class Collected(ReadingBuilder):
 
     @contextmanager
     def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:
-        """Set the image and the GPUs of commands found inside the context."""
+        """Add the image and the GPUs to commands found inside the context that set none."""
         first = len(self.invocations)
         yield
         for index in range(first, len(self.invocations)):
@@ -427,14 +427,14 @@ class Owned(Struct, frozen=True):
     pod: tuple[Dropped, ...] = ()
     envs: tuple[yaml.Node, ...] = ()
     name: str | None = None
-    """Name of the service or component. Container names are equal in all of them."""
+    """Name of the service or component; container names do not distinguish services."""
     steps: Steps = ()
     """Mappings from the object to the container, each with the key of its value or list."""
     item: int = 0
     """Identity of the role, because several roles may share one template."""
 
     def below(self, key: str | None, keys: Entries, document: Document) -> Owned:
-        """Return the settings for this mapping, the value of `key`."""
+        """Return the settings for the mapping `keys`, which is the value of `key`."""
         pod = self.pod
         if keys.keys() & set(_CONTAINERS):
             pod = tuple(left_out(keys, _READ_OF_PODS, document, "pod"))

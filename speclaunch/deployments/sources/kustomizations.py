@@ -298,7 +298,7 @@ class _Composing:
     # -- files --------------------------------------------------------------------------
 
     def _inline(self, node: yaml.ScalarNode) -> list[yaml.Node]:
-        """Return a patch from a text in the kustomization itself."""
+        """Return the documents of a patch that the kustomization contains as text."""
         source = nodes.source(node, self.document)
         where = source.where
         offsets = [where + i for i in range(len(source.text))] if isinstance(where, int) else where
@@ -328,7 +328,7 @@ class _Composing:
         return roots
 
     def _text(self, name: str, base: Path, item: yaml.Node) -> yaml.Node:
-        """Return a file's text as the value of a key."""
+        """Return a file's text as a scalar node."""
         path = base / name
         part, start = self.document.add(
             _decoded(self._bytes_of(path, item), name, item), _shown(path)

@@ -208,7 +208,7 @@ _OPERATOR = lazy(r"[|&;]|[0-9]?[<>]")
 _SAME = frozenset(
     {"int", "float", "dedent", "strip", "rstrip", "lstrip", "format", "cleandoc", "str", "Path"}
 )
-"""Functions and methods whose result means the same command."""
+"""Functions and methods that do not change the meaning of a command."""
 
 
 class PythonText(Struct):
@@ -235,7 +235,7 @@ class PythonText(Struct):
 
 
 class PythonList(Struct):
-    """List that may grow. `consumed`: true if it is part of another list."""
+    """List that may grow. `consumed`: true once a list or command contains its items."""
 
     items: list[PythonText] = []
     consumed: bool = False
@@ -538,7 +538,7 @@ class PythonEvaluator:
         return found
 
     def label(self, node: ast.AST, text: str) -> PythonText:
-        """Return a name as text, with the place of an expression."""
+        """Return `text` as a literal, with the place of an expression."""
         return PythonText((self._piece(node, text),))
 
     def _dict(self, node: ast.Call, depth: int) -> PythonTable:

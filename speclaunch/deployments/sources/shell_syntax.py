@@ -34,8 +34,7 @@ class Parameter(Struct, frozen=True):
     """``$NAME`` or ``${NAME…}``.
 
     `operator` follows the name (``:-``, ``##``, ``/`` …) and `operand` is the word after it.
-    `index` is the text between brackets.  `prefix` is ``#`` or ``!``
-    for ``${#NAME}``, ``${!NAME}``.
+    `index` is the text between brackets. `prefix` is ``#`` or ``!`` for ``${#NAME}``, ``${!NAME}``.
     """
 
     name: str
@@ -210,7 +209,7 @@ def asks(node: Node) -> bool:
 
 
 def pipeline(nodes: Sequence[Node], index: int) -> SourceSpan | None:
-    """Return the rest of a pipeline after the command at `index`; None for the last command."""
+    """Return the span of a pipeline after the command at `index`; None for the last command."""
     node = nodes[index]
     if node.end not in ("|", "|&"):
         return None
@@ -251,7 +250,7 @@ class UnreadableCommandError(InputError):
         super().__init__(problem)
         self.at = at
         self.by_line = by_line
-        """True to continue after the line of `at`; False: after the first line of the command."""
+        """True: continue after the line of `at`. False: after the command's first line."""
 
 
 class Lexer:

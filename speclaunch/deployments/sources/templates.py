@@ -7,6 +7,7 @@ command may get more arguments than the template shows.
 Readers of shell or YAML must not parse a template's `{{ value }}` or an f-string's `{value}`. A
 placeholder of ordinary characters replaces it (`Masks`). Afterwards every word that contains a
 placeholder becomes unknown and gets its original text back.
+
 A Makefile's recipes are one script, as make passes them to a shell. The file's variables are
 replaced with their values. `NAME ?= value` becomes `${NAME-value}`. Functions (`$(if …)`,
 `$(shell …)`) and automatic variables are not evaluated.
