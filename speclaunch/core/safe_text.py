@@ -240,9 +240,14 @@ _NO_SECRET_NAME = lazy(
 )
 
 
+_NO_SECRET_VARIABLE = lazy(r"SGLANG_\w+_(?:(?:TOKEN|KEY)_\w+|PER_TOKEN|GRAPH_KEY)")
+"""The engine's own variables about generated tokens and cache keys, such as
+`SGLANG_SIMULATE_ACC_TOKEN_MODE` (sglang 0.5.23 environ.py)."""
+
+
 def is_secret_variable(name: str) -> bool:
     """True if an environment variable's name shows that its value is a secret."""
-    return _SECRET_NAME.search(name) is not None
+    return bool(_SECRET_NAME.search(name)) and _NO_SECRET_VARIABLE.fullmatch(name) is None
 
 
 def is_secret_flag(flag: str) -> bool:

@@ -99,14 +99,26 @@ def test_a_stand_in_for_a_secret(text: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["GITHUB_PAT", "WANDB_APIKEY", "AUTHORIZATION", "COOKIE", "SENTRY_DSN", "SLACK_WEBHOOK_URL"],
+    [
+        "GITHUB_PAT",
+        "WANDB_APIKEY",
+        "AUTHORIZATION",
+        "COOKIE",
+        "SENTRY_DSN",
+        "SLACK_WEBHOOK_URL",
+        "SGLANG_API_KEY",
+    ],
 )
 def test_a_name_of_a_secret(name: str) -> None:
     assert is_secret_variable(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "PWD", "MODEL_PATH", "PATCH", "SESSION", "TOKENIZER_PATH"]
+    "name",
+    [
+        *("PATH", "PWD", "MODEL_PATH", "PATCH", "SESSION", "TOKENIZER_PATH"),
+        *("SGLANG_SIMULATE_ACC_TOKEN_MODE", "SGLANG_LOG_DECODE_GRAPH_KEY"),
+    ],
 )
 def test_a_name_of_no_secret(name: str) -> None:
     assert not is_secret_variable(name)
