@@ -115,7 +115,8 @@ class Expander:
             case Parameter():
                 return self._parameter(part, source)
             case Arithmetic():
-                number = expansions.arithmetic(part.text, self._number)
+                is_set = self.compute(part.text, SourceSpan(source, part.start, part.end))
+                number = None if is_set else expansions.arithmetic(part.text, self._number)
                 if number is None:
                     return self.unknown(part, source, "this cannot be computed from the file")
                 return (self._derived(str(number), part, source),)
@@ -123,6 +124,14 @@ class Expander:
                 return self._substitution(part, source)
             case OpaquePart():
                 return self.unknown(part, source, part.why)
+
+    def compute(self, expression: str, span: SourceSpan) -> bool:
+        """Make the variables unknown that arithmetic sets. Return True if it sets any."""
+        names = expansions.set_by(expression)
+        for name in names:
+            exported = (old := self.scope.get(name)) is not None and old.exported
+            self.scope.set(name, Value(span, exported=exported, why="the script computes it"))
+        return bool(names)
 
     def unknown(
         self, part: Part, source: SourceText, why: str, *, inside: bool = False

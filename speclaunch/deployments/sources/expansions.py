@@ -263,6 +263,15 @@ _COMPARISON = lazy(
 """`[ "$kind" = "sglang" ]`."""
 _INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
 _PROGRAM = lazy(r"\w[\w.+-]*\Z")
+_SET = lazy(
+    r"(?<!\w)([A-Za-z_]\w*)(?:\[[^][]*\])?\s*(?:(?:[-+*/%&^|]|<<|>>)?=(?!=)|\+\+|--)"
+    r"|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+)
+
+
+def set_by(expression: str) -> list[str]:
+    """Return the variables that an arithmetic expression sets."""
+    return [first or second for first, second in _SET.findall(expression)]
 
 
 def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:

@@ -331,6 +331,8 @@ class ScriptReader(ReadingBuilder):
                 outcomes.append({})
                 continue
             self._run(branch.condition)
+            if node.kind == "for" and node.variable is None:
+                self.expander.compute(branch.label.text, branch.label)
             why = _NOT_EVALUATED if is_choice else "a loop; its body is read once"
             with self.scope.filled(branch.label.text), self.scope.isolated() as changes:
                 before = self.scope.positional
@@ -355,6 +357,8 @@ class ScriptReader(ReadingBuilder):
         for assignment in (*node.assignments, *node.declared):
             start = assignment.span.source.offset(assignment.span.start)
             self._regions.append((start, assignment.span.source.offset(assignment.span.end)))
+        if node.span.text.startswith(("((", "let ")):
+            self.expander.compute(node.span.text, node.span)
         if not node.words:
             for assignment in node.assignments:
                 self._store_slime(assign(self.expander, assignment))

@@ -8,6 +8,7 @@ from speclaunch.core.errors import InputError
 from speclaunch.deployments.sources.files import read_shell
 from speclaunch.deployments.sources.interface import InvocationKind
 from tests.support.deployments.sources.helpers import SERVER, at, dropped, env, shell, slices, texts
+from tests.support.loops import over
 
 
 def test_a_command_over_several_lines() -> None:
@@ -525,3 +526,19 @@ start() {{ track "${{inside}} \\"{SERVER} --model-path $1 --port $2\\"" pattern 
     found = shell(script)
     assert texts(found) == ["--model-path", "$1", "--port", "$2"]
     assert [word.evaluated for word in found.words] == [True, False, True, False]
+
+
+@over(
+    [
+        *("((X=9))", "((X++))", "if ((X += 1)); then y; fi", "y $((++X))", "Y=$((X <<= 1))"),
+        *("let X=9", 'let "X -= 1"', "y && let X++", "for i in a b; do ((X++)); done"),
+        "for ((X=0; X<2; X++)); do y; done",
+    ]
+)
+def test_a_variable_that_arithmetic_sets_is_unknown(line: str) -> None:
+    assert not shell(f"X=8\n{line}\n{SERVER} --x $X\n").words[1].evaluated
+
+
+@over(["((X == 9))", "((X <= 9)) && y", "let Y=X", "((X))", "for ((i=0; i<X; i++)); do y; done"])
+def test_a_variable_that_arithmetic_reads_is_known(line: str) -> None:
+    assert shell(f"X=8\n{line}\n{SERVER} --x $X\n").words[1].text == "8"
