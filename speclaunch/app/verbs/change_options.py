@@ -375,7 +375,12 @@ class JudgeAddOptions(VerbOptions):
         help="Wheel, checkout, package directory, or an interpreter's SGLang, to use instead of "
         "the released wheel.",
     )
-    python = option(str, "--python", metavar="PATH", help="Interpreter of `--from installed`.")
+    python = option(
+        str,
+        "--python",
+        metavar="PATH",
+        help="Python interpreter whose SGLang `--from installed` uses.",
+    )
     torch = flag("--torch", help="Use the CPU engine's torch, even if the judge does not need it.")
 
 

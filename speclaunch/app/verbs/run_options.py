@@ -36,7 +36,7 @@ _DIRECTORY = option(
     Path,
     "--dir",
     metavar="DIR",
-    help="Directory of the launches. Set it if `launch.log_dir` is not the default.",
+    help="Directory that contains the launches. Set it if `launch.log_dir` is not the default.",
 )
 
 
@@ -546,8 +546,8 @@ class BisectOptions(VerbOptions):
         str,
         "--check",
         metavar="CHECK",
-        help="`start`, `'acceptance>=X'`, `same-output`, `contract` (request fields), or a "
-        "quoted command that reads SPECLAUNCH_URL and exits 0 (good), 1 to 124 (bad) or 125 "
+        help="`start`, `'acceptance>=X'`, `same-output`, `contract` (effects of request fields), "
+        "or a quoted command that reads SPECLAUNCH_URL and exits 0 (good), 1 to 124 (bad) or 125 "
         "(skip).",
     )
     flaky = option(
@@ -568,7 +568,7 @@ class BisectOptions(VerbOptions):
         least=TIMEOUT.least,
         default=TIMEOUT.default,
         section="Run",
-        help="Time limit for each engine start, and for a command of --check.",
+        help="Time limit for each engine start, and for a --check command.",
     )
     dry_run = flag("--dry-run", help="List the releases and engine starts. Start nothing.")
     fresh = flag("--fresh", help="Start over instead of resuming an interrupted search.")

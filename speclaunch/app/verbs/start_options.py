@@ -120,7 +120,7 @@ class LintOptions(VerbOptions):
         "--exclude",
         metavar="PATTERN",
         section="Files",
-        help="Exclude paths below a directory that match PATTERN, as in .gitignore. Repeatable.",
+        help="In directories, skip paths that match PATTERN (.gitignore syntax). Repeatable.",
     )
     no_gitignore = flag("--no-gitignore", section="Files", help="Also check files ignored by Git.")
     baseline = option(

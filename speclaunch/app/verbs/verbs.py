@@ -157,9 +157,9 @@ VERBS = (
         "init:init",
         "change_options:InitOptions",
         "Write a recipe that serves a target, passes every rule and fits the hardware.\n\nUses "
-        "the first method of `speclaunch drafts` that serves the full context, else the method "
-        "that serves the most requests. The recipe explains the choice. With errors, it is not "
-        "written (exit 1) unless --force is set.",
+        "the first method listed by `speclaunch drafts` that serves the full context, else the "
+        "method that serves the most requests. The recipe explains the choice. If the rules find "
+        "errors, nothing is written (exit 1) unless --force is set.",
         "meta-llama/Llama-3.1-8B-Instruct --hardware h100 -o llama8b.yaml",
     ),
     Verb(
@@ -338,14 +338,14 @@ VERBS = (
                 "show",
                 "runs:show",
                 "run_options:RunsShowOptions",
-                "Show a launch: start attempts, causes, recovery steps, outcome.",
+                "Show a launch: start attempts, causes of failure, recovery steps, outcome.",
                 "last",
             ),
             Verb(
                 "prune",
                 "runs:prune",
                 "run_options:RunsPruneOptions",
-                "Delete the logs and journals of ended launches, except the newest.",
+                "Delete the logs and journals of finished launches, except the newest.",
                 "--keep 5",
             ),
         ),
