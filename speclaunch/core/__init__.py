@@ -11,7 +11,7 @@ NAMES = {
         COMMAND_LINE ExitCode from_here InputError LaunchError Place Problem SpeclaunchError
     """,
     "files": """
-        EntryFiles locked make_private replace_file replacing try_lock undone_on_error
+        EntryFiles locked make_private json_value replace_file replacing try_lock undone_on_error
         write_json write_temporary advisories_home distrust expand_user JUDGE_RECORD judges_home
         require_own speclaunch_home
     """,

@@ -16,6 +16,7 @@ from speclaunch.core.files import JUDGE_RECORD as JUDGE_RECORD
 from speclaunch.core.files import advisories_home as advisories_home
 from speclaunch.core.files import distrust as distrust
 from speclaunch.core.files import expand_user as expand_user
+from speclaunch.core.files import json_value as json_value
 from speclaunch.core.files import judges_home as judges_home
 from speclaunch.core.files import locked as locked
 from speclaunch.core.files import make_private as make_private

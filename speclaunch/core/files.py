@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from speclaunch.core.errors import InputError
 from speclaunch.core.reads.bounded import read_regular
@@ -182,6 +182,15 @@ def replace_file(path: Path, data: bytes | str, mode: int = 0o600) -> None:
     `replacing`)."""
     with replacing(path, data.encode() if isinstance(data, str) else data, mode):
         pass
+
+
+def json_value(value: object) -> Any:
+    """Return a value as JSON types.
+
+    Records become mappings. Paths and subclasses of `str`, such as texts from the environment,
+    become text.
+    """
+    return to_builtins(value, enc_hook=lambda v: dict(v) if isinstance(v, Mapping) else str(v))
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

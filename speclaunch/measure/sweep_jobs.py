@@ -22,7 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict
 
 from speclaunch.checks import Lookup, Rule, Severity
@@ -32,6 +32,7 @@ from speclaunch.core import (
     SpeclaunchError,
     expand_user,
     holds_secret,
+    json_value,
     read_json,
     try_lock,
     write_json,
@@ -182,7 +183,7 @@ class Folder(Struct, frozen=True):
 
     def write(self, row: Row) -> None:
         """Write a row atomically. Raises OSError."""
-        write_json(self.path / "rows" / f"{row.key}.json", to_builtins(row))
+        write_json(self.path / "rows" / f"{row.key}.json", json_value(row))
 
     def forget(self, key: str) -> None:
         """Delete the row of a job so that it runs again."""
@@ -194,7 +195,7 @@ class Folder(Struct, frozen=True):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             for folder in (self.path / "rows", self.hydra):
                 folder.mkdir(exist_ok=True)
-            about = to_builtins(planned, enc_hook=str)
+            about = json_value(planned)
             write_json(self.path / "sweep.json", {"version": _VERSION, **about})
         except OSError as error:
             raise LaunchError(

@@ -16,7 +16,7 @@ from msgspec import Struct, convert, field
 from msgspec.structs import asdict
 
 from speclaunch.app.output.formats_services import checkpoint_json, finding_json
-from speclaunch.core import COMMAND_LINE
+from speclaunch.core import COMMAND_LINE, json_value
 from speclaunch.engine import (
     ArgumentOutcome,
     EffectiveArgument,
@@ -425,8 +425,7 @@ def roles_document(found: DeploymentPlan) -> str:
 
 
 def _text(document: Struct) -> str:
-    # msgspec rejects subclasses of `str`, such as values from environment variables
-    return msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=2).decode()
+    return msgspec.json.format(msgspec.json.encode(json_value(document)), indent=2).decode()
 
 
 def _plan(planned: PlannedDeployment) -> PlanRecord:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec.json
 import typer
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -36,7 +36,7 @@ from speclaunch.app.verbs.run_options import (
     FormatOptions,
 )
 from speclaunch.app.verbs.shared import write_result
-from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place
+from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, json_value
 from speclaunch.measure import (
     NONE,
     Aiperf,
@@ -174,7 +174,9 @@ def _text(found: BenchDocument, form: StrEnum) -> str:
     if form == CertificateFormat.SPECULATION_PROFILE and not isinstance(found, DifferenceDocument):
         document = speculation_profile(found)
     if document is not None:
-        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+        return (
+            msgspec.json.format(msgspec.json.encode(json_value(document)), indent=2).decode() + "\n"
+        )
     if form == CertificateFormat.TEXT:
         stream = StringIO()
         console = Console(
@@ -334,7 +336,7 @@ def bench(options: BenchOptions) -> ExitCode:
             hardware=hardware_of(sides[0]),
         )
     document = with_published(document, sides[0])
-    stored.write(rounds, to_builtins(document))
+    stored.write(rounds, json_value(document))
     written.write(document)
     err_lines().print(f"saved to {stored.directory}")
     if document.counts:

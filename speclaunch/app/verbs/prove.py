@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
@@ -27,6 +27,7 @@ from speclaunch.core import (
     Place,
     beating,
     duration,
+    json_value,
 )
 from speclaunch.measure import (
     CONTRACT,
@@ -226,7 +227,7 @@ def prove(options: ProveOptions) -> ExitCode:
     result = _proof(task, stored)
     dtype = served_dtype(ours.plan)
     document = result.document(ours.name, plain.name, ours.prepared.version, dtype)
-    found = to_builtins(document)
+    found = json_value(document)
     stored.write(found)
     if options.output_format is ProveFormat.JSON:
         out().print_json(json.dumps(found))
@@ -265,9 +266,9 @@ def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSid
             lambda rows: stored.add(ContractProgress(rows)),
         )
     found = contract.document(ours.name, plain.name)
-    stored.write(to_builtins(found))
+    stored.write(json_value(found))
     if options.output_format is ProveFormat.JSON:
-        out().print_json(json.dumps(to_builtins(found)))
+        out().print_json(json.dumps(json_value(found)))
     elif options.output_format is ProveFormat.HTML:
         write_exact(contract_page(found))
     else:

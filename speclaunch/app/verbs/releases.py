@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -30,6 +29,7 @@ from speclaunch.core import (
     LaunchError,
     Place,
     from_here,
+    json_value,
     reads,
     undone_on_error,
 )
@@ -194,9 +194,9 @@ def _searched(
     with stored.resuming(lines.print):
         end = search(task, stored, supply, lines.print)
     document = bisect_document(name, task, end, stored)
-    stored.write(to_builtins(document))
+    stored.write(json_value(document))
     if options.output_format is OutputFormat.JSON:
-        out().print_json(json.dumps(to_builtins(document)))
+        out().print_json(json.dumps(json_value(document)))
     else:
         show_bisect(out(), document)
         lines.print(f"saved to {stored.directory}")
@@ -342,7 +342,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
         found = [replace(found[0], reasons=run_reasons(found[0], *runs))]
     document = upgrade_document(settings.to, found, runs)
     if options.output_format is OutputFormat.JSON:
-        out().print_json(json.dumps(to_builtins(document)))
+        out().print_json(json.dumps(json_value(document)))
     elif is_single and len(found) == 1:
         show_upgrade(out(), found[0], document.deployments[0], everything=options.everything)
     else:
@@ -350,7 +350,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
     if options.write:
         _write(options, settings, found[0], pythons.get(settings.to))
     if stored is not None:
-        stored.write(to_builtins(document))
+        stored.write(json_value(document))
     return ExitCode.CLEAN if document.verdict is UpgradeVerdict.SAFE else ExitCode.FAILED
 
 

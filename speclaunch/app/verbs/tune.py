@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.app.output.console import err_lines, out
@@ -27,7 +27,15 @@ from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import TuneOptions
 from speclaunch.app.verbs.shared import OutputRefusedError, require_sound
 from speclaunch.checks import against, check_text, configured, shown_diff, write_atomically
-from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, reads
+from speclaunch.core import (
+    COMMAND_LINE,
+    ExitCode,
+    InputError,
+    LaunchError,
+    Place,
+    json_value,
+    reads,
+)
 from speclaunch.deployments import find_recipe, split_recipe
 from speclaunch.engine import is_secret_argument
 from speclaunch.measure import (
@@ -129,7 +137,7 @@ class TuningTask(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Digest of the command, search space and protocol, which determine the trials."""
-        searched = map(to_builtins, (self.space, self.protocol))
+        searched = map(json_value, (self.space, self.protocol))
         return unfinished_work.digest([command(self.side.prepared), *searched])
 
 
@@ -266,7 +274,7 @@ def _conclude(
         adaptive_file=question.options.adaptive_config,
     )
     if question.options.output_format is OutputFormat.JSON:
-        out().print_json(json.dumps(to_builtins(document(outcome))))
+        out().print_json(json.dumps(json_value(document(outcome))))
     else:
         show_outcome(out(), outcome)
     if refused is not None:

@@ -16,7 +16,7 @@ from speclaunch.app.output.terminal import label_line
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import WatchOptions
 from speclaunch.app.verbs.runs import NothingRunsError, pauses
-from speclaunch.core import ExitCode
+from speclaunch.core import ExitCode, json_value
 from speclaunch.measure import (
     RankSpan,
     WatchDocument,
@@ -223,7 +223,7 @@ def _show(records: list[WatchedEngine], form: OutputFormat) -> None:
 
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         document = WatchDocument(at=at, engines=records)
-        print(msgspec.json.encode(document).decode(), flush=True)  # noqa: T201  one line each time
+        print(msgspec.json.encode(json_value(document)).decode(), flush=True)  # noqa: T201  one line each time
         return
     from speclaunch.app.output.console import out
 

@@ -16,7 +16,7 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from speclaunch.checks.engine_check.questions import (
@@ -34,6 +34,7 @@ from speclaunch.core import (
     Place,
     SpeclaunchError,
     digest,
+    json_value,
     speclaunch_home,
 )
 from speclaunch.engine import (
@@ -455,7 +456,7 @@ class Verdicts:
         """Store an answer, unless it has no verdict, because a later query may give one."""
         if answer.accepted is not None:
             with contextlib.suppress(TypeError, ValueError, RecursionError):
-                text = json.dumps(to_builtins(answer), separators=(",", ":"))
+                text = json.dumps(json_value(answer), separators=(",", ":"))
                 self._files.put(name, text.encode())
 
     def seconds(self, judge: str) -> float | None:
@@ -480,7 +481,7 @@ def opened(*, enabled: bool = True) -> Verdicts | None:
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
     """Return the key of an answer. `judge`: the judge's digest; `seen`: text it reads on disk."""
     folder = str(question.folder) if seen else ""  # no path is read
-    parts = [_FORMAT, judge, to_builtins(replace(question, folder=None)), folder, list(seen)]
+    parts = [_FORMAT, judge, json_value(replace(question, folder=None)), folder, list(seen)]
     return digest(json.dumps(parts).encode("utf-8", "surrogateescape"))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import (
@@ -20,6 +20,7 @@ from speclaunch.core import (
     Problem,
     from_here,
     is_secret_variable,
+    json_value,
     lazy,
     reads,
 )
@@ -242,7 +243,7 @@ def lock_text(prepared: Prepared, lock: Lock, path: Path) -> str:
         section = str(plain_class("Deployment").model_fields[name].section)
         if changed := _without_defaults(getattr(deployment, name), section):
             document[name] = changed
-    document["lock"] = _home_free(prepared, {"format": lock.format, **to_builtins(lock)})
+    document["lock"] = _home_free(prepared, {"format": lock.format, **json_value(lock)})
     head = _HEAD.format(recipe=lock.recipe, path=f"./{path.name}")
     return head + "\n".join(_lines(document, "")) + "\n"
 
@@ -278,7 +279,7 @@ def _without_defaults(section: Any, name: str) -> dict[str, Any]:
                 continue
         elif value == row.default:
             continue
-        found[key] = to_builtins(value)
+        found[key] = json_value(value)
     return found
 
 

@@ -340,7 +340,7 @@ def _factor(tokens: Sequence[str], at: int) -> tuple[int, int]:
 def output_of(words: Sequence[str], most: int) -> str | None:
     """Return the output of ``seq`` or ``echo``; None for other commands.
 
-    For a search of a program (``command -v sglang``), return its name instead of its path.
+    For a program search (``command -v sglang``), return the program's name instead of its path.
     """
     name, arguments = words[0], list(words[1:])
     if name == "seq":

@@ -1,6 +1,6 @@
 """File format for a checkpoint's facts, and the folders in which a team stores such files.
 
-The index and a team's folders both use `<folder>/<organisation>/<name>.json`: untrusted JSON.
+The index and a team's folders both use `<folder>/<organization>/<name>.json`: untrusted JSON.
 
 Tables of quantized layers are stored as ranges: `model.layers.[0-60].mlp.up_proj` for 61 names.
 ModelOpt lists every module of a mixed quantization by name: up to 22,000 names (several megabytes).

@@ -149,7 +149,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     """
 
     name: str
-    """The requested name: a path, or `organisation/model`."""
+    """The requested name: a path, or `organization/model`."""
     path: Path | None = None
     """The directory that the facts were read from; None for other sources."""
     architectures: tuple[str, ...] = ()

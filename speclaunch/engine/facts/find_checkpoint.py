@@ -116,8 +116,8 @@ def _below(directory: Path, name: str) -> Iterator[Path]:
         inner = reads.names(directory)
     except OSError:
         return
-    for organisation in inner:
-        checkpoint = directory / organisation / name
+    for organization in inner:
+        checkpoint = directory / organization / name
         with contextlib.suppress(PermissionError):
             if reads.exists(checkpoint / "config.json"):
                 yield checkpoint
@@ -203,7 +203,7 @@ def find_checkpoint(
     Sources, in this order:
 
     - a directory of that name;
-    - below each of the sources' directories: `organisation/name`, a hub cache, `name`;
+    - below each of the sources' directories: `organization/name`, a hub cache, `name`;
     - the Hugging Face cache;
     - the repository's own facts, else the shipped index;
     - the hub, if online and if the stored facts are missing, incomplete or in doubt;

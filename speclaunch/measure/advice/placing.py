@@ -390,8 +390,9 @@ def place(
             continue
         if found.holds_a_request and not found.is_reduced:
             return found
-        more = best is None or (found.budget.tokens or 0) > (best.budget.tokens or 0)
-        if best is None or (more and not best.holds_a_request):
+        if best is None or (
+            not best.holds_a_request and (found.budget.tokens or 0) > (best.budget.tokens or 0)
+        ):
             best = found
     return best or refused or NoPlace("no GPU count divides the model evenly")
 

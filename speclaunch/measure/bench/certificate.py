@@ -11,9 +11,9 @@ from statistics import fmean, median
 from typing import Any, Literal
 
 import psutil
-from msgspec import convert, to_builtins
+from msgspec import convert
 
-from speclaunch.core import masked, read_json
+from speclaunch.core import json_value, masked, read_json
 from speclaunch.measure.bench.measurement import (
     LEAST_PAIRS,
     At,
@@ -454,7 +454,7 @@ def _resident(pid: int) -> int | None:
 def write(folder: Path, costs: Iterable[SideMemory]) -> None:
     """Write the costs next to the rounds. Raises InputError."""
     by_side = {usage.side: usage for usage in (*read(folder), *costs)}
-    unfinished_work.write(folder / FILE, {"memory": to_builtins(tuple(by_side.values()))})
+    unfinished_work.write(folder / FILE, {"memory": json_value(tuple(by_side.values()))})
 
 
 def read(folder: Path) -> tuple[SideMemory, ...]:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import Struct, ValidationError, convert
 
-from speclaunch.core import InputError, from_here, mapping, read_json, text
+from speclaunch.core import InputError, from_here, json_value, mapping, read_json, text
 from speclaunch.deployments import LockedCertificate, Prepared
 from speclaunch.engine import suggest
 from speclaunch.measure.bench.comparison import Schedule
@@ -48,7 +48,7 @@ class StoredBench(Struct, frozen=True):
             "key": self.key,
             "updated": self.stamp(),
             "about": dict(self.about),
-            "rounds": to_builtins(rounds),
+            "rounds": json_value(rounds),
             "result": result,
         }
         unfinished_work.write(self.directory / FILE, document)
@@ -61,7 +61,7 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
     """
     content = {
         "commands": [list(command) for command in commands],
-        "workloads": to_builtins(schedule.workloads),
+        "workloads": json_value(schedule.workloads),
         "concurrencies": schedule.concurrencies,
         "requests": schedule.requests,
         "blocks": schedule.blocks,

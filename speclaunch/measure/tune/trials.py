@@ -17,11 +17,12 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Literal
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, convert
 
 from speclaunch.core import (
     InputError,
     LaunchError,
+    json_value,
     make_private,
     read_json,
     speclaunch_home,
@@ -296,9 +297,9 @@ class StoredStarts(Struct, frozen=True):
         """Replace the stored file atomically. Raises InputError if writing fails."""
         document = {
             "version": _VERSION,
-            "starts": to_builtins(self.starts),
+            "starts": json_value(self.starts),
             "failed": dict(self.failed),
-            "verified": to_builtins(self.verified),
+            "verified": json_value(self.verified),
             "compared": self.compared,
         }
         unfinished_work.write(self.path, document)

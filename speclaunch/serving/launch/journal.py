@@ -22,11 +22,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import fields
 
 from speclaunch import __version__
-from speclaunch.core import Redactor, locked, make_private, read_json, speclaunch_home, write_json
+from speclaunch.core import (
+    Redactor,
+    json_value,
+    locked,
+    make_private,
+    read_json,
+    speclaunch_home,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from speclaunch.deployments import Deployment
@@ -149,7 +157,7 @@ class Journal:
                 "created": psutil.Process().create_time(),
                 "host": socket.gethostname(),
             },
-            **plain(header),
+            **json_value(header),
             "attempts": self._attempts,
             "events": self._events,
             "served": None,
@@ -173,7 +181,7 @@ class Journal:
                 "number": number,
                 "started": now(),
                 "changes": dict(changes),
-                "rung": plain(rung),
+                "rung": json_value(rung),
                 "command": list(command),
                 "environment": dict(environment),
                 "log": log.name,
@@ -207,7 +215,7 @@ class Journal:
     def ready(self, verification: Verification | None, seconds: float) -> None:
         """Record that the engine is ready and was verified."""
         self._last["ready_seconds"] = round(seconds, 3)
-        self._last["verification"] = plain(verification)
+        self._last["verification"] = json_value(verification)
         if verification is None or verification.ok:
             self._state(LaunchState.SERVING)
         else:
@@ -248,7 +256,7 @@ class Journal:
             ending=ending,
             exit_code=exit_code,
             reason=reason,
-            diagnosis=plain(diagnosis),
+            diagnosis=json_value(diagnosis),
         )
         self._write()
 
@@ -293,18 +301,6 @@ class Journal:
             self.error = None
         except OSError as error:
             self.error = error.strerror or str(error)
-
-
-def plain(value: Any) -> Any:
-    """Return a record and its fields as JSON values."""
-    if isinstance(value, Struct):
-        keys = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-        return {key: plain(getattr(value, name)) for key, name in keys}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
 def now() -> str:
@@ -429,7 +425,7 @@ def _read(name: str) -> list[LastGood]:
 def _write(name: str, entries: list[LastGood]) -> None:
     with contextlib.suppress(OSError):
         make_private(_path(name).parent)
-        write_json(_path(name), {"version": _VERSION, "entries": to_builtins(entries)})
+        write_json(_path(name), {"version": _VERSION, "entries": json_value(entries)})
 
 
 def _drop_oldest() -> None:

@@ -22,6 +22,7 @@ from speclaunch.core import (
     Redactor,
     from_here,
     is_secret_variable,
+    json_value,
     lazy,
     read_regular,
     replace_file,
@@ -58,7 +59,6 @@ from speclaunch.engine import (
     revision_of_files,
 )
 from speclaunch.serving.launch.inputs import engine_environment
-from speclaunch.serving.launch.journal import plain
 
 _CHECKPOINTS = {
     "target": ("model_path", "revision"),
@@ -172,7 +172,7 @@ def observe(
 def _resolved(plan: Plan) -> Iterator[tuple[str, Any]]:
     """Yield the effective arguments that are set, filled in or changed, without secrets."""
     for row in sorted(effective_arguments(plan), key=lambda row: row.name):
-        value = plain(row.effective)
+        value = json_value(row.effective)
         if row.outcome in _KNOWN and value is not None and HIDDEN not in str(value):
             yield row.name, value
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import Struct, ValidationError, convert
 
-from speclaunch.core import InputError, read_json, speclaunch_home, write_json
+from speclaunch.core import InputError, json_value, read_json, speclaunch_home, write_json
 
 VERSION = 1
 
@@ -142,7 +142,7 @@ class StoredWork(Struct, Generic[Done]):
             "key": self.key,
             "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "about": dict(self.about),
-            **to_builtins(self.progress),
+            **json_value(self.progress),
             "result": result,
         }
         write(self.path, document)

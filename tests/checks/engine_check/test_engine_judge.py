@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from speclaunch.checks.engine_check import engine_judge
 from speclaunch.checks.engine_check.engine_judge import EngineJudge, place
+from speclaunch.checks.engine_check.opinions import name_of
 from speclaunch.checks.engine_check.questions import EngineQuestion
 from speclaunch.checks.lint.workers import spread
 from speclaunch.core.safe_text import Redactor
+from speclaunch.engine.releases.command import FromEnvironment
 
 FAKE = Path(__file__).with_name("fake_worker.py")
 
@@ -29,6 +31,11 @@ def question(*words: str, **more: object) -> EngineQuestion:
 def fake(*words: str, patience: float = 60) -> EngineJudge:
     command = (sys.executable, FAKE, *words)
     return EngineJudge("0.0.1", Path(sys.executable), "d", command=command, patience=patience)
+
+
+def test_a_text_from_the_environment_has_the_key_of_its_value() -> None:
+    found = question("--port", FromEnvironment("30000", ("30000",)))
+    assert name_of("d", found, ()) == name_of("d", question("--port", "30000"), ())
 
 
 @pytest.fixture

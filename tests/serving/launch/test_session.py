@@ -9,14 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.core.errors import LaunchError
-from speclaunch.core.files import replace_file
+from speclaunch.core.files import json_value, replace_file
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import Prepared, prepare
 from speclaunch.engine.facts.facts import Facts
 from speclaunch.engine.facts.hardware import Gpu, Hardware, Vendor
 from speclaunch.serving.launch import inputs
 from speclaunch.serving.launch.inputs import engine_argv, engine_environment, secrets_file_of
-from speclaunch.serving.launch.journal import plain
 from speclaunch.serving.launch.session import Session
 
 GIB = 1 << 30
@@ -147,7 +146,7 @@ def test_what_a_journal_begins_with_has_no_secret(
     plan = Session(ready, Facts(), overrides).plan_with({})
     text = json.dumps(
         [
-            plain(inputs.header(ready, plan, None, overrides)),
+            json_value(inputs.header(ready, plan, None, overrides)),
             inputs.command(ready),
             inputs.environment(ready),
         ]

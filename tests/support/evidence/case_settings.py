@@ -122,8 +122,8 @@ def contexts() -> list[Case]:
         Case(own, "yarn", "context_length 4096, model limit 2048, YaRN override with factor 2", "",
              Made("cycle"), None, {"context_length": 4096, "json_model_override_args":
              '{"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}'}),
-        Case(own, "yarn-with-original", "context_length 4096, model limit 2048, YaRN override with original_max_position_embeddings",
-             "error", Made("cycle"), None, {"context_length": 4096, "json_model_override_args":
+        Case(own, "yarn-with-original", "context_length 4096, model limit 2048, YaRN override "
+             "with original_max_position_embeddings", "error", Made("cycle"), None, {"context_length": 4096, "json_model_override_args":
              '{"rope_scaling": {"rope_type": "yarn", "factor": 2.0, '
              '"original_max_position_embeddings": 2048}}'}),
     ]  # fmt: skip

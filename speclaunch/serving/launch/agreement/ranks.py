@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import convert, field
 from msgspec.structs import replace
 
-from speclaunch.core import LaunchError
+from speclaunch.core import LaunchError, json_value
 from speclaunch.serving.launch.agreement.membership import (
     MARK,
     DirectoryStore,
@@ -62,7 +62,6 @@ from speclaunch.serving.launch.attempts import (
 from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction, Milestone
 from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.guard import boot_seconds
-from speclaunch.serving.launch.journal import plain
 from speclaunch.serving.launch.planner import Attempt, Rung
 from speclaunch.serving.launch.supervisor import Ending, EngineOutcome, EngineSpec, LaunchObserver
 from speclaunch.serving.launch.watchdog import LaunchThread
@@ -183,14 +182,14 @@ def document(attempt: Attempt) -> dict[str, Any]:
         return {}
     cause = found.cause
     return {
-        "changes": plain(dict(attempt.changes)),
+        "changes": json_value(dict(attempt.changes)),
         "served": attempt.served,
         "tokens": attempt.tokens,
         "phase": found.phase.value,
         "line": found.line,
-        "numbers": plain(dict(found.numbers)),
-        "settings": plain(dict(found.settings)),
-        "milestones": plain(found.milestones),
+        "numbers": json_value(dict(found.numbers)),
+        "settings": json_value(dict(found.settings)),
+        "milestones": json_value(found.milestones),
         "cause": {
             "name": cause.name,
             "title": cause.title,

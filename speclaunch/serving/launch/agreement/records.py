@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Struct, convert
 
-from speclaunch.core import LaunchError, expand_user, is_shallow
+from speclaunch.core import LaunchError, expand_user, is_shallow, json_value
 from speclaunch.engine import nodes_of, value_of
 
 if TYPE_CHECKING:
@@ -286,9 +286,7 @@ def load_failure(data: bytes) -> Failure | None:
 
 
 def _text(value: Any) -> str:
-    from speclaunch.serving.launch.journal import plain  # noqa: PLC0415 - readers do not need it
-
-    return json.dumps({"version": VERSION, **plain(value)}, sort_keys=True)
+    return json.dumps({"version": VERSION, **json_value(value)}, sort_keys=True)
 
 
 def document(data: bytes) -> dict[str, Any]:
