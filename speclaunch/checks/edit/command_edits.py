@@ -356,7 +356,7 @@ def _is_at(node: yaml.Node | None, place: Place, document: Document) -> bool:
 def _set(invocation: Invocation, name: str, value: str, text: str) -> Iterator[list[Edit]]:
     if invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG):
         raise NotFixableError(f"set {name}={value} at the start of its server")
-    own = with_variable(invocation, name, shlex.quote(value))
+    own = with_variable(invocation, name, shlex.quote(value), text)
     if own is not None:
         yield [own]
     if looks_like_yaml(text, _suffix(invocation.place.path)):

@@ -447,6 +447,6 @@ def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
         note = f"{reason}, which the script does not disable"
         migration.steps.append(MigrationStep(invocation.place, note))
         return
-    job.variable = with_variable(invocation, VARIABLE, "False")
+    job.variable = with_variable(invocation, VARIABLE, "False", migration.text)
     done = "this disables it, as before" if job.variable else "set it to disable it, as before"
     migration.steps.append(MigrationStep(invocation.place, f"{VARIABLE}=False: {reason}; {done}"))

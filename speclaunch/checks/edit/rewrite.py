@@ -20,6 +20,8 @@ _END = r"[ \t]*\\?[ \t]*(?:#.*)?"
 _NOTHING = re.compile(rf"[ \t]*(?:,[ \t]*)*{_END}")
 _CLOSED = re.compile(r"[ \t]*(?:,[ \t]*)*[\])].*")
 _LAST_COMMA = re.compile(rf",(?P<blank> ?)(?={_END}\Z)")
+_UNIT = re.compile(r"ExecStart=[-@:+!|]*\Z")
+"""Text of a systemd unit before its program."""
 
 
 def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Edit], set[int]]:
@@ -131,8 +133,11 @@ def rewrite(
     return done
 
 
-def with_variable(invocation: Invocation, name: str, value: str) -> Edit | None:
-    """Return the edit that sets a variable for a shell command; None outside of a shell."""
+def with_variable(invocation: Invocation, name: str, value: str, text: str) -> Edit | None:
+    """Return the edit that sets a variable for a command of a script or a systemd unit.
+
+    None for other files.
+    """
     if invocation.kind not in (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE):
         return None
     if invocation.name is not None or not invocation.program:
@@ -140,8 +145,12 @@ def with_variable(invocation: Invocation, name: str, value: str) -> Edit | None:
     first = invocation.program[0]
     place = invocation.place
     at = next((w.used_at for w in invocation.program if w.place == place and w.used_at), place)
-    alone = first.place == place
-    return Edit(at.line, at.column, 0, f"{'' if alone else 'env '}{name}={value} ")
+    lines = lines_of(text)
+    above = lines[at.line - 1][: at.column - 1] if at.line <= len(lines) else ""
+    env = "" if first.place == place else "env "
+    if _UNIT.search(above):
+        env = "/usr/bin/env "
+    return Edit(at.line, at.column, 0, f"{env}{name}={value} ")
 
 
 def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -> dict[str, str]:

@@ -255,7 +255,13 @@ class ScriptReader(ReadingBuilder):
 
     def read(self) -> Reading:
         """Return the commands and problems of the script."""
-        self._run(self.script.nodes)
+        nodes: Sequence[Node] = self.script.nodes
+        if "ExecStart=" in self.script.source.text:
+            from speclaunch.deployments.sources import units  # noqa: PLC0415  few texts are a unit
+
+            nodes, dropped = units.read_settings(nodes, self.scope)
+            self._conditions.extend(dropped)
+        self._run(nodes)
         for function in self._defined:
             if function.name not in self._called:
                 with self.scope.isolated():

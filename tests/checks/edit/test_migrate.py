@@ -100,6 +100,14 @@ def test_what_nobody_knows_or_does_not_exist_yet_is_left_and_named() -> None:
     ]
 
 
+@pytest.mark.parametrize("prefix", ["", "-"])
+def test_a_variable_of_a_unit_is_set_by_env(prefix: str) -> None:
+    command = "/bin/python -m sglang.launch_server --model-path x --speculative-algorithm EAGLE\n"
+    migration = migrate(f"ExecStart={prefix}{command}", "0.5.12", source="0.5.7")
+    expected = f"ExecStart={prefix}/usr/bin/env SGLANG_ENABLE_SPEC_V2=False {command}"
+    assert migration.text == expected
+
+
 @pytest.mark.parametrize(
     ("to", "pinned"), [("0.5.10", False), ("0.5.12", True), ("0.5.14", False), ("0.5.23", False)]
 )

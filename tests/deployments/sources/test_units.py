@@ -1,0 +1,86 @@
+"""systemd units, whose lines are read like a script's."""
+
+from __future__ import annotations
+
+import pytest
+
+from speclaunch.deployments.sources.files import read_markdown, read_text
+from tests.support.deployments.sources.helpers import at, dropped, env, only, texts
+
+UNIT = """\
+[Unit]
+Description=A server
+
+[Service]
+ExecStartPre=-/usr/bin/pkill -f "python -m sglang.launch_server --model-path m"
+ExecStart=/opt/venv/bin/python -m sglang.launch_server \\
+  --model-path m --port ${PORT}
+Environment=A=1 "OTHER=value two" 'B=x "y"' SGLANG_C=a\\tb
+Environment="PORT=30000" "PATH=/opt/bin:$PATH" \\
+  HOME_OF=%h/x PERCENT=5%%
+Environment=nonsense 'D=%h/$E' F=
+EnvironmentFile=-/etc/sglang.env
+Restart=always
+"""
+
+
+def test_the_environment_of_a_unit() -> None:
+    found = only(read_text(UNIT, "sglang.service"))
+    assert texts(found) == ["--model-path", "m", "--port", "30000"]
+    assert env(found) == {
+        "A": "1",
+        "OTHER": "value two",
+        "B": 'x "y"',
+        "SGLANG_C": "a\\tb",
+        "PORT": "30000",
+        "PATH": "/opt/bin:$PATH",
+        "HOME_OF": "%h/x",
+        "PERCENT": "5%",
+        "D": "%h/$E",
+        "F": "",
+    }
+    assert [name for name, word in found.env.items() if not word.evaluated] == [
+        "SGLANG_C",
+        "HOME_OF",
+        "D",
+    ]
+    assert at(found.env["OTHER"]) == (8, 24)
+    assert [word.text for word in found.program] == [
+        "/opt/venv/bin/python",
+        "-m",
+        "sglang.launch_server",
+    ]
+    assert (found.place.line, found.place.column) == (6, 11)
+    assert dropped(found) == ["EnvironmentFile=-/etc/sglang.env"]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("/usr/bin/sglang serve m --tp 2", {"A": "1"}),
+        ("-/usr/bin/env B=2 sglang serve m --tp 2", {"A": "1", "B": "2"}),
+        ("/usr/bin/docker run -e B=2 image sglang serve m --tp 2", {"B": "2"}),
+        ("+/bin/bash -c 'export C=$A; exec sglang serve m --tp 2'", {"A": "1", "C": "1"}),
+    ],
+)
+def test_programs_of_a_unit(start: str, expected: dict[str, str]) -> None:
+    found = only(read_text(f"Environment=A=1\nExecStart=\nExecStart={start}\n", "x.service"))
+    assert texts(found) == ["m", "--tp", "2"]
+    assert env(found) == expected
+
+
+def test_an_empty_assignment_clears_the_environment_of_a_unit() -> None:
+    text = "Environment=A=1\nEnvironment=\nEnvironment=B=2\nExecStart=/bin/sglang serve m\n"
+    assert env(only(read_text(text, "x.service"))) == {"B": "2"}
+
+
+def test_a_unit_in_a_document() -> None:
+    for language in ("ini", ""):
+        document = f"Edit the unit:\n\n```{language}\n{UNIT}```\n"
+        found = only(read_markdown(document, "x.md"))
+        assert env(found)["OTHER"] == "value two" and "ExecStart" not in env(found)
+
+
+def test_a_script_that_writes_a_unit_keeps_its_environment() -> None:
+    text = f"cat > x.service <<EOF\n{UNIT}EOF\nEnvironment=A=1 sglang serve m --tp 2\n"
+    assert env(only(read_text(text, "x.sh"))) == {"Environment": "A=1"}
