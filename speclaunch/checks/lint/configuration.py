@@ -24,6 +24,7 @@ from speclaunch.deployments import (
     TEMPLATE_SUFFIXES,
     YAML_SUFFIXES,
     is_dockerfile,
+    is_template,
     starts_a_program,
 )
 from speclaunch.engine import (
@@ -55,7 +56,7 @@ PROSE = frozenset(
 _SUFFIXES = (
     YAML_SUFFIXES
     | {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".json", ".service", "", NOTEBOOK_SUFFIX}
-    | {".md", ".markdown", ".mdx", ".qmd", ".rst"}
+    | {".md", ".markdown", ".mdx", ".qmd", ".rst", ".mk", ".mak"}
 )
 _READ = _SUFFIXES | TEMPLATE_SUFFIXES
 _ONLY_PROSE = PROSE - _READ
@@ -177,6 +178,8 @@ def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
     if not stat.S_ISREG(found.st_mode):
         return
     suffix = _suffix(file)
+    if suffix not in _READ and is_template(file):  # `x.yaml.template` is read as `x.yaml`
+        suffix = _suffix(file[: -len(suffix)])
     if suffix == PYTHON_SUFFIX:
         if found.st_size <= MAX_PROGRAM_BYTES and starts_a_program(_data(file)):
             yield FoundFile(file)

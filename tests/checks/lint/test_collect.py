@@ -36,6 +36,36 @@ def test_a_directory_gives_what_holds_a_deployment(tmp_path: Path) -> None:
     ]
 
 
+POD = 'kind: Pod\nspec:\n  containers:\n  - command: [sglang, serve, m, --tp, "${TP}"]\n'
+
+
+@pytest.mark.parametrize("name", ["Makefile", "serve.mk", "serve.mak"])
+def test_makefiles_below_a_directory_are_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(f"serve:\n\t{COMMAND}")
+    assert len(only(tmp_path).invocations) == 1
+
+
+@pytest.mark.parametrize("suffix", [".template", ".tmpl", ".example", ".EXAMPLE"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("pod.yaml", POD), ("pod.yml", POD), ("run.sh", COMMAND), ("run", COMMAND)),
+        *(
+            ("x.service", f"ExecStart=/bin/{COMMAND}"),
+            ("x.py", f"import os\nos.system({COMMAND!r})"),
+        ),
+        ("readme.md", f"```bash\n{COMMAND}```\n"),
+    ],
+)
+def test_templates_below_a_directory_are_read(
+    tmp_path: Path, name: str, text: str, suffix: str
+) -> None:
+    file = tmp_path / f"{name}{suffix}"
+    file.write_text(text)
+    below, named = only(tmp_path), only(file)
+    assert len(below.invocations) == 1 and below.invocations == named.invocations
+
+
 DOCKER = 'FROM lmsysorg/sglang\nCMD ["python3", "-m", "sglang.launch_server", "--tp", "two"]\n'
 
 
@@ -53,6 +83,8 @@ def test_dockerfiles_below_a_directory_are_read(tmp_path: Path, name: str) -> No
         ("engine.py", "llm = sgl.Engine(**sglang_arguments())\n)\n", True),
         ("launch.json", '{"module": "sglang.launch_server", "args": ["--tp", "two"]}', True),
         ("serve.toml", 'command = ["sglang", "serve", "m"]\n', True),
+        ("serve.toml.example", 'command = ["sglang", "serve", "m"]\n', True),
+        ("notes.txt.template", "sglang serve m\n", False),
         ("stop.sh", "pkill -f sglang.launch_server\n", False),
         ("told.py", "# python3 -m sglang.launch_server starts it\n", False),
         ("engine.log", f"+ {COMMAND}", False),
