@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -68,6 +69,10 @@ For these checkpoints, `sglang serve` starts a different server (0.5.23
 multimodal_gen/runtime/server_args).
 """
 _ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
+_NEXT = lazy(r",(?=[A-Za-z_]\w*=)")
+"""Comma between two assignments of Apptainer's `--env`."""
+_CLEAN = frozenset({"-e", "--cleanenv", "-C", "--containall"})
+"""Options of Apptainer that hide the environment from its container."""
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES = frozenset(
     [
@@ -204,11 +209,12 @@ def read_wrappers(words: Sequence[Field]) -> Wrapping:
         elif head in _CONTAINERS and (run := _container(words, at)) is not None:
             at = _container_options(words, at, run, found)
         elif head in _WHY:
-            end = at + 1
-            while end < len(words) and base(words[end].text) not in {*_WHY, "env", *_CONTAINERS}:
+            is_apptainer = head in ("apptainer", "singularity")
+            end = at + 1 + is_apptainer  # not the verb, which may be `exec`
+            while end < len(words) and not _is_wrapper(words[end].text):
                 end += 1
             rest = []
-            for word in words[at:end]:
+            for word in _apptainer(words[at:end], found) if is_apptainer else words[at:end]:
                 if head == "sudo" and _ASSIGNMENT.match(word.text):
                     _assign(word, found)
                 else:
@@ -222,6 +228,10 @@ def read_wrappers(words: Sequence[Field]) -> Wrapping:
     return found
 
 
+def _is_wrapper(text: str) -> bool:
+    return "=" not in text and base(text) in {*_WHY, "env", *_CONTAINERS}
+
+
 def _drop(words: Sequence[Field], why: str, found: Wrapping) -> None:
     if words:
         text = " ".join(word.text for word in words)
@@ -233,15 +243,44 @@ def _assign(word: Field, found: Wrapping) -> None:
     found.env[name] = cut(word, len(name) + 1)
 
 
-def cut(word: Field, count: int) -> Field:
-    """Return a token without its first `count` characters."""
+def _apptainer(words: Sequence[Field], found: Wrapping) -> list[Field]:
+    """Apply Apptainer's options about the environment. Return its other tokens."""
+    if not _CLEAN.isdisjoint(word.text for word in words):
+        found.isolated = True
+        found.env.clear()
+    rest: list[Field] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        option, equals, _ = word.text.partition("=")
+        size = 1 if equals or option not in ("--env", "--env-file") else 2
+        value = cut(word, len(option) + 1) if equals else words[min(index + 1, len(words) - 1)]
+        if option == "--env":
+            text = "".join(piece.text for piece in value.pieces)
+            starts = [0, *(mark.end() for mark in _NEXT.finditer(text)), len(text) + 1]
+            for start, stop in pairwise(starts):
+                if _ASSIGNMENT.match(text, start):
+                    _assign(cut(value, start, stop - 1), found)
+        elif option == "--env-file":
+            why = f"{_WHY['apptainer']}; the variables in that file are not read"
+            _drop(words[index : index + size], why, found)
+        else:
+            rest.append(word)
+        index += size
+    return rest
+
+
+def cut(word: Field, count: int, stop: int | None = None) -> Field:
+    """Return a token without its first `count` characters, and without those from `stop` on."""
     pieces = []
-    left = count
+    at = 0
     for piece in word.pieces:
-        taken = min(left, len(piece.text))
-        left -= taken
-        if taken < len(piece.text):
-            pieces.append(piece.slice(taken, len(piece.text)))
+        size = len(piece.text)
+        start, end = max(count - at, 0), size if stop is None else min(stop - at, size)
+        is_default = not size and bool(piece.default_of) and start == end  # an empty `${X:-}`
+        at += size
+        if start < end or is_default:
+            pieces.append(piece.slice(start, end))
     if pieces:
         return Field(tuple(pieces), None, word.used)
     if word.span is not None:

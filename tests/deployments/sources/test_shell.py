@@ -232,6 +232,44 @@ def test_docker_run() -> None:
     assert texts(entry) == ["--tp", "2"]
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--env B=2", {"A": "1", "B": "2"}),
+        ("--nv --env=B=2,C=3 -B /x:/y", {"A": "1", "B": "2", "C": "3"}),
+        ('--env B=0,1,2 --env "C=x y"', {"A": "1", "B": "0,1,2", "C": "x y"}),
+        ("--env B=1,2,C=$A,D=", {"A": "1", "B": "1,2", "C": "1", "D": ""}),
+        ("--env A=2", {"A": "2"}),
+        ("-e --env B=2", {"B": "2"}),
+        ("--env B=2 --cleanenv", {"B": "2"}),
+        ("--containall", {}),
+        ("--env B=/opt/conda --pwd /", {"A": "1", "B": "/opt/conda"}),
+    ],
+)
+@pytest.mark.parametrize("tool", ["apptainer", "singularity"])
+def test_the_environment_of_apptainer(tool: str, options: str, expected: dict[str, str]) -> None:
+    found = shell(f"export A=1\n{tool} exec {options} i.sif {SERVER} --tp 2\n")
+    assert texts(found) == ["--tp", "2"]
+    assert env(found) == expected
+    assert not any("--env" in text for text in dropped(found))
+
+
+def test_variables_of_apptainer_have_places_and_its_file_is_reported() -> None:
+    script = f"apptainer exec --env B=2,C=3 --env-file x.env i.sif bash -c '{SERVER} --tp $C'\n"
+    found = shell(script)
+    assert [at(word) for word in found.env.values()] == [(1, 24), (1, 28)]
+    assert texts(found) == ["--tp", "3"]
+    (file,) = (item for item in found.dropped if item.text == "--env-file x.env")
+    assert "the variables in that file are not read" in file.why
+
+
+@pytest.mark.parametrize("wrapper", ["env", "docker run -e", "apptainer exec --env"])
+def test_an_empty_default_before_a_command(wrapper: str) -> None:
+    image = "" if wrapper == "env" else "image"
+    found = shell(f'{wrapper} TOKEN="${{TOKEN:-}}" {image} {SERVER} --tp 2\n').env["TOKEN"]
+    assert found.text == "" and [default.name for default in found.defaults] == ["TOKEN"]
+
+
 def test_a_shell_in_a_command() -> None:
     script = (
         "export TP=8\nLOCAL=1\n"
