@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +27,13 @@ from speclaunch.deployments.sources.interface import SERVER, Reading, ReadingBui
 from speclaunch.deployments.sources.interpret import assign, run
 from speclaunch.deployments.sources.parser import parse
 from speclaunch.deployments.sources.shell_syntax import Simple
-from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, WordPiece
+from speclaunch.deployments.sources.source_text import (
+    Document,
+    SourceBuilder,
+    SourceSpan,
+    SourceText,
+    WordPiece,
+)
 from speclaunch.deployments.sources.wrappers import Wrapping
 
 _INSTRUCTION = lazy(r"[ \t]*(?:ONBUILD[ \t]+)?([A-Za-z]+)(?=[ \t\\`]|\Z)", re.IGNORECASE)
@@ -193,6 +199,12 @@ _VARIABLE = lazy(r"\$(?:\{?[A-Za-z_])")
 _ASSIGNMENTS = lazy(r"\s*[A-Za-z_]\w*=")
 _LEGACY = lazy(r"\s*([A-Za-z_]\w*)[ \t]+")
 _NAMED = lazy(r"(\S+)(?:\s+[Aa][Ss]\s+(\S+))?")
+_ECHOED = lazy(
+    r"\b(?:echo|printf)\s+(?:-[neE]+\s+)*(?:'([^']*)'|\"([^\"$`]*)\")\s*>>?\s*[\"']?([^\s;&|\"']+)"
+)
+"""Text that a build writes to a file, and the file's name."""
+_ESCAPED = lazy(r"\\([nt\\])")
+_BETWEEN = lazy(r"[^\w.-]+")
 _SHELLS = frozenset({"bash", "sh", "ash", "dash", "zsh"})
 
 
@@ -209,6 +221,8 @@ class BuildStage(Struct):
     """True if the stage sets a command instead of inheriting it."""
     has_shell: bool = True
     """True if shell forms run in a shell with sh syntax."""
+    echoed: tuple[tuple[str, SourceText], ...] = ()
+    """Names and texts of the scripts that its ``RUN echo '…' > FILE`` write."""
 
     def at_run(self) -> ShellScope:
         """Return the variables at run time, which exclude ``ARG``."""
@@ -347,6 +361,10 @@ class _Reader(ReadingBuilder):
         first = stage.entrypoint or stage.cmd
         if first is None:
             return
+        started = _BETWEEN.split(first.rest.text + (stage.cmd.rest.text if stage.cmd else ""))
+        for name, script in stage.echoed:
+            if name in started:
+                self._shell(script, stage, stage.at_run())
         form = self._form(first)
         if form is None:
             if SERVER.search(first.rest.text):
@@ -409,11 +427,25 @@ class _Reader(ReadingBuilder):
             if SERVER.search(body.text):
                 self._shell(body, stage, ShellScope(dict(stage.variables)))
         if found.name == "RUN" and not found.bodies and SERVER.search(found.rest.text):
+            stage.echoed += tuple(_echoed(found.rest))
             form, scope = exec_form(found.rest), ShellScope(dict(stage.variables))
             if form is not None and form.is_json:
                 self._exec(form.words, stage, scope)
             else:
                 self._shell(found.rest, stage, scope)
+
+
+def _echoed(source: SourceText) -> Iterator[tuple[str, SourceText]]:
+    """Yield the file names and texts that a shell form writes, with ``\\n`` as line ends."""
+    for echo in _ECHOED.finditer(source.text):
+        at, end = echo.span(1 if echo[1] is not None else 2)
+        builder = SourceBuilder(source.document)
+        for mark in _ESCAPED.finditer(source.text, at, end):
+            builder.put(source.text[at : mark.start()], map(source.offset, range(at, mark.start())))
+            builder.put({"n": "\n", "t": "\t"}.get(mark[1], "\\"), [source.offset(mark.start())])
+            at = mark.end()
+        builder.put(source.text[at:end], map(source.offset, range(at, end)))
+        yield echo[3].rpartition("/")[2], builder.source()
 
 
 def _run_arguments(found: Instruction) -> Field:

@@ -135,6 +135,41 @@ def test_a_build_that_starts_a_server_or_writes_its_script() -> None:
     assert [at(one.words[1]) for one in read(text).invocations] == [(2, 42), (4, 38), (8, 38)]
 
 
+ECHO = (
+    "RUN echo '#!/bin/bash\\n\\\n# the model\\n\\\nM=${NAME:-m}\\n\\\n"
+    f"{SERVER} \\\\\\n\\\n  --model-path $M --tp 2\\n\\\n' > /app/start.sh && chmod +x /app/start.sh\n"
+)
+"""A script that `echo` writes in a build: `\\n` ends its lines, `\\` those of the Dockerfile."""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'CMD ["/bin/bash", "/app/start.sh"]',
+        'ENTRYPOINT ["./start.sh"]',
+        "CMD exec /app/start.sh --more",
+        'ENTRYPOINT ["bash"]\nCMD ["/app/start.sh"]',
+    ],
+)
+def test_a_script_that_echo_writes_and_the_stage_starts(command: str) -> None:
+    text = f"{FROM}ENV A=1\n{ECHO}{command}\n"
+    found = docker(text)
+    assert texts(found) == ["--model-path", "m", "--tp", "2"]
+    assert env(found) == {"A": "1"} and found.image == "lmsysorg/sglang:v0.5.9"
+    assert at(found.words[3]) == (7, 24) and slices(text, found)[0] == "--model-path"
+
+
+def test_a_script_that_echo_writes_and_another_stage_starts() -> None:
+    assert not read(f'{FROM}{ECHO}CMD ["/app/other.sh"]\n').invocations
+    built = read(
+        f'FROM a AS b\n{ECHO}FROM b\nENV A=1\nCMD ["/app/start.sh"]\nFROM c\nCMD start.sh\n'
+    )
+    assert [env(found) for found in built.invocations] == [{"A": "1"}]
+    for written in ("echo -e 'X' >> s.sh", 'printf "X" >s.sh', 'echo "X" | tee /s.sh'):
+        run = f"FROM a\nRUN {written.replace('X', SERVER + ' --tp 2')}\nCMD /s.sh\n"
+        assert len(read(run).invocations) == ("tee" not in run)
+
+
 def test_what_a_dockerfile_is_called() -> None:
     named = ("Dockerfile", "x/Dockerfile.cu126", "app.dockerfile", "Containerfile", "dockerfile-x")
     assert all(is_dockerfile(name) for name in named)
